@@ -1,0 +1,257 @@
+"""One JSON payload of the chat-completions family, as a `Chunk`.
+
+Reads what OpenAI's schema defines and what servers that call themselves compatible send instead: deltas, whole
+messages or bare text; content as a list of parts; reasoning under three names; tool calls without an index; usage in
+four places. The shape decides, never `object`. Every value may have the wrong type: what cannot be read is absent.
+
+The records here are what any dialect is turned into. Finding errors, `[DONE]` and broken framing is left to `chunks`,
+putting deltas together to `assembly`.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+_MAX_INDEX = 1 << 31
+# KoboldCpp and DashScope send the string "null", SGLang the empty string.
+_NO_REASON = frozenset({"", "null"})
+_CHUNK_OBJECTS = frozenset({"", "chat.completion.chunk", "text_completion"})
+_USAGE_FIELDS = ("prompt_tokens", "completion_tokens", "total_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error that the upstream reports in its own words; `code` falls back to the error's type."""
+
+    code: str | None
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPiece:
+    """What one chunk adds to one tool call; `index` and `id` are the wire's, None and "" where it has none."""
+
+    index: int | None
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one chunk adds to one choice. Text is "" where nothing came."""
+
+    index: int
+    content: str
+    reasoning: str
+    refusal: str
+    tools: tuple[ToolPiece, ...]
+    finish_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One payload. `dialect` is "" where no dialect claims it; `fault` is set on errors, alone or beside output.
+
+    `content`, `reasoning` and `tool` say whether it carries output of that class in any choice: audio and encrypted
+    reasoning count although they add no text. `flags` are those of `exchange.FLAGS` that this payload raises.
+    """
+
+    dialect: str
+    id: str = ""
+    model: str = ""
+    pieces: tuple[Piece, ...] = ()
+    content: bool = False
+    reasoning: bool = False
+    tool: bool = False
+    usage: dict[str, Any] | None = None
+    fault: Fault | None = None
+    flags: tuple[str, ...] = ()
+
+    @property
+    def output(self) -> bool:
+        """Whether it carries content, reasoning, or the name or arguments of a tool call."""
+        return self.content or self.reasoning or self.tool
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a chunk in the statistics: an error is one only if output came with it."""
+        return self.fault is None or self.output
+
+
+def parse(payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+    """Read one JSON object, in which `fault` was found; None if it is not of this family."""
+    choices = payload.get("choices")
+    if not isinstance(choices, list):
+        if not _is_chat(payload):
+            return None
+        choices = []
+    read = _Choices(choices)
+    usage = payload.get("usage")
+    if not isinstance(usage, dict):
+        usage = _usage_elsewhere(payload, choices)
+    kind = payload.get("object")
+    if isinstance(kind, str) and kind not in _CHUNK_OBJECTS and not read.whole:
+        read.flags.append("object_mismatch")
+    return Chunk(
+        "chat",
+        text(payload.get("id")),
+        text(payload.get("model")),
+        tuple(read.pieces),
+        read.content,
+        read.reasoning,
+        read.tool,
+        usage or None,
+        fault,
+        tuple(read.flags),
+    )
+
+
+def text(value: Any) -> str:
+    """Return the value if it is a string, else ""."""
+    return value if isinstance(value, str) else ""
+
+
+def compact(value: Any) -> str:
+    """Write a JSON value without spaces; "" if it cannot be written."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _is_chat(payload: dict[str, Any]) -> bool:
+    if "choices" in payload or text(payload.get("object")).startswith("chat.completion"):
+        return True
+    usage = payload.get("usage")
+    return isinstance(usage, dict) and "type" not in payload and any(name in usage for name in _USAGE_FIELDS)
+
+
+def _usage_elsewhere(payload: dict[str, Any], choices: list[Any]) -> dict[str, Any] | None:
+    groq = payload.get("x_groq")
+    for holder in [groq, *choices] if groq else choices:
+        if isinstance(holder, dict) and isinstance(holder.get("usage"), dict):
+            usage: dict[str, Any] = holder["usage"]
+            return usage
+    return None
+
+
+class _Choices:
+    """The choices of one payload, read one after the other; `whole` if none is a delta."""
+
+    __slots__ = ("content", "flags", "pieces", "reasoning", "tool", "whole")
+
+    def __init__(self, choices: list[Any]) -> None:
+        self.pieces: list[Piece] = []
+        self.flags: list[str] = []
+        self.content = self.reasoning = self.tool = False
+        self.whole = False
+        for position, choice in enumerate(choices):
+            if isinstance(choice, dict):
+                self._read(choice, position)
+
+    def _read(self, choice: dict[str, Any], position: int) -> None:
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):
+            delta = self._stand_in(choice)
+        reason = choice.get("finish_reason")
+        if not isinstance(reason, str) or reason in _NO_REASON:
+            reason = None
+            # Azure's annotations name a choice without adding to it: that is not seeing it.
+            if delta is None:
+                return
+        index = choice.get("index")
+        if type(index) is not int or not 0 <= index < _MAX_INDEX:
+            index = position
+        self.pieces.append(self._piece(index, delta or {}, reason))
+
+    def _stand_in(self, choice: dict[str, Any]) -> dict[str, Any] | None:
+        message = choice.get("message")
+        if isinstance(message, dict):
+            self.whole = True
+            return message
+        return {"content": choice["text"]} if isinstance(choice.get("text"), str) else None
+
+    def _piece(self, index: int, delta: dict[str, Any], reason: str | None) -> Piece:
+        content = delta.get("content")
+        thoughts = ""
+        if isinstance(content, str):
+            self.content = self.content or content != ""
+        elif isinstance(content, list) and content:
+            content, thoughts = self._parts(content)
+        else:
+            content = ""
+        if len(delta) == 1 and content:
+            # Nothing but text, as in nearly every chunk.
+            return Piece(index, content, "", "", (), reason)
+        return self._full_piece(index, delta, content, thoughts, reason)
+
+    def _full_piece(self, index: int, delta: dict[str, Any], content: str, thoughts: str, reason: str | None) -> Piece:
+        reasoning = text(delta.get("reasoning_content")) or text(delta.get("reasoning"))
+        details = delta.get("reasoning_details")
+        if isinstance(details, list) and details:
+            reasoning = reasoning or self._details(details)
+        reasoning = reasoning or thoughts
+        refusal = text(delta.get("refusal"))
+        audio = delta.get("audio")
+        if refusal or (isinstance(audio, dict) and audio.get("data")):
+            self.content = True
+        if reasoning:
+            self.reasoning = True
+        tools = _tools(delta) if "tool_calls" in delta or "function_call" in delta else ()
+        if any(tool.name or tool.arguments for tool in tools):
+            self.tool = True
+        return Piece(index, content, reasoning, refusal, tools, reason)
+
+    def _parts(self, parts: list[Any]) -> tuple[str, str]:
+        thoughts = [part for part in parts if isinstance(part, dict) and part.get("type") == "thinking"]
+        answers = [part for part in parts if not isinstance(part, dict) or part.get("type") != "thinking"]
+        answer = _joined(answers, "text")
+        # A part that is not text (an image, say) is output too, though it adds nothing to the text.
+        if answer or any(isinstance(part, dict) and part.get("type") != "text" for part in answers):
+            self.content = True
+        return answer, "".join(_thinking(part) for part in thoughts)
+
+    def _details(self, details: list[Any]) -> str:
+        blocks = [detail for detail in details if isinstance(detail, dict)]
+        if any(isinstance(block.get("data"), str) and block["data"] for block in blocks):
+            self.reasoning = True
+            self.flags.append("opaque_reasoning")
+        return "".join(text(block.get("text")) or text(block.get("summary")) for block in blocks)
+
+
+def _joined(parts: Iterable[Any], key: str) -> str:
+    return "".join(
+        part if isinstance(part, str) else text(part.get(key)) for part in parts if isinstance(part, str | dict)
+    )
+
+
+def _thinking(part: dict[str, Any]) -> str:
+    thought = part.get("thinking")
+    return _joined(thought, "text") if isinstance(thought, list) else text(thought)
+
+
+def _tools(delta: dict[str, Any]) -> tuple[ToolPiece, ...]:
+    calls = delta.get("tool_calls")
+    if isinstance(calls, dict):
+        calls = [calls]
+    if not isinstance(calls, list):
+        calls = []
+    pieces = [_tool(call, call.get("function")) for call in calls if isinstance(call, dict)]
+    legacy = delta.get("function_call")
+    if isinstance(legacy, dict):
+        pieces.append(_tool({}, legacy))
+    return tuple(pieces)
+
+
+def _tool(call: dict[str, Any], function: Any) -> ToolPiece:
+    if not isinstance(function, dict):
+        function = {}
+    index = call.get("index")
+    if type(index) is not int or not 0 <= index < _MAX_INDEX:
+        index = None
+    arguments = function.get("arguments")
+    if isinstance(arguments, dict | list):
+        arguments = compact(arguments)
+    return ToolPiece(index, text(call.get("id")), text(function.get("name")), text(arguments))

@@ -1,0 +1,103 @@
+"""The commands `wiretape db …`: what a tape is, whether it is whole, and deriving its measures again."""
+
+from pathlib import Path
+
+import click
+
+from recorder import options
+
+
+@click.group()
+def db() -> None:
+    """Look after a tape."""
+
+
+@db.command()
+@options.db
+def info(db: Path | None) -> None:
+    """Say what the tape holds."""
+    from sqlalchemy import func, select
+
+    from recorder import locking, tapefile
+    from recorder.schema import REVISION, exchanges, measures, sessions
+
+    path = options.tape_path(db)
+    with tapefile.read_engine(path).connect() as connection:
+        outcome = func.coalesce(measures.c.outcome, "open")
+        counts = connection.execute(
+            select(outcome, func.count()).select_from(exchanges).outerjoin(measures).group_by(outcome).order_by(outcome)
+        ).all()
+        runs = connection.execute(select(func.count()).select_from(sessions)).scalar()
+        (sqlite,) = connection.exec_driver_sql("SELECT sqlite_version()").one()
+    rows = [("tape", path), ("size", f"{path.stat().st_size:,} bytes"), ("schema", REVISION), ("sqlite", sqlite)]
+    rows += [("sessions", runs), ("exchanges", sum(count for _, count in counts))]
+    rows += [(f"  {name}", count) for name, count in counts]
+    rows.append(("written by", locking.holder(path.with_name(path.name + ".lock")) or "nobody now"))
+    for name, value in rows:
+        click.echo(f"{name:<16} {value}")
+
+
+@db.command()
+@options.db
+def check(db: Path | None) -> None:
+    """Check that the tape is whole; exit 3 if it is not."""
+    from sqlalchemy.exc import DatabaseError
+
+    from recorder import checks, tapefile
+    from recorder.errors import TapeDamaged
+    from recorder.safe import safe
+
+    path = options.tape_path(db)
+    try:
+        with tapefile.read_engine(path).connect() as connection:
+            found = list(checks.problems(connection))
+    except DatabaseError as error:
+        raise TapeDamaged(f"{path} cannot be read ({error.orig}): restore it from a backup") from error
+    for problem in found:
+        click.echo(safe(problem))
+    if found:
+        raise TapeDamaged(f"{path} has {len(found)} problems")
+    click.echo(f"{path} is whole")
+
+
+@db.command()
+@options.db
+def upgrade(db: Path | None) -> None:
+    """Bring the tape to this program's schema, after a backup beside it."""
+    from recorder import tapefile
+    from recorder.schema import REVISION
+
+    path = options.tape_path(db).absolute()
+    with tapefile.writing(path, "wiretape db upgrade", create=False, any_revision=True) as connection:
+        before = tapefile.revision(connection)
+        connection.rollback()
+        if before is not None and before >= REVISION:
+            tapefile.check_revision(connection, path)
+            click.echo(f"{path} has schema {before} already")
+            return
+        backup = tapefile.back_up(connection, path, f"before-{REVISION}")
+        with connection.begin():
+            tapefile.migrate(connection)
+    click.echo(f"{path}: schema {before} → {REVISION}; the tape as it was is {backup}")
+
+
+@db.command()
+@options.db
+def rebuild(db: Path | None) -> None:
+    """Derive all measures again from the facts; on a tape of this version nothing changes."""
+    import rich.progress
+
+    from recorder import tapefile
+    from recorder.store import Store
+
+    path = options.tape_path(db)
+    derived = changed = 0
+    with tapefile.writing(path, "wiretape db rebuild", create=False) as connection:
+        store = Store(connection)
+        total = store.ended()
+        console = rich.progress.Console(stderr=True)
+        with rich.progress.Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+            for differs in progress.track(store.rebuild(), total=total, description="deriving"):
+                derived += 1
+                changed += differs
+    click.echo(f"{path}: {derived} exchanges derived again, {changed} changed")

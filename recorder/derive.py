@@ -1,0 +1,304 @@
+"""Everything that is derived from the facts of one exchange: its items and chunks in time, and its measures.
+
+A pure function of what the tape holds, so that a tape can be derived again at any time with the same result. `decode`
+puts the layers below together (content coding, `sse`, `chunks`) and gives each item the instant of the read that holds
+its last byte; `derive` adds assembly, timing and judgement. No body, however broken or hostile, is an error: what
+cannot be read is left out and flagged. Reading and writing the tape is left to `store`.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from recorder import chunks, encoding, metrics, sse
+from recorder.assembly import Answer, assemble
+from recorder.chat import Chunk, Fault
+from recorder.encoding import Cleaner
+from recorder.exchange import Evidence, Exchange, Read, TimedChunk, TimedItem, judge, transport_flags
+from recorder.metrics import Timing, doc
+
+__all__ = ["DECODER_VERSION", "Decoded", "Measures", "TimedChunk", "TimedItem", "decode", "derive"]
+
+DECODER_VERSION: Final = 1
+"""Raised whenever the same facts would be derived differently."""
+
+_STREAM_TYPES = frozenset({"text/event-stream", "application/vnd.amazon.eventstream"})
+_LINE_TYPES = frozenset(
+    {
+        "application/x-ndjson",
+        "application/ndjson",
+        "application/jsonl",
+        "application/x-jsonlines",
+        "application/stream+json",
+    }
+)
+_LOOKS_LIKE_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data[:\r\n]|event:|id:|retry:|:)")
+_LOOKS_LIKE_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
+_ERROR_LINE = re.compile(rb"(?:^|(?<=[\r\n]))error:([^\r\n]*)")
+_STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed"})
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(slots=True)
+class Decoded:
+    """What a body says, in time. `items` are the standard events and comments, `chunks` what they (and repairs) hold.
+
+    `dialect` is the one that claimed the payload, "unknown" if none did, None if there is none. `done_ns` is the
+    instant of the last `[DONE]`; `data` the body without its content coding; `whole` whether all of it was decoded.
+    """
+
+    data: bytes
+    stream: bool
+    items: list[TimedItem] = field(default_factory=list)
+    chunks: list[TimedChunk] = field(default_factory=list)
+    flags: set[str] = field(default_factory=set)
+    dialect: str | None = None
+    done: bool = False
+    done_ns: int | None = None
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measures(Timing):
+    """Every derived value of one exchange: its timing and what follows; the meaning of each field is its metadata."""
+
+    decoder_version: int = field(default=DECODER_VERSION, metadata=doc("version of the decoder that derived this"))
+    outcome: str = field(default="open", metadata=doc("how the exchange ended"))
+    outcome_detail: str | None = field(default=None, metadata=doc("the kind of that outcome"))
+    error_code: str | None = field(default=None, metadata=doc("the code or type of the error that upstream reported"))
+    error_message: str | None = field(default=None, metadata=doc("the message of that error, verbatim"))
+    dialect: str | None = field(default=None, metadata=doc("chat, unknown, or null when there is no payload"))
+    model: str | None = field(default=None, metadata=doc("the first model that the answer names"))
+    response_id: str | None = field(default=None, metadata=doc("the first id that the answer names"))
+    finish_reason: str | None = field(default=None, metadata=doc("why the answer ended, in the words of upstream"))
+    prompt_tokens: int | None = field(default=None, metadata=doc("tokens of the prompt, from usage"))
+    completion_tokens: int | None = field(default=None, metadata=doc("tokens of the answer, from usage"))
+    total_tokens: int | None = field(
+        default=None, metadata=doc("tokens in all, from usage, or the sum of the two where it has none")
+    )
+    reasoning_tokens: int | None = field(default=None, metadata=doc("tokens of reasoning, from usage"))
+    usage: dict[str, Any] | None = field(default=None, metadata=doc("usage: the last non-null value of each field"))
+    events: int = field(default=0, metadata=doc("events by the standard, [DONE] included"))
+    comments: int = field(default=0, metadata=doc("comment lines"))
+    flags: tuple[str, ...] = field(default=(), metadata=doc("what else is worth knowing, sorted"))
+    content: str | None = field(default=None, metadata=doc("the text of the answer"))
+    reasoning: str | None = field(default=None, metadata=doc("the reasoning that came in the clear"))
+    refusal: str | None = field(default=None, metadata=doc("the refusal"))
+    tool_calls: list[dict[str, Any]] | None = field(
+        default=None, metadata=doc("tool calls: index, id, name, arguments")
+    )
+    choices: list[dict[str, Any]] | None = field(default=None, metadata=doc("the choices beside the first"))
+
+
+def decode(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
+    """Decode a body. `reads` may cover less or more than the body: what has no read has no instant."""
+    ends, places = encoding.spans([(read.start, read.size) for read in reads], len(body))
+    owners = [None if place is None else reads[place] for place in places]
+    plain = encoding.plain(exchange.content_encoding, body, ends)
+    media_type = (exchange.content_type or "").partition(";")[0].strip().lower()
+    is_lines = media_type in _LINE_TYPES
+    stream = is_lines or media_type in _STREAM_TYPES or _LOOKS_LIKE_EVENTS.match(plain.data) is not None
+    decoded = Decoded(plain.data, stream, whole=plain.flag is None)
+    if plain.flag is not None:
+        decoded.flags.add(plain.flag)
+    if stream:
+        _StreamReader(decoded, plain.ends, owners, is_lines).run()
+    elif _LOOKS_LIKE_JSON.match(plain.data):
+        chunk = chunks.read(plain.data.decode("utf-8-sig", "replace"))
+        if chunk is not chunks.MALFORMED:
+            decoded.chunks.append(TimedChunk(None, None, None, chunk, len(plain.data)))
+    decoded.dialect = _dialect(decoded)
+    return decoded
+
+
+def derive(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Measures:
+    """Derive the measures of an exchange from its facts."""
+    decoded = decode(exchange, reads, body)
+    cleaner = Cleaner()
+    succeeded = exchange.status is not None and exchange.status < 300
+    understood = succeeded and decoded.dialect == "chat"
+    answer = assemble((timed.chunk for timed in decoded.chunks) if understood else (), cleaner)
+    fault, evidence = _evidence(decoded, answer, succeeded)
+    outcome, outcome_detail = judge(exchange, evidence)
+    values = _timing(exchange, reads, decoded, answer.tokens.completion, succeeded)
+    flags = transport_flags(exchange, outcome) | decoded.flags & {"decode_limit", "undecoded"}
+    if succeeded:
+        flags |= _flags(decoded, answer, outcome)
+    if fault is not None:
+        values["error_code"], values["error_message"] = cleaner.optional(fault.code), cleaner.optional(fault.message)
+    if cleaner.changed or (decoded.chunks and not encoding.is_utf8(decoded.data)):
+        flags.add("sanitized")
+    return Measures(
+        outcome=outcome,
+        outcome_detail=outcome_detail,
+        dialect=decoded.dialect if succeeded else None,
+        events=sum(item.kind == "event" for item in decoded.items),
+        comments=sum(item.kind == "comment" for item in decoded.items),
+        flags=tuple(sorted(flags)),
+        **answer.values(),
+        **values,
+    )
+
+
+class _StreamReader:
+    """Fills a `Decoded` from its data: standard events first, then what stands between them."""
+
+    def __init__(self, decoded: Decoded, ends: Sequence[int], owners: Sequence[Read | None], is_lines: bool) -> None:
+        self._decoded = decoded
+        self._data = decoded.data
+        self._ends = ends
+        self._owners = owners
+        self._is_lines = is_lines
+
+    def run(self) -> None:
+        """Decode the whole data."""
+        decoder = sse.Decoder()
+        covered = len(_BOM) if self._data.startswith(_BOM) else 0
+        for item in decoder.feed(self._data):
+            if item.start > covered:
+                self._between(covered, item.start)
+            covered = max(covered, item.end)
+            if isinstance(item, sse.Event):
+                self._event(item)
+            else:
+                self._item("comment", "", "", item.text, item.start, item.end)
+        tail = decoder.finish()
+        self._between(covered, tail.start if tail else len(self._data))
+        if tail:
+            self._tail(tail)
+        self._error_lines()
+
+    def _event(self, event: sse.Event) -> None:
+        item = self._item("event", event.type, event.id, event.data, event.start, event.end)
+        chunk = chunks.read(event.data, event.type)
+        if chunk is chunks.MALFORMED or self._data[event.start] == 0x7B:
+            for repaired in self._repaired(event):
+                self._add(repaired, item.seq, item.end)
+        elif chunk.id == "[DONE]" or chunk.id == "empty":
+            self._add(chunk, item.seq, item.end)
+        else:
+            self._decoded.chunks.append(TimedChunk(item.seq, item.at_ns, item.read, chunk, item.end))
+
+    def _item(self, kind: Any, name: str, event_id: str, data: str, start: int, end: int) -> TimedItem:
+        read = self._read_at(end)
+        items = self._decoded.items
+        at_ns, seq = (read.at_ns, read.seq) if read is not None else (None, None)
+        item = TimedItem(len(items), kind, at_ns, seq, name, event_id, data, start, end)
+        items.append(item)
+        return item
+
+    def _tail(self, tail: sse.Event) -> None:
+        # The standard discards it. If it can be read, it was sent; if not, it is where the stream was cut.
+        for chunk in self._repaired(tail):
+            if chunk is not chunks.MALFORMED and chunk is not chunks.EMPTY:
+                self._decoded.flags.add("unterminated")
+                self._add(chunk, None, tail.end)
+
+    def _repaired(self, event: sse.Event) -> list[Chunk]:
+        found, flags = chunks.repair(self._data[event.start : event.end].decode("utf-8", "replace"), event.type)
+        self._decoded.flags.update(flags)
+        return found
+
+    def _between(self, start: int, end: int) -> None:
+        if not self._data[start:end].strip():
+            return
+        # Escaped, not replaced: the length of each character in bytes must not be lost.
+        region = self._data[start:end].decode("utf-8", "surrogateescape")
+        done = 0
+        for chunk, stop in chunks.unframed(region):
+            start += len(region[done:stop].encode("utf-8", "surrogateescape"))
+            done = stop
+            if self._is_lines:
+                self._add(chunk, None, start)
+            elif chunk is chunks.DONE or chunk.fault is not None or chunk.dialect:
+                self._decoded.flags.add("unframed")
+                self._add(chunk, None, start)
+
+    def _error_lines(self) -> None:
+        if b"error:" not in self._data:
+            return
+        before = len(self._decoded.chunks)
+        for line in _ERROR_LINE.finditer(self._data):
+            if line[1].strip():
+                fault = chunks.error_field(line[1].decode("utf-8", "replace"))
+                self._add(Chunk("", fault=fault), None, line.end() + 1)
+        if len(self._decoded.chunks) > before:
+            self._decoded.flags.add("error_field")
+            self._decoded.chunks.sort(key=lambda timed: timed.end)
+
+    def _add(self, chunk: Chunk, item: int | None, end: int) -> None:
+        read = self._read_at(end)
+        at_ns, seq = (read.at_ns, read.seq) if read is not None else (None, None)
+        if chunk is chunks.DONE:
+            self._decoded.done, self._decoded.done_ns = True, at_ns
+        elif chunk is chunks.EMPTY:
+            self._decoded.flags.add("empty_data")
+        elif chunk is chunks.MALFORMED:
+            self._decoded.flags.add("malformed")
+        else:
+            self._decoded.chunks.append(TimedChunk(item, at_ns, seq, chunk, end))
+
+    def _read_at(self, end: int) -> Read | None:
+        span = bisect_right(self._ends, end - 1)
+        return self._owners[span] if span < len(self._owners) else None
+
+
+def _dialect(decoded: Decoded) -> str | None:
+    if not decoded.stream:
+        return next((timed.chunk.dialect for timed in decoded.chunks if timed.chunk.pieces), None)
+    claimed = next((timed.chunk.dialect for timed in decoded.chunks if timed.chunk.dialect), None)
+    if claimed is not None:
+        return claimed
+    if "malformed" in decoded.flags or "undecoded" in decoded.flags or any(c.chunk.counts for c in decoded.chunks):
+        return "unknown"
+    # Only the chat family ends with [DONE].
+    return "chat" if decoded.done else None
+
+
+def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[Fault | None, Evidence]:
+    place = next((place for place, timed in enumerate(decoded.chunks) if timed.chunk.fault is not None), None)
+    fault = decoded.chunks[place].chunk.fault if place is not None else None
+    if not succeeded and fault is None and decoded.data:
+        fault = chunks.body_fault(decoded.data.decode("utf-8-sig", "replace"))
+    error: Any = "finish" if answer.failed else None
+    if place is not None:
+        error = "mid_stream" if any(timed.chunk.output for timed in decoded.chunks[: place + 1]) else "before_output"
+    return fault, Evidence(
+        stream=decoded.stream,
+        understood=decoded.dialect != "unknown",
+        whole=decoded.whole,
+        done=decoded.done,
+        finished=answer.finished,
+        error=error,
+        malformed="malformed" in decoded.flags,
+    )
+
+
+def _timing(
+    exchange: Exchange, reads: Sequence[Read], decoded: Decoded, tokens: int | None, succeeded: bool
+) -> dict[str, Any]:
+    values = metrics.transport(exchange, reads)
+    if succeeded and decoded.stream:
+        values |= metrics.stream(exchange, decoded.chunks, decoded.done_ns, tokens)
+        if decoded.dialect != "chat":
+            values["chunks"] = 0
+    return values
+
+
+def _flags(decoded: Decoded, answer: Answer, outcome: str) -> set[str]:
+    outputs = [timed for timed in decoded.chunks if timed.chunk.output]
+    understood = decoded.dialect == "chat"
+    raised = {
+        "nonstream": not decoded.stream,
+        "comments": any(item.kind == "comment" for item in decoded.items),
+        "unknown_payload": decoded.dialect == "unknown" and "undecoded" not in decoded.flags,
+        "empty": understood and outcome == "complete" and not outputs,
+        "no_done": understood and decoded.stream and not decoded.done,
+        "no_finish": understood and decoded.stream and not answer.finished,
+    }
+    flags = decoded.flags | {flag for flag, is_raised in raised.items() if is_raised}
+    if understood:
+        flags |= answer.flags | metrics.flags(outputs) if decoded.stream else answer.flags - _STREAM_ONLY
+    return flags

@@ -1,0 +1,182 @@
+"""Two encodings undone: a compressed body into plain bytes, and JSON text into text that any database can store.
+
+Compression follows RFC 9110 section 8.4 (gzip, x-gzip, deflate); brotli and zstandard are left as they came. A body is
+decoded span by span, so that each decoded byte keeps the read that brought it. Limits, with their precedents: 64 MiB
+of decoded text is ten times the longest answer any model gives; event streams compress 5 to 20 times, bombs 1,000.
+"""
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MAX_DECODED = 64 << 20
+MAX_RATIO = 100
+RATIO_APPLIES_ABOVE = 1 << 20
+# zlib copies what follows a gzip member each time one ends; small slices and few members keep that linear.
+_SLICE = 4096
+_MAX_MEMBERS = 10_000
+_MAX_DEPTH = 32
+_REPLACEMENT = "\ufffd"
+_IDENTITY = frozenset({"", "identity", "none"})
+_WINDOW = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A decoded body: `ends[i]` is the decoded size after span i; `flag` says why there is not more of it."""
+
+    data: bytes
+    ends: Sequence[int]
+    flag: str | None = None
+
+
+def spans(parts: Sequence[tuple[int, int]], size: int) -> tuple[list[int], list[int | None]]:
+    """Cut a body of `size` bytes where its parts (offset, length) end.
+
+    Returns where each span ends and which part it is, None for what no part covers; what lies beyond is left out.
+    """
+    ends: list[int] = []
+    owners: list[int | None] = []
+    position = 0
+    for place, (start, length) in enumerate(parts):
+        end = min(start + length, size)
+        if end <= position:
+            continue
+        if start > position:
+            ends.append(start)
+            owners.append(None)
+        ends.append(end)
+        owners.append(place)
+        position = end
+    if position < size:
+        ends.append(size)
+        owners.append(None)
+    return ends, owners
+
+
+def plain(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> Plain:
+    """Undo a content encoding. `ends` are the offsets in `body` where its spans end, ascending, the last its size."""
+    coding = (content_encoding or "").strip().lower()
+    if coding in _IDENTITY:
+        return Plain(body, ends)
+    if coding not in _WINDOW:
+        return Plain(b"", [0] * len(ends), "undecoded")
+    inflater = _Inflater(_WINDOW[coding])
+    decoded_ends, start = [], 0
+    for end in ends:
+        inflater.take(body[start:end])
+        decoded_ends.append(len(inflater.out))
+        start = end
+    return Plain(bytes(inflater.out), decoded_ends, inflater.flag)
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether the bytes are UTF-8; a character that the end cuts off was not wrong."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data" and error.end == len(data)
+    return True
+
+
+class _Inflater:
+    def __init__(self, window: int) -> None:
+        self.out = bytearray()
+        self.flag: str | None = None
+        self._window = window
+        self._zlib = zlib.decompressobj(window)
+        self._taken = 0
+        self._members = 1
+
+    def take(self, data: bytes) -> None:
+        for start in range(0, len(data), _SLICE):
+            if self.flag is not None:
+                return
+            piece = data[start : start + _SLICE]
+            self._taken += len(piece)
+            try:
+                self._inflate(piece)
+            except zlib.error:
+                self.flag = "undecoded"
+
+    def _inflate(self, piece: bytes) -> None:
+        while piece and self.flag is None:
+            if self._zlib.eof:
+                self._next_member()
+            self.out += self._decompress(piece)
+            piece = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
+
+    def _decompress(self, piece: bytes) -> bytes:
+        room = self._room()
+        try:
+            data = self._zlib.decompress(piece, room + 1)
+        except zlib.error:
+            # RFC 9110 says deflate is zlib-wrapped; servers that send it raw have always existed.
+            if self._window != 15 or self.out or self._taken > len(piece):
+                raise
+            self._window = -15
+            self._zlib = zlib.decompressobj(self._window)
+            data = self._zlib.decompress(piece, room + 1)
+        if len(data) > room:
+            self.flag = "decode_limit"
+        return data[:room]
+
+    def _room(self) -> int:
+        allowed = min(MAX_DECODED, max(RATIO_APPLIES_ABOVE, MAX_RATIO * self._taken))
+        return allowed - len(self.out)
+
+    def _next_member(self) -> None:
+        self._members += 1
+        if self._members > _MAX_MEMBERS:
+            self.flag = "decode_limit"
+        self._zlib = zlib.decompressobj(self._window)
+
+
+class Cleaner:
+    """Makes text and JSON values storable; `changed` tells whether anything had to be replaced."""
+
+    __slots__ = ("changed",)
+
+    def __init__(self) -> None:
+        self.changed = False
+
+    def text(self, text: str) -> str:
+        """Join surrogate pairs; replace NUL and lone surrogates, which PostgreSQL and UTF-8 refuse, by U+FFFD."""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            text = self._paired(text)
+        if "\0" in text:
+            self.changed = True
+            text = text.replace("\0", _REPLACEMENT)
+        return text
+
+    def optional(self, text: str | None) -> str | None:
+        """Clean text that may be unknown or empty: both are None."""
+        return self.text(text) if text else None
+
+    def value(self, value: Any, depth: int = _MAX_DEPTH) -> Any:
+        """Return a copy of a JSON value that any column takes; NaN, endless nesting and huge numbers are null."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict | list) and depth == 0:
+            return None
+        if isinstance(value, dict):
+            return {self.text(str(key)): self.value(item, depth - 1) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.value(item, depth - 1) for item in value]
+        return value if _is_plain(value) else None
+
+    def _paired(self, text: str) -> str:
+        joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        if joined.count(_REPLACEMENT) != text.count(_REPLACEMENT):
+            self.changed = True
+        return joined
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, int):
+        return -(1 << 63) <= value < 1 << 63
+    return not isinstance(value, float) or math.isfinite(value)

@@ -1,0 +1,56 @@
+"""The command `wiretape env`: what to export to point common SDKs at a recorder."""
+
+import shlex
+from pathlib import Path
+
+import click
+
+from recorder import options, providers
+
+
+@click.command()
+@options.db
+@click.option("--upstream", "upstreams", multiple=True, metavar="URL|NAME=URL", envvar="WIRETAPE_UPSTREAM",
+              help="As given to record. [default: as the running recorder's]")
+@click.option("--listen", metavar="HOST:PORT", envvar="WIRETAPE_LISTEN",
+              help="As given to record. [default: as the running recorder's, else 127.0.0.1:8377]")  # fmt: skip
+def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None:
+    """Print the lines that point SDKs at a running recorder: eval "$(wiretape env)"."""
+    found = None if upstreams or listen else _running(options.tape_path(db))
+    if found is None:
+        host, port = options.read_listen(listen or "127.0.0.1:8377", frozenset(["any"]))
+        base, chosen = f"http://{f'[{host}]' if ':' in host else host}:{port}", options.read_upstreams(upstreams)
+        if not upstreams and not listen:
+            click.echo("wiretape: no recorder is running on this tape; these are for 'wiretape record'", err=True)
+    else:
+        base, chosen = found
+    for line in lines(base, chosen):
+        click.echo(line)
+
+
+def lines(base: str, upstreams: list[providers.Upstream]) -> list[str]:
+    """Give the export lines for a recorder at `base`; a variable whose API is not served is left alone."""
+    found = []
+    for variable, (name, suffix) in providers.SDK_VARIABLES.items():
+        upstream = next((one for one in upstreams if one.name == name), None)
+        upstream = upstream or next((one for one in upstreams if not one.name), None)
+        if upstream is not None:
+            found.append(f"export {variable}={shlex.quote(providers.sdk_base(base, upstream, suffix))}")
+    return found
+
+
+def _running(path: Path) -> tuple[str, list[providers.Upstream]] | None:
+    """Give the base URL and upstreams of the recorder that holds the tape; None if there is none."""
+    from sqlalchemy import select
+
+    from recorder import locking, tapefile
+    from recorder.schema import sessions
+
+    if not path.exists() or not locking.holder(path.with_name(path.name + ".lock")):
+        return None
+    newest = select(sessions.c.listen, sessions.c.upstreams).order_by(sessions.c.no.desc()).limit(1)
+    with tapefile.read_engine(path).connect() as connection:
+        row = connection.execute(newest).one_or_none()
+    if row is None:
+        return None
+    return row.listen, [providers.make(name, url) for name, url in row.upstreams]

@@ -1,0 +1,79 @@
+"""The exception tree.
+
+    WiretapeError
+    ├── NotFound            no such tape, no such exchange, or an id that fits several        exit 4
+    ├── TapeError
+    │   ├── SchemaMismatch  the tape is older or newer than this program                      exit 5
+    │   ├── TapeBusy        somebody else writes the tape, or it cannot be written            exit 6
+    │   ├── ForeignFile     the file is not a tape                                            exit 8
+    │   └── TapeDamaged     a check of the tape failed                                        exit 3
+    ├── CannotListen        the address is taken or may not be listened on                    exit 7
+    ├── WriterFailed        the writer process could not be started or kept running           exit 1
+    └── UpstreamError       an upstream could not be reached, broke, or ran into a limit
+
+Each message says what is wrong, whose fault it is and what to do. The command line prints it as one line and exits
+with `exit_code`. An `UpstreamError` never reaches the command line: it becomes the outcome of an exchange.
+"""
+
+
+class WiretapeError(Exception):
+    """Any failure that wiretape foresees; `exit_code` is what the command line exits with."""
+
+    exit_code = 1
+
+
+class NotFound(WiretapeError):
+    """What was asked for is not there, or the id given fits several exchanges."""
+
+    exit_code = 4
+
+
+class TapeError(WiretapeError):
+    """The tape cannot be used as asked."""
+
+
+class SchemaMismatch(TapeError):
+    """The tape's schema is not the one that this program reads and writes."""
+
+    exit_code = 5
+
+
+class TapeBusy(TapeError):
+    """Somebody else holds the tape, or it may not be written."""
+
+    exit_code = 6
+
+
+class ForeignFile(TapeError):
+    """The file is not a wiretape tape."""
+
+    exit_code = 8
+
+
+class TapeDamaged(TapeError):
+    """A check found the tape damaged."""
+
+    exit_code = 3
+
+
+class CannotListen(WiretapeError):
+    """The listening address cannot be used."""
+
+    exit_code = 7
+
+
+class WriterFailed(WiretapeError):
+    """The writer process could not be started or kept running."""
+
+
+class UpstreamError(WiretapeError):
+    """An upstream exchange ended badly; `ended_by` is the fact as `exchange.ENDED_BY` names it."""
+
+    def __init__(self, ended_by: str, message: str) -> None:
+        super().__init__(message)
+        self.ended_by = ended_by
+
+
+BY_EXIT_CODE: dict[int, type[WiretapeError]] = {
+    kind.exit_code: kind for kind in (WriterFailed, NotFound, SchemaMismatch, TapeBusy, ForeignFile, CannotListen)
+}

@@ -1,0 +1,126 @@
+"""Pure: which requests may pass.
+
+wiretape listens for programs on the same machine and forwards to hosts that were named at its start. Whatever could make
+it an open proxy, or let a web page talk to it, is refused here, by the raw request target and the raw Host header; no
+URL is ever rebuilt from a request. The HTTP syntax itself is llhttp's to judge, before this.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+TARGET_BYTES = 8 << 10
+HEADERS = 100
+BODY_BYTES = 64 << 20
+HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
+"""RFC 9110, 7.6.1: for this connection only, never passed on."""
+_END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
+_TARGET = re.compile(rb"/(?!/)[\x21-\x7e]*")
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+?)(?::\d{1,5})?", re.ASCII)
+_LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
+_LABEL = re.compile(r"\s*([A-Za-z0-9_.-]{1,64})=([^,]{0,256}?)\s*")
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request does not pass: the status to answer with, and what to tell its sender."""
+
+    status: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The hosts by which wiretape may be called: those of loopback, and `hosts` besides."""
+
+    hosts: frozenset[str] = field(default=frozenset())
+
+    def knows(self, host: str) -> bool:
+        """Say whether a Host header's value names this machine, whatever its port."""
+        match = _HOST.fullmatch(host.lower())
+        return bool(match) and (match[1] in _LOOPBACK or match[1] in self.hosts)
+
+
+def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refusal | None:
+    """Judge a request by its head; None lets it pass."""
+    if method in ("CONNECT", "TRACE"):
+        return Refusal(405, f"{method} is not relayed")
+    if len(target) > TARGET_BYTES:
+        return Refusal(414, f"the request target is longer than {TARGET_BYTES} bytes")
+    if not _TARGET.fullmatch(target):
+        return Refusal(400, "the request target must be a path that begins with one '/'; wiretape is no forward proxy")
+    if len(headers) > HEADERS:
+        return Refusal(431, f"more than {HEADERS} headers")
+    return _check_host(headers, policy) or _check_origin(headers, policy) or _check_connection(headers)
+
+
+def _check_host(headers: Headers, policy: Policy) -> Refusal | None:
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) != 1:
+        return Refusal(400, "exactly one Host header is needed")
+    host = hosts[0].decode("latin-1")
+    if policy.knows(host):
+        return None
+    return Refusal(
+        421, f"Host {host!r} is not this wiretape: call it by its loopback address, or allow it by --allow-host"
+    )
+
+
+def _check_origin(headers: Headers, policy: Policy) -> Refusal | None:
+    """Web pages of other origins may not call, so that no page can spend or read through a recorder."""
+    for name, value in headers:
+        if name == b"sec-fetch-site" and value == b"cross-site":
+            return Refusal(403, "a web page of another site may not call wiretape")
+        if name == b"origin":
+            scheme, mark, host = value.decode("latin-1").partition("://")
+            if scheme not in ("http", "https") or not mark or not policy.knows(host):
+                return Refusal(403, "a web page of another origin may not call wiretape")
+    return None
+
+
+def _check_connection(headers: Headers) -> Refusal | None:
+    """A Connection header may not take away what the request is authorised or described by."""
+    for name in named_by_connection(headers):
+        if _END_TO_END.search(name) and name not in HOP_BY_HOP:
+            return Refusal(400, "the Connection header names an end-to-end header")
+    return None
+
+
+def named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
+    """Give the header names that Connection headers declare to be for this connection only."""
+    values = (value for name, value in headers if name.lower() == b"connection")
+    return frozenset(token.strip().lower() for value in values for token in value.split(b",") if token.strip())
+
+
+def end_to_end(headers: Headers, *, without: frozenset[bytes] = frozenset()) -> list[tuple[bytes, bytes]]:
+    """Give the headers to pass on: those not hop-by-hop, not named by Connection, and not in `without`."""
+    drop = HOP_BY_HOP | named_by_connection(headers) | without
+    return [(name, value) for name, value in headers if name.lower() not in drop]
+
+
+def labels(headers: Headers) -> dict[str, str] | Refusal:
+    """Read `X-Wiretape-Label: k=v[, k=v…]`; a label that is not `k=v` is refused rather than lost."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if name != b"x-wiretape-label":
+            continue
+        for part in value.decode("latin-1").split(","):
+            match = _LABEL.fullmatch(part)
+            if match is None:
+                return Refusal(400, f"X-Wiretape-Label {part.strip()!r} is not of the form key=value")
+            found[match[1]] = match[2]
+    return found

@@ -1,0 +1,187 @@
+"""The journal: the frames that a relay sends to its writer, and what the writer answers.
+
+A log format. Each frame is a little-endian `uint32` length, then a `uint64` sequence number, then a MessagePack array
+whose first element is the frame's tag. Frames of one exchange come in the order `begin`, `head`, `read`…, `end`;
+frames of different exchanges interleave. The writer acknowledges a sequence number after the transaction that holds
+all frames up to it has been committed; a relay sends what was not acknowledged again, and appends are idempotent.
+All `_ns` are nanoseconds since the exchange's T0. Nothing here is redacted: the pipe is memory, the disk is not.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+_HEAD = struct.Struct("<IQ")
+
+
+class _Frame(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="tag"):
+    pass
+
+
+class Session(_Frame, tag="session"):
+    """One run of a recorder; sent first, and again to each writer that is started."""
+
+    uuid: str
+    version: str
+    pid: int
+    boot_id: str | None
+    listen: str
+    upstreams: list[tuple[str, str]]
+    started_at: str
+
+
+class Begin(_Frame, tag="begin"):
+    """A request is about to be sent upstream: T0."""
+
+    id: str
+    started_at: str
+    method: str
+    path: str
+    upstream: str
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+    body_size: int
+    body_sha256: str
+    labels: dict[str, str]
+    coarse_clock: bool = False
+
+
+class Head(_Frame, tag="head"):
+    """The response's status and headers came."""
+
+    id: str
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    framing: str
+    connected_ns: int | None
+    sent_ns: int | None
+    headers_ns: int
+
+
+class Read(_Frame, tag="read"):
+    """One socket read's share of the body."""
+
+    id: str
+    seq: int
+    at_ns: int
+    relayed_ns: int | None
+    start: int
+    data: bytes
+
+
+class End(_Frame, tag="end"):
+    """The exchange is over; `ended_by` is one of `exchange.ENDED_BY`."""
+
+    id: str
+    ended_by: str
+    ended_detail: str | None
+    end_ns: int
+    client_closed_ns: int | None
+    connected_ns: int | None
+    sent_ns: int | None
+    bytes: int
+    gap_bytes: int
+    paused: int
+    surplus: bool
+
+
+class Heartbeat(_Frame, tag="heartbeat"):
+    """The relay is alive at this wall time."""
+
+    at: str
+
+
+class Close(_Frame, tag="close"):
+    """The recorder ended in good order at this wall time."""
+
+    at: str
+
+
+Frame = Session | Begin | Head | Read | End | Heartbeat | Close
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """What the relay shows of an exchange that has been stored and measured."""
+
+    id: str
+    method: str
+    path: str
+    model: str | None
+    status: int | None
+    outcome: str
+    outcome_detail: str | None
+    ttft_ns: int | None
+    icl_p50_ns: float | None
+    max_stall_ns: int | None
+    duration_ns: int | None
+    completion_tokens: int | None
+    flags: list[str]
+
+
+class Ready(msgspec.Struct, tag="ready", frozen=True):
+    """The writer holds the tape and is listening."""
+
+    tape: str
+    warnings: list[str]
+
+
+class Ack(msgspec.Struct, tag="ack", frozen=True):
+    """All frames up to and including `seq` are committed."""
+
+    seq: int
+    finished: list[Finished]
+
+
+class Trouble(msgspec.Struct, tag="trouble", frozen=True):
+    """Storing is held up (a full disk, a lock); the writer keeps trying. An empty message: it is over."""
+
+    message: str
+
+
+class Fatal(msgspec.Struct, tag="fatal", frozen=True):
+    """The writer cannot go on and ends."""
+
+    exit_code: int
+    message: str
+
+
+Answer = Ready | Ack | Trouble | Fatal
+
+_encode_frame = msgspec.msgpack.Encoder().encode
+_frame_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Frame)
+_answer_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Answer)
+
+
+def encode(seq: int, frame: Frame) -> bytes:
+    """Encode one frame under its sequence number."""
+    payload = _encode_frame(frame)
+    return _HEAD.pack(len(payload), seq) + payload
+
+
+def decode(buffer: bytearray) -> Iterator[tuple[int, Frame]]:
+    """Take the whole frames off the front of `buffer`; what remains is the beginning of the next."""
+    position = 0
+    try:
+        while len(buffer) - position >= _HEAD.size:
+            size, seq = _HEAD.unpack_from(buffer, position)
+            end = position + _HEAD.size + size
+            if end > len(buffer):
+                break
+            frame = _frame_decoder.decode(bytes(memoryview(buffer)[position + _HEAD.size : end]))
+            position = end
+            yield seq, frame
+    finally:
+        del buffer[:position]
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """Encode an answer as one line of JSON."""
+    return msgspec.json.encode(answer) + b"\n"
+
+
+def decode_answer(line: bytes) -> Answer:
+    """Decode an answer's line."""
+    answer: Answer = _answer_decoder.decode(line)
+    return answer

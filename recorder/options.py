@@ -1,0 +1,97 @@
+"""What the commands that record have in common on the command line: options, and reading their values.
+
+Only click is imported at the top: `--help` must not wait for a database library.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from recorder import providers
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+db = click.option(
+    "--db", type=click.Path(path_type=Path), envvar="WIRETAPE_DB", help="The tape. [default: in the user's data directory]"
+)
+
+
+def recording(command: F) -> F:
+    """Add the options that every recording command takes."""
+    added = (
+        db,
+        click.option("--upstream", "upstreams", multiple=True, metavar="URL|NAME=URL", envvar="WIRETAPE_UPSTREAM",
+                     help="API server: one URL is served at the root, named ones at /NAME/…  May be repeated."),
+        click.option("--label", "labels", multiple=True, metavar="K=V", help="Label every exchange. May be repeated."),
+        click.option("--keep-encoding", is_flag=True,
+                     help="Pass the client's Accept-Encoding on, instead of asking for identity."),
+        click.option("--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+                     help="Trust these certificates (PEM) besides the system's."),
+        click.option("--connect-timeout", type=click.FloatRange(min=0, min_open=True), default=10, show_default=True,
+                     metavar="S", help="Seconds to connect, TLS included."),
+        click.option("--headers-timeout", type=click.FloatRange(min=0, min_open=True), default=600, show_default=True,
+                     metavar="S", help="Seconds from the request to the response's head."),
+        click.option("--idle-timeout", type=click.FloatRange(min=0, min_open=True), default=300, show_default=True,
+                     metavar="S", help="Seconds of silence within a response."),
+    )  # fmt: skip
+    for option in reversed(added):
+        command = option(command)
+    return command
+
+
+def read_upstreams(given: tuple[str, ...]) -> list[providers.Upstream]:
+    """Read `--upstream` values; none gives the well-known APIs by name."""
+    found: list[providers.Upstream] = []
+    for text in given:
+        try:
+            upstream = providers.parse(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--upstream") from error
+        if any(upstream.name == other.name for other in found):
+            where = f"/{upstream.name}/" if upstream.name else "the root"
+            raise click.BadParameter(f"two upstreams for {where}: name them apart, NAME=URL", param_hint="--upstream")
+        found.append(upstream)
+    return found or providers.well_known()
+
+
+def read_labels(given: tuple[str, ...]) -> dict[str, str]:
+    """Read `--label` values."""
+    labels = {}
+    for text in given:
+        match = re.fullmatch(r"([A-Za-z0-9_.-]{1,64})=(.{0,256})", text)
+        if match is None:
+            raise click.BadParameter(f"{text!r} is not of the form key=value", param_hint="--label")
+        labels[match[1]] = match[2]
+    return labels
+
+
+def read_listen(text: str, allowed: frozenset[str]) -> tuple[str, int]:
+    """Read `HOST:PORT`, `:PORT` or `PORT`; an address that others can reach needs `--allow-host`."""
+    match = re.fullmatch(r"(?:(\[[0-9a-fA-F:.]+\]|[^:\[\]]*):)?(\d{1,5})", text)
+    if match is None or int(match[2]) > 65535:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--listen")
+    host = (match[1] or "127.0.0.1").strip("[]")
+    host = "127.0.0.1" if host == "localhost" else host
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError as error:
+        raise click.BadParameter(f"{host!r} is not an IP address", param_hint="--listen") from error
+    if not local and not allowed:
+        raise click.BadParameter(
+            f"{host} can be reached from other machines: say by which host names with --allow-host, or listen on 127.0.0.1",
+            param_hint="--listen",
+        )
+    return host, int(match[2])
+
+
+def tape_path(given: Path | None) -> Path:
+    """Give the tape's path: as given, else the default one."""
+    if given is not None:
+        return given
+    from recorder.tapefile import default_path
+
+    return default_path()

@@ -1,0 +1,116 @@
+"""Pure: upstreams, how requests are routed to them, and the table of well-known public APIs.
+
+An upstream comes from the command line or the environment at start, never from a request.
+"""
+
+import base64
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+WELL_KNOWN = {
+    "openai": "https://api.openai.com",
+    "anthropic": "https://api.anthropic.com",
+    "openrouter": "https://openrouter.ai/api",
+    "groq": "https://api.groq.com/openai",
+    "mistral": "https://api.mistral.ai",
+    "deepseek": "https://api.deepseek.com",
+    "gemini": "https://generativelanguage.googleapis.com",
+    "together": "https://api.together.xyz",
+    "fireworks": "https://api.fireworks.ai/inference",
+    "xai": "https://api.x.ai",
+    "perplexity": "https://api.perplexity.ai",
+    "cerebras": "https://api.cerebras.ai",
+    "ollama": "http://127.0.0.1:11434",
+    "vllm": "http://127.0.0.1:8000",
+}
+"""Served at `/NAME/…` by `wiretape record` without an `--upstream`."""
+
+SDK_VARIABLES = {
+    "OPENAI_BASE_URL": ("openai", "/v1"),
+    "OPENAI_API_BASE": ("openai", "/v1"),
+    "ANTHROPIC_BASE_URL": ("anthropic", ""),
+}
+"""Environment variable → the API that it points an SDK at, and the path that this SDK expects to be part of it."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """An API server: its name below which it is served ("" at the root) and its base URL, in parts."""
+
+    name: str
+    url: str
+    scheme: str
+    host: str
+    port: int
+    authority: bytes
+    prefix: bytes
+    authorization: bytes | None
+
+    def target(self, rest: bytes) -> bytes:
+        """Give the request target upstream for the path and query `rest`."""
+        return self.prefix + rest
+
+
+def parse(text: str) -> Upstream:
+    """Read `URL` or `NAME=URL`; raises ValueError that says what is wrong."""
+    name, equals, url = text.partition("=")
+    if not equals or "/" in name or ":" in name:
+        name, url = "", text
+    elif not _NAME.fullmatch(name):
+        raise ValueError(f"upstream name {name!r} may only have lower-case letters, digits, '-' and '_'")
+    return make(name, url)
+
+
+def make(name: str, url: str) -> Upstream:
+    """Make an upstream of a base URL; raises ValueError that says what is wrong with it."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("an upstream must be a URL such as https://api.openai.com, or NAME=URL")
+    if parts.query or parts.fragment:
+        raise ValueError("an upstream's URL may not have a query or a fragment")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname.encode("idna").decode()
+    authority = host if parts.port is None else f"{host}:{parts.port}"
+    return Upstream(
+        name=name,
+        url=url.rstrip("/"),
+        scheme=parts.scheme,
+        host=parts.hostname,
+        port=port,
+        authority=authority.encode(),
+        prefix=parts.path.rstrip("/").encode("ascii"),
+        authorization=_basic(parts.username, parts.password),
+    )
+
+
+def _basic(username: str | None, password: str | None) -> bytes | None:
+    if username is None and password is None:
+        return None
+    pair = f"{unquote(username or '')}:{unquote(password or '')}".encode()
+    return b"Basic " + base64.b64encode(pair)
+
+
+def well_known() -> list[Upstream]:
+    """Give the table as upstreams."""
+    return [make(name, url) for name, url in WELL_KNOWN.items()]
+
+
+def route(upstreams: Sequence[Upstream], target: bytes) -> tuple[Upstream, bytes] | None:
+    """Find the upstream for a request target, and what of the target is below it."""
+    for upstream in upstreams:
+        mount = b"/" + upstream.name.encode()
+        if upstream.name and target.startswith(mount) and target[len(mount) : len(mount) + 1] in (b"", b"/", b"?"):
+            rest = target[len(mount) :]
+            return upstream, rest if rest.startswith(b"/") else b"/" + rest
+    unnamed = next((upstream for upstream in upstreams if not upstream.name), None)
+    return (unnamed, target) if unnamed else None
+
+
+def sdk_base(base: str, upstream: Upstream, suffix: str) -> str:
+    """Give the base URL to point an SDK at; `suffix` is left out if the upstream's own URL has a version in its path."""
+    mount = f"{base}/{upstream.name}" if upstream.name else base
+    return mount if re.search(rb"/v\d\w*$", upstream.prefix) else mount + suffix

@@ -1,0 +1,293 @@
+"""One ASGI app: guard → upstream → client, and it tells the tap what happened.
+
+The client's bytes are the upstream's bytes: nothing is re-framed, decompressed, merged or injected. Each read goes to the
+client first and to the tap second. A watcher sees the client leave at any time, also before the first byte, and the
+upstream connection is then closed. After a broken upstream the client's connection is cut, never ended cleanly.
+The meaning of what passes is left to the decoders, sockets and signals to `recorder.server`.
+"""
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import msgspec
+
+from recorder import guard, journal, providers
+from recorder.clock import SYSTEM, Clock
+from recorder.errors import UpstreamError
+from recorder.guard import Refusal
+from recorder.recording import Recording
+from recorder.tap import Tap
+from recorder.upstream import Reads, Transport
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+REQUEST_STORED = 16 << 20
+"""A request body is stored up to this; its size and hash are those of the whole."""
+LIVE = 4096
+"""Exchanges at a time; more are answered 503."""
+_BODY_SECONDS = 30.0
+_STALL_NS = 60_000_000_000
+_NOT_PASSED = frozenset((b"host", b"expect", b"content-length", b"x-wiretape-label"))
+_STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A client's request, whole, with where it goes."""
+
+    method: str
+    upstream: providers.Upstream
+    rest: bytes
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+    labels: dict[str, str]
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """What is going on in one exchange."""
+
+    recording: Recording
+    reads: Reads | None = None
+    sending_since: int | None = None
+    started: bool = False
+    stalled: bool = False
+    task: asyncio.Task[tuple[str, str | None, int]] | None = None
+
+
+@dataclass(slots=True)
+class Proxy:
+    """The app. `on_refused` is told of each request that did not pass."""
+
+    upstreams: Sequence[providers.Upstream]
+    transport: Transport
+    tap: Tap
+    policy: guard.Policy = field(default_factory=guard.Policy)
+    labels: dict[str, str] = field(default_factory=dict)
+    keep_encoding: bool = False
+    clock: Clock = SYSTEM
+    on_refused: Callable[[Refusal], None] = lambda _: None
+    live: set[asyncio.Task[Any]] = field(default_factory=set)
+    _exchanges: set[int] = field(default_factory=set)
+    _active: list[_Exchange] = field(default_factory=list)
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one request, as ASGI 3 has it."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.live.add(task)
+        try:
+            request = await self._admit(scope, receive)
+            if isinstance(request, Refusal):
+                self.on_refused(request)
+                await _answer_error(send, request.status, request.message, "refused")
+            elif request is not None:
+                await self._serve(request, scope, receive, send)
+        finally:
+            self.live.discard(task)
+
+    async def _admit(self, scope: MutableMapping[str, Any], receive: Receive) -> Request | Refusal | None:
+        """Check a request and read it whole; None if the client left meanwhile."""
+        headers: list[tuple[bytes, bytes]] = list(scope["headers"])
+        target = _target(scope)
+        refusal = guard.check(scope["method"], target, headers, self.policy)
+        if refusal is None and len(self.live) > LIVE:
+            refusal = Refusal(503, f"more than {LIVE} exchanges at a time")
+        labels = guard.labels(headers)
+        if refusal or isinstance(labels, Refusal):
+            return refusal or labels
+        found = providers.route(self.upstreams, target)
+        if found is None:
+            names = ", ".join(f"/{upstream.name}/" for upstream in self.upstreams)
+            return Refusal(404, f"no upstream is served here; there are {names}")
+        body = await _read_body(receive)
+        if body is None or isinstance(body, Refusal):
+            return body
+        return Request(scope["method"], *found, headers, body, {**self.labels, **labels})
+
+    async def _serve(self, request: Request, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Relay one exchange beside a watcher for the client's leaving, and record how it ended."""
+        exchange = _Exchange(Recording(self.tap, self.clock, secrets.token_hex(8)))
+        self._begin(exchange.recording, request)
+        relay = exchange.task = asyncio.create_task(self._relay(exchange, request, send))
+        watcher = asyncio.create_task(_left(receive))
+        self._active.append(exchange)
+        ended_by, detail = "client", None
+        try:
+            await asyncio.wait({relay, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            ended_by, detail = "shutdown", "wiretape was stopped"
+        if not relay.done() and ended_by == "client":
+            exchange.recording.client_closed = self.clock.now()
+        await self._finish(exchange, relay, watcher, (ended_by, detail, self.clock.now()))
+        if exchange.stalled:
+            scope.get("extensions", {}).get("wiretape", {}).get("abort", lambda: None)()
+
+    async def _finish(
+        self,
+        exchange: _Exchange,
+        relay: asyncio.Task[tuple[str, str | None, int]],
+        watcher: asyncio.Task[None],
+        cut: tuple[str, str | None, int],
+    ) -> None:
+        """Stop what still runs; the ending is the relay's own word, or `cut` if it had to be stopped."""
+        relay.cancel()
+        watcher.cancel()
+        await asyncio.wait({relay, watcher})
+        self._active.remove(exchange)
+        if exchange.stalled:
+            ended = ("client_stalled", "the client stopped reading", self.clock.now())
+        elif relay.cancelled():
+            ended = cut
+        elif (error := relay.exception()) is not None:
+            ended = ("protocol" if not exchange.started else "framing", f"wiretape failed: {error!r}", self.clock.now())
+        else:
+            ended = relay.result()
+        if exchange.reads is not None:
+            await exchange.reads.aclose()
+        exchange.recording.end(*ended, exchange.reads)
+
+    def _begin(self, recording: Recording, request: Request) -> None:
+        frame = journal.Begin(
+            id=recording.id,
+            started_at=self.clock.wall(),
+            method=request.method,
+            path=request.rest.decode("ascii"),
+            upstream=request.upstream.url,
+            headers=request.headers,
+            body=request.body[:REQUEST_STORED],
+            body_size=len(request.body),
+            body_sha256=hashlib.sha256(request.body).hexdigest(),
+            labels=request.labels,
+        )
+        recording.begin(frame)
+
+    async def _relay(self, exchange: _Exchange, request: Request, send: Send) -> tuple[str, str | None, int]:
+        """Carry the exchange through; give (ended_by, detail, instant of the end)."""
+        recording = exchange.recording
+        try:
+            response = await self.transport.handle_async_request(self._upstream_request(recording, request))
+            reads = exchange.reads = response.extensions["reads"]
+            headers, framing = response.extensions["raw_headers"], response.extensions["framing"]
+            recording.head(response.status_code, headers, framing)
+            exchange.started = True
+            await send(_start(response.status_code, headers, framing, recording.id))
+            await self._relay_reads(exchange, reads, send)
+        except UpstreamError as error:
+            at = exchange.reads.ended_at if exchange.reads else self.clock.now()
+            if not exchange.started:
+                status = _STATUS.get(error.ended_by, 502)
+                where = f"upstream {request.upstream.host}: {error}"
+                await _answer_error(send, status, where, error.ended_by, recording.id)
+            return error.ended_by, str(error), at
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        return "end", None, reads.ended_at
+
+    async def _relay_reads(self, exchange: _Exchange, reads: Reads, send: Send) -> None:
+        """The way of a read: to the client at once, then to the tap."""
+        now, record = self.clock.now, exchange.recording.read
+        while (read := await reads.next()) is not None:
+            at, data = read
+            relayed = None
+            exchange.sending_since = at
+            try:
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+                relayed = now()
+            finally:
+                record(at, relayed, data)
+            exchange.sending_since = None
+
+    def _upstream_request(self, recording: Recording, request: Request) -> httpx.Request:
+        upstream = request.upstream
+        without = _NOT_PASSED if self.keep_encoding else _NOT_PASSED | {b"accept-encoding"}
+        headers = [(b"host", upstream.authority), *guard.end_to_end(request.headers, without=without)]
+        if not self.keep_encoding:
+            headers.append((b"accept-encoding", b"identity"))
+        if upstream.authorization and not any(name == b"authorization" for name, _ in headers):
+            headers.append((b"authorization", upstream.authorization))
+        if request.body or request.method in ("POST", "PUT", "PATCH"):
+            headers.append((b"content-length", b"%d" % len(request.body)))
+        return httpx.Request(
+            request.method,
+            httpx.URL(scheme=upstream.scheme, host=upstream.host, port=upstream.port),
+            headers=headers,
+            stream=httpx.ByteStream(request.body),
+            extensions={"instants": recording.instants, "target": upstream.target(request.rest)},
+        )
+
+    async def watch_stalls(self) -> None:
+        """End the exchanges whose client stopped reading; runs beside the server."""
+        while True:
+            await asyncio.sleep(5)
+            for exchange in list(self._active):
+                since = exchange.sending_since
+                if since is not None and self.clock.now() - since > _STALL_NS and exchange.task is not None:
+                    exchange.stalled = True
+                    exchange.task.cancel()
+
+
+def _target(scope: MutableMapping[str, Any]) -> bytes:
+    """Give the request target as it came; a server that does not hand it on leaves path and query."""
+    raw: bytes | None = scope.get("extensions", {}).get("wiretape", {}).get("target")
+    if raw is not None:
+        return raw
+    query: bytes = scope["query_string"]
+    path: bytes = scope["raw_path"]
+    return path + (b"?" + query if query else b"")
+
+
+async def _read_body(receive: Receive) -> bytes | Refusal | None:
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                message = await receive()
+        except TimeoutError:
+            return Refusal(408, f"nothing of the request body came for {_BODY_SECONDS:g} s")
+        if message["type"] == "http.disconnect":
+            return None
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+        if size > guard.BODY_BYTES:
+            return Refusal(413, f"the request body is larger than {guard.BODY_BYTES} bytes")
+        if not message.get("more_body"):
+            return b"".join(pieces)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _start(status: int, headers: list[tuple[bytes, bytes]], framing: str, id: str) -> Message:
+    bodiless = frozenset((b"content-length",)) if framing == "none" and status in (204, 304) else frozenset()
+    passed = guard.end_to_end(headers, without=bodiless)
+    names = {name.lower(): value for name, value in passed}
+    if names.get(b"content-type", b"").startswith(b"text/event-stream") and b"x-accel-buffering" not in names:
+        passed.append((b"x-accel-buffering", b"no"))  # or an nginx in front of the client would hold the stream back
+    passed.append((b"x-wiretape-id", id.encode()))
+    return {"type": "http.response.start", "status": status, "headers": passed}
+
+
+async def _answer_error(send: Send, status: int, message: str, kind: str, id: str | None = None) -> None:
+    body = msgspec.json.encode({"error": {"message": f"wiretape: {message}", "type": "wiretape_error", "code": kind}})
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"x-wiretape-error", kind.encode()),
+        (b"connection", b"close"),
+    ]
+    if id is not None:
+        headers.append((b"x-wiretape-id", id.encode()))
+    if status == 503:
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,0 +1,70 @@
+"""One exchange's way onto the tape: numbers its reads, counts what could not be kept, and says how it ended."""
+
+from recorder import journal
+from recorder.clock import Clock
+from recorder.tap import Tap
+from recorder.upstream import Instants, Reads
+
+STORED_BYTES = 64 << 20
+"""A body is stored up to this; what follows is relayed and counted."""
+
+
+class Recording:
+    """The frames of one exchange; instants are given as the clock's and stored relative to T0."""
+
+    def __init__(self, tap: Tap, clock: Clock, id: str) -> None:
+        self._tap, self._clock, self.id = tap, clock, id
+        self._seq = 0
+        self._gap = 0
+        self.bytes = 0
+        self.instants = Instants()
+        self.client_closed: int | None = None
+        self.t0 = clock.now()
+
+    def begin(self, frame: journal.Begin) -> None:
+        """Enter the request, and set T0."""
+        self._tap.put(frame)
+        self.t0 = self._clock.now()
+
+    def head(self, status: int, headers: list[tuple[bytes, bytes]], framing: str) -> None:
+        """Enter the response's head."""
+        at = self._since(self.instants.headers)
+        assert at is not None
+        instants = (self._since(self.instants.connected), self._since(self.instants.sent), at)
+        self._tap.put(journal.Head(self.id, status, headers, framing, *instants))
+
+    def read(self, at: int, relayed: int | None, data: bytes) -> None:
+        """Enter one read; once one of a stream could not be kept, none after it is."""
+        start = self.bytes
+        self.bytes += len(data)
+        kept = not self._gap and self.bytes <= STORED_BYTES
+        if kept:
+            relayed_ns = None if relayed is None else relayed - self.t0
+            kept = self._tap.offer(journal.Read(self.id, self._seq, at - self.t0, relayed_ns, start, data))
+        if kept:
+            self._seq += 1
+        else:
+            self._gap += len(data)
+            self._tap.counts.dropped_bytes += len(data)
+
+    def end(self, ended_by: str, detail: str | None, at: int, reads: Reads | None) -> None:
+        """Enter how the exchange ended, after the reads that the client never got."""
+        for came_at, data in reads.left() if reads else ():
+            self.read(came_at, None, data)
+        frame = journal.End(
+            id=self.id,
+            ended_by=ended_by,
+            ended_detail=detail,
+            end_ns=at - self.t0,
+            client_closed_ns=self._since(self.client_closed),
+            connected_ns=self._since(self.instants.connected),
+            sent_ns=self._since(self.instants.sent),
+            bytes=self.bytes,
+            gap_bytes=self._gap,
+            paused=reads.paused if reads else 0,
+            surplus=bool(reads and reads.surplus),
+        )
+        self._tap.put(frame)
+
+    def _since(self, instant: int | None) -> int | None:
+        return None if instant is None else instant - self.t0

@@ -1,0 +1,172 @@
+"""A scripted upstream: plays (delay, bytes) to whoever asks. For the demo, the tests and the documentation.
+
+It is a bare HTTP/1.1 server, so that it can also be a broken one: it may end a response early, reset the connection, or
+fall silent. It logs what it sent and when, and whether its peer left.
+"""
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import httptools
+
+from recorder.clock import SYSTEM
+
+End = Literal["end", "fin", "reset", "stall"]
+"""`end`: as framed, connection kept; `fin`: close; `reset`: TCP reset; `stall`: silence until the peer leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One response: raw bytes, each after a delay in seconds, and what comes after the last."""
+
+    pieces: Sequence[tuple[float, bytes]]
+    end: End = "end"
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request as it came, and what became of its scene."""
+
+    method: str = ""
+    target: bytes = b""
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    body: bytes = b""
+    sent: list[tuple[int, bytes]] = field(default_factory=list)
+    peer_left_ns: int | None = None
+    complete: bool = False
+
+
+def answer(
+    body: Sequence[tuple[float, bytes]],
+    *,
+    status: int = 200,
+    content_type: str = "text/event-stream",
+    framing: Literal["chunked", "length", "close"] = "chunked",
+    headers: Sequence[tuple[str, str]] = (),
+    end: End = "end",
+    delay: float = 0.0,
+) -> Scene:
+    """Make a scene of a response body's pieces: its head goes out after `delay`, in a piece of its own."""
+    lines = [f"HTTP/1.1 {status} Scripted", f"content-type: {content_type}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    if framing == "chunked":
+        lines.append("transfer-encoding: chunked")
+    elif framing == "length":
+        lines.append(f"content-length: {sum(len(data) for _, data in body)}")
+    pieces = [(delay, "\r\n".join([*lines, "\r\n"]).encode("latin-1"))]
+    pieces += [(wait, b"%x\r\n%s\r\n" % (len(data), data) if framing == "chunked" else data) for wait, data in body]
+    if framing == "chunked" and end == "end":
+        pieces.append((0.0, b"0\r\n\r\n"))
+    return Scene(pieces, "fin" if framing == "close" and end == "end" else end)
+
+
+class _Request:
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+
+    def on_url(self, url: bytes) -> None:
+        self._asked.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._asked.headers.append((name.lower(), value))
+
+    def on_body(self, body: bytes) -> None:
+        self._asked.body += body
+
+    def on_message_complete(self) -> None:
+        self._asked.complete = True
+
+
+class ScriptedUpstream:
+    """Serves on a free loopback port; `choose` gives each request its scene. Use as `async with`."""
+
+    def __init__(self, choose: Callable[[Asked], Scene], tls: ssl.SSLContext | None = None) -> None:
+        self._choose, self._tls = choose, tls
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.asked: list[Asked] = []
+        self.url = ""
+
+    async def __aenter__(self) -> "ScriptedUpstream":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        port = self._server.sockets[0].getsockname()[1]
+        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            while await self._serve_one(reader, writer):
+                pass
+        except ConnectionError:
+            pass  # the peer left in the middle of a scene: that is noted there
+        finally:
+            writer.transport.abort()
+            self._tasks.discard(task)
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        asked = Asked()
+        parser = httptools.HttpRequestParser(_Request(asked))
+        while not asked.complete:
+            data = await reader.read(65536)
+            if not data:
+                return False
+            parser.feed_data(data)
+        asked.method = parser.get_method().decode()
+        self.asked.append(asked)
+        scene = self._choose(asked)
+        watcher = asyncio.create_task(_watch(reader, asked))
+        try:
+            await _play(scene, asked, writer)
+            if scene.end == "stall":
+                await watcher
+        finally:
+            watcher.cancel()
+            await asyncio.gather(watcher, return_exceptions=True)
+        if scene.end == "reset":
+            _reset(writer)
+        return scene.end == "end"
+
+
+async def _play(scene: Scene, asked: Asked, writer: asyncio.StreamWriter) -> None:
+    """Send each piece at its own absolute moment, so that delays do not add up late."""
+    due = SYSTEM.now()
+    for delay, data in scene.pieces:
+        due += int(delay * 1e9)
+        wait = (due - SYSTEM.now()) / 1e9
+        if wait > 0:
+            await asyncio.sleep(wait)
+        if writer.is_closing():
+            raise ConnectionResetError
+        asked.sent.append((SYSTEM.now(), data))
+        writer.write(data)
+        await writer.drain()
+
+
+async def _watch(reader: asyncio.StreamReader, asked: Asked) -> None:
+    """Note when the peer leaves."""
+    try:
+        while await reader.read(65536):
+            pass
+    except ConnectionError:
+        pass  # a reset is a way of leaving
+    asked.peer_left_ns = SYSTEM.now()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    sock = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

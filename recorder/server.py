@@ -1,0 +1,151 @@
+"""Sockets, uvicorn, and the end: listens, hands requests to the proxy, drains.
+
+uvicorn (httptools) serves HTTP/1.1. Its protocol is extended by what a recorder on a developer's machine needs and
+uvicorn leaves open: a bound on a request's head and on the time it takes, and the raw request target for the guard.
+A client that closes its sending side has left: the full close and the half close cannot be told apart in time.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from recorder.errors import CannotListen
+from recorder.proxy import Proxy
+
+HEAD_BYTES = 64 << 10
+HEAD_SECONDS = 10.0
+KEEP_ALIVE_SECONDS = 15
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+class _Protocol(HttpToolsProtocol):
+    """One client connection."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._head_bytes = 0
+        self._in_head = True
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self._in_head or self.transport.is_closing():
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > HEAD_BYTES:
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+        self._arm()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._disarm()
+        self.scope["extensions"] = {"wiretape": {"target": self.url, "abort": self.transport.abort}}  # type: ignore[dict-item]
+        super().on_headers_complete()
+
+    def _arm(self) -> None:
+        self._disarm()
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _disarm(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn without its own signal handling: signals are the command's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:  # type: ignore[override]
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bind a listening socket; port 0 takes a free one. Raises `CannotListen`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        reason = error.strerror or str(error)
+        raise CannotListen(f"cannot listen on {host}:{port} ({reason}): stop what does, or use --listen :0") from error
+    return sock
+
+
+def base_url(sock: socket.socket) -> str:
+    """Give the URL by which clients reach the socket."""
+    host, port = sock.getsockname()[:2]
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}"
+
+
+class Server:
+    """Serves a proxy on a socket until it is stopped."""
+
+    def __init__(self, proxy: Proxy, sock: socket.socket, drain_seconds: int) -> None:
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # or a client's reset is a line for each write
+        self._proxy, self._sock = proxy, sock
+        config = uvicorn.Config(
+            proxy,  # type: ignore[arg-type]
+            http=_Protocol,
+            ws="none",
+            loop="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=drain_seconds,
+        )
+        self._server = _Uvicorn(config)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Accept connections from now on."""
+        self._tasks = [
+            asyncio.create_task(self._server.serve(sockets=[self._sock])),
+            asyncio.create_task(self._proxy.watch_stalls()),
+        ]
+        while not self._server.started and not self._tasks[0].done():
+            await asyncio.sleep(0.005)
+
+    async def stop(self) -> None:
+        """Accept nothing more, let running exchanges end, and cut those that outlast the drain."""
+        self._server.should_exit = True
+        if self._tasks:
+            await asyncio.wait([self._tasks[0]])
+            self._tasks[1].cancel()
+        for task in list(self._proxy.live):
+            task.cancel()
+        if self._proxy.live:
+            await asyncio.wait(list(self._proxy.live), timeout=2)
+
+    def cut(self) -> None:
+        """End a drain at once."""
+        self._server.force_exit = True
+        for task in list(self._proxy.live):
+            task.cancel()

@@ -1,0 +1,150 @@
+"""A recorder as a whole: a tape's writer, a proxy and a server, started together and stopped in order.
+
+What `record`, `run` and the demo have in common. Signals and screens are left to the commands.
+"""
+
+import asyncio
+import os
+import ssl
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from recorder import __version__, journal, server
+from recorder.clock import SYSTEM
+from recorder.errors import WiretapeError
+from recorder.guard import Policy, Refusal
+from recorder.providers import Upstream
+from recorder.proxy import Proxy
+from recorder.tap import Tap
+from recorder.upstream import Limits, Transport
+
+DRAIN_SECONDS = 8
+"""Running exchanges may take this long to end; with the writer's last commits a stop takes at most 10 s."""
+_WRITER_SECONDS = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a recorder is told."""
+
+    tape: Path
+    upstreams: Sequence[Upstream]
+    host: str = "127.0.0.1"
+    port: int = 0
+    labels: dict[str, str] = field(default_factory=dict)
+    allow_hosts: frozenset[str] = frozenset()
+    keep_encoding: bool = False
+    limits: Limits = field(default_factory=Limits)
+    ca_file: Path | None = None
+    purpose: str = "wiretape record"
+
+
+@dataclass(slots=True)
+class Observer:
+    """Whom a recorder tells what happens."""
+
+    finished: Callable[[journal.Finished], None] = lambda _: None
+    trouble: Callable[[str], None] = lambda _: None
+    refused: Callable[[Refusal], None] = lambda _: None
+
+
+class Recorder:
+    """Records from `start` to `stop`."""
+
+    def __init__(self, options: Options, observer: Observer) -> None:
+        self._options, self._observer = options, observer
+        self._sock = server.listen(options.host, options.port)
+        self.base = server.base_url(self._sock)
+        self.tap = Tap(
+            options.tape,
+            self._session(),
+            f"{options.purpose} (pid {os.getpid()}) at {self.base}",
+            on_finished=observer.finished,
+            on_trouble=observer.trouble,
+        )
+        self._server: server.Server | None = None
+        self._proxy: Proxy | None = None
+
+    def _session(self) -> journal.Session:
+        upstreams = [(upstream.name, upstream.url) for upstream in self._options.upstreams]
+        return journal.Session(
+            str(uuid.uuid4()), __version__, os.getpid(), _boot_id(), self.base, upstreams, SYSTEM.wall()
+        )
+
+    @property
+    def live(self) -> int:
+        """Exchanges running now."""
+        return len(self._proxy.live) if self._proxy else 0
+
+    async def start(self) -> None:
+        """Take the tape, then accept connections; raises what is in the way."""
+        _raise_open_files()
+        transport = Transport(_tls(self._options.ca_file), self._options.limits)
+        try:
+            await self.tap.start()
+        except BaseException:
+            self._sock.close()
+            raise
+        self._proxy = Proxy(
+            upstreams=self._options.upstreams,
+            transport=transport,
+            tap=self.tap,
+            policy=Policy(self._options.allow_hosts),
+            labels=self._options.labels,
+            keep_encoding=self._options.keep_encoding,
+            on_refused=self._observer.refused,
+        )
+        self._server = server.Server(self._proxy, self._sock, DRAIN_SECONDS)
+        await self._server.start()
+
+    async def stop(self) -> int:
+        """Drain, then close the tape; give the number of frames that could not be stored."""
+        if self._server is not None:
+            await self._server.stop()
+        return await self.tap.close(_WRITER_SECONDS)
+
+    def cut(self) -> None:
+        """End a drain at once."""
+        if self._server is not None:
+            self._server.cut()
+
+
+def _tls(ca_file: Path | None) -> ssl.SSLContext:
+    """Trust the system's store (or `SSL_CERT_FILE`), and `ca_file` besides."""
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise WiretapeError(f"--ca-file {ca_file} cannot be used ({error}): give certificates in PEM") from error
+    return context
+
+
+def _boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+def _raise_open_files() -> None:
+    """Two sockets an exchange: take as many open files as the system lets us have."""
+    if os.name == "posix":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = 65536 if hard == resource.RLIM_INFINITY else hard
+        if soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def run(main: Callable[[], "asyncio._CoroutineLike[int]"]) -> int:
+    """Run a command's main coroutine on uvloop where there is one."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        from asyncio import new_event_loop
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(main())  # type: ignore[arg-type]

@@ -1,0 +1,345 @@
+"""The only module that executes writes: it appends journal frames to a tape and derives measures from the facts.
+
+A batch of frames is one transaction. Appending is idempotent: frames that are already on the tape are passed over, so
+a relay may send again what was not acknowledged. When an exchange ends, its measures are derived and its body is packed
+in the same transaction. Opening, locking and migrating are left to `recorder.tapefile`; reading to `viewer.queries`.
+"""
+
+import dataclasses
+import hashlib
+import secrets
+import sys
+import traceback
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
+
+from recorder import journal
+from recorder.derive import Measures, derive
+from recorder.exchange import Exchange, Read
+from recorder.redact import Redactor
+from recorder.schema import bodies, exchanges, measures, reads, segments, sessions
+
+
+class _Asked(msgspec.Struct):
+    model: str | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class _Open:
+    """How far an exchange has been written."""
+
+    no: int
+    next_seq: int = 0
+    ended: bool = False
+
+
+class Store:
+    """Appends to one tape through its only writing connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._session_no = 0
+        self._redactor = Redactor(b"")
+        self._open: dict[str, _Open] = {}
+        self._touched: dict[str, _Open] = {}
+
+    def begin_session(self, session: journal.Session) -> None:
+        """Enter a recorder's run, or find it again; then bring dead recorders' open exchanges to an end."""
+        with self._connection.begin():
+            found = self._connection.execute(
+                select(sessions.c.no, sessions.c.salt).where(sessions.c.uuid == session.uuid)
+            )
+            row = found.one_or_none() or self._enter(session)
+            self._session_no, self._redactor = row.no, Redactor(row.salt)
+        self.recover(besides=self._session_no)
+
+    def _enter(self, session: journal.Session) -> Row[Any]:
+        salt = self._connection.execute(select(sessions.c.salt).order_by(sessions.c.no).limit(1)).scalar()
+        salt = salt or secrets.token_bytes(32)
+        redactor = Redactor(salt)
+        values = {
+            **msgspec.structs.asdict(session),
+            "upstreams": [[name, redactor.url(url)] for name, url in session.upstreams],
+            "salt": salt,
+            "heartbeat_at": session.started_at,
+        }
+        self._connection.execute(insert(sessions).values(values))
+        return self._connection.execute(
+            select(sessions.c.no, sessions.c.salt).where(sessions.c.uuid == session.uuid)
+        ).one()
+
+    def recover(self, besides: int | None = None) -> int:
+        """End the open exchanges of recorders that died (those of session `besides` excepted); give how many."""
+        statement = select(exchanges.c.no).where(exchanges.c.ended_by.is_(None))
+        if besides is not None:
+            statement = statement.where(exchanges.c.session_no != besides)
+        with self._connection.begin():
+            dead = self._connection.execute(statement).scalars().all()
+            for no in dead:
+                self._mark_died(no)
+        return len(dead)
+
+    def _mark_died(self, no: int) -> None:
+        extent = select(func.max(reads.c.at_ns), func.coalesce(func.sum(reads.c.size), 0)).where(
+            reads.c.exchange_no == no
+        )
+        last, size = self._connection.execute(extent).one()
+        facts = {"ended_by": "died", "end_ns": last, "bytes": size}
+        self._connection.execute(update(exchanges).where(exchanges.c.no == no).values(facts))
+        self._settle(no)
+
+    def append(self, frames: Sequence[journal.Frame]) -> list[journal.Finished]:
+        """Commit a batch in one transaction; give the exchanges that ended in it.
+
+        On an error nothing of the batch is on the tape, and the same batch may be tried again.
+        """
+        self._touched = {}
+        with self._connection.begin():
+            finished = self._append(frames)
+        self._open.update(self._touched)
+        for one in finished:
+            self._open.pop(one.id, None)
+        return finished
+
+    def _append(self, frames: Sequence[journal.Frame]) -> list[journal.Finished]:
+        chunks: dict[str, list[journal.Read]] = {}
+        ends: list[journal.End] = []
+        for frame in frames:
+            match frame:
+                case journal.Read():
+                    chunks.setdefault(frame.id, []).append(frame)
+                case journal.Begin():
+                    self._begin(frame)
+                case journal.Head():
+                    self._head(frame)
+                case journal.End():
+                    ends.append(frame)
+                case _:
+                    self._session(frame)
+        self._append_reads(chunks)
+        return [one for end in ends for one in self._end(end)]
+
+    def _session(self, frame: journal.Frame) -> None:
+        match frame:
+            case journal.Heartbeat(at=at):
+                values = {"heartbeat_at": at}
+            case journal.Close(at=at):
+                values = {"heartbeat_at": at, "ended_at": at}
+            case _:
+                return
+        self._connection.execute(update(sessions).where(sessions.c.no == self._session_no).values(values))
+
+    def _begin(self, frame: journal.Begin) -> None:
+        if self._find(frame.id):
+            return
+        row = {
+            "id": frame.id,
+            "session_no": self._session_no,
+            "started_at": frame.started_at,
+            "method": frame.method,
+            "path": self._redactor.path(frame.path),
+            "upstream": self._redactor.url(frame.upstream),
+            "request_model": _model_asked(frame.body),
+            "request_headers": self._redactor.headers(frame.headers),
+            "request_body": frame.body,
+            "request_size": frame.body_size,
+            "request_sha256": frame.body_sha256,
+            "labels": frame.labels,
+            "coarse_clock": frame.coarse_clock,
+        }
+        result = self._connection.execute(insert(exchanges).values(row))
+        assert result.inserted_primary_key is not None
+        self._touched[frame.id] = _Open(result.inserted_primary_key[0])
+
+    def _head(self, frame: journal.Head) -> None:
+        known = self._find(frame.id)
+        if known is None or known.ended:
+            return
+        row = {
+            "status": frame.status,
+            "response_headers": self._redactor.headers(frame.headers),
+            "framing": frame.framing,
+            "connected_ns": frame.connected_ns,
+            "sent_ns": frame.sent_ns,
+            "headers_ns": frame.headers_ns,
+        }
+        self._connection.execute(update(exchanges).where(exchanges.c.no == known.no).values(row))
+
+    def _append_reads(self, chunks: dict[str, list[journal.Read]]) -> None:
+        rows: list[dict[str, Any]] = []
+        pieces: list[dict[str, Any]] = []
+        for id, frames in chunks.items():
+            known = self._find(id)
+            if known is None or known.ended:
+                continue
+            new = [frame for frame in frames if frame.seq >= known.next_seq]
+            if not new:
+                continue
+            known.next_seq = new[-1].seq + 1
+            rows += (_read_row(known.no, frame) for frame in new)
+            data = b"".join([frame.data for frame in new])
+            pieces.append({"exchange_no": known.no, "start": new[0].start, "data": data})
+        if rows:
+            self._connection.execute(insert(reads), rows)
+            self._connection.execute(insert(segments), pieces)
+
+    def _end(self, frame: journal.End) -> Iterator[journal.Finished]:
+        known = self._find(frame.id)
+        if known is None or known.ended:
+            return
+        values = msgspec.structs.asdict(frame)
+        del values["id"]
+        values["ended_detail"] = frame.ended_detail and frame.ended_detail.encode("utf-8", "replace").decode().replace(
+            "\0", ""
+        )
+        self._connection.execute(update(exchanges).where(exchanges.c.no == known.no).values(values))
+        known.ended = True
+        yield self._settle(known.no)
+
+    def _find(self, id: str) -> _Open | None:
+        """Give how far an exchange has been written, from memory or, after a restart, from the tape."""
+        if id in self._touched:
+            return self._touched[id]
+        known = self._open.get(id)
+        if known is None:
+            next_seq = select(func.coalesce(func.max(reads.c.seq) + 1, 0)).where(reads.c.exchange_no == exchanges.c.no)
+            row = self._connection.execute(
+                select(exchanges.c.no, next_seq.scalar_subquery(), exchanges.c.ended_by).where(exchanges.c.id == id)
+            ).one_or_none()
+            if row is None:
+                return None
+            known = _Open(row[0], row[1], row[2] is not None)
+        self._touched[id] = dataclasses.replace(known)
+        return self._touched[id]
+
+    def _settle(self, no: int) -> journal.Finished:
+        """Derive an ended exchange's measures and pack its body."""
+        body = b"".join(
+            self._connection.execute(
+                select(segments.c.data).where(segments.c.exchange_no == no).order_by(segments.c.start)
+            ).scalars()
+        )
+        found = self._derive(no, body)
+        packed = {
+            "exchange_no": no,
+            "size": len(body),
+            "sha256": hashlib.sha256(body).hexdigest(),
+            "data": zlib.compress(body),
+        }
+        self._connection.execute(insert(bodies).values(packed))
+        self._connection.execute(delete(segments).where(segments.c.exchange_no == no))
+        if found is not None:
+            self._connection.execute(insert(measures).values(_measures_row(no, found)))
+        return self._finished(no, found)
+
+    def _derive(self, no: int, body: bytes) -> Measures | None:
+        exchange, its_reads = facts(self._connection, no)
+        try:
+            return derive(exchange, its_reads, body)
+        except Exception:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are kept, to be derived again
+            traceback.print_exc(file=sys.stderr)
+            return None
+
+    def _finished(self, no: int, found: Measures | None) -> journal.Finished:
+        row = self._connection.execute(select(exchanges).where(exchanges.c.no == no)).one()
+        return journal.Finished(
+            id=row.id,
+            method=row.method,
+            path=row.path,
+            model=(found and found.model) or row.request_model,
+            status=row.status,
+            outcome=found.outcome if found else "not measured",
+            outcome_detail=found and found.outcome_detail,
+            ttft_ns=found and found.ttft_ns,
+            icl_p50_ns=found and found.icl_p50_ns,
+            max_stall_ns=found and found.max_stall_ns,
+            duration_ns=found and found.duration_ns,
+            completion_tokens=found and found.completion_tokens,
+            flags=list(found.flags) if found else [],
+        )
+
+    def ended(self) -> int:
+        """Count the exchanges that have ended."""
+        with self._connection.begin():
+            statement = select(func.count()).select_from(exchanges).where(exchanges.c.ended_by.is_not(None))
+            return self._connection.execute(statement).scalar_one()
+
+    def rebuild(self) -> Iterator[bool]:
+        """Derive every ended exchange again, one transaction each; give for each whether anything changed."""
+        ended = select(exchanges.c.no).where(exchanges.c.ended_by.is_not(None)).order_by(exchanges.c.no)
+        with self._connection.begin():
+            numbers = self._connection.execute(ended).scalars().all()
+        for no in numbers:
+            with self._connection.begin():
+                yield self._rederive(no)
+
+    def _rederive(self, no: int) -> bool:
+        found = self._derive(no, stored_body(self._connection, no))
+        if found is None:
+            return False
+        row = _measures_row(no, found)
+        before = self._connection.execute(select(measures).where(measures.c.exchange_no == no)).mappings().one_or_none()
+        if before is not None and dict(before) == row:
+            return False
+        self._connection.execute(delete(measures).where(measures.c.exchange_no == no))
+        self._connection.execute(insert(measures).values(row))
+        return True
+
+
+def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
+    """Read an exchange's facts from the tape, as the decoder wants them."""
+    row = connection.execute(select(exchanges).where(exchanges.c.no == no)).one()
+    headers = dict(reversed(row.response_headers or []))
+    exchange = Exchange(
+        status=row.status,
+        content_type=headers.get("content-type"),
+        content_encoding=headers.get("content-encoding"),
+        ended_by=row.ended_by,
+        connected_ns=row.connected_ns,
+        headers_ns=row.headers_ns,
+        end_ns=row.end_ns,
+        gap_bytes=row.gap_bytes,
+        paused=row.paused,
+        surplus=row.surplus,
+        coarse_clock=row.coarse_clock,
+    )
+    columns = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, reads.c.size)
+    found = connection.execute(select(*columns).where(reads.c.exchange_no == no).order_by(reads.c.seq))
+    return exchange, [Read(*read) for read in found]
+
+
+def stored_body(connection: Connection, no: int) -> bytes:
+    """Read an exchange's body from the tape: packed, or still in segments while it is open."""
+    packed: bytes | None = connection.execute(select(bodies.c.data).where(bodies.c.exchange_no == no)).scalar()
+    if packed is not None:
+        return zlib.decompress(packed)
+    pieces = select(segments.c.data).where(segments.c.exchange_no == bindparam("no")).order_by(segments.c.start)
+    return b"".join(connection.execute(pieces, {"no": no}).scalars())
+
+
+def _read_row(no: int, frame: journal.Read) -> dict[str, Any]:
+    return {
+        "exchange_no": no,
+        "seq": frame.seq,
+        "at_ns": frame.at_ns,
+        "relayed_ns": frame.relayed_ns,
+        "start": frame.start,
+        "size": len(frame.data),
+    }
+
+
+def _measures_row(no: int, found: Measures) -> dict[str, Any]:
+    row = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    return {"exchange_no": no, **row, "flags": " ".join(found.flags)}
+
+
+def _model_asked(body: bytes) -> str | None:
+    try:
+        model = msgspec.json.decode(body, type=_Asked).model
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return model and model.replace("\0", "�")

@@ -1,0 +1,236 @@
+"""The relay's end of the journal: hands frames to the writer process, never blocks, counts what could not be kept.
+
+Frames are gathered for a few milliseconds and written to the writer's pipe; they are kept until acknowledged, up to a
+bound. If the writer dies, another is started and is sent again what was not acknowledged. Past the bound a stream is
+relayed but no longer stored, and its gap is counted: what is on a tape is always an exact prefix.
+"""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from recorder import journal
+from recorder.clock import SYSTEM, Clock
+from recorder.errors import BY_EXIT_CODE, WriterFailed
+
+QUEUE_BYTES = 64 << 20
+"""Unacknowledged bytes kept at most; reads beyond it become gaps."""
+GATHER_SECONDS = 0.008
+"""Frames wait this long for company; well under the commit window, so a killed relay loses no more than that."""
+_PIPE_BYTES = 4 << 20
+_HEARTBEAT_SECONDS = 5.0
+_BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has happened so far; `lag_ns` is the time from a frame's birth to its acknowledgement."""
+
+    recorded: int = 0
+    failed: int = 0
+    dropped_bytes: int = 0
+    restarts: int = 0
+    trouble: str = ""
+    lag_ns: int = 0
+
+
+class Tap:
+    """Owns the writer process of one tape."""
+
+    def __init__(
+        self,
+        path: Path,
+        session: journal.Session,
+        purpose: str,
+        *,
+        on_finished: Callable[[journal.Finished], None] = lambda _: None,
+        on_trouble: Callable[[str], None] = lambda _: None,
+        clock: Clock = SYSTEM,
+        queue_bytes: int = QUEUE_BYTES,
+    ) -> None:
+        self.counts = Counts()
+        self.warnings: list[str] = []
+        self._path, self._session, self._purpose = path, session, purpose
+        self._on_finished, self._on_trouble = on_finished, on_trouble
+        self._clock, self._queue_bytes = clock, queue_bytes
+        self._seq = 0
+        self._kept: deque[tuple[int, int, bytes]] = deque()
+        self._kept_bytes = 0
+        self._outbox: list[bytes] = []
+        self._flush_at: asyncio.TimerHandle | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closing = False
+        self._settled = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        """The writer's process id; None while there is none."""
+        return self._process.pid if self._process else None
+
+    async def start(self) -> None:
+        """Start the writer and wait until it holds the tape; raises what kept it from that."""
+        await self._launch()
+        self._tasks = [asyncio.create_task(self._keep_up()), asyncio.create_task(self._beat())]
+
+    async def _launch(self) -> None:
+        command = (sys.executable, "-P", "-m", "recorder.writer", str(self._path), self._purpose)
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=1 << 24,
+            start_new_session=True,
+        )
+        self._process = process
+        assert process.stdout is not None
+        assert process.stdin is not None
+        line = await process.stdout.readline()
+        answer = journal.decode_answer(line) if line else None
+        if not isinstance(answer, journal.Ready):
+            self._process = None
+            process.stdin.close()
+            await process.wait()
+            raise _start_failure(answer)
+        self.warnings = answer.warnings
+        process.stdin.write(journal.encode(0, self._session))
+
+    async def _keep_up(self) -> None:
+        """Take the writer's answers; when it dies, start another, later and later."""
+        attempt = 0
+        while True:
+            if self._process is not None:
+                attempt = 0 if await self._listen(self._process) else attempt
+                await self._process.wait()
+                self._process = None
+            if self._closing and not self._kept:
+                return
+            self.counts.restarts += 1
+            self._say(f"the writer ended; starting another ({len(self._kept)} frames will be sent again)")
+            await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
+            attempt += 1
+            await self._relaunch()
+
+    async def _relaunch(self) -> None:
+        try:
+            await self._launch()
+        except WriterFailed as error:
+            self._say(str(error))
+            return
+        except tuple(BY_EXIT_CODE.values()) as error:
+            self._say(str(error))
+            return
+        self._outbox = [data for _, _, data in self._kept]
+        self._flush()
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> bool:
+        """Take answers until the writer ends; say whether it ever acknowledged anything."""
+        assert process.stdout is not None
+        useful = False
+        while line := await process.stdout.readline():
+            match journal.decode_answer(line):
+                case journal.Ack(seq=seq, finished=finished):
+                    useful = True
+                    self._acknowledge(seq)
+                    for one in finished:
+                        self._count(one)
+                case journal.Trouble(message=message) | journal.Fatal(message=message):
+                    self._say(message)
+        return useful
+
+    def _acknowledge(self, seq: int) -> None:
+        now = self._clock.now()
+        if self._kept and self._kept[0][0] <= seq:
+            self.counts.lag_ns = now - self._kept[0][1]
+        while self._kept and self._kept[0][0] <= seq:
+            self._kept_bytes -= len(self._kept.popleft()[2])
+        if not self._kept:
+            self._settled.set()
+        if self.counts.trouble:
+            self._say("")
+
+    def _count(self, one: journal.Finished) -> None:
+        self.counts.recorded += 1
+        self.counts.failed += one.outcome not in ("complete", "client_closed")
+        self._on_finished(one)
+
+    def _say(self, message: str) -> None:
+        self.counts.trouble = message
+        self._on_trouble(message)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
+            if not self._kept:
+                self.put(journal.Heartbeat(self._clock.wall()))
+
+    def put(self, frame: journal.Frame) -> None:
+        """Hand over a frame that is small or must not be lost."""
+        self._seq += 1
+        data = journal.encode(self._seq, frame)
+        self._kept.append((self._seq, self._clock.now(), data))
+        self._kept_bytes += len(data)
+        self._settled.clear()
+        self._outbox.append(data)
+        if self._flush_at is None:
+            self._flush_at = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._flush)
+
+    def offer(self, frame: journal.Read) -> bool:
+        """Hand over a read; False if there is no room for it."""
+        if self._kept_bytes + len(frame.data) > self._queue_bytes:
+            return False
+        self.put(frame)
+        return True
+
+    def _flush(self) -> None:
+        self._flush_at = None
+        if self._process is None or self._process.stdin is None or self._process.returncode is not None:
+            return  # whatever is kept is sent again to the next writer
+        pipe = self._process.stdin
+        if pipe.transport.get_write_buffer_size() > _PIPE_BYTES:
+            self._flush_at = asyncio.get_running_loop().call_later(0.05, self._flush)
+            return
+        pipe.write(b"".join(self._outbox))
+        self._outbox.clear()
+
+    async def close(self, grace: float = 10.0) -> int:
+        """Let the writer commit everything and end; give the number of frames that could not be stored."""
+        self._closing = True
+        self.put(journal.Close(self._clock.wall()))
+        self._flush_now()
+        try:
+            async with asyncio.timeout(grace):
+                await self._settled.wait()
+        except TimeoutError:
+            self._say(f"{len(self._kept)} frames could not be stored within {grace:g} s")
+        await self._end_writer()
+        return len(self._kept)
+
+    def _flush_now(self) -> None:
+        if self._flush_at is not None:
+            self._flush_at.cancel()
+        self._flush()
+
+    async def _end_writer(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._process is None:
+            return
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            async with asyncio.timeout(5 if not self._kept else 0.5):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+
+def _start_failure(answer: journal.Answer | None) -> Exception:
+    if isinstance(answer, journal.Fatal):
+        return BY_EXIT_CODE.get(answer.exit_code, WriterFailed)(answer.message)
+    return WriterFailed("the writer process ended before it was ready: run 'wiretape db check'")

@@ -1,0 +1,220 @@
+"""The tape as a file: where it is, that it is one, who may write it, and the two ways to connect to it.
+
+A tape is created with mode 0600 before SQLite sees it, so that its `-wal` and `-shm` are private too. It has one writer
+at a time: the holder of an advisory lock on `<tape>.lock`. Everybody else connects with `mode=ro`. SQLite before 3.51.3
+has a WAL-reset bug that needs two connections that write or checkpoint; there is only ever one.
+Tables are `recorder.schema`'s; what is written into them is left to `recorder.store`.
+"""
+
+import contextlib
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, pool, text
+from sqlalchemy.exc import OperationalError
+
+from recorder import locking
+from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeError
+from recorder.schema import APPLICATION_ID, REVISION
+
+_MAGIC = b"SQLite format 3\x00"
+_ID_OFFSET = 68
+_BUSY_MS = 5000
+
+
+def default_path() -> Path:
+    """Give the tape's path: `WIRETAPE_DB`, else `tape.db` in the user's data directory."""
+    if given := os.environ.get("WIRETAPE_DB"):
+        return Path(given)
+    import platformdirs
+
+    return Path(platformdirs.user_data_path("wiretape")) / "tape.db"
+
+
+def identify(path: Path) -> None:
+    """Raise unless `path` is a tape: `NotFound`, or `ForeignFile`. Reads the file's header and nothing else."""
+    if not path.exists():
+        raise NotFound(f"no tape at {path}: record one with 'wiretape record', or name another with --db")
+    if not path.is_file():
+        raise ForeignFile(f"{path} is not a regular file, so it cannot be a tape: name another with --db")
+    with path.open("rb") as file:
+        head = file.read(100)
+    found = int.from_bytes(head[_ID_OFFSET : _ID_OFFSET + 4], "big")
+    if head and (not head.startswith(_MAGIC) or found != APPLICATION_ID):
+        kind = "another application's database" if head.startswith(_MAGIC) else "not a database"
+        raise ForeignFile(f"{path} is {kind}, not a wiretape tape: name another with --db")
+
+
+def read_engine(path: Path) -> Engine:
+    """Connect for reading only; raises `NotFound`, `ForeignFile`, `SchemaMismatch` or `TapeError`."""
+    identify(path)
+    engine = _engine(_read_uri(path))
+    event.listen(engine, "connect", _set_up_reader)
+    with _explained(path), engine.connect() as connection:
+        check_revision(connection, path)
+    return engine
+
+
+def _read_uri(path: Path) -> str:
+    """A tape in a directory that may not be written, and without a `-wal`, can only be opened as immutable."""
+    settled = not Path(f"{path}-wal").exists() and not os.access(path.parent, os.W_OK)
+    return f"file:{quote(str(path.absolute()))}?mode=ro" + ("&immutable=1" if settled else "")
+
+
+def _set_up_reader(connection: sqlite3.Connection, _: Any) -> None:
+    connection.isolation_level = None
+    for setting in (f"busy_timeout={_BUSY_MS}", "query_only=ON", "trusted_schema=OFF", "cell_size_check=ON"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+@contextlib.contextmanager
+def writing(path: Path, purpose: str, *, create: bool = True, any_revision: bool = False) -> Iterator[Connection]:
+    """Hold the tape for writing: lock it, create it if need be, check it, and connect.
+
+    `purpose` is what others are told who find the tape taken. Raises `TapeError` and its kinds; nothing has been
+    written then.
+    """
+    path = path.absolute()
+    fresh = not path.exists()
+    if fresh and not create:
+        identify(path)
+    _check_writable(path)
+    if not fresh:
+        identify(path)
+    with locking.held(path.with_name(path.name + ".lock"), purpose):
+        if fresh:
+            _create(path)
+        engine = _engine(f"file:{quote(str(path))}?mode=rw")
+        event.listen(engine, "connect", _set_up_writer)
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        with _explained(path), engine.connect() as connection:
+            _prepare(connection, path, any_revision)
+        with _explained(path), engine.connect() as connection:
+            yield connection
+            connection.rollback()
+            connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _engine(uri: str) -> Engine:
+    return create_engine(
+        "sqlite+pysqlite://",
+        creator=lambda: sqlite3.connect(uri, uri=True, timeout=_BUSY_MS / 1000, check_same_thread=False),
+        poolclass=pool.NullPool,
+        json_serializer=_compact_json,
+    )
+
+
+def _compact_json(value: Any) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _check_writable(path: Path) -> None:
+    if path.exists() and path.is_file() and (not path.stat().st_mode & 0o222 or not os.access(path, os.W_OK)):
+        raise TapeBusy(f"{path} is read-only: make it writable, or record to another tape with --db")
+    if path.parent.exists() and not os.access(path.parent, os.W_OK):
+        raise TapeBusy(f"{path.parent} may not be written: record to another tape with --db")
+
+
+def _create(path: Path) -> None:
+    """Make the file private before SQLite opens it, and make its name durable."""
+    if not path.parent.exists():
+        path.parent.mkdir(mode=0o700, parents=True)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600))
+    except OSError as error:
+        raise TapeError(f"{path} cannot be created ({error.strerror}): record to another tape with --db") from error
+    if hasattr(os, "O_DIRECTORY"):
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        os.fsync(directory)
+        os.close(directory)
+
+
+def _set_up_writer(connection: sqlite3.Connection, _: Any) -> None:
+    connection.isolation_level = None  # SQLAlchemy's own BEGIN IMMEDIATE opens transactions
+    settings = ("synchronous=FULL", "fullfsync=1", "foreign_keys=ON", "trusted_schema=OFF", "cell_size_check=ON")
+    for setting in (f"busy_timeout={_BUSY_MS}", f"journal_size_limit={64 << 20}", *settings):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _prepare(connection: Connection, path: Path, any_revision: bool) -> None:
+    """Make an empty file a tape; the header is written before WAL mode, so that it is in the file itself."""
+    driver: Any = connection.connection
+    if driver.execute("PRAGMA application_id").fetchone()[0] == 0:
+        driver.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    driver.execute("PRAGMA journal_mode=WAL")
+    if revision(connection) is None:
+        connection.rollback()
+        with connection.begin():
+            migrate(connection)
+    if not any_revision:
+        check_revision(connection, path)
+
+
+def revision(connection: Connection) -> str | None:
+    """Give the tape's alembic revision; None if it has none yet."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return found
+
+
+def check_revision(connection: Connection, path: Path) -> None:
+    """Raise `SchemaMismatch` unless the tape's schema is this program's."""
+    found = revision(connection)
+    if found == REVISION:
+        return
+    if found is None:
+        raise SchemaMismatch(f"{path} has no schema: its recorder was stopped before it began; record to it again")
+    if found < REVISION:
+        raise SchemaMismatch(f"{path} has the older schema {found}, not {REVISION}: run 'wiretape db upgrade'")
+    raise SchemaMismatch(f"{path} has schema {found}, newer than this wiretape's {REVISION}: use a newer wiretape")
+
+
+def migrate(connection: Connection) -> None:
+    """Bring the tape's schema to this program's, inside the connection's transaction."""
+    from alembic import command
+    from alembic.config import Config
+
+    here = Path(__file__).parent
+    shipped = here / "migrations"
+    config = Config()
+    config.set_main_option("script_location", str(shipped if shipped.is_dir() else here.parent / "migrations"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def too_open(path: Path) -> bool:
+    """Say whether others on this machine may read the tape."""
+    return os.name == "posix" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn SQLite's words into ours: what is wrong, whose fault it is, what to do."""
+    try:
+        yield
+    except OperationalError as error:
+        reason = str(error.orig)
+        if "locked" in reason:
+            raise TapeBusy(f"{path} is locked by another program: close it there, or use another tape") from error
+        if "readonly" in reason or "read-only" in reason:
+            raise TapeBusy(f"{path} cannot be written ({reason}): record to another tape with --db") from error
+        raise TapeError(f"{path} cannot be used ({reason}): run 'wiretape db check'") from error
+
+
+def back_up(connection: Connection, path: Path, name: str) -> Path:
+    """Copy the tape as it is to a private file beside it; the connection may not be in a transaction."""
+    copy = path.with_name(f"{path.name}.{name}")
+    copy.unlink(missing_ok=True)
+    _create(copy)
+    driver: Any = connection.connection
+    driver.execute("VACUUM INTO ?", (str(copy),))
+    connection.rollback()
+    return copy

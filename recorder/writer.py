@@ -1,0 +1,155 @@
+"""A program: journal frames on standard input → group commits on the tape → answers on standard output.
+
+Run by `recorder.tap` as `python -m recorder.writer TAPE PURPOSE`. Everything that costs is here: fsync, JSON, compression,
+metrics. It ignores SIGINT and SIGTERM and ends at end of file, so that ctrl-c drains; if its relay was killed, it
+commits what the pipe still holds and marks the open exchanges as interrupted. A full disk or a lock is waited out; on
+any other failure it ends, and the relay starts another and sends what was not acknowledged again.
+"""
+
+import os
+import queue
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from sqlalchemy.exc import OperationalError
+
+from recorder import journal, tapefile
+from recorder.clock import SYSTEM, Clock
+from recorder.errors import WiretapeError
+from recorder.store import Store
+
+WINDOW_NS = 200_000_000
+"""A commit is due this long after the first frame that it holds …"""
+PROMPT_NS = 20_000_000
+"""… this long after a request's or an exchange's end, so that what is finished is soon to be seen …"""
+WINDOW_BYTES = 1 << 20
+WINDOW_READS = 2000
+"""… or when it holds this much."""
+_PIPE_READ = 1 << 18
+_PIPE_PIECES = 16
+_RETRY_SECONDS = 0.5
+_LAST_TRIES = 20
+
+
+class Writer:
+    """Collects frames into batches and commits them."""
+
+    def __init__(self, store: Store, clock: Clock = SYSTEM) -> None:
+        self._store = store
+        self._clock = clock
+        self._buffer = bytearray()
+        self._batch: list[journal.Frame] = []
+        self._size = 0
+        self._seq = 0
+        self._due: int | None = None
+        self._pieces: queue.Queue[bytes] = queue.Queue(_PIPE_PIECES)
+        self._ended = False
+        self._closed = False
+
+    def run(self) -> None:
+        """Serve until end of file; raises what SQLite raises when a batch cannot be stored."""
+        threading.Thread(target=self._read_pipe, daemon=True).start()
+        while not self._ended:
+            self._take()
+            if self._is_due():
+                self._commit()
+        self._commit()
+        if not self._closed:
+            self._store.recover()
+
+    def _read_pipe(self) -> None:
+        while piece := os.read(0, _PIPE_READ):
+            self._pieces.put(piece)
+        self._pieces.put(b"")
+
+    def _take(self) -> None:
+        """Wait for a piece of the pipe, or until a commit is due."""
+        wait = None if self._due is None else max(0.0, (self._due - self._clock.now()) / 1e9)
+        try:
+            piece = self._pieces.get(timeout=wait)
+        except queue.Empty:
+            return
+        self._ended = not piece
+        self._buffer += piece
+        self._size += len(piece)
+        for seq, frame in journal.decode(self._buffer):
+            self._seq = seq
+            self._accept(frame)
+
+    def _accept(self, frame: journal.Frame) -> None:
+        if isinstance(frame, journal.Session):
+            self._store.begin_session(frame)
+            return
+        self._batch.append(frame)
+        self._closed = self._closed or isinstance(frame, journal.Close)
+        window = WINDOW_NS if isinstance(frame, journal.Read | journal.Heartbeat) else PROMPT_NS
+        due = self._clock.now() + window
+        self._due = due if self._due is None else min(self._due, due)
+
+    def _is_due(self) -> bool:
+        if not self._batch:
+            return False
+        full = self._size >= WINDOW_BYTES or len(self._batch) >= WINDOW_READS
+        return full or (self._due is not None and self._clock.now() >= self._due)
+
+    def _commit(self) -> None:
+        if not self._batch:
+            return
+        finished = self._append()
+        answer(journal.Ack(self._seq, finished))
+        self._batch, self._size, self._due = [], 0, None
+
+    def _append(self) -> list[journal.Finished]:
+        """Store the batch, waiting out a full disk or a lock; the batch is kept until its commit returned."""
+        tries = 0
+        while True:
+            try:
+                finished = self._store.append(self._batch)
+            except OperationalError as error:
+                tries += 1
+                orphaned = self._ended and tries > _LAST_TRIES
+                if orphaned or not _passing(error):
+                    raise
+                if tries == 1:
+                    answer(journal.Trouble(str(error.orig)))
+                threading.Event().wait(_RETRY_SECONDS)
+            else:
+                if tries:
+                    answer(journal.Trouble(""))
+                return finished
+
+
+def _passing(error: OperationalError) -> bool:
+    reason = str(error.orig)
+    return "full" in reason or "locked" in reason
+
+
+def answer(what: journal.Answer) -> None:
+    """Tell the relay; a relay that is gone is no reason to stop storing."""
+    try:
+        os.write(1, journal.encode_answer(what))
+    except BrokenPipeError:
+        return
+
+
+def main(arguments: list[str]) -> int:
+    """Hold the tape named in `arguments` and write it until end of file; give the exit code."""
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_IGN)
+    path, purpose = Path(arguments[0]), arguments[1]
+    try:
+        with tapefile.writing(path, purpose) as connection:
+            open_to_others = tapefile.too_open(path)
+            warning = f"{path} may be read by others on this machine: chmod 600 {path}"
+            answer(journal.Ready(str(path), [warning] if open_to_others else []))
+            Writer(Store(connection)).run()
+    except WiretapeError as error:
+        answer(journal.Fatal(error.exit_code, str(error)))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
