@@ -81,24 +81,26 @@ class _Call:
 class _Calls:
     """The tool calls of one choice, in the order in which they began."""
 
-    __slots__ = ("_by_index", "calls")
+    __slots__ = ("_by_id", "_by_index", "calls")
 
     def __init__(self) -> None:
         self.calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
 
     def add(self, pieces: tuple[ToolPiece, ...]) -> None:
         """Add the pieces of one delta."""
-        touched: list[_Call] = []
+        touched: set[int] = set()
         for piece in pieces:
             call = self._continued(piece)
-            if call is None or _starts_another(piece, call, any(call is other for other in touched)):
+            if call is None or _starts_another(piece, call, id(call) in touched):
                 call = _Call(piece.id)
                 self.calls.append(call)
-            touched.append(call)
+            touched.add(id(call))
             if piece.index is not None:
                 self._by_index[piece.index] = call
             call.id = call.id or piece.id
+            self._by_id.setdefault(call.id, call)
             if piece.name != call.name:
                 call.name += piece.name
             call.arguments.append(piece.arguments)
@@ -107,7 +109,7 @@ class _Calls:
         if piece.index is not None:
             return self._by_index.get(piece.index)
         if piece.id:
-            return next((call for call in self.calls if call.id == piece.id), None)
+            return self._by_id.get(piece.id)
         return self.calls[-1] if self.calls else None
 
 

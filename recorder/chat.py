@@ -182,7 +182,7 @@ class _Choices:
             content, thoughts = self._parts(content)
         else:
             content = ""
-        if len(delta) == 1 and content:
+        if len(delta) == 1 and content and not thoughts:
             # Nothing but text, as in nearly every chunk.
             return Piece(index, content, "", "", (), reason)
         return self._full_piece(index, delta, content, thoughts, reason)

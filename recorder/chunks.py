@@ -1,8 +1,8 @@
 """An event's data, or an error body, as chunks: the only place that knows which API dialects there are.
 
 `DIALECTS` is where a dialect docks: a function from one JSON object (and the fault found in it) to a `Chunk`, or None
-if the object is not of its family; the first that claims it wins. Chat completions are built; Anthropic Messages, OpenAI
-Responses, Gemini and newline-delimited JSON are not, and their events are chunks that no dialect claims.
+if the object is not of its family; the first that claims it wins. Chat completions are built; Anthropic Messages,
+OpenAI Responses, Gemini and newline-delimited JSON are not: their events are chunks that no dialect claims.
 
 What every dialect shares is here: `[DONE]`, the shapes of errors, and the repairs that real wires need (payloads
 printed over several lines, several payloads in one event, JSON outside any event). Every repair leaves a flag.

@@ -22,7 +22,7 @@ def info(db: Path | None) -> None:
     from recorder.schema import REVISION, exchanges, measures, sessions
 
     path = options.tape_path(db)
-    with tapefile.read_engine(path).connect() as connection:
+    with tapefile.explained(path), tapefile.read_engine(path).connect() as connection:
         outcome = func.coalesce(measures.c.outcome, "open")
         counts = connection.execute(
             select(outcome, func.count()).select_from(exchanges).outerjoin(measures).group_by(outcome).order_by(outcome)
@@ -32,7 +32,7 @@ def info(db: Path | None) -> None:
     rows = [("tape", path), ("size", f"{path.stat().st_size:,} bytes"), ("schema", REVISION), ("sqlite", sqlite)]
     rows += [("sessions", runs), ("exchanges", sum(count for _, count in counts))]
     rows += [(f"  {name}", count) for name, count in counts]
-    rows.append(("written by", locking.holder(path.with_name(path.name + ".lock")) or "nobody now"))
+    rows.append(("written by", locking.holder(tapefile.lock_of(path)) or "nobody now"))
     for name, value in rows:
         click.echo(f"{name:<16} {value}")
 
@@ -67,17 +67,13 @@ def upgrade(db: Path | None) -> None:
     from recorder import tapefile
     from recorder.schema import REVISION
 
-    path = options.tape_path(db).absolute()
+    path = options.tape_path(db)
     with tapefile.writing(path, "wiretape db upgrade", create=False, any_revision=True) as connection:
         before = tapefile.revision(connection)
-        connection.rollback()
-        if before is not None and before >= REVISION:
-            tapefile.check_revision(connection, path)
+        if before == REVISION:
             click.echo(f"{path} has schema {before} already")
             return
-        backup = tapefile.back_up(connection, path, f"before-{REVISION}")
-        with connection.begin():
-            tapefile.migrate(connection)
+        backup = tapefile.upgrade(connection, path)
     click.echo(f"{path}: schema {before} → {REVISION}; the tape as it was is {backup}")
 
 
@@ -85,7 +81,8 @@ def upgrade(db: Path | None) -> None:
 @options.db
 def rebuild(db: Path | None) -> None:
     """Derive all measures again from the facts; on a tape of this version nothing changes."""
-    import rich.progress
+    from rich.console import Console
+    from rich.progress import Progress
 
     from recorder import tapefile
     from recorder.store import Store
@@ -95,8 +92,8 @@ def rebuild(db: Path | None) -> None:
     with tapefile.writing(path, "wiretape db rebuild", create=False) as connection:
         store = Store(connection)
         total = store.ended()
-        console = rich.progress.Console(stderr=True)
-        with rich.progress.Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+        console = Console(stderr=True)
+        with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
             for differs in progress.track(store.rebuild(), total=total, description="deriving"):
                 derived += 1
                 changed += differs

@@ -119,10 +119,16 @@ def derive(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Measures:
     cleaner = Cleaner()
     succeeded = exchange.status is not None and exchange.status < 300
     understood = succeeded and decoded.dialect == "chat"
-    answer = assemble((timed.chunk for timed in decoded.chunks) if understood else (), cleaner)
+    # Embeddings and their like report a model and usage, too, though they are no chat.
+    readable = understood or (succeeded and not decoded.stream)
+    answer = assemble((timed.chunk for timed in decoded.chunks) if readable else (), cleaner)
     fault, evidence = _evidence(decoded, answer, succeeded)
     outcome, outcome_detail = judge(exchange, evidence)
-    values = _timing(exchange, reads, decoded, answer.tokens.completion, succeeded)
+    values = metrics.transport(exchange, reads)
+    if succeeded and decoded.stream:
+        values |= metrics.stream(exchange, decoded.chunks, decoded.done_ns, answer.tokens.completion)
+        if not understood:
+            values["chunks"] = 0
     flags = transport_flags(exchange, outcome) | decoded.flags & {"decode_limit", "undecoded"}
     if succeeded:
         flags |= _flags(decoded, answer, outcome)
@@ -223,7 +229,7 @@ class _StreamReader:
         for line in _ERROR_LINE.finditer(self._data):
             if line[1].strip():
                 fault = chunks.error_field(line[1].decode("utf-8", "replace"))
-                self._add(Chunk("", fault=fault), None, line.end() + 1)
+                self._add(Chunk("", fault=fault), None, min(line.end() + 1, len(self._data)))
         if len(self._decoded.chunks) > before:
             self._decoded.flags.add("error_field")
             self._decoded.chunks.sort(key=lambda timed: timed.end)
@@ -264,7 +270,10 @@ def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[Fault 
         fault = chunks.body_fault(decoded.data.decode("utf-8-sig", "replace"))
     error: Any = "finish" if answer.failed else None
     if place is not None:
-        error = "mid_stream" if any(timed.chunk.output for timed in decoded.chunks[: place + 1]) else "before_output"
+        before = [timed.chunk for timed in decoded.chunks[: place + 1]]
+        # In a dialect that is not known, any payload before the error may have been output.
+        started = any(chunk.output for chunk in before) or (decoded.dialect == "unknown" and place > 0)
+        error = "mid_stream" if started else "before_output"
     return fault, Evidence(
         stream=decoded.stream,
         understood=decoded.dialect != "unknown",
@@ -274,17 +283,6 @@ def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[Fault 
         error=error,
         malformed="malformed" in decoded.flags,
     )
-
-
-def _timing(
-    exchange: Exchange, reads: Sequence[Read], decoded: Decoded, tokens: int | None, succeeded: bool
-) -> dict[str, Any]:
-    values = metrics.transport(exchange, reads)
-    if succeeded and decoded.stream:
-        values |= metrics.stream(exchange, decoded.chunks, decoded.done_ns, tokens)
-        if decoded.dialect != "chat":
-            values["chunks"] = 0
-    return values
 
 
 def _flags(decoded: Decoded, answer: Answer, outcome: str) -> set[str]:

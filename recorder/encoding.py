@@ -20,7 +20,8 @@ _MAX_MEMBERS = 10_000
 _MAX_DEPTH = 32
 _REPLACEMENT = "\ufffd"
 _IDENTITY = frozenset({"", "identity", "none"})
-_WINDOW = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+_ZLIB_WINDOW = 15
+_WINDOW = {"gzip": 31, "x-gzip": 31, "deflate": _ZLIB_WINDOW}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def spans(parts: Sequence[tuple[int, int]], size: int) -> tuple[list[int], list[
     position = 0
     for place, (start, length) in enumerate(parts):
         end = min(start + length, size)
-        if end <= position:
+        if end <= max(start, position):
             continue
         if start > position:
             ends.append(start)
@@ -87,10 +88,13 @@ class _Inflater:
         self.flag: str | None = None
         self._window = window
         self._zlib = zlib.decompressobj(window)
+        self._head = b""
         self._taken = 0
         self._members = 1
 
     def take(self, data: bytes) -> None:
+        if self._window == _ZLIB_WINDOW and self._taken < 2:
+            data = self._with_head(data)
         for start in range(0, len(data), _SLICE):
             if self.flag is not None:
                 return
@@ -101,31 +105,27 @@ class _Inflater:
             except zlib.error:
                 self.flag = "undecoded"
 
+    def _with_head(self, data: bytes) -> bytes:
+        # RFC 9110 says deflate is zlib-wrapped; servers that send it raw have always existed. Two bytes tell.
+        data = self._head + data
+        if len(data) < 2:
+            self._head = data
+            return b""
+        if data[0] & 0x0F != 8 or int.from_bytes(data[:2], "big") % 31:
+            self._window = -self._window
+            self._zlib = zlib.decompressobj(self._window)
+        return data
+
     def _inflate(self, piece: bytes) -> None:
         while piece and self.flag is None:
             if self._zlib.eof:
                 self._next_member()
-            self.out += self._decompress(piece)
+            room = min(MAX_DECODED, max(RATIO_APPLIES_ABOVE, MAX_RATIO * self._taken)) - len(self.out)
+            data = self._zlib.decompress(piece, room + 1)
+            if len(data) > room:
+                self.flag = "decode_limit"
+            self.out += data[:room]
             piece = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
-
-    def _decompress(self, piece: bytes) -> bytes:
-        room = self._room()
-        try:
-            data = self._zlib.decompress(piece, room + 1)
-        except zlib.error:
-            # RFC 9110 says deflate is zlib-wrapped; servers that send it raw have always existed.
-            if self._window != 15 or self.out or self._taken > len(piece):
-                raise
-            self._window = -15
-            self._zlib = zlib.decompressobj(self._window)
-            data = self._zlib.decompress(piece, room + 1)
-        if len(data) > room:
-            self.flag = "decode_limit"
-        return data[:room]
-
-    def _room(self) -> int:
-        allowed = min(MAX_DECODED, max(RATIO_APPLIES_ABOVE, MAX_RATIO * self._taken))
-        return allowed - len(self.out)
 
     def _next_member(self) -> None:
         self._members += 1

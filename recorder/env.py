@@ -1,5 +1,6 @@
 """The command `wiretape env`: what to export to point common SDKs at a recorder."""
 
+import os
 import shlex
 from pathlib import Path
 
@@ -10,8 +11,14 @@ from recorder import options, providers
 
 @click.command()
 @options.db
-@click.option("--upstream", "upstreams", multiple=True, metavar="URL|NAME=URL", envvar="WIRETAPE_UPSTREAM",
-              help="As given to record. [default: as the running recorder's]")
+@click.option(
+    "--upstream",
+    "upstreams",
+    multiple=True,
+    metavar="URL|NAME=URL",
+    envvar="WIRETAPE_UPSTREAM",
+    help="As given to record. [default: as the running recorder's]",
+)
 @click.option("--listen", metavar="HOST:PORT", envvar="WIRETAPE_LISTEN",
               help="As given to record. [default: as the running recorder's, else 127.0.0.1:8377]")  # fmt: skip
 def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None:
@@ -24,19 +31,8 @@ def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None
             click.echo("wiretape: no recorder is running on this tape; these are for 'wiretape record'", err=True)
     else:
         base, chosen = found
-    for line in lines(base, chosen):
-        click.echo(line)
-
-
-def lines(base: str, upstreams: list[providers.Upstream]) -> list[str]:
-    """Give the export lines for a recorder at `base`; a variable whose API is not served is left alone."""
-    found = []
-    for variable, (name, suffix) in providers.SDK_VARIABLES.items():
-        upstream = next((one for one in upstreams if one.name == name), None)
-        upstream = upstream or next((one for one in upstreams if not one.name), None)
-        if upstream is not None:
-            found.append(f"export {variable}={shlex.quote(providers.sdk_base(base, upstream, suffix))}")
-    return found
+    for variable, value in providers.sdk_bases(base, chosen).items():
+        click.echo(f"export {variable}={shlex.quote(value)}")
 
 
 def _running(path: Path) -> tuple[str, list[providers.Upstream]] | None:
@@ -48,9 +44,20 @@ def _running(path: Path) -> tuple[str, list[providers.Upstream]] | None:
 
     if not path.exists() or not locking.holder(path.with_name(path.name + ".lock")):
         return None
-    newest = select(sessions.c.listen, sessions.c.upstreams).order_by(sessions.c.no.desc()).limit(1)
+    newest = select(sessions).order_by(sessions.c.no.desc()).limit(1)
     with tapefile.read_engine(path).connect() as connection:
         row = connection.execute(newest).one_or_none()
-    if row is None:
+    if row is None or row.ended_at is not None or not _lives(row.pid):
         return None
     return row.listen, [providers.make(name, url) for name, url in row.upstreams]
+
+
+def _lives(pid: int) -> bool:
+    """A recorder that was killed leaves its name on the lock, and its session without an end."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,8 +1,8 @@
 """Pure: which requests may pass.
 
-wiretape listens for programs on the same machine and forwards to hosts that were named at its start. Whatever could make
-it an open proxy, or let a web page talk to it, is refused here, by the raw request target and the raw Host header; no
-URL is ever rebuilt from a request. The HTTP syntax itself is llhttp's to judge, before this.
+wiretape listens for programs on the same machine and forwards to hosts that were named at its start. Whatever could
+make it an open proxy, or let a web page talk to it, is refused here, by the raw request target and the raw Host
+header; no URL is ever rebuilt from a request. The HTTP syntax itself is llhttp's to judge, before this.
 """
 
 import re
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 TARGET_BYTES = 8 << 10
 HEADERS = 100
+HEADERS_BYTES = 64 << 10
 BODY_BYTES = 64 << 20
 HOP_BY_HOP = frozenset(
     (
@@ -43,6 +44,9 @@ class Refusal:
     message: str
 
 
+TOO_LARGE = Refusal(413, f"the request body is larger than {BODY_BYTES} bytes")
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The hosts by which wiretape may be called: those of loopback, and `hosts` besides."""
@@ -52,7 +56,7 @@ class Policy:
     def knows(self, host: str) -> bool:
         """Say whether a Host header's value names this machine, whatever its port."""
         match = _HOST.fullmatch(host.lower())
-        return bool(match) and (match[1] in _LOOPBACK or match[1] in self.hosts)
+        return match is not None and (match[1] in _LOOPBACK or match[1] in self.hosts)
 
 
 def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refusal | None:
@@ -65,7 +69,21 @@ def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refus
         return Refusal(400, "the request target must be a path that begins with one '/'; wiretape is no forward proxy")
     if len(headers) > HEADERS:
         return Refusal(431, f"more than {HEADERS} headers")
-    return _check_host(headers, policy) or _check_origin(headers, policy) or _check_connection(headers)
+    return (
+        _check_sizes(headers)
+        or _check_host(headers, policy)
+        or _check_origin(headers, policy)
+        or _check_connection(headers)
+    )
+
+
+def _check_sizes(headers: Headers) -> Refusal | None:
+    if sum(len(name) + len(value) for name, value in headers) > HEADERS_BYTES:
+        return Refusal(431, f"the headers are larger than {HEADERS_BYTES} bytes")
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit() and int(value) > BODY_BYTES:
+            return TOO_LARGE
+    return None
 
 
 def _check_host(headers: Headers, policy: Policy) -> Refusal | None:

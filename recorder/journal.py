@@ -20,7 +20,7 @@ class _Frame(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="
     pass
 
 
-class Session(_Frame, tag="session"):
+class Session(_Frame, tag="session", frozen=True):
     """One run of a recorder; sent first, and again to each writer that is started."""
 
     uuid: str
@@ -32,7 +32,7 @@ class Session(_Frame, tag="session"):
     started_at: str
 
 
-class Begin(_Frame, tag="begin"):
+class Begin(_Frame, tag="begin", frozen=True):
     """A request is about to be sent upstream: T0."""
 
     id: str
@@ -48,7 +48,7 @@ class Begin(_Frame, tag="begin"):
     coarse_clock: bool = False
 
 
-class Head(_Frame, tag="head"):
+class Head(_Frame, tag="head", frozen=True):
     """The response's status and headers came."""
 
     id: str
@@ -60,7 +60,7 @@ class Head(_Frame, tag="head"):
     headers_ns: int
 
 
-class Read(_Frame, tag="read"):
+class Read(_Frame, tag="read", frozen=True):
     """One socket read's share of the body."""
 
     id: str
@@ -71,7 +71,7 @@ class Read(_Frame, tag="read"):
     data: bytes
 
 
-class End(_Frame, tag="end"):
+class End(_Frame, tag="end", frozen=True):
     """The exchange is over; `ended_by` is one of `exchange.ENDED_BY`."""
 
     id: str
@@ -87,13 +87,13 @@ class End(_Frame, tag="end"):
     surplus: bool
 
 
-class Heartbeat(_Frame, tag="heartbeat"):
+class Heartbeat(_Frame, tag="heartbeat", frozen=True):
     """The relay is alive at this wall time."""
 
     at: str
 
 
-class Close(_Frame, tag="close"):
+class Close(_Frame, tag="close", frozen=True):
     """The recorder ended in good order at this wall time."""
 
     at: str

@@ -1,4 +1,4 @@
-"""An advisory lock on a file of its own, which says who holds it. The operating system frees it when the holder dies."""
+"""An advisory lock on a file of its own that says who holds it; the operating system frees it when the holder dies."""
 
 import contextlib
 import os
@@ -22,29 +22,50 @@ else:
 @contextlib.contextmanager
 def held(path: Path, purpose: str) -> Iterator[None]:
     """Hold the lock for the length of the block; raises `TapeBusy`, with the holder's purpose, if somebody has it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    descriptor = _open(path)
     try:
         _take_or_explain(descriptor, path)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{purpose}\n".encode())
-        yield
-        os.ftruncate(descriptor, 0)
+        try:
+            yield
+        finally:
+            os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
 
 
 def holder(path: Path) -> str:
-    """Give what the lock's holder said of itself; empty if nobody holds it or nothing was said."""
+    """Give what the lock's holder says of itself; empty if nobody holds it: a dead holder's words stay in the file."""
     try:
-        return path.read_text("utf-8", "replace").strip()
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return ""
+    try:
+        _take(descriptor)
+    except OSError:
+        return _said(descriptor)
+    else:
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    except OSError as error:
+        raise TapeBusy(f"{path} cannot be opened ({error.strerror}): record to another tape with --db") from error
 
 
 def _take_or_explain(descriptor: int, path: Path) -> None:
     try:
         _take(descriptor)
     except OSError as error:
-        by = holder(path) or "another wiretape"
-        raise TapeBusy(f"{path.with_suffix('')} is being written by {by}: stop it, or use another tape") from error
+        tape = path.with_suffix("")
+        raise TapeBusy(f"{tape} is being written by {_said(descriptor)}: stop it, or use another tape") from error
+
+
+def _said(descriptor: int) -> str:
+    return os.read(descriptor, 4096).decode("utf-8", "replace").strip() or "another wiretape"

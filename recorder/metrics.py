@@ -111,7 +111,7 @@ def stream(exchange: Exchange, chunks: Sequence[TimedChunk], done_ns: int | None
         "output_chunks": len(outputs),
         "coalesced_fraction": _coalesced(timed),
         "tokens_per_chunk": tokens / len(outputs) if outputs and tokens is not None else None,
-        **_end(exchange, done_ns, at[-1] if at else None),
+        **_end(exchange, done_ns, counted, at[-1] if at else None),
         **_firsts(timed, at),
         **_rates(timed, at, tokens),
         **_gaps(at),
@@ -190,7 +190,8 @@ def sparkline(at: Sequence[int]) -> str:
     cells = min(_SPARK_CELLS, len(at) - 1) if window else 1
     longest = [-1] * cells
     for earlier, later in pairwise(at):
-        cell = min((later - at[0]) * cells // window, cells - 1) if window else 0
+        # A gap that ends on a border ends the cell before it: an even stream fills every cell.
+        cell = max(-((at[0] - later) * cells // window) - 1, 0) if window else 0
         longest[cell] = max(longest[cell], later - earlier)
     return "".join(_spark(gap) for gap in longest)
 
@@ -199,12 +200,12 @@ def _spark(gap: int) -> str:
     return " " if gap < 0 else _SPARKS[sum(gap >= step for step in _SPARK_STEPS_NS)]
 
 
-def _end(exchange: Exchange, done_ns: int | None, latency: int | None) -> dict[str, Any]:
-    # Output after [DONE] belongs to the answer too: then only the end of the exchange ends it.
-    done_is_last = done_ns is not None and (latency is None or done_ns >= latency)
-    duration = done_ns if done_is_last else exchange.end_ns
-    if duration is not None and latency is not None:
-        duration = max(duration, latency)
+def _end(exchange: Exchange, done_ns: int | None, counted: Sequence[TimedChunk], latency: int | None) -> dict[str, Any]:
+    # Chunks after [DONE] belong to the answer too: then only the end of the exchange ends it.
+    last = max((timed.at_ns for timed in counted if timed.at_ns is not None), default=0)
+    duration = done_ns if done_ns is not None and done_ns >= last else exchange.end_ns
+    if duration is not None:
+        duration = max(duration, last)
     tail = duration - latency if duration is not None and latency is not None else None
     return {"latency_ns": latency, "duration_ns": duration, "tail_ns": tail}
 

@@ -16,7 +16,10 @@ from recorder import providers
 F = TypeVar("F", bound=Callable[..., Any])
 
 db = click.option(
-    "--db", type=click.Path(path_type=Path), envvar="WIRETAPE_DB", help="The tape. [default: in the user's data directory]"
+    "--db",
+    type=click.Path(path_type=Path),
+    envvar="WIRETAPE_DB",
+    help="The tape. [default: in the user's data directory]",
 )
 
 
@@ -82,7 +85,7 @@ def read_listen(text: str, allowed: frozenset[str]) -> tuple[str, int]:
         raise click.BadParameter(f"{host!r} is not an IP address", param_hint="--listen") from error
     if not local and not allowed:
         raise click.BadParameter(
-            f"{host} can be reached from other machines: say by which host names with --allow-host, or listen on 127.0.0.1",
+            f"{host} can be reached from other machines: name the hosts with --allow-host, or listen on 127.0.0.1",
             param_hint="--listen",
         )
     return host, int(match[2])

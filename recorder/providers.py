@@ -35,6 +35,7 @@ SDK_VARIABLES = {
 """Environment variable → the API that it points an SDK at, and the path that this SDK expects to be part of it."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
+_PATH = re.compile(r"[\x21-\x7e]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,8 @@ def make(name: str, url: str) -> Upstream:
         raise ValueError("an upstream must be a URL such as https://api.openai.com, or NAME=URL")
     if parts.query or parts.fragment:
         raise ValueError("an upstream's URL may not have a query or a fragment")
+    if not _PATH.fullmatch(parts.path):
+        raise ValueError("an upstream's URL must have its path percent-encoded")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname.encode("idna").decode()
     authority = host if parts.port is None else f"{host}:{parts.port}"
@@ -110,7 +113,18 @@ def route(upstreams: Sequence[Upstream], target: bytes) -> tuple[Upstream, bytes
     return (unnamed, target) if unnamed else None
 
 
+def sdk_bases(base: str, upstreams: Sequence[Upstream]) -> dict[str, str]:
+    """Give the SDK variables' values for a recorder at `base`; a variable whose API is not served is left out."""
+    found: dict[str, str] = {}
+    for variable, (name, suffix) in SDK_VARIABLES.items():
+        for wanted in (name, ""):
+            serving = next((upstream for upstream in upstreams if upstream.name == wanted), None)
+            if serving is not None:
+                found.setdefault(variable, sdk_base(base, serving, suffix))
+    return found
+
+
 def sdk_base(base: str, upstream: Upstream, suffix: str) -> str:
-    """Give the base URL to point an SDK at; `suffix` is left out if the upstream's own URL has a version in its path."""
+    """Give the base URL to point an SDK at; without `suffix` if the upstream's own URL has a version in its path."""
     mount = f"{base}/{upstream.name}" if upstream.name else base
     return mount if re.search(rb"/v\d\w*$", upstream.prefix) else mount + suffix

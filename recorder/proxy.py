@@ -1,14 +1,16 @@
 """One ASGI app: guard → upstream → client, and it tells the tap what happened.
 
-The client's bytes are the upstream's bytes: nothing is re-framed, decompressed, merged or injected. Each read goes to the
-client first and to the tap second. A watcher sees the client leave at any time, also before the first byte, and the
-upstream connection is then closed. After a broken upstream the client's connection is cut, never ended cleanly.
+The client's bytes are the upstream's bytes: nothing is re-framed, decompressed, merged or injected. Each read goes to
+the client first and to the tap second. A watcher sees the client leave at any time, also before the first byte, and
+the upstream connection is then closed. After a broken upstream the client's connection is cut, never ended cleanly.
 The meaning of what passes is left to the decoders, sockets and signals to `recorder.server`.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import secrets
+import traceback
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +35,7 @@ REQUEST_STORED = 16 << 20
 LIVE = 4096
 """Exchanges at a time; more are answered 503."""
 _BODY_SECONDS = 30.0
+_LINGER_SECONDS = 2.0
 _STALL_NS = 60_000_000_000
 _NOT_PASSED = frozenset((b"host", b"expect", b"content-length", b"x-wiretape-label"))
 _STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504}
@@ -50,6 +53,10 @@ class Request:
     labels: dict[str, str]
 
 
+Ending = tuple[str, str | None, int]
+"""What ended an exchange (one of `exchange.ENDED_BY`), in which words, and at which instant."""
+
+
 @dataclass(slots=True)
 class _Exchange:
     """What is going on in one exchange."""
@@ -59,12 +66,12 @@ class _Exchange:
     sending_since: int | None = None
     started: bool = False
     stalled: bool = False
-    task: asyncio.Task[tuple[str, str | None, int]] | None = None
+    task: asyncio.Task[Ending] | None = None
 
 
 @dataclass(slots=True)
 class Proxy:
-    """The app. `on_refused` is told of each request that did not pass."""
+    """The app. `on_refused` is told of each request that did not pass, `on_trouble` of each failure of our own."""
 
     upstreams: Sequence[providers.Upstream]
     transport: Transport
@@ -74,8 +81,8 @@ class Proxy:
     keep_encoding: bool = False
     clock: Clock = SYSTEM
     on_refused: Callable[[Refusal], None] = lambda _: None
+    on_trouble: Callable[[str], None] = lambda _: None
     live: set[asyncio.Task[Any]] = field(default_factory=set)
-    _exchanges: set[int] = field(default_factory=set)
     _active: list[_Exchange] = field(default_factory=list)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -84,14 +91,20 @@ class Proxy:
         assert task is not None
         self.live.add(task)
         try:
-            request = await self._admit(scope, receive)
-            if isinstance(request, Refusal):
-                self.on_refused(request)
-                await _answer_error(send, request.status, request.message, "refused")
-            elif request is not None:
-                await self._serve(request, scope, receive, send)
+            await self._handle(scope, receive, send)
+        except Exception as error:  # noqa: BLE001 - whatever fails in here, the client and the user are told of it
+            self.on_trouble(f"an exchange failed by a fault of wiretape's own: {_where(error)}")
+            await _answer_error(send, 500, f"a fault of its own: {error!r}", "internal")
         finally:
             self.live.discard(task)
+
+    async def _handle(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        request = await self._admit(scope, receive)
+        if isinstance(request, Refusal):
+            self.on_refused(request)
+            await _refuse(request, receive, send)
+        elif request is not None:
+            await self._serve(request, scope, receive, send)
 
     async def _admit(self, scope: MutableMapping[str, Any], receive: Receive) -> Request | Refusal | None:
         """Check a request and read it whole; None if the client left meanwhile."""
@@ -100,9 +113,11 @@ class Proxy:
         refusal = guard.check(scope["method"], target, headers, self.policy)
         if refusal is None and len(self.live) > LIVE:
             refusal = Refusal(503, f"more than {LIVE} exchanges at a time")
+        if refusal is not None:
+            return refusal
         labels = guard.labels(headers)
-        if refusal or isinstance(labels, Refusal):
-            return refusal or labels
+        if isinstance(labels, Refusal):
+            return labels
         found = providers.route(self.upstreams, target)
         if found is None:
             names = ", ".join(f"/{upstream.name}/" for upstream in self.upstreams)
@@ -129,30 +144,31 @@ class Proxy:
         await self._finish(exchange, relay, watcher, (ended_by, detail, self.clock.now()))
         if exchange.stalled:
             scope.get("extensions", {}).get("wiretape", {}).get("abort", lambda: None)()
+        elif ended_by == "shutdown" and not exchange.started:
+            await _answer_error(send, 503, "stopped before an answer came", "shutdown", exchange.recording.id)
 
     async def _finish(
         self,
         exchange: _Exchange,
-        relay: asyncio.Task[tuple[str, str | None, int]],
+        relay: asyncio.Task[Ending],
         watcher: asyncio.Task[None],
-        cut: tuple[str, str | None, int],
+        cut: Ending,
     ) -> None:
-        """Stop what still runs; the ending is the relay's own word, or `cut` if it had to be stopped."""
-        relay.cancel()
-        watcher.cancel()
-        await asyncio.wait({relay, watcher})
+        """Stop what still runs, and enter the ending: the relay's own word, or `cut` if it had to be stopped."""
+        await _stop(relay, watcher)
         self._active.remove(exchange)
+        ended, error = cut, None if relay.cancelled() else relay.exception()
         if exchange.stalled:
             ended = ("client_stalled", "the client stopped reading", self.clock.now())
-        elif relay.cancelled():
-            ended = cut
-        elif (error := relay.exception()) is not None:
-            ended = ("protocol" if not exchange.started else "framing", f"wiretape failed: {error!r}", self.clock.now())
-        else:
+        elif error is not None:
+            ended = ("died", f"a fault of wiretape's own: {error!r}", self.clock.now())
+        elif not relay.cancelled():
             ended = relay.result()
         if exchange.reads is not None:
             await exchange.reads.aclose()
         exchange.recording.end(*ended, exchange.reads)
+        if error is not None:
+            raise error
 
     def _begin(self, recording: Recording, request: Request) -> None:
         frame = journal.Begin(
@@ -169,8 +185,8 @@ class Proxy:
         )
         recording.begin(frame)
 
-    async def _relay(self, exchange: _Exchange, request: Request, send: Send) -> tuple[str, str | None, int]:
-        """Carry the exchange through; give (ended_by, detail, instant of the end)."""
+    async def _relay(self, exchange: _Exchange, request: Request, send: Send) -> Ending:
+        """Carry the exchange through."""
         recording = exchange.recording
         try:
             response = await self.transport.handle_async_request(self._upstream_request(recording, request))
@@ -196,7 +212,7 @@ class Proxy:
         while (read := await reads.next()) is not None:
             at, data = read
             relayed = None
-            exchange.sending_since = at
+            exchange.sending_since = now()
             try:
                 await send({"type": "http.response.body", "body": data, "more_body": True})
                 relayed = now()
@@ -223,14 +239,18 @@ class Proxy:
         )
 
     async def watch_stalls(self) -> None:
-        """End the exchanges whose client stopped reading; runs beside the server."""
+        """Runs beside the server."""
         while True:
             await asyncio.sleep(5)
-            for exchange in list(self._active):
-                since = exchange.sending_since
-                if since is not None and self.clock.now() - since > _STALL_NS and exchange.task is not None:
-                    exchange.stalled = True
-                    exchange.task.cancel()
+            self.end_stalled()
+
+    def end_stalled(self) -> None:
+        """End the exchanges whose client has not taken anything for a minute."""
+        for exchange in list(self._active):
+            since = exchange.sending_since
+            if since is not None and self.clock.now() - since > _STALL_NS and exchange.task is not None:
+                exchange.stalled = True
+                exchange.task.cancel()
 
 
 def _target(scope: MutableMapping[str, Any]) -> bytes:
@@ -257,7 +277,7 @@ async def _read_body(receive: Receive) -> bytes | Refusal | None:
         pieces.append(message.get("body", b""))
         size += len(pieces[-1])
         if size > guard.BODY_BYTES:
-            return Refusal(413, f"the request body is larger than {guard.BODY_BYTES} bytes")
+            return guard.TOO_LARGE
         if not message.get("more_body"):
             return b"".join(pieces)
 
@@ -267,9 +287,18 @@ async def _left(receive: Receive) -> None:
         pass
 
 
+async def _stop(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait for their end, whoever cancels us meanwhile: the ending is still to be entered."""
+    for task in tasks:
+        task.cancel()
+    while pending := [task for task in tasks if not task.done()]:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait(pending)
+
+
 def _start(status: int, headers: list[tuple[bytes, bytes]], framing: str, id: str) -> Message:
     bodiless = frozenset((b"content-length",)) if framing == "none" and status in (204, 304) else frozenset()
-    passed = guard.end_to_end(headers, without=bodiless)
+    passed = guard.end_to_end(headers, without=bodiless | {b"x-wiretape-id"})
     names = {name.lower(): value for name, value in passed}
     if names.get(b"content-type", b"").startswith(b"text/event-stream") and b"x-accel-buffering" not in names:
         passed.append((b"x-accel-buffering", b"no"))  # or an nginx in front of the client would hold the stream back
@@ -277,7 +306,24 @@ def _start(status: int, headers: list[tuple[bytes, bytes]], framing: str, id: st
     return {"type": "http.response.start", "status": status, "headers": passed}
 
 
-async def _answer_error(send: Send, status: int, message: str, kind: str, id: str | None = None) -> None:
+async def _refuse(refusal: Refusal, receive: Receive, send: Send) -> None:
+    """Answer, and take what is left of the request: a reset on unread bytes would keep its sender from the answer."""
+    await _answer_error(send, refusal.status, refusal.message, "refused", more=True)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER_SECONDS):
+            while (await receive()).get("more_body"):
+                pass
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _where(error: Exception) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{error!r} at {place.filename}:{place.lineno}"
+
+
+async def _answer_error(
+    send: Send, status: int, message: str, kind: str, id: str | None = None, *, more: bool = False
+) -> None:
     body = msgspec.json.encode({"error": {"message": f"wiretape: {message}", "type": "wiretape_error", "code": kind}})
     headers = [
         (b"content-type", b"application/json"),
@@ -290,4 +336,4 @@ async def _answer_error(send: Send, status: int, message: str, kind: str, id: st
     if status == 503:
         headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    await send({"type": "http.response.body", "body": body, "more_body": more})

@@ -17,8 +17,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @options.recording
-@click.option("--listen", default="127.0.0.1:8377", show_default=True, metavar="HOST:PORT", envvar="WIRETAPE_LISTEN",
-              help="Where clients call; port 0 takes a free one.")
+@click.option(
+    "--listen",
+    default="127.0.0.1:8377",
+    show_default=True,
+    metavar="HOST:PORT",
+    envvar="WIRETAPE_LISTEN",
+    help="Where clients call; port 0 takes a free one.",
+)
 @click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME",
               help="Another host name by which clients may call; needed to listen beyond loopback.")  # fmt: skip
 def record(
@@ -72,6 +78,7 @@ async def _record(told: "Options") -> int:
         finished=lambda one: screen.line(finished_line(one, SYSTEM.wall()[11:19])),
         trouble=lambda message: screen.line(f"wiretape: storing: {message or 'works again'}"),
         refused=lambda refusal: screen.line(f"wiretape: refused ({refusal.status}): {refusal.message}"),
+        failed=lambda message: screen.line(f"wiretape: {message}"),
     )
     recorder = Recorder(told, observer)
     stopped = asyncio.Event()
@@ -111,10 +118,9 @@ def _introduce(screen: "Screen", recorder: "Recorder", told: "Options") -> None:
     for upstream in told.upstreams:
         mount = f"{recorder.base}/{upstream.name}" if upstream.name else recorder.base
         screen.line(f"listening   {mount}  →  {Redactor(b'').url(upstream.url)}")
-    for variable, (name, suffix) in providers.SDK_VARIABLES.items():
-        upstream = next((one for one in told.upstreams if one.name in ("", name)), None)
-        if upstream is not None and variable != "OPENAI_API_BASE":
-            screen.line(f"point SDKs  export {variable}={providers.sdk_base(recorder.base, upstream, suffix)}")
+    for variable, value in providers.sdk_bases(recorder.base, told.upstreams).items():
+        if variable != "OPENAI_API_BASE":
+            screen.line(f"point SDKs  export {variable}={value}")
     screen.line("look        wiretape ls      stop: ctrl-c")
     for warning in recorder.tap.warnings:
         screen.line(f"wiretape: warning: {warning}")

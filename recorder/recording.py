@@ -1,5 +1,7 @@
 """One exchange's way onto the tape: numbers its reads, counts what could not be kept, and says how it ended."""
 
+import msgspec
+
 from recorder import journal
 from recorder.clock import Clock
 from recorder.tap import Tap
@@ -22,8 +24,8 @@ class Recording:
         self.t0 = clock.now()
 
     def begin(self, frame: journal.Begin) -> None:
-        """Enter the request, and set T0."""
-        self._tap.put(frame)
+        """Enter the request, and set T0; where there is no room, its body is left out, but not its size and hash."""
+        self._tap.put(frame if self._tap.has_room(len(frame.body)) else msgspec.structs.replace(frame, body=b""))
         self.t0 = self._clock.now()
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]], framing: str) -> None:
@@ -54,7 +56,7 @@ class Recording:
         frame = journal.End(
             id=self.id,
             ended_by=ended_by,
-            ended_detail=detail,
+            ended_detail=detail and detail.encode("utf-8", "replace").decode(),
             end_ns=at - self.t0,
             client_closed_ns=self._since(self.client_closed),
             connected_ns=self._since(self.instants.connected),

@@ -17,10 +17,15 @@ _SECRET_NAME = re.compile(
     r"|(^|[-_.])(api-?_?key|apikey|key|token|sig|jwt|pwd|sas)$|apikey|api[-_]key|access[-_]?key|-token-|[-_]token$|token$",
     re.IGNORECASE,
 )
-_HARMLESS = frozenset({"www-authenticate", "idempotency-key", "x-idempotency-key", "sec-websocket-key"})
-_SECRET_VALUE = re.compile(
-    r"^\s*(bearer|basic|token|digest|apikey)\s+\S|\bsk-[\w-]{8,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.", re.IGNORECASE
+_HARMLESS = frozenset(
+    {"www-authenticate", "proxy-authenticate", "idempotency-key", "x-idempotency-key", "sec-websocket-key"}
 )
+_SECRET_VALUE = re.compile(
+    r"^\s*(bearer|basic|token|digest|apikey)\s+\S|\bsk-[\w-]{8,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", re.IGNORECASE
+)
+_ADDRESSES = frozenset({"location", "content-location", "referer", "link"})
+_USER_INFO = re.compile(r"(?<=//)[^/?#\s<>@]+(?:@[^/?#\s<>@]+)*(?=@)")
+_BETWEEN_FIELDS = re.compile(r"([?&;#])")
 
 
 class Redactor:
@@ -40,16 +45,19 @@ class Redactor:
 
     def _header(self, name: bytes, value: bytes) -> str:
         text, label = value.decode("latin-1"), name.decode("latin-1").lower()
-        if label in ("location", "content-location", "referer", "link"):
+        if label in _HARMLESS:
+            return text
+        if label in _ADDRESSES:
             return self.url(text)
         if is_secret_name(label) or _SECRET_VALUE.search(text):
             return self.mark(_bare(text))
-        return text
+        return self.url(text)  # for names like X-Original-Url, and parameters like `; token=…`
 
     def path(self, path: str) -> str:
-        """Give a request's path and query with the values of secret query keys replaced."""
-        head, mark, query = path.partition("?")
-        return head + mark + "&".join(self._field(field) for field in query.split("&"))
+        """Give a request's path and query (or fragment) with secret values replaced."""
+        head, *rest = _BETWEEN_FIELDS.split(path)
+        head = _SECRET_VALUE.sub(lambda found: self.mark(found[0]), head)
+        return head + "".join(piece if place % 2 == 0 else self._field(piece) for place, piece in enumerate(rest))
 
     def _field(self, field: str) -> str:
         name, equals, value = field.partition("=")
@@ -57,16 +65,14 @@ class Redactor:
         return f"{name}={self.mark(unquote_plus(value))}" if equals and value and secret else field
 
     def url(self, url: str) -> str:
-        """Give a URL with its user info and its secret query values replaced."""
-        match = re.match(r"^([a-z][a-z0-9+.-]*://)([^/?#]*)@(.*)$", url, re.IGNORECASE | re.DOTALL)
-        if match:
-            url = f"{match[1]}{self.mark(match[2])}@{match[3]}"
-        return self.path(url)
+        """Give a URL with its user info and its secret values replaced."""
+        return self.path(_USER_INFO.sub(lambda found: self.mark(found[0]), url))
 
 
 def is_secret_name(name: str) -> bool:
     """Say whether a header or query key of this name carries a credential."""
-    return name.lower() not in _HARMLESS and bool(_SECRET_NAME.search(name))
+    name = name.strip().lower()
+    return name not in _HARMLESS and bool(_SECRET_NAME.search(name))
 
 
 def _bare(value: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recorder import options, providers
+from recorder.safe import safe
 
 if TYPE_CHECKING:
     from recorder.journal import Finished
@@ -59,7 +60,7 @@ def run(
     try:
         code = service.run(lambda: _run(told, environment, command))
     except WiretapeError as error:
-        click.echo(f"wiretape: {error}", err=True)
+        _say(str(error))
         code = TAPE_FAILED
     sys.exit(code)
 
@@ -99,7 +100,7 @@ async def _run(told: "Options", places: Mapping[str, str], command: Sequence[str
 
     finished: list[Finished] = []
     troubles: list[str] = []
-    recorder = Recorder(told, Observer(finished=finished.append, trouble=troubles.append))
+    recorder = Recorder(told, Observer(finished=finished.append, trouble=troubles.append, failed=_say))
     await recorder.start()
     try:
         code = await _child(command, {**os.environ, **_variables(recorder, told, places)})
@@ -107,6 +108,10 @@ async def _run(told: "Options", places: Mapping[str, str], command: Sequence[str
         unstored = await recorder.stop()
     _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""))
     return code
+
+
+def _say(message: str) -> None:
+    click.echo(f"wiretape: {safe(message)}", err=True)
 
 
 def _variables(recorder: "Recorder", told: "Options", places: Mapping[str, str]) -> dict[str, str]:
@@ -123,10 +128,10 @@ async def _child(command: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         child = await asyncio.create_subprocess_exec(*command, env=environment)
     except FileNotFoundError:
-        click.echo(f"wiretape: {command[0]}: command not found", err=True)
+        _say(f"{command[0]}: command not found")
         return NOT_FOUND
     except OSError as error:
-        click.echo(f"wiretape: {command[0]} cannot be run ({error.strerror})", err=True)
+        _say(f"{command[0]} cannot be run ({error.strerror})")
         return NOT_EXECUTABLE
     _forward_signals(child)
     code = await child.wait()
@@ -162,4 +167,4 @@ def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: i
     if unstored or counts.dropped_bytes:
         parts.append(f"NOT STORED: {counts.dropped_bytes} bytes, {unstored} frames {trouble}")
     look = f"  →  wiretape ls -n {counts.recorded}" if counts.recorded else ""
-    click.echo(f"wiretape: {', '.join(parts)}{look}", err=True)
+    _say(f"{', '.join(parts)}{look}")

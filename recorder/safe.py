@@ -1,8 +1,8 @@
 """Pure: the one way by which recorded text reaches a terminal.
 
-Recorded text is hostile: an ESC may rename a window, fill a clipboard or reset a terminal, a bidi control may turn a line
-around. `safe` maps each such code point to one visible cell and keeps all others; it never changes the length of a text.
-Bytes on a pipe stay exact: this is for terminals only.
+Recorded text is hostile: an ESC may rename a window, fill a clipboard or reset a terminal, a bidi control may turn a
+line around. `safe` maps each such code point to one visible cell and keeps all others; it never changes the length of
+a text. Bytes on a pipe stay exact: this is for terminals only.
 """
 
 _PICTURES = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}

@@ -15,6 +15,10 @@ from recorder.scripted import Asked, Scene, answer
 Piece = tuple[float, bytes]
 
 
+class _Wanted(msgspec.Struct):
+    model: str
+
+
 def data(payload: Any) -> bytes:
     """Give one event: `payload` as compact JSON on one `data:` line."""
     return b"data: " + json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
@@ -62,7 +66,7 @@ def _openai() -> Scene:
 def _envelope() -> Scene:
     """`object` is chat.completion, the model is empty, a tool call comes whole, nothing is said at the end."""
     more = {"id": "stream:chat:1", "object": "chat.completion", "model": ""}
-    call = {"index": 0, "id": "call_1", "type": "function"}
+    call: dict[str, Any] = {"index": 0, "id": "call_1", "type": "function"}
     call["function"] = {"name": "get_weather", "arguments": '{"city":"Singapore"}'}
     body = [*words("Let me look that up .", 0.04, **more), (0.08, data(chunk({"tool_calls": [call]}, **more)))]
     return answer([*body, (0.02, data(chunk({"content": ""}, "tool_calls", **more)))], delay=0.1)
@@ -90,7 +94,7 @@ def _routed() -> Scene:
     """A routing object on the first chunk, usage in the finish chunk, always."""
     sansa = {"routed": True, "routed_model": "openai/gpt-5.4-mini", "routing_latency_ms": 287}
     body = [(0.29, data(chunk({"role": "assistant"}, sansa=sansa))), *words("Routed , then answered .", 0.04)]
-    last = {"id": "chatcmpl-demo", "model": "demo", "usage": usage(12, 84)}
+    last: dict[str, Any] = {"id": "chatcmpl-demo", "model": "demo", "usage": usage(12, 84)}
     last["choices"] = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
     return answer([*body, (0.02, data(last)), (0.0, DONE)])
 
@@ -98,8 +102,8 @@ def _routed() -> Scene:
 def _reasoning() -> Scene:
     """Keep-alive comments, then reasoning, then the answer."""
     body = [(0.1, b": keep-alive\n\n"), (0.1, b": keep-alive\n\n")]
-    thoughts = "The user asks for the sum ; two and two make four .".split()
-    body += [(0.04, data(chunk({"reasoning_content": thought + " "}))) for thought in thoughts]
+    thoughts = "The user asks for the sum ; two and two make four ."
+    body += [(0.04, data(chunk({"reasoning_content": word + " "}))) for word in thoughts.split()]
     body += [(0.25, data(chunk({"content": "Four"}))), (0.04, data(chunk({"content": "."})))]
     return answer([*body, (0.01, data(chunk({}, "stop", usage=usage(9, 22, 16)))), (0.0, DONE)], delay=0.1)
 
@@ -134,10 +138,16 @@ def _truncated() -> Scene:
 
 def _limited() -> Scene:
     """A rate limit, before any stream."""
-    error = {"message": "Rate limit reached for demo: try again in 20 s", "type": "requests", "code": "rate_limit_exceeded"}
+    error = {
+        "message": "Rate limit reached for demo: try again in 20 s",
+        "type": "requests",
+        "code": "rate_limit_exceeded",
+    }
     body = json.dumps({"error": error}).encode()
     retry = [("retry-after", "20")]
-    return answer([(0.0, body)], status=429, content_type="application/json", framing="length", headers=retry, delay=0.06)
+    return answer(
+        [(0.0, body)], status=429, content_type="application/json", framing="length", headers=retry, delay=0.06
+    )
 
 
 def _failing() -> Scene:
@@ -165,6 +175,13 @@ SCENES = {
 
 
 def choose(asked: Asked) -> Scene:
-    """Give the scene that a request's model asks for."""
-    model = str(msgspec.json.decode(asked.body)["model"])
-    return SCENES[model.removeprefix("demo-")]()
+    """Give the scene that a request's model asks for; 404 if there is none of that name."""
+    try:
+        name = msgspec.json.decode(asked.body, type=_Wanted).model.removeprefix("demo-")
+    except msgspec.MsgspecError:
+        name = ""
+    if name in SCENES:
+        return SCENES[name]()
+    error = {"message": f"there is no scene {name!r}", "type": "invalid_request_error", "code": "model_not_found"}
+    body = json.dumps({"error": error}).encode()
+    return answer([(0.0, body)], status=404, content_type="application/json", framing="length")

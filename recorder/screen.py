@@ -1,4 +1,4 @@
-"""What a recording command says on standard error: lines, and on a terminal one status line below them that is rewritten."""
+"""What a recording command says on standard error: lines, and on a terminal one status line below, often rewritten."""
 
 import shutil
 import sys

@@ -90,6 +90,7 @@ class ScriptedUpstream:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.asked: list[Asked] = []
+        self.connections = 0
         self.url = ""
 
     async def __aenter__(self) -> "ScriptedUpstream":
@@ -109,11 +110,12 @@ class ScriptedUpstream:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self.connections += 1
         try:
             while await self._serve_one(reader, writer):
                 pass
-        except ConnectionError:
-            pass  # the peer left in the middle of a scene: that is noted there
+        except (ConnectionError, httptools.HttpParserError):
+            pass  # the peer left in the middle of a scene: that is noted there; or it sent something else than HTTP
         finally:
             writer.transport.abort()
             self._tasks.discard(task)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from recorder.errors import CannotListen
 from recorder.proxy import Proxy
@@ -21,7 +21,13 @@ from recorder.proxy import Proxy
 HEAD_BYTES = 64 << 10
 HEAD_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 15
+_BACKLOG = 2048
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+STATUS_LINE.update(
+    {code: b"HTTP/1.1 %d \r\n" % code for code in range(600, 1000)}
+)  # seen in the field; passed as they came
 
 
 class _Protocol(HttpToolsProtocol):
@@ -47,7 +53,8 @@ class _Protocol(HttpToolsProtocol):
             return
         self._head_bytes += len(data)
         if self._head_bytes > HEAD_BYTES:
-            self.transport.write(_TOO_LARGE)
+            if not self._answering():
+                self.transport.write(_TOO_LARGE)
             self.transport.close()
 
     def on_message_begin(self) -> None:
@@ -58,8 +65,13 @@ class _Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._disarm()
-        self.scope["extensions"] = {"wiretape": {"target": self.url, "abort": self.transport.abort}}  # type: ignore[dict-item]
+        self.scope["extensions"] = {"wiretape": {"target": self.url, "abort": self.transport.abort}}
         super().on_headers_complete()
+
+    def _answering(self) -> bool:
+        """Say whether a response is on its way: nothing may be written into it, not even to a client at fault."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and cycle.response_started and not cycle.response_complete
 
     def _arm(self) -> None:
         self._disarm()
@@ -75,7 +87,7 @@ class _Uvicorn(uvicorn.Server):
     """uvicorn without its own signal handling: signals are the command's."""
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:  # type: ignore[override]
+    def capture_signals(self) -> Iterator[None]:
         yield
 
 
@@ -86,6 +98,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
+        sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
         reason = error.strerror or str(error)
@@ -107,7 +120,7 @@ class Server:
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # or a client's reset is a line for each write
         self._proxy, self._sock = proxy, sock
         config = uvicorn.Config(
-            proxy,  # type: ignore[arg-type]
+            proxy,
             http=_Protocol,
             ws="none",
             loop="none",
@@ -118,6 +131,7 @@ class Server:
             server_header=False,
             date_header=False,
             proxy_headers=False,
+            backlog=_BACKLOG,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=drain_seconds,
         )
@@ -130,7 +144,9 @@ class Server:
             asyncio.create_task(self._server.serve(sockets=[self._sock])),
             asyncio.create_task(self._proxy.watch_stalls()),
         ]
-        while not self._server.started and not self._tasks[0].done():
+        while not self._server.started:
+            if self._tasks[0].done():
+                self._tasks[0].result()
             await asyncio.sleep(0.005)
 
     async def stop(self) -> None:
@@ -143,6 +159,8 @@ class Server:
             task.cancel()
         if self._proxy.live:
             await asyncio.wait(list(self._proxy.live), timeout=2)
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
 
     def cut(self) -> None:
         """End a drain at once."""

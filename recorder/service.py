@@ -4,12 +4,14 @@ What `record`, `run` and the demo have in common. Signals and screens are left t
 """
 
 import asyncio
+import contextlib
 import os
 import ssl
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from recorder import __version__, journal, server
 from recorder.clock import SYSTEM
@@ -21,7 +23,9 @@ from recorder.tap import Tap
 from recorder.upstream import Limits, Transport
 
 DRAIN_SECONDS = 8
-"""Running exchanges may take this long to end; with the writer's last commits a stop takes at most 10 s."""
+"""Running exchanges may take this long to end."""
+STOP_SECONDS = 9.5
+"""A stop takes this long at most; what the drain leaves of it, but never less than 1.5 s, is for the last commits."""
 _WRITER_SECONDS = 1.5
 
 
@@ -43,11 +47,12 @@ class Options:
 
 @dataclass(slots=True)
 class Observer:
-    """Whom a recorder tells what happens."""
+    """Whom a recorder tells what happens: exchanges, trouble with storing, refusals, failures of the relay itself."""
 
     finished: Callable[[journal.Finished], None] = lambda _: None
     trouble: Callable[[str], None] = lambda _: None
     refused: Callable[[Refusal], None] = lambda _: None
+    failed: Callable[[str], None] = lambda _: None
 
 
 class Recorder:
@@ -81,8 +86,8 @@ class Recorder:
     async def start(self) -> None:
         """Take the tape, then accept connections; raises what is in the way."""
         _raise_open_files()
-        transport = Transport(_tls(self._options.ca_file), self._options.limits)
         try:
+            transport = Transport(_tls(self._options.ca_file), self._options.limits)
             await self.tap.start()
         except BaseException:
             self._sock.close()
@@ -95,15 +100,17 @@ class Recorder:
             labels=self._options.labels,
             keep_encoding=self._options.keep_encoding,
             on_refused=self._observer.refused,
+            on_trouble=self._observer.failed,
         )
         self._server = server.Server(self._proxy, self._sock, DRAIN_SECONDS)
         await self._server.start()
 
     async def stop(self) -> int:
         """Drain, then close the tape; give the number of frames that could not be stored."""
+        deadline = SYSTEM.now() + int(STOP_SECONDS * 1e9)
         if self._server is not None:
             await self._server.stop()
-        return await self.tap.close(_WRITER_SECONDS)
+        return await self.tap.close(max(_WRITER_SECONDS, (deadline - SYSTEM.now()) / 1e9))
 
     def cut(self) -> None:
         """End a drain at once."""
@@ -140,11 +147,10 @@ def _raise_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def run(main: Callable[[], "asyncio._CoroutineLike[int]"]) -> int:
+def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run a command's main coroutine on uvloop where there is one."""
-    try:
-        from uvloop import new_event_loop
-    except ImportError:
-        from asyncio import new_event_loop
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(main())  # type: ignore[arg-type]
+    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    with contextlib.suppress(ImportError):
+        from uvloop import new_event_loop as factory
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(main())

@@ -11,17 +11,21 @@ import secrets
 import sys
 import traceback
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy.exc import OperationalError
 
 from recorder import journal
 from recorder.derive import Measures, derive
 from recorder.exchange import Exchange, Read
 from recorder.redact import Redactor
 from recorder.schema import bodies, exchanges, measures, reads, segments, sessions
+
+_SHOWN_FACTS = [exchanges.c[name] for name in ("id", "method", "path", "status", "request_model")]
+_SHOWN_MEASURES = [measures.c[name] for name in journal.Finished.__struct_fields__ if name in measures.c]
 
 
 class _Asked(msgspec.Struct):
@@ -57,7 +61,7 @@ class Store:
             self._session_no, self._redactor = row.no, Redactor(row.salt)
         self.recover(besides=self._session_no)
 
-    def _enter(self, session: journal.Session) -> Row[Any]:
+    def _enter(self, session: journal.Session) -> Any:
         salt = self._connection.execute(select(sessions.c.salt).order_by(sessions.c.no).limit(1)).scalar()
         salt = salt or secrets.token_bytes(32)
         redactor = Redactor(salt)
@@ -100,9 +104,7 @@ class Store:
         self._touched = {}
         with self._connection.begin():
             finished = self._append(frames)
-        self._open.update(self._touched)
-        for one in finished:
-            self._open.pop(one.id, None)
+        self._open = {id: known for id, known in (self._open | self._touched).items() if not known.ended}
         return finished
 
     def _append(self, frames: Sequence[journal.Frame]) -> list[journal.Finished]:
@@ -176,10 +178,10 @@ class Store:
             known = self._find(id)
             if known is None or known.ended:
                 continue
-            new = [frame for frame in frames if frame.seq >= known.next_seq]
+            new = list(_following(frames, known.next_seq))
             if not new:
                 continue
-            known.next_seq = new[-1].seq + 1
+            known.next_seq += len(new)
             rows += (_read_row(known.no, frame) for frame in new)
             data = b"".join([frame.data for frame in new])
             pieces.append({"exchange_no": known.no, "start": new[0].start, "data": data})
@@ -188,17 +190,18 @@ class Store:
             self._connection.execute(insert(segments), pieces)
 
     def _end(self, frame: journal.End) -> Iterator[journal.Finished]:
+        """End an exchange; a relay that sends its end again has not heard of it, and is told again."""
         known = self._find(frame.id)
-        if known is None or known.ended:
+        if known is None:
             return
-        values = msgspec.structs.asdict(frame)
-        del values["id"]
-        values["ended_detail"] = frame.ended_detail and frame.ended_detail.encode("utf-8", "replace").decode().replace(
-            "\0", ""
-        )
-        self._connection.execute(update(exchanges).where(exchanges.c.no == known.no).values(values))
-        known.ended = True
-        yield self._settle(known.no)
+        if not known.ended:
+            values = msgspec.structs.asdict(frame)
+            del values["id"]
+            values["ended_detail"] = frame.ended_detail and frame.ended_detail.replace("\0", "")
+            self._connection.execute(update(exchanges).where(exchanges.c.no == known.no).values(values))
+            known.ended = True
+            self._settle(known.no)
+        yield self._finished(known.no)
 
     def _find(self, id: str) -> _Open | None:
         """Give how far an exchange has been written, from memory or, after a restart, from the tape."""
@@ -216,14 +219,13 @@ class Store:
         self._touched[id] = dataclasses.replace(known)
         return self._touched[id]
 
-    def _settle(self, no: int) -> journal.Finished:
+    def _settle(self, no: int) -> None:
         """Derive an ended exchange's measures and pack its body."""
         body = b"".join(
             self._connection.execute(
                 select(segments.c.data).where(segments.c.exchange_no == no).order_by(segments.c.start)
             ).scalars()
         )
-        found = self._derive(no, body)
         packed = {
             "exchange_no": no,
             "size": len(body),
@@ -232,35 +234,36 @@ class Store:
         }
         self._connection.execute(insert(bodies).values(packed))
         self._connection.execute(delete(segments).where(segments.c.exchange_no == no))
-        if found is not None:
-            self._connection.execute(insert(measures).values(_measures_row(no, found)))
-        return self._finished(no, found)
+        self._measure(no, body)
 
-    def _derive(self, no: int, body: bytes) -> Measures | None:
+    def _measure(self, no: int, body: bytes) -> bool:
+        """Derive an exchange's measures and store them; say whether they are other than before."""
         exchange, its_reads = facts(self._connection, no)
         try:
-            return derive(exchange, its_reads, body)
+            return self._put_measures(_measures_row(no, derive(exchange, its_reads, body)))
+        except OperationalError:
+            raise
         except Exception:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are kept, to be derived again
             traceback.print_exc(file=sys.stderr)
-            return None
+            return False
 
-    def _finished(self, no: int, found: Measures | None) -> journal.Finished:
-        row = self._connection.execute(select(exchanges).where(exchanges.c.no == no)).one()
-        return journal.Finished(
-            id=row.id,
-            method=row.method,
-            path=row.path,
-            model=(found and found.model) or row.request_model,
-            status=row.status,
-            outcome=found.outcome if found else "not measured",
-            outcome_detail=found and found.outcome_detail,
-            ttft_ns=found and found.ttft_ns,
-            icl_p50_ns=found and found.icl_p50_ns,
-            max_stall_ns=found and found.max_stall_ns,
-            duration_ns=found and found.duration_ns,
-            completion_tokens=found and found.completion_tokens,
-            flags=list(found.flags) if found else [],
-        )
+    def _put_measures(self, row: dict[str, Any]) -> bool:
+        its = measures.c.exchange_no == row["exchange_no"]
+        before = self._connection.execute(select(measures).where(its)).mappings().one_or_none()
+        if before is not None and dict(before) == row:
+            return False
+        with self._connection.begin_nested():
+            self._connection.execute(delete(measures).where(its))
+            self._connection.execute(insert(measures).values(row))
+        return True
+
+    def _finished(self, no: int) -> journal.Finished:
+        columns = (*_SHOWN_FACTS, *_SHOWN_MEASURES)
+        shown = select(*columns).select_from(exchanges).outerjoin(measures).where(exchanges.c.no == no)
+        row = dict(self._connection.execute(shown).mappings().one())
+        asked, flags = row.pop("request_model"), row.pop("flags") or ""
+        row["model"], row["outcome"] = row["model"] or asked, row["outcome"] or "not measured"
+        return journal.Finished(**row, flags=flags.split())
 
     def ended(self) -> int:
         """Count the exchanges that have ended."""
@@ -275,19 +278,8 @@ class Store:
             numbers = self._connection.execute(ended).scalars().all()
         for no in numbers:
             with self._connection.begin():
-                yield self._rederive(no)
-
-    def _rederive(self, no: int) -> bool:
-        found = self._derive(no, stored_body(self._connection, no))
-        if found is None:
-            return False
-        row = _measures_row(no, found)
-        before = self._connection.execute(select(measures).where(measures.c.exchange_no == no)).mappings().one_or_none()
-        if before is not None and dict(before) == row:
-            return False
-        self._connection.execute(delete(measures).where(measures.c.exchange_no == no))
-        self._connection.execute(insert(measures).values(row))
-        return True
+                changed = self._measure(no, stored_body(self._connection, no))
+            yield changed
 
 
 def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
@@ -319,6 +311,14 @@ def stored_body(connection: Connection, no: int) -> bytes:
         return zlib.decompress(packed)
     pieces = select(segments.c.data).where(segments.c.exchange_no == bindparam("no")).order_by(segments.c.start)
     return b"".join(connection.execute(pieces, {"no": no}).scalars())
+
+
+def _following(frames: Iterable[journal.Read], seq: int) -> Iterator[journal.Read]:
+    """Give the reads that continue a stream at `seq`; those that are on the tape, or come twice, are passed over."""
+    for frame in frames:
+        if frame.seq == seq:
+            seq += 1
+            yield frame
 
 
 def _read_row(no: int, frame: journal.Read) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from recorder import journal
 from recorder.clock import SYSTEM, Clock
-from recorder.errors import BY_EXIT_CODE, WriterFailed
+from recorder.errors import BY_EXIT_CODE, WiretapeError, WriterFailed
 
 QUEUE_BYTES = 64 << 20
-"""Unacknowledged bytes kept at most; reads beyond it become gaps."""
+"""Unacknowledged bytes kept at most; reads beyond it become gaps, and request bodies are left out."""
 GATHER_SECONDS = 0.008
 """Frames wait this long for company; well under the commit window, so a killed relay loses no more than that."""
 _PIPE_BYTES = 4 << 20
@@ -78,25 +78,30 @@ class Tap:
 
     async def _launch(self) -> None:
         command = (sys.executable, "-P", "-m", "recorder.writer", str(self._path), self._purpose)
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=1 << 24,
-            start_new_session=True,
-        )
-        self._process = process
-        assert process.stdout is not None
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=1 << 24,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise WriterFailed(f"the writer process cannot be started ({error.strerror})") from error
         assert process.stdin is not None
-        line = await process.stdout.readline()
-        answer = journal.decode_answer(line) if line else None
+        self._process = process
+        process.stdin.write(
+            journal.encode(0, self._session)
+        )  # nothing may come before it, and all that is kept follows
+        self._outbox = [data for _, _, data in self._kept]
+        self._flush()
+        answer = await _answer(process)
         if not isinstance(answer, journal.Ready):
             self._process = None
             process.stdin.close()
             await process.wait()
             raise _start_failure(answer)
         self.warnings = answer.warnings
-        process.stdin.write(journal.encode(0, self._session))
 
     async def _keep_up(self) -> None:
         """Take the writer's answers; when it dies, start another, later and later."""
@@ -117,21 +122,14 @@ class Tap:
     async def _relaunch(self) -> None:
         try:
             await self._launch()
-        except WriterFailed as error:
+        except WiretapeError as error:
             self._say(str(error))
-            return
-        except tuple(BY_EXIT_CODE.values()) as error:
-            self._say(str(error))
-            return
-        self._outbox = [data for _, _, data in self._kept]
-        self._flush()
 
     async def _listen(self, process: asyncio.subprocess.Process) -> bool:
         """Take answers until the writer ends; say whether it ever acknowledged anything."""
-        assert process.stdout is not None
         useful = False
-        while line := await process.stdout.readline():
-            match journal.decode_answer(line):
+        while answer := await _answer(process):
+            match answer:
                 case journal.Ack(seq=seq, finished=finished):
                     useful = True
                     self._acknowledge(seq)
@@ -180,16 +178,22 @@ class Tap:
 
     def offer(self, frame: journal.Read) -> bool:
         """Hand over a read; False if there is no room for it."""
-        if self._kept_bytes + len(frame.data) > self._queue_bytes:
+        if not self.has_room(len(frame.data)):
             return False
         self.put(frame)
         return True
+
+    def has_room(self, size: int) -> bool:
+        """Say whether `size` more bytes may be kept."""
+        return self._kept_bytes + size <= self._queue_bytes
 
     def _flush(self) -> None:
         self._flush_at = None
         if self._process is None or self._process.stdin is None or self._process.returncode is not None:
             return  # whatever is kept is sent again to the next writer
         pipe = self._process.stdin
+        if pipe.is_closing():
+            return
         if pipe.transport.get_write_buffer_size() > _PIPE_BYTES:
             self._flush_at = asyncio.get_running_loop().call_later(0.05, self._flush)
             return
@@ -230,7 +234,14 @@ class Tap:
             await self._process.wait()
 
 
-def _start_failure(answer: journal.Answer | None) -> Exception:
+async def _answer(process: asyncio.subprocess.Process) -> journal.Answer | None:
+    """Wait for the writer's next answer; None at its end, even if that came in the middle of a line."""
+    assert process.stdout is not None
+    line = await process.stdout.readline()
+    return journal.decode_answer(line) if line.endswith(b"\n") else None
+
+
+def _start_failure(answer: journal.Answer | None) -> WiretapeError:
     if isinstance(answer, journal.Fatal):
         return BY_EXIT_CODE.get(answer.exit_code, WriterFailed)(answer.message)
     return WriterFailed("the writer process ended before it was ready: run 'wiretape db check'")

@@ -16,10 +16,10 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, pool, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 from recorder import locking
-from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeError
+from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeDamaged, TapeError
 from recorder.schema import APPLICATION_ID, REVISION
 
 _MAGIC = b"SQLite format 3\x00"
@@ -53,17 +53,26 @@ def identify(path: Path) -> None:
 def read_engine(path: Path) -> Engine:
     """Connect for reading only; raises `NotFound`, `ForeignFile`, `SchemaMismatch` or `TapeError`."""
     identify(path)
-    engine = _engine(_read_uri(path))
+    path = path.resolve()
+    _check_revision(_peek(path), path)
+    # A tape in a directory that may not be written, and without a `-wal`, can only be opened as immutable.
+    return _reader(path, settled=_is_settled(path) and not os.access(path.parent, os.W_OK))
+
+
+def _peek(path: Path) -> str | None:
+    """Give a tape's revision without leaving a trace, where that can be: without a `-wal` it needs no `-shm`."""
+    with explained(path), _reader(path, settled=_is_settled(path)).connect() as connection:
+        return revision(connection)
+
+
+def _is_settled(path: Path) -> bool:
+    return not Path(f"{path}-wal").exists()
+
+
+def _reader(path: Path, *, settled: bool) -> Engine:
+    engine = _engine(f"file:{quote(str(path))}?mode=ro" + ("&immutable=1" if settled else ""))
     event.listen(engine, "connect", _set_up_reader)
-    with _explained(path), engine.connect() as connection:
-        check_revision(connection, path)
     return engine
-
-
-def _read_uri(path: Path) -> str:
-    """A tape in a directory that may not be written, and without a `-wal`, can only be opened as immutable."""
-    settled = not Path(f"{path}-wal").exists() and not os.access(path.parent, os.W_OK)
-    return f"file:{quote(str(path.absolute()))}?mode=ro" + ("&immutable=1" if settled else "")
 
 
 def _set_up_reader(connection: sqlite3.Connection, _: Any) -> None:
@@ -77,27 +86,44 @@ def writing(path: Path, purpose: str, *, create: bool = True, any_revision: bool
     """Hold the tape for writing: lock it, create it if need be, check it, and connect.
 
     `purpose` is what others are told who find the tape taken. Raises `TapeError` and its kinds; nothing has been
-    written then.
+    written then, not even a lock.
     """
-    path = path.absolute()
-    fresh = not path.exists()
-    if fresh and not create:
-        identify(path)
-    _check_writable(path)
-    if not fresh:
-        identify(path)
-    with locking.held(path.with_name(path.name + ".lock"), purpose):
-        if fresh:
+    path = _admit(path, create, any_revision)
+    with locking.held(lock_of(path), purpose):
+        if not path.exists():
             _create(path)
         engine = _engine(f"file:{quote(str(path))}?mode=rw")
         event.listen(engine, "connect", _set_up_writer)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
-        with _explained(path), engine.connect() as connection:
-            _prepare(connection, path, any_revision)
-        with _explained(path), engine.connect() as connection:
+        with explained(path), engine.connect() as connection:
+            _prepare(connection)
+        with explained(path), engine.connect() as connection:
             yield connection
             connection.rollback()
             connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def lock_of(path: Path) -> Path:
+    """Give the path of a tape's lock: beside the file itself, by whatever link it is called."""
+    path = path.resolve()
+    return path.with_name(path.name + ".lock")
+
+
+def _admit(path: Path, create: bool, any_revision: bool) -> Path:
+    """Raise unless `path` may become or is a tape that may be written, without leaving a trace; give the real path."""
+    if not path.exists():
+        if not create:
+            identify(path)
+        path = path.absolute()
+        _check_writable(path)
+        return path
+    path = path.resolve()
+    _check_writable(path)
+    identify(path)
+    found = _peek(path)
+    if found is not None and not (any_revision and found < REVISION):
+        _check_revision(found, path)
+    return path
 
 
 def _engine(uri: str) -> Engine:
@@ -106,6 +132,7 @@ def _engine(uri: str) -> Engine:
         creator=lambda: sqlite3.connect(uri, uri=True, timeout=_BUSY_MS / 1000, check_same_thread=False),
         poolclass=pool.NullPool,
         json_serializer=_compact_json,
+        hide_parameters=True,  # they are recorded data, and errors are printed
     )
 
 
@@ -143,7 +170,7 @@ def _set_up_writer(connection: sqlite3.Connection, _: Any) -> None:
         connection.execute(f"PRAGMA {setting}")
 
 
-def _prepare(connection: Connection, path: Path, any_revision: bool) -> None:
+def _prepare(connection: Connection) -> None:
     """Make an empty file a tape; the header is written before WAL mode, so that it is in the file itself."""
     driver: Any = connection.connection
     if driver.execute("PRAGMA application_id").fetchone()[0] == 0:
@@ -153,8 +180,6 @@ def _prepare(connection: Connection, path: Path, any_revision: bool) -> None:
         connection.rollback()
         with connection.begin():
             migrate(connection)
-    if not any_revision:
-        check_revision(connection, path)
 
 
 def revision(connection: Connection) -> str | None:
@@ -165,9 +190,8 @@ def revision(connection: Connection) -> str | None:
     return found
 
 
-def check_revision(connection: Connection, path: Path) -> None:
+def _check_revision(found: str | None, path: Path) -> None:
     """Raise `SchemaMismatch` unless the tape's schema is this program's."""
-    found = revision(connection)
     if found == REVISION:
         return
     if found is None:
@@ -182,12 +206,28 @@ def migrate(connection: Connection) -> None:
     from alembic import command
     from alembic.config import Config
 
-    here = Path(__file__).parent
-    shipped = here / "migrations"
     config = Config()
-    config.set_main_option("script_location", str(shipped if shipped.is_dir() else here.parent / "migrations"))
+    config.set_main_option("script_location", str(scripts()).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+
+
+def scripts() -> Path:
+    """Give the directory of the migrations: in an installed wiretape inside the package, else beside it."""
+    here = Path(__file__).parent
+    shipped = here / "migrations"
+    return shipped if shipped.is_dir() else here.parent / "migrations"
+
+
+def upgrade(connection: Connection, path: Path) -> Path:
+    """Migrate a tape of an older schema in one transaction, after a backup; give the backup's path."""
+    connection.rollback()
+    copy = _back_up(connection, path, f"before-{REVISION}")
+    # A migration may replace a table that others refer to; SQLite asks for this outside of the transaction.
+    connection.connection.execute("PRAGMA foreign_keys=OFF")
+    with connection.begin():
+        migrate(connection)
+    return copy
 
 
 def too_open(path: Path) -> bool:
@@ -196,7 +236,7 @@ def too_open(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """Turn SQLite's words into ours: what is wrong, whose fault it is, what to do."""
     try:
         yield
@@ -207,14 +247,18 @@ def _explained(path: Path) -> Iterator[None]:
         if "readonly" in reason or "read-only" in reason:
             raise TapeBusy(f"{path} cannot be written ({reason}): record to another tape with --db") from error
         raise TapeError(f"{path} cannot be used ({reason}): run 'wiretape db check'") from error
+    except DatabaseError as error:
+        if type(error.orig) is not sqlite3.DatabaseError:
+            raise
+        raise TapeDamaged(f"{path} is damaged ({error.orig}): restore it from a backup") from error
 
 
-def back_up(connection: Connection, path: Path, name: str) -> Path:
-    """Copy the tape as it is to a private file beside it; the connection may not be in a transaction."""
+def _back_up(connection: Connection, path: Path, name: str) -> Path:
+    """Copy the tape as it is to a private and durable file beside it; the connection may not be in a transaction."""
     copy = path.with_name(f"{path.name}.{name}")
     copy.unlink(missing_ok=True)
     _create(copy)
-    driver: Any = connection.connection
-    driver.execute("VACUUM INTO ?", (str(copy),))
-    connection.rollback()
+    connection.connection.execute("VACUUM INTO ?", (str(copy),))
+    with copy.open("rb") as file:  # SQLite does not
+        os.fsync(file.fileno())
     return copy

@@ -1,14 +1,13 @@
 """An `httpx.AsyncBaseTransport` that stamps each socket read.
 
-HTTP/1.1 over `asyncio.Protocol` and `httptools` (llhttp, strict): an instant is taken first thing in `data_received`, and
-the reads are offered unmerged through the response extension `reads`. One connection serves one request and is then
-closed: what streams is a POST, a POST may not go out on a connection that may be half dead, and bytes that follow a
-response can reach nobody. No redirects, no retries, no proxies from the environment. What an ending means is left to
+HTTP/1.1 over `asyncio.Protocol` and `httptools` (llhttp, strict): an instant is taken first thing in `data_received`,
+and the reads are offered unmerged through the response extension `reads`. One connection serves one request and is
+then closed: what streams is a POST, a POST may not go out on a connection that may be half dead, and bytes that follow
+a response can reach nobody. No redirects, no retries, no proxies from the environment. What an ending means is left to
 `recorder.exchange`; here it is only named.
 """
 
 import asyncio
-import errno
 import socket
 import ssl
 from collections import deque
@@ -41,7 +40,10 @@ class Limits:
 
 @dataclass(slots=True)
 class Instants:
-    """Clock instants in ns of one exchange's way upstream; None: did not happen."""
+    """Clock instants in ns of one exchange's way upstream; None: did not happen.
+
+    `connected` includes TLS, `sent` is when the kernel had taken the whole request.
+    """
 
     connected: int | None = None
     sent: int | None = None
@@ -96,8 +98,10 @@ class Reads(httpx.AsyncByteStream):
 class _Connection(asyncio.Protocol):
     """One connection, one request, one response."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], int], bodiless: bool) -> None:
-        self._loop, self._now, self._bodiless = loop, now, bodiless
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, now: Callable[[], int], instants: Instants, bodiless: bool
+    ) -> None:
+        self._loop, self._now, self._instants, self._bodiless = loop, now, instants, bodiless
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -113,7 +117,6 @@ class _Connection(asyncio.Protocol):
         self._idle_ns = 0
         self.queue: deque[tuple[int, bytes]] = deque()
         self.head = Head()
-        self.headers_at: int | None = None
         self.ended = False
         self.failure: UpstreamError | None = None
         self.reads = Reads(self)
@@ -121,14 +124,20 @@ class _Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._instants.connected = self._now()
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=0)  # to be told when the last of the request has gone out
+
+    def resume_writing(self) -> None:
+        self._instants.sent = self._now()
 
     def data_received(self, data: bytes) -> None:
-        at = self.stamp = self._now()
+        at = self._now()
         if self.ended:
             self.reads.surplus = True
             self.close()
             return
+        self.stamp = at
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -152,8 +161,8 @@ class _Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.stamp = self._now()
         if not self.ended:
+            self.stamp = self._now()
             self._lost(error)
         if self._timer is not None:
             self._timer.cancel()
@@ -171,14 +180,16 @@ class _Connection(asyncio.Protocol):
             return  # a trailer
         if value.translate(None, _FORBIDDEN) != value:
             raise ValueError("a control character in a header")
-        self.head.headers.append((name, value.replace(b"\t", b" ").strip()))
+        self.head.headers.append((name, value.strip()))
 
     def on_headers_complete(self) -> None:
         self.head.status = self._parser.get_status_code()
+        if self.head.status < 100:
+            raise ValueError(f"status {self.head.status}")
         if self.head.status < 200:
             return
         self._final = True
-        self.headers_at = self.stamp
+        self._instants.headers = self.stamp
         self._delimit()
         if self._bodiless:
             self._complete()
@@ -194,8 +205,12 @@ class _Connection(asyncio.Protocol):
             self._expected = int(named[b"content-length"])
 
     def on_body(self, body: bytes) -> None:
-        if not self.ended:
+        if self.ended:
+            self.reads.surplus = True
+        elif self._final:
             self._body.append(body)
+        else:
+            raise ValueError("a body after an informational response")
 
     def on_message_complete(self) -> None:
         if self._final and not self.ended:
@@ -257,11 +272,13 @@ class _Connection(asyncio.Protocol):
     def send(self, data: bytes) -> None:
         assert self._transport is not None
         self._transport.write(data)
+        if not self._transport.get_write_buffer_size():
+            self.resume_writing()
 
     async def wait_head(self) -> Head:
-        while self.headers_at is None and not self.ended:
+        while not self._final and not self.ended:
             await self._wait()
-        if self.headers_at is None:
+        if not self._final:
             assert self.failure is not None
             raise self.failure
         return self.head
@@ -289,8 +306,8 @@ class _Connection(asyncio.Protocol):
     def _resume(self) -> None:
         assert self._transport is not None
         self._reading_paused = False
-        self.stamp = self._now()  # silence while nobody listened is not upstream's
         if not self.ended and not self._transport.is_closing():
+            self.stamp = self._now()  # silence while nobody listened is not upstream's
             self._transport.resume_reading()
 
     def limit_idle(self, seconds: float) -> None:
@@ -326,13 +343,10 @@ class Transport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Connect, send, and give the response once its head is there; its body comes through `reads`."""
         instants: Instants = request.extensions.get("instants") or Instants()
-        connection = await self._connect(request)
-        instants.connected = self._clock.now()
+        connection = await self._connect(request, instants)
         try:
             connection.send(_head_bytes(request) + await request.aread())
-            instants.sent = self._clock.now()
             head = await self._answer(connection)
-            instants.headers = connection.headers_at
         except BaseException:
             connection.close()
             raise
@@ -340,14 +354,14 @@ class Transport(httpx.AsyncBaseTransport):
         extensions: dict[str, Any] = {"reads": connection.reads, "framing": head.framing, "raw_headers": head.headers}
         return httpx.Response(head.status, headers=head.headers, stream=connection.reads, extensions=extensions)
 
-    async def _connect(self, request: httpx.Request) -> _Connection:
+    async def _connect(self, request: httpx.Request, instants: Instants) -> _Connection:
         loop = asyncio.get_running_loop()
         url, secure = request.url, request.url.scheme == "https"
         port = url.port or (443 if secure else 80)
         try:
             async with asyncio.timeout(self._limits.connect):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(loop, self._clock.now, request.method == "HEAD"),
+                    lambda: _Connection(loop, self._clock.now, instants, request.method == "HEAD"),
                     url.host,
                     port,
                     ssl=self._tls if secure else None,
@@ -379,7 +393,7 @@ def _why_not_connected(error: OSError) -> str:
         return "tls"
     if isinstance(error, socket.gaierror):
         return "dns"
-    if error.errno in (errno.ECONNRESET, errno.EPIPE) or isinstance(error, ConnectionResetError):
+    if isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
         return "reset"
     return "refused"
 

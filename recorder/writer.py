@@ -1,9 +1,9 @@
 """A program: journal frames on standard input → group commits on the tape → answers on standard output.
 
-Run by `recorder.tap` as `python -m recorder.writer TAPE PURPOSE`. Everything that costs is here: fsync, JSON, compression,
-metrics. It ignores SIGINT and SIGTERM and ends at end of file, so that ctrl-c drains; if its relay was killed, it
-commits what the pipe still holds and marks the open exchanges as interrupted. A full disk or a lock is waited out; on
-any other failure it ends, and the relay starts another and sends what was not acknowledged again.
+Run by `recorder.tap` as `python -m recorder.writer TAPE PURPOSE`. Everything that costs is here: fsync, JSON,
+compression, metrics. It ignores SIGINT and SIGTERM and ends at end of file, so that ctrl-c drains; if its relay was
+killed, it commits what the pipe still holds and marks the open exchanges as interrupted. A full disk or a lock is
+waited out; on any other failure it ends, and the relay starts another and sends what was not acknowledged again.
 """
 
 import os

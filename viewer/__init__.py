@@ -1,1 +1,1 @@
-"""The part of wiretape that reads a tape: queries, reports, exports. It imports `recorder`, never the other way round."""
+"""The part of wiretape that reads a tape: queries, reports, exports. It imports `recorder`, never the reverse."""

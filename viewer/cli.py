@@ -20,8 +20,8 @@ def main() -> None:
     except WiretapeError as error:
         print(f"wiretape: {safe(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads: the interpreter's last flush may not fail
+    except BrokenPipeError:  # nobody reads any more: the interpreter's last flush may not fail either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
 
 

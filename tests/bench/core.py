@@ -18,7 +18,7 @@ def stream() -> tuple[list[Read], bytes]:
     choice = '[{"index":0,"delta":%s,"logprobs":null,"finish_reason":%s}],"usage":null,"obfuscation":"Qup1BsQ3"}'
     deltas = ['{"role":"assistant","content":"","refusal":null}', *(f'{{"content":" word{i}"}}' for i in range(CHUNKS))]
     payloads = [head + choice % (delta, "null") for delta in deltas] + [head + choice % ("{}", '"stop"')]
-    usage = '[],"usage":{"prompt_tokens":16,"completion_tokens":%d,"total_tokens":%d}}' % (CHUNKS, CHUNKS + 16)
+    usage = f'[],"usage":{{"prompt_tokens":16,"completion_tokens":{CHUNKS},"total_tokens":{CHUNKS + 16}}}}}'
     events = [f"data: {payload}\n\n".encode() for payload in [*payloads, head + usage, "[DONE]"]]
     reads, start = [], 0
     for seq, event in enumerate(events):

@@ -1,0 +1,43 @@
+"""What all tests share: a place for a tape, and the promise that every tape they leave behind is whole."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recorder import checks, tapefile
+from recorder.errors import WiretapeError
+
+ROOT = Path(__file__).parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "damages: the test damages its tape on purpose")
+    # The processes that tests start find the checkout, installed or not.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    """Where a tape may be made; nothing is there yet."""
+    return tmp_path / "tape.db"
+
+
+@pytest.fixture(autouse=True)
+def whole_tapes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Check every tape that a test left in its directory, unless it is marked with `damages`."""
+    left: Path | None = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    yield
+    if left is not None and request.node.get_closest_marker("damages") is None:
+        for path in filter(_is_tape, left.rglob("*")):
+            with tapefile.read_engine(path).connect() as connection:
+                assert list(checks.problems(connection)) == []
+
+
+def _is_tape(path: Path) -> bool:
+    try:
+        tapefile.identify(path)
+    except WiretapeError:
+        return False
+    return path.stat().st_size > 0

@@ -1,0 +1,122 @@
+"""Journal frames for tests, and what a tape holds of them."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, select
+
+from recorder import journal, tapefile
+from recorder.schema import exchanges, measures, reads
+from recorder.store import Store, stored_body
+
+AT = "2026-03-01T12:00:00.000000Z"
+SESSION = journal.Session("session-1", "0.1.0", 4711, None, "http://127.0.0.1:8377", [("", "https://api.test")], AT)
+BODY = b'{"model":"gpt-test","stream":true}'
+STREAM = [
+    b'data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n',
+    b'data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"lo"},',
+    b'"finish_reason":"stop"}]}\n\n',
+    b"data: [DONE]\n\n",
+]
+STEP = 1_000_000
+
+
+def begin(id: str, **other: Any) -> journal.Begin:
+    given = dict(
+        id=id, started_at=AT, method="POST", path="/v1/chat/completions", upstream="https://api.test",
+        headers=[(b"content-type", b"application/json")], body=BODY, labels={"run": "a"},
+    ) | other  # fmt: skip
+    sha256 = hashlib.sha256(given["body"]).hexdigest()
+    return journal.Begin(**given, body_size=len(given["body"]), body_sha256=sha256)
+
+
+def head(id: str, headers: Sequence[tuple[bytes, bytes]] = ((b"content-type", b"text/event-stream"),)) -> journal.Head:
+    return journal.Head(id, 200, list(headers), "chunked", STEP, 2 * STEP, 3 * STEP)
+
+
+def body(id: str, pieces: Sequence[bytes]) -> Iterator[journal.Read]:
+    start = 0
+    for seq, data in enumerate(pieces):
+        at_ns = (4 + seq) * STEP
+        yield journal.Read(id, seq, at_ns, at_ns + 5000, start, data)
+        start += len(data)
+
+
+def end(id: str, pieces: Sequence[bytes], ended_by: str = "end", gap: int = 0) -> journal.End:
+    size = sum(map(len, pieces))
+    return journal.End(id, ended_by, None, (5 + len(pieces)) * STEP, None, STEP, 2 * STEP, size + gap, gap, 0, False)
+
+
+def exchange(id: str, pieces: Sequence[bytes] = STREAM) -> list[journal.Frame]:
+    return [begin(id), head(id), *body(id, pieces), end(id, pieces)]
+
+
+@contextmanager
+def opened(tape: Path, session: journal.Session = SESSION) -> Iterator[Store]:
+    """Hold a tape as a writer of that session would."""
+    with tapefile.writing(tape, "a test") as connection:
+        store = Store(connection)
+        store.begin_session(session)
+        yield store
+
+
+def other_session(uuid: str) -> journal.Session:
+    return msgspec.structs.replace(SESSION, uuid=uuid)
+
+
+@contextmanager
+def reading(tape: Path) -> Iterator[Connection]:
+    with tapefile.read_engine(tape).connect() as connection:
+        yield connection
+
+
+def bodies_of(tape: Path) -> dict[str, bytes]:
+    """Give each exchange's body by its id."""
+    with reading(tape) as connection:
+        rows = connection.execute(select(exchanges.c.id, exchanges.c.no).order_by(exchanges.c.id)).all()
+        return {id: stored_body(connection, no) for id, no in rows}
+
+
+def outcomes_of(tape: Path) -> dict[str, str | None]:
+    """Give each exchange's outcome by its id; None while it is not measured."""
+    with reading(tape) as connection:
+        rows = connection.execute(select(exchanges.c.id, measures.c.outcome).outerjoin(measures)).all()
+    return {id: outcome for id, outcome in rows}
+
+
+def reads_of(tape: Path, id: str) -> list[tuple[int, int, int | None, int, int]]:
+    columns = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, reads.c.size)
+    with reading(tape) as connection:
+        rows = connection.execute(select(*columns).join(exchanges).where(exchanges.c.id == id).order_by(reads.c.seq))
+        return [tuple(row) for row in rows]
+
+
+def damage(tape: Path, *statements: str) -> None:
+    """Change a tape behind wiretape's back."""
+    with tapefile.writing(tape, "damage") as connection, connection.begin():
+        connection.exec_driver_sql("PRAGMA defer_foreign_keys=ON")
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+def until(fact: Callable[[], Any], seconds: float = 20) -> Any:
+    """Wait until `fact` is true, and give it; fail after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (found := fact()):
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.01)
+    return found
+
+
+def snapshot(directory: Path) -> dict[str, Any]:
+    """Give everything in a directory: names, kinds, modes, and the bytes of files (not of the readers' `-shm`)."""
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        holds = path.is_file() and path.suffix != ".db-shm"
+        found[path.name] = (path.lstat().st_mode, path.read_bytes() if holds else None)
+    return found

@@ -1,0 +1,192 @@
+import struct
+from dataclasses import fields
+
+import pytest
+
+from recorder import metrics
+from recorder.chat import Chunk, Fault
+from recorder.derive import Measures
+from recorder.exchange import Exchange, Read, TimedChunk
+
+MS = 1_000_000
+ENDED = Exchange(200, None, None, "end", 5, 10, 900 * MS)
+KINDS = {
+    "c": Chunk("chat", content=True),
+    "r": Chunk("chat", reasoning=True),
+    "t": Chunk("chat", tool=True),
+    "b": Chunk("chat", content=True, reasoning=True),
+    ".": Chunk("chat"),
+    "!": Chunk("chat", fault=Fault(None, None)),
+}
+
+
+def chunks(kinds, at_ms, reads=None):
+    return [
+        TimedChunk(seq, None if at is None else at * MS, read, KINDS[kind], 0)
+        for seq, (kind, at, read) in enumerate(zip(kinds, at_ms, reads or range(len(at_ms)), strict=True))
+    ]
+
+
+def measure(kinds, at_ms, reads=None, done_ms=None, tokens=None):
+    done = None if done_ms is None else done_ms * MS
+    return metrics.stream(ENDED, chunks(kinds, at_ms, reads), done, tokens)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "at_ms", "expected"),
+    [
+        (".c.", [1, 2, 3], {"ttfc": 1, "ttft": 2, "ttfo": 2, "ttf_content": 2, "thinking": None, "latency": 2}),
+        ("rrc", [1, 2, 5], {"ttft": 1, "ttfo": 5, "ttf_content": 5, "thinking": 4, "ttst": 1}),
+        ("rtc", [1, 2, 5], {"ttft": 1, "ttfo": 2, "ttf_content": 5, "thinking": 1}),
+        ("cr", [1, 2], {"thinking": None, "latency": 2}),
+        ("b", [1], {"thinking": None, "ttst": None}),
+        ("rr", [1, 2], {"ttft": 1, "ttfo": None, "thinking": None}),
+        ("..", [1, 2], {"ttfc": 1, "ttft": None, "latency": None, "tail": None, "duration": 900}),
+        ("!.c", [1, 2, 3], {"ttfc": 2, "ttft": 3}),
+        ("", [], {"ttfc": None, "ttft": None, "duration": 900}),
+        ("c.c", [None, None, 7], {"ttfc": 7, "ttft": 7, "latency": 7}),
+    ],
+)
+def test_instants_are_those_of_the_first_and_last_chunks(kinds, at_ms, expected):
+    found = measure(kinds, at_ms)
+    assert {name: found[f"{name}_ns"] for name in expected} == {
+        name: None if value is None else value * MS for name, value in expected.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "done_ms", "duration"), [([1, 5], 7, 7), ([1, 5], None, 900), ([1, 5], 3, 900), ([1, 999], None, 999)]
+)
+def test_the_answer_ends_with_done_unless_output_follows(at_ms, done_ms, duration):
+    found = measure("cc", at_ms, done_ms=done_ms)
+    assert found["duration_ns"] == duration * MS
+    assert found["tail_ns"] == found["duration_ns"] - found["latency_ns"]
+
+
+def test_two_chunks_in_one_read_have_no_gap():
+    found = measure("ccc", [1, 1, 4], [0, 0, 1])
+    assert struct.unpack("<2q", found["icl"]) == (0, 3 * MS)
+    assert found["max_stall_ns"] == 3 * MS
+    assert found["coalesced_fraction"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "reads", "tokens", "tpot", "estimate", "per_user", "per_answer"),
+    [
+        ([100, 120, 140], [0, 1, 2], 3, 20 * MS, 20 * MS, 50, 3 / 0.14),
+        ([100, 120, 140], [0, 1, 2], None, None, 20 * MS, None, None),
+        ([100, 120, 140], [0, 1, 2], 1, None, 20 * MS, None, 1 / 0.14),
+        ([100, 120, 140], [0, 1, 2], 0, None, 20 * MS, None, 0),
+        ([100, 100, 100], [0, 0, 0], 3, None, None, None, 30),
+        ([0, 0, 0], [0, 0, 0], 3, None, None, None, None),
+    ],
+)
+def test_rates_are_unknown_without_tokens_or_time(at_ms, reads, tokens, tpot, estimate, per_user, per_answer):
+    found = measure("ccc", at_ms, reads, tokens=tokens)
+    assert found["tpot_ns"] == tpot
+    assert found["tpot_est_ns"] == estimate
+    assert (found["tps_user"], found["e2e_tps"]) == (per_user, pytest.approx(per_answer) if per_answer else per_answer)
+
+
+def test_one_chunk_has_no_gaps():
+    found = measure("c", [1], tokens=5)
+    assert {"icl", "gap_hist", "sparkline", "icl_p50_ns"}.isdisjoint(found)
+    assert (found["max_stall_ns"], found["tpot_ns"], found["tokens_per_chunk"]) == (None, None, 5)
+
+
+def test_the_histogram_counts_gaps_by_their_bits():
+    counts = struct.unpack("<64I", measure("ccccc", [0, 0, 1, 2, 4])["gap_hist"])
+    assert {bits: times for bits, times in enumerate(counts) if times} == {0: 1, 20: 2, 21: 1}
+
+
+def test_percentiles_interpolate():
+    assert [metrics.percentile([100, 110, 115, 120, 400], p) for p in (0, 0.5, 0.9, 0.99, 1)] == [
+        100,
+        115,
+        pytest.approx(288),
+        pytest.approx(388.8),
+        400,
+    ]
+    assert metrics.percentile([7], 0.99) == 7
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "line"),
+    [
+        ([], ""),
+        ([5], ""),
+        ([5, 5, 5], "▁"),
+        ([0, 2, 4, 6], "▁▁▁"),
+        ([0, 5], "▂"),
+        ([0, 10, 40, 140, 440, 1440, 4440], "▆▇   █"),
+        ([0, 4000, 4001, 4002, 8002], " █▁█"),
+    ],
+)
+def test_a_sparkline_shows_gaps_on_an_absolute_scale(at_ms, line):
+    assert metrics.sparkline([at * MS for at in at_ms]) == line
+
+
+def test_a_sparkline_fits_its_width():
+    assert len(metrics.sparkline(range(0, 10**12, 10**9))) == 24
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "reads", "flags"),
+    [
+        ([], [], set()),
+        ([1], [0], {"single_chunk"}),
+        ([1, 1], [0, 0], {"single_chunk", "coalesced"}),
+        ([1, 1, 2], [0, 0, 1], set()),
+        ([1, 1, 2, 2], [0, 0, 1, 1], {"coalesced"}),
+        ([1, 2001], [0, 1], set()),
+        ([1, 2002], [0, 1], {"stall"}),
+        (list(range(100, 119)), range(19), set()),
+        (list(range(100, 120)), range(20), set()),
+        (list(range(1000, 1020)), range(20), {"burst"}),
+        ([1] * 8 + [500] * 8 + [900, 901, 902, 903], [0] * 8 + [1] * 8 + [2, 3, 4, 5], {"burst", "coalesced"}),
+        ([1] * 7 + [500] * 8 + [9] * 5, [0] * 7 + [1] * 8 + [2, 3, 4, 5, 6], {"coalesced"}),
+    ],
+)
+def test_the_shape_of_the_output_raises_flags(at_ms, reads, flags):
+    assert metrics.flags(chunks("c" * len(at_ms), at_ms, reads)) == flags
+
+
+def test_output_without_an_instant_raises_little():
+    assert metrics.flags(chunks("c", [None])) == {"single_chunk"}
+    assert metrics.flags(chunks("cc", [None, None])) == set()
+
+
+@pytest.mark.parametrize(
+    ("totals", "at_ms", "gaps"),
+    [
+        ([3, 4, 8, 8, 12], [100, 150, 200, 230, 300], [50, *[12.5] * 4, *[25] * 4]),
+        ([1, 1], [0, 5], None),
+        ([1, None], [0, 5], None),
+        ([2, 1], [0, 5], None),
+        ([1, 1 << 62], [0, 5], None),
+        ([1], [0], None),
+        ([], [], None),
+    ],
+)
+def test_token_gaps_need_the_tokens_so_far_on_every_chunk(totals, at_ms, gaps):
+    outputs = [
+        TimedChunk(0, at * MS, seq, Chunk("chat", content=True, usage=total and {"completion_tokens": total}), 0)
+        for seq, (total, at) in enumerate(zip(totals, at_ms, strict=True))
+    ]
+    assert metrics.itl_tokens(outputs) == (gaps and [gap * MS for gap in gaps])
+
+
+def test_what_needs_no_decoding_comes_from_the_facts():
+    reads = [Read(0, 7, None, 0, 0), Read(1, 8, 9, 0, 5), Read(2, 9, 9, 5, 6)]
+    assert metrics.transport(ENDED, reads) == {
+        "connect_ns": 5,
+        "ttfb_ns": 10,
+        "ttf_byte_ns": 8,
+        "duration_ns": 900 * MS,
+        "reads": 3,
+        "bytes": 11,
+    }
+
+
+def test_every_measure_is_explained():
+    assert all(field.metadata["doc"] for field in fields(Measures))

@@ -1,0 +1,658 @@
+"""Transcripts: what upstream sends, what the client gets, what the tape holds."""
+
+import asyncio
+import gzip
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import h11
+import httpx
+import pytest
+
+from recorder import providers
+from recorder.clock import Clock
+from recorder.proxy import Proxy
+from recorder.scripted import Scene, answer
+from recorder.service import Limits
+from tests.relay import DONE, Answer, Relay, address, chunk, dial, kept, on_loop, post, raw, reset, take, until
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
+STREAM = [(0.0, chunk("a")), (0.0, chunk("b", finish="stop")), (0.0, DONE)]
+
+
+def plain(body: bytes, **more: Any) -> Scene:
+    return answer([(0.0, body)], content_type="application/json", framing="length", **more)
+
+
+# Bytes and instants
+
+
+@on_loop
+async def test_every_read_reaches_the_client_and_the_tape_as_it_was_sent(relay: Relay) -> None:
+    pieces = [os.urandom(size) for size in (1, 7, 4096, 1, 300, 65_000, 2, 1024, 33, 5)]
+    target = relay.plays(answer([(0.02, piece) for piece in pieces]))
+    got = await relay.get(target)
+    tape = await relay.kept(target)
+    assert got.complete
+    assert got.body == b"".join(pieces) == tape.body
+    assert tape.reads == pieces
+    assert all(later - earlier > 15_000_000 for earlier, later in pairwise(tape.at_ns))
+
+
+@on_loop
+async def test_a_read_is_relayed_at_once_and_not_with_the_next(relay: Relay) -> None:
+    target = relay.plays(answer([(0.0, chunk("first")), (0.3, chunk("second"))]))
+    await relay.get(target)
+    tape = await relay.kept(target)
+    assert tape.relayed_ns[0] is not None
+    assert tape.at_ns[0] <= tape.relayed_ns[0] < tape.at_ns[0] + 100_000_000 < tape.at_ns[1]
+
+
+@on_loop
+async def test_several_http_chunks_in_one_socket_read_are_one_read(relay: Relay) -> None:
+    both = b"3\r\nabc\r\n4;ext=1\r\ndefg\r\n"
+    got, tape = await relay.shows(Scene([(0, CHUNKED), (0.02, both), (0.02, b"1\r\nh\r\n0\r\nTrailer: x\r\n\r\n")]))
+    assert got.body == b"abcdefgh"
+    assert tape.reads == [b"abcdefg", b"h"]
+
+
+@on_loop
+async def test_an_http_chunk_that_comes_in_two_reads_is_two_reads(relay: Relay) -> None:
+    got, tape = await relay.shows(Scene([(0, CHUNKED), (0.02, b"6\r\nabc"), (0.02, b"def\r\n"), (0.02, b"0\r\n\r\n")]))
+    assert got.complete
+    assert tape.reads == [b"abc", b"def"]
+
+
+@on_loop
+async def test_head_and_body_in_one_read_share_its_instant(relay: Relay) -> None:
+    got, tape = await relay.shows(Scene([(0, CHUNKED + b"2\r\nhi\r\n0\r\n\r\n")]))
+    assert got.body == b"hi"
+    assert tape.at_ns == [tape.row["headers_ns"]]
+    assert tape.row["end_ns"] == tape.row["headers_ns"]
+
+
+@on_loop
+async def test_the_instants_of_an_exchange_are_in_order(relay: Relay) -> None:
+    _, tape = await relay.shows(answer(STREAM, delay=0.02))
+    row = tape.row
+    assert 0 < row["connected_ns"] <= row["sent_ns"] < row["headers_ns"] <= tape.at_ns[0] <= row["end_ns"]
+
+
+@on_loop
+async def test_fifty_streams_at_once_lose_and_reorder_nothing(relay: Relay) -> None:
+    pieces = [[(0.005, chunk(f"{stream}.{number}")) for number in range(40)] for stream in range(50)]
+    targets = [relay.plays(answer([*stream, (0.0, DONE)])) for stream in pieces]
+    answers = await asyncio.gather(*(relay.get(target) for target in targets))
+    for stream, target, got in zip(pieces, targets, answers, strict=True):
+        tape = await relay.kept(target)
+        assert got.complete
+        assert got.body == tape.body == b"".join(piece for _, piece in stream) + DONE
+        assert (tape.row["gap_bytes"], tape.row["ended_by"]) == (0, "end")
+
+
+@on_loop
+async def test_a_compressed_body_passes_and_is_stored_as_it_came(relay: Relay) -> None:
+    packed = gzip.compress(b"".join(piece for _, piece in STREAM))
+    got, tape = await relay.shows(answer([(0, packed)], headers=[("content-encoding", "gzip")]))
+    assert got.headers["content-encoding"] == "gzip"
+    assert got.body == tape.body == packed
+    assert tape.row["content"] == "ab"
+
+
+@on_loop
+async def test_a_body_that_ends_by_closing_is_a_clean_end(relay: Relay) -> None:
+    got, tape = await relay.shows(answer(STREAM, framing="close"))
+    assert got.complete
+    assert (tape.row["framing"], tape.outcome) == ("close", ("complete", None))
+
+
+# Heads
+
+
+@pytest.mark.parametrize("status", [200, 201, 301, 308, 400, 401, 404, 413, 418, 429, 500, 503, 529, 599, 600, 999])
+@on_loop
+async def test_a_status_and_its_body_pass_as_they_came(relay: Relay, status: int) -> None:
+    headers = [("retry-after", "7"), ("location", "http://127.0.0.1:9/elsewhere"), ("x-request-id", "r-1")]
+    before = relay.upstream.connections
+    got, tape = await relay.shows(plain(b'{"error": 1}', status=status, headers=headers))
+    assert (got.status, got.body, got.complete) == (status, b'{"error": 1}', True)
+    assert headers == [(name, got.headers[name]) for name, _ in headers]
+    assert (tape.row["status"], tape.body) == (status, b'{"error": 1}')
+    assert relay.upstream.connections == before + 1
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(302, "redirect"), (400, "client_error"), (429, "rate_limited"), (500, "server_error"), (529, "server_error")],
+)
+@on_loop
+async def test_a_status_of_300_and_above_is_an_http_error(relay: Relay, status: int, outcome: str) -> None:
+    _, tape = await relay.shows(plain(b"{}", status=status))
+    assert tape.outcome == ("http_error", outcome)
+
+
+@pytest.mark.parametrize(("status", "length"), [(204, ""), (304, ""), (304, "content-length: 5\r\n")])
+@on_loop
+async def test_an_answer_without_a_body_ends_with_its_head(relay: Relay, status: int, length: str) -> None:
+    got, tape = await relay.shows(Scene([(0, f"HTTP/1.1 {status} X\r\n{length}etag: e\r\n\r\n".encode())]))
+    assert (got.status, got.body, got.complete, got.headers["etag"]) == (status, b"", True, "e")
+    assert (tape.row["framing"], tape.row["ended_by"], tape.body) == ("none", "end", b"")
+
+
+@on_loop
+async def test_head_has_the_length_of_a_body_that_never_comes(relay: Relay) -> None:
+    got, tape = await relay.shows(
+        Scene([(0, b"HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n")]), method="HEAD", body=b""
+    )
+    assert (got.status, got.headers["content-length"], got.complete) == (200, "12", True)
+    assert (tape.row["method"], tape.row["ended_by"], "surplus_bytes" in tape.flags) == ("HEAD", "end", False)
+
+
+@on_loop
+async def test_a_body_on_head_is_surplus(relay: Relay) -> None:
+    got, tape = await relay.shows(plain(b"never"), method="HEAD", body=b"")
+    assert (got.complete, got.body, tape.body) == (True, b"", b"")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"])
+@on_loop
+async def test_any_method_and_path_passes_and_is_recorded(relay: Relay, method: str) -> None:
+    target = f"/v9/any%20thing/..;x=1//{method}?a=%0a&b=[1]&c"
+    got = await relay.get(target, method=method, body=b"" if method == "GET" else b"\x00\xff")
+    asked = relay.asked(target)
+    assert asked is not None
+    assert (asked.method, asked.body) == (method, b"" if method == "GET" else b"\x00\xff")
+    assert (got.status, (await relay.kept(target)).row["method"]) == (200, method)
+
+
+@on_loop
+async def test_informational_responses_are_passed_over(relay: Relay) -> None:
+    early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
+    got, tape = await relay.shows(Scene([(0, early), (0.02, CHUNKED + b"2\r\nok\r\n0\r\n\r\n")]))
+    assert (got.status, got.body, "link" in got.headers) == (200, b"ok", False)
+    assert tape.row["status"] == 200
+
+
+@on_loop
+async def test_request_headers_pass_in_order_but_for_those_of_the_connection(relay: Relay) -> None:
+    target = relay.plays(plain(b"{}"))
+    hop = [("connection", "close, x-hop"), ("x-hop", "1"), ("te", "trailers"), ("proxy-authorization", "Basic x")]
+    kept_on = [("authorization", "Bearer k"), ("x-twice", "1"), ("x-twice", "2"), ("user-agent", "t\xe9st")]
+    ours = [("x-wiretape-label", "run=7"), ("accept-encoding", "gzip, br"), ("keep-alive", "5"), ("upgrade", "h2c")]
+    await relay.get(target, headers=[*hop, *kept_on, *ours])
+    asked = relay.asked(target)
+    assert asked is not None
+    assert asked.headers == [
+        (b"host", relay.upstream.url.removeprefix("http://").encode()),
+        *((name.encode(), value.encode("latin-1")) for name, value in kept_on),
+        (b"accept-encoding", b"identity"),
+        (b"content-length", b"2"),
+    ]
+
+
+@on_loop
+async def test_response_headers_pass_but_for_those_of_the_connection(relay: Relay) -> None:
+    headers = [("Connection", "x-hop, keep-alive"), ("x-hop", "1"), ("keep-alive", "3"), ("x-tab", "a\tb")]
+    got, tape = await relay.shows(answer(STREAM, headers=[*headers, ("set-cookie", "a=1"), ("x-wiretape-id", "else")]))
+    assert {"x-hop", "keep-alive", "connection"} & got.headers.keys() == set()
+    assert (got.headers["x-tab"], got.headers["set-cookie"], got.headers["x-accel-buffering"]) == ("a\tb", "a=1", "no")
+    assert got.headers["x-wiretape-id"] == tape.row["id"]
+
+
+@on_loop
+async def test_labels_are_stored_and_not_passed_on(relay: Relay) -> None:
+    target = relay.plays(answer(STREAM))
+    await relay.get(target, headers=[("X-Wiretape-Label", "run=7, who=me")])
+    asked = relay.asked(target)
+    assert asked is not None
+    assert not [name for name, _ in asked.headers if b"wiretape" in name]
+    assert (await relay.kept(target)).row["labels"] == '{"run":"7","who":"me"}'
+
+
+@on_loop
+async def test_a_label_that_is_none_is_refused_rather_than_lost(relay: Relay) -> None:
+    got = await relay.get(relay.plays(answer(STREAM)), headers=[("X-Wiretape-Label", "run")])
+    assert (got.status, b"key=value" in got.body) == (400, True)
+
+
+# Requests
+
+
+@on_loop
+async def test_a_request_is_stored_up_to_a_cap_with_the_size_and_hash_of_the_whole(relay: Relay) -> None:
+    body = os.urandom(1 << 20) * 17
+    target = relay.plays(plain(b"{}"))
+    await relay.get(target, body=body)
+    asked, row = relay.asked(target), (await relay.kept(target)).row
+    assert asked is not None
+    assert asked.body == body
+    assert (row["request_body"] == body[: 16 << 20], row["request_size"]) == (True, len(body))
+    assert row["request_sha256"] == hashlib.sha256(body).hexdigest()
+
+
+@on_loop
+async def test_a_chunked_request_goes_upstream_whole(relay: Relay) -> None:
+    target = relay.plays(plain(b"{}"))
+    head = f"POST {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+    await raw(relay.base, head.encode(), b"3\r\nabc\r\n", b"3\r\ndef\r\n0\r\n\r\n")
+    asked = relay.asked(target)
+    assert asked is not None
+    assert (asked.body, (b"content-length", b"6") in asked.headers) == (b"abcdef", True)
+
+
+@pytest.mark.parametrize("framing", [f"content-length: {(64 << 20) + 1}", "transfer-encoding: chunked"])
+@on_loop
+async def test_a_request_over_64_mib_is_refused_before_upstream_is_called(relay: Relay, framing: str) -> None:
+    before = relay.upstream.connections
+    head = f"POST /large HTTP/1.1\r\nhost: localhost\r\n{framing}\r\n\r\n".encode()
+    block = bytes(1 << 20) if "length" in framing else b"100000\r\n%s\r\n" % bytes(1 << 20)
+    got = await raw(relay.base, head, *[block] * 65, b"0\r\n\r\n")
+    assert got.startswith(b"HTTP/1.1 413 ")
+    assert relay.upstream.connections == before
+
+
+@on_loop
+async def test_who_expects_100_is_told_to_continue(relay: Relay) -> None:
+    target = relay.plays(plain(b"{}"))
+    request = post(target, b"", [("expect", "100-continue"), ("content-length", "2"), ("connection", "close")])
+    async with dial(relay.base) as (reader, writer):
+        writer.write(request)
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"{}")
+        assert (await take(reader)).status == 200
+    asked = relay.asked(target)
+    assert asked is not None
+    assert b"expect" not in dict(asked.headers)
+
+
+@on_loop
+async def test_an_answer_that_comes_while_the_request_is_uploaded_passes(relay: Relay) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 401 No\r\ncontent-length: 2\r\n\r\nno")
+        await reader.read()  # until the relay, which has its answer, closes
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server:
+        url = "http://127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+        upstream = providers.make("early", url)
+        relay.recorder._proxy.upstreams.append(upstream)  # type: ignore[union-attr]
+        got = await relay.get("/early/upload", body=bytes(20 << 20))
+    assert (got.status, got.body) == (401, b"no")
+    assert (await relay.kept("/upload")).row["sent_ns"] is None
+
+
+@on_loop
+async def test_a_connection_is_kept_for_the_next_request(relay: Relay) -> None:
+    one, two = relay.plays(answer(STREAM)), relay.plays(plain(b"two"))
+    async with dial(relay.base) as (reader, writer):
+        for target, body in ((one, b"".join(piece for _, piece in STREAM)), (two, b"two")):
+            writer.write(post(target))
+            got = await take(reader)
+            assert (got.complete, got.body) == (True, body)
+    assert (await relay.kept(one)).row["no"] < (await relay.kept(two)).row["no"]
+
+
+@on_loop
+async def test_pipelined_requests_are_answered_in_their_order(relay: Relay) -> None:
+    one, two = relay.plays(answer([(0.1, b"one")])), relay.plays(plain(b"two"))
+    got = await raw(relay.base, post(one) + post(two, headers=[("connection", "close")]))
+    assert 0 < got.index(b"one") < got.index(b"two")
+    assert (await relay.kept(one)).body + (await relay.kept(two)).body == b"onetwo"
+
+
+# Broken upstreams
+
+
+@pytest.mark.parametrize(
+    ("scene", "detail", "stored"),
+    [
+        pytest.param(Scene([(0, CHUNKED), (0, b"64\r\ndata: par")], "fin"), "eof", b"data: par", id="fin_in_a_chunk"),
+        pytest.param(Scene([(0, CHUNKED), (0, b"3\r\nabc\r\n")], "fin"), "eof", b"abc", id="fin_without_terminator"),
+        pytest.param(Scene([(0, CHUNKED), (0.02, b"3\r\nabc\r\n"), (0.05, b"")], "reset"), "reset", b"abc", id="reset"),
+        pytest.param(Scene([(0, HEAD + b"content-length: 9\r\n\r\nabc")], "fin"), "length", b"abc", id="length"),
+        pytest.param(Scene([(0, CHUNKED), (0, b"3\r\nabc\r\nZZ\r\n")], "stall"), "framing", b"abc", id="chunk_size"),
+        pytest.param(Scene([(0, CHUNKED), (0, b"3\r\nabcdef\r\n")], "stall"), "framing", b"abc", id="chunk_end"),
+        pytest.param(Scene([(0, CHUNKED + b"1\r\na\r\n0\r\nX: "), (0.02, b"y" * 70_000)], "stall"), "framing", b"a",
+                     id="endless_trailer"),
+        pytest.param(Scene([(0, HEAD + b"\r\n"), (0.02, b"data: par"), (0.05, b"")], "reset"), "reset", b"data: par",
+                     id="reset_of_a_body_that_ends_by_closing"),
+    ],
+)  # fmt: skip
+@on_loop
+async def test_after_a_broken_upstream_the_client_is_cut(relay: Relay, scene: Scene, detail: str, stored: bytes) -> None:
+    got, tape = await relay.shows(scene)
+    assert (got.status, got.body, got.complete) == (200, stored, False)
+    assert (tape.outcome, tape.row["ended_by"], tape.body) == (("truncated", detail), detail, stored)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nx: " + b"y" * (1 << 20) + b"\r\n\r\n", id="header_of_1_mib"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200_000 + b"\r\n", id="200000_headers"),
+        pytest.param(b"HTTP/1.1 103 E\r\nlink: <x>\r\n\r\n" * 4000, id="endless_informational"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nx: a\x00b\r\n\r\n", id="nul"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nx: a\x1b]0;t\x07b\r\n\r\n", id="escape"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nx: a\rb\r\n\r\n", id="bare_cr"),
+        pytest.param(HEAD + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", id="length_and_chunked"),
+        pytest.param(HEAD + b"content-length: 3\r\ncontent-length: 4\r\n\r\nabcd", id="two_lengths"),
+        pytest.param(b"HTTP/9.9 200 OK\r\n\r\n", id="version"),
+        pytest.param(b"HTTP/1.1 099 Low\r\ncontent-length: 0\r\n\r\n", id="status_99"),
+        pytest.param(b"HTTP/1.1 20 Short\r\n\r\n", id="status_20"),
+        pytest.param(b"HTTP/1.1 150 Odd\r\ncontent-length: 3\r\n\r\nabc", id="informational_with_a_body"),
+        pytest.param(b"HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", id="switching"),
+        pytest.param(b"220 mail.example ESMTP\r\n", id="not_http"),
+    ],
+)
+@on_loop
+async def test_a_head_that_is_no_http_is_a_502_of_ours(relay: Relay, head: bytes) -> None:
+    got, tape = await relay.shows(Scene([(0, head)], "stall"))
+    assert (got.status, got.headers["x-wiretape-error"], got.complete) == (502, "protocol", True)
+    assert b'"type":"wiretape_error"' in got.body
+    assert tape.outcome == ("connect_error", "protocol")
+    assert (await until(lambda: relay.upstream.asked[-1].peer_left_ns)) > 0
+
+
+@pytest.mark.parametrize("end", ["fin", "reset"])
+@on_loop
+async def test_an_upstream_that_closes_without_an_answer_is_a_502(relay: Relay, end: Any) -> None:
+    got, tape = await relay.shows(Scene([], end))
+    assert (got.status, got.headers["x-wiretape-id"]) == (502, tape.row["id"])
+    assert tape.outcome == ("connect_error", "reset")
+
+
+@on_loop
+async def test_what_follows_a_response_reaches_nobody(relay: Relay) -> None:
+    stolen = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nSTOLEN"
+    target = relay.plays(Scene([(0, HEAD + b"content-length: 4\r\n\r\n" + b"mine" + stolen)]))
+    async with dial(relay.base) as (reader, writer):
+        writer.write(post(target))
+        assert (await take(reader)).body == b"mine"
+        writer.write(post(relay.plays(plain(b"next"))))
+        assert (await take(reader)).body == b"next"
+    tape = await relay.kept(target)
+    assert (tape.body, "surplus_bytes" in tape.flags) == (b"mine", True)
+
+
+# Clients that leave
+
+
+def leave(writer: asyncio.StreamWriter, how: str) -> None:
+    if how == "half_close":
+        writer.write_eof()
+    elif how == "reset":
+        reset(writer)
+    else:
+        writer.close()
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "half_close"])
+@pytest.mark.parametrize("pieces", [[], [(0.0, CHUNKED)], [(0.0, CHUNKED + b"3\r\nabc\r\n")]])
+@on_loop
+async def test_when_the_client_leaves_upstream_is_closed_within_a_second(
+    relay: Relay, how: str, pieces: list[tuple[float, bytes]]
+) -> None:
+    target = relay.plays(Scene(pieces, "stall"))
+    async with dial(relay.base) as (reader, writer):
+        writer.write(post(target))
+        await until(lambda: relay.asked(target))
+        if pieces:
+            await reader.readuntil(b"abc\r\n" if b"abc" in pieces[0][1] else b"\r\n\r\n")
+        leave(writer, how)
+        asked = relay.asked(target)
+        assert asked is not None
+        await until(lambda: asked.peer_left_ns, seconds=1.0)
+    tape = await relay.kept(target)
+    assert (tape.outcome, tape.row["ended_by"]) == (("client_closed", None), "client")
+    assert 0 < tape.row["client_closed_ns"] <= tape.row["end_ns"]
+    assert tape.body == (b"abc" if pieces and b"abc" in pieces[0][1] else b"")
+
+
+@pytest.fixture
+def deaf() -> Iterator[str]:
+    """A port whose queue of connections is full: to connect to it takes for ever."""
+    with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        first.connect(listener.getsockname())
+        second.setblocking(False)
+        second.connect_ex(listener.getsockname())
+        yield "http://127.0.0.1:{}".format(listener.getsockname()[1])
+
+
+@pytest.fixture
+def hasty(tmp_path: Path, deaf: str) -> Iterator[Relay]:
+    """A relay of little patience."""
+    with Relay(tmp_path, others=[f"deaf={deaf}"], limits=Limits(connect=0.4, headers=0.2, idle=0.2)) as relay:
+        yield relay
+
+
+def test_each_limit_has_its_own_outcome(hasty: Relay) -> None:
+    async def main() -> None:
+        got = await hasty.get("/deaf/x")
+        assert (got.status, got.headers["x-wiretape-error"]) == (504, "connect_timeout")
+        assert (await hasty.kept("/x")).outcome == ("timeout", "connect")
+        got, tape = await hasty.shows(Scene([], "stall"))
+        assert (got.status, tape.outcome, tape.row["ended_by"]) == (504, ("timeout", "headers"), "headers_timeout")
+        got, tape = await hasty.shows(answer([(0.0, b"abc")], end="stall"))
+        assert (got.status, got.body, got.complete) == (200, b"abc", False)
+        assert (tape.outcome, tape.row["ended_by"], tape.body) == (("timeout", "idle"), "idle_timeout", b"abc")
+        got, tape = await hasty.shows(answer([(0.15, b"drip")] * 4))
+        assert (got.complete, len(tape.reads)) == (True, 4)
+
+    hasty.runner.run(main())
+
+
+def test_a_client_may_leave_while_upstream_is_being_connected_to(tmp_path: Path, deaf: str) -> None:
+    async def main() -> None:
+        async with dial(relay.base) as (_, writer):
+            writer.write(post("/deaf/x"))
+            await until(lambda: relay.recorder.live)
+        await until(lambda: not relay.recorder.live, seconds=1.0)
+        tape = await relay.kept("/x")
+        assert (tape.outcome, tape.row["connected_ns"]) == (("client_closed", None), None)
+
+    with Relay(tmp_path, others=[f"deaf={deaf}"]) as relay:
+        relay.runner.run(main())
+
+
+@on_loop
+async def test_a_slow_reader_slows_upstream_and_not_our_memory(relay: Relay) -> None:
+    size, block = 24 << 20, bytes(64 << 10)
+    pieces = [(0.0, b"%x\r\n%s\r\n" % (len(block), block))] * (size // len(block))
+    target = relay.plays(Scene([(0, CHUNKED), *pieces, (0, b"0\r\n\r\n")]))
+    async with dial(relay.base) as (reader, writer):
+        writer.write(post(target))
+        asked = await until(lambda: relay.asked(target))
+        sent = -1
+        while sent != (sent := len(asked.sent)):  # until upstream can send no more
+            await asyncio.sleep(0.1)
+        assert len(asked.sent) < len(pieces)
+        got = await take(reader)
+    tape = await relay.kept(target)
+    assert (got.complete, len(got.body), len(tape.body)) == (True, size, size)
+    assert "backpressure" in tape.flags
+
+
+@on_loop
+async def test_a_client_that_stops_reading_is_cut_after_a_minute(relay: Relay) -> None:
+    proxy = relay.recorder._proxy
+    assert proxy is not None
+    block = bytes(64 << 10)
+    target = relay.plays(Scene([(0, CHUNKED), *[(0.0, b"10000\r\n%s\r\n" % block)] * 400], "stall"))
+    async with dial(relay.base) as (_, writer):
+        writer.write(post(target))
+        stuck = await until(lambda: [one for one in proxy._active if one.sending_since and one.reads.paused])
+        proxy.end_stalled()
+        assert not stuck[0].stalled
+        stuck[0].sending_since -= 61_000_000_000
+        proxy.end_stalled()
+        tape = await relay.kept(target)
+    assert tape.outcome == ("client_closed", "stalled")
+    assert None in tape.relayed_ns
+
+
+# What is refused
+
+
+def heads(*lines: str) -> bytes:
+    return "\r\n".join([*lines, "\r\n"]).encode("latin-1")
+
+
+HOST, LENGTH = "Host: 127.0.0.1", "Content-Length: 2"
+REFUSED = {
+    "absolute_form": (heads("POST http://evil.test/x HTTP/1.1", HOST), 400),
+    "absolute_form_of_ours": (heads("GET http://127.0.0.1/x HTTP/1.1", HOST), 400),
+    "authority_form": (heads("GET evil.test:80 HTTP/1.1", HOST), 400),
+    "connect": (heads("CONNECT evil.test:443 HTTP/1.1", HOST), 400),
+    "trace": (heads("TRACE /x HTTP/1.1", HOST), 405),
+    "asterisk": (heads("OPTIONS * HTTP/1.1", HOST), 400),
+    "two_slashes": (heads("GET //evil.test/x HTTP/1.1", HOST), 400),
+    "at": (heads("GET @evil.test/x HTTP/1.1", HOST), 400),
+    "port_at": (heads("GET :80@evil.test/x HTTP/1.1", HOST), 400),
+    "dot": (heads("GET .evil.test/x HTTP/1.1", HOST), 400),
+    "backslashes": (heads(r"GET \\evil.test\x HTTP/1.1", HOST), 400),
+    "utf8_target": (b"GET /\xc3\xa9 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    "long_target": (heads(f"GET /{'x' * 8192} HTTP/1.1", HOST), 414),
+    "two_hosts": (heads("GET /x HTTP/1.1", HOST, HOST), 400),
+    "no_host": (heads("GET /x HTTP/1.1"), 400),
+    "foreign_host": (heads("GET /x HTTP/1.1", "Host: evil.test:8377"), 421),
+    "host_with_a_path": (heads("GET /x HTTP/1.1", "Host: a/?y"), 421),
+    "host_of_a_rebinder": (heads("GET /x HTTP/1.1", "Host: 127.0.0.1.nip.io"), 421),
+    "host_with_a_dot": (heads("GET /x HTTP/1.1", "Host: localhost."), 421),
+    "foreign_origin": (heads("GET /x HTTP/1.1", HOST, "Origin: https://evil.test"), 403),
+    "null_origin": (heads("GET /x HTTP/1.1", HOST, "Origin: null"), 403),
+    "cross_site": (heads("GET /x HTTP/1.1", HOST, "Sec-Fetch-Site: cross-site"), 403),
+    "connection_names_a_key": (heads("GET /x HTTP/1.1", HOST, "Connection: x-api-key, close", "x-api-key: k"), 400),
+    "hundred_and_one_headers": (heads("GET /x HTTP/1.1", HOST, *["x: y"] * 100), 431),
+    "head_over_64_kib": (heads("GET /x HTTP/1.1", HOST, "x: " + "y" * (64 << 10)), 431),
+    "head_of_1_mib": (heads("GET /x HTTP/1.1", HOST, "x: " + "y" * (1 << 20)), 431),
+    "endless_request_line": (b"GET /" + b"x" * (1 << 18), 431),
+    "length_and_chunked": (heads("POST /x HTTP/1.1", HOST, LENGTH, "Transfer-Encoding: chunked") + b"0\r\n\r\n", 400),
+    "two_lengths": (heads("POST /x HTTP/1.1", HOST, LENGTH, "Content-Length: 3") + b"abc", 400),
+    "signed_length": (heads("POST /x HTTP/1.1", HOST, "Content-Length: +3") + b"abc", 400),
+    "space_before_colon": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding : chunked") + b"0\r\n\r\n", 400),
+    "xchunked": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: xchunked") + b"0\r\n\r\n", 400),
+    "vertical_tab": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: \x0bchunked") + b"0\r\n\r\n", 400),
+    "chunked_identity": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: chunked, identity") + b"0\r\n\r\n", 400),
+    "nul_in_a_value": (heads("GET /x HTTP/1.1", HOST, "x: a\0b"), 400),
+    "cr_in_a_value": (heads("GET /x HTTP/1.1", HOST, "x: a\rb"), 400),
+    "escape_in_a_value": (heads("GET /x HTTP/1.1", HOST, "x: a\x1bb"), 400),
+    "folded_header": (heads("GET /x HTTP/1.1", HOST, "x: a", " b"), 400),
+    "bare_line_feeds": (b"GET /x HTTP/1.1\nHost: localhost\n\n", 400),
+    "http_2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+    "garbage": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@on_loop
+async def test_nothing_of_a_refused_request_reaches_upstream(relay: Relay, case: str) -> None:
+    request, status = REFUSED[case]
+    before = relay.upstream.connections
+    got = await raw(relay.base, request)
+    assert got.startswith(b"HTTP/1.1 %d " % status), got
+    assert got.count(b"HTTP/1.1 ") == 1
+    assert relay.upstream.connections == before
+
+
+@pytest.mark.parametrize(
+    "bad", [b"Z\r\n", b"3\nabc\n", b"3\r\nabcX\r\n", b"3;" + b"e" * (1 << 20)], ids=["size", "lf", "end", "extension"]
+)
+@on_loop
+async def test_a_request_with_a_broken_body_never_reaches_upstream(relay: Relay, bad: bytes) -> None:
+    before = relay.upstream.connections
+    got = await raw(relay.base, heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: chunked"), bad)
+    assert got.startswith(b"HTTP/1.1 4")
+    assert relay.upstream.connections == before
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8377", "127.0.0.1:1", "[::1]", "[::1]:8377"])
+@on_loop
+async def test_the_names_of_loopback_are_let_in(relay: Relay, host: str) -> None:
+    got = await raw(relay.base, heads("GET /x HTTP/1.1", f"Host: {host}", "Connection: close"))
+    assert got.startswith(b"HTTP/1.1 200 ")
+
+
+@on_loop
+async def test_what_a_parser_of_another_make_sends_arrives_as_it_reads_it(relay: Relay) -> None:
+    target = relay.plays(plain(b"{}"))
+    request = h11.Request(
+        method="POST", target=target, headers=[("host", "localhost"), ("x", "a  b"), ("content-length", "3")]
+    )
+    sender = h11.Connection(h11.CLIENT)
+    parts = (sender.send(request), sender.send(h11.Data(data=b"abc")), sender.send(h11.EndOfMessage()))
+    await raw(relay.base, b"".join(part or b"" for part in parts), seconds=0.3)
+    asked = relay.asked(target)
+    assert asked is not None
+    assert (asked.method, asked.target, asked.body) == ("POST", target.encode(), b"abc")
+    assert (b"x", b"a  b") in asked.headers
+
+
+@on_loop
+async def test_an_upgrade_is_not_taken_and_its_request_is_answered(relay: Relay) -> None:
+    target = relay.plays(plain(b"{}"))
+    headers = [("connection", "Upgrade, HTTP2-Settings"), ("upgrade", "h2c"), ("http2-settings", "AAMAAABk")]
+    got = await relay.get(target, body=b'{"a": 1}', headers=headers)
+    asked = relay.asked(target)
+    assert asked is not None
+    assert (got.status, asked.body) == (200, b'{"a": 1}')
+    assert {b"upgrade", b"http2-settings"} & dict(asked.headers).keys() == set()
+
+
+# Faults of our own
+
+
+def test_a_fault_of_our_own_is_answered_and_said(relay: Relay) -> None:
+    troubles: list[str] = []
+    sent: list[Any] = []
+    broken: Any = httpx.MockTransport(lambda _: httpx.Response(200))  # without the extensions that the relay needs
+    upstreams = [providers.parse("http://upstream.test")]
+    proxy = Proxy(upstreams, broken, relay.recorder.tap, clock=Clock(), on_trouble=troubles.append)
+    scope = {"type": "http", "method": "GET", "headers": [(b"host", b"localhost")]}
+    scope |= {"raw_path": b"/v1/fault", "query_string": b""}
+    messages = [{"type": "http.request", "body": b""}]
+
+    async def receive() -> Any:
+        if messages:
+            return messages.pop()
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def main() -> None:
+        await proxy(scope, receive, send)
+        tape = await relay.kept("/v1/fault")
+        assert tape.outcome == ("interrupted", None)
+        assert "KeyError" in tape.row["ended_detail"]
+
+    relay.runner.run(main())
+    assert sent[0]["status"] == 500
+    assert b"wiretape_error" in sent[1]["body"]
+    assert "KeyError" in troubles[0]
+    assert "proxy.py" in troubles[0]
+
+
+def test_the_recorder_listens_on_loopback_only(relay: Relay) -> None:
+    assert address(relay.base)[0] == "127.0.0.1"
+    assert relay.recorder._sock.getsockname()[0] == "127.0.0.1"
+
+
+def test_nothing_is_left_running(relay: Relay) -> None:
+    async def main() -> None:
+        await until(lambda: not relay.recorder.live)
+        names = {task.get_name() for task in asyncio.all_tasks()} - {asyncio.current_task().get_name()}  # type: ignore[union-attr]
+        assert len(names) < 8
+
+    relay.runner.run(main())
+    assert isinstance(Answer(), Answer)
+    assert kept(relay.tape, "/never") is None

@@ -1,0 +1,168 @@
+"""Exports, as bytes: the files in tests/data/export are the contract. Delete one to renew it."""
+
+import csv
+import io
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder.errors import WiretapeError
+from viewer import export, rows
+
+from .conftest import HOSTILE, ODD
+
+GOLDEN = Path(__file__).parent.parent / "data" / "export"
+
+
+def written(format: export.Format, found: list[rows.Row], **options: Any) -> bytes:
+    out = io.BytesIO()
+    assert export.write(out, format, list(found[0]), found, **options) == len(found)
+    return out.getvalue()
+
+
+def exported(connection: Connection, table: str, format: export.Format) -> bytes:
+    fields, source = export.TABLES[table]
+    out = io.BytesIO()
+    export.write(out, format, fields, source(connection))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["exchanges.csv", "exchanges.jsonl", "exchanges.json", "texts.csv", "texts.jsonl", "chunks.csv", "reads.csv"],
+)
+def test_an_export_is_the_golden_file_byte_for_byte(connection: Connection, name: str) -> None:
+    table, _, format = name.partition(".")
+    found = exported(connection, table, format)  # type: ignore[arg-type]  # the suffix is the format
+    golden = GOLDEN / name
+    if not golden.exists():
+        golden.write_bytes(found)
+        pytest.fail(f"{golden} was not there and has been written: look at it")
+    assert found == golden.read_bytes()
+
+
+@pytest.mark.parametrize("table", export.TABLES)
+def test_all_formats_have_the_same_fields_and_rows(connection: Connection, table: str) -> None:
+    lines = [json.loads(line) for line in exported(connection, table, "jsonl").decode().split("\n")[:-1]]
+    cells = list(csv.DictReader(io.StringIO(exported(connection, table, "csv").decode(), newline="")))
+    assert json.loads(exported(connection, table, "json")) == lines
+    assert len(cells) == len(lines) > 0
+    assert {tuple(line) for line in lines} == {export.TABLES[table][0]} == {tuple(row) for row in cells}
+
+
+def test_texts_are_the_contract_and_four_more() -> None:
+    assert export.TABLES["texts"][0] == (*rows.FIELDS, "content", "reasoning", "refusal", "tool_calls")
+
+
+def test_json_is_exact_whatever_was_recorded(connection: Connection) -> None:
+    lines = [json.loads(line) for line in exported(connection, "texts", "jsonl").decode().split("\n")[:-1]]
+    (odd,) = [line for line in lines if line["id"] == ODD]
+    assert (odd["content"], odd["model"], odd["error_message"]) == (HOSTILE, HOSTILE, HOSTILE)
+    assert odd["tool_calls"][0]["arguments"] == HOSTILE
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx", "\0x"])
+def test_a_text_that_looks_like_a_formula_is_guarded_unless_raw(text: str) -> None:
+    row = {"a": text, "b": "1=1"}
+    guarded, raw = written("csv", [row]), written("csv", [row], raw_csv=True)
+    assert next(csv.DictReader(io.StringIO(guarded.decode(), newline=""))) == {"a": f"'{text}", "b": "1=1"}
+    assert next(csv.DictReader(io.StringIO(raw.decode(), newline=""))) == row
+
+
+def test_numbers_are_never_quoted_or_guarded_and_unknown_is_empty() -> None:
+    assert written("csv", [{"a": -1, "b": -0.5, "c": None, "d": False, "e": 0}]) == b"a,b,c,d,e\r\n-1,-0.5,,false,0\r\n"
+
+
+def test_csv_keeps_line_ends_and_quotes_inside_a_cell() -> None:
+    assert written("csv", [{"a": 'x\r\n"y",\nz', "b": "é"}]) == 'a,b\r\n"x\r\n""y"",\nz",é\r\n'.encode()
+
+
+def test_a_lone_surrogate_is_written_as_its_escape() -> None:
+    assert json.loads(written("jsonl", [{"a": "\ud83d!"}])) == {"a": "\ud83d!"}
+    assert written("csv", [{"a": "\ud83d!"}]) == b"a\r\n\\ud83d!\r\n"
+
+
+def test_a_line_of_json_is_one_line_to_every_reader() -> None:
+    row = {"a": "1\x852\u20283\u20294"}
+    (line,) = written("jsonl", [row]).decode().splitlines()
+    assert json.loads(line) == row
+
+
+def test_an_empty_array_is_still_json() -> None:
+    out = io.BytesIO()
+    assert export.write(out, "json", ["a"], []) == 0
+    assert json.loads(out.getvalue()) == []
+
+
+def test_json_for_a_terminal_is_the_same_value_without_its_controls() -> None:
+    row = {"a": HOSTILE}
+    for found in (written("jsonl", [row], terminal=True), written("json", [row], terminal=True)):
+        text = found.decode()
+        assert not {sign for sign in text if not sign.isprintable()} - {"\n"}
+        value = json.loads(text)
+        assert (value[0] if isinstance(value, list) else value) == row
+
+
+def test_one_object_is_indented_and_escaped_for_a_terminal() -> None:
+    out = io.BytesIO()
+    export.write_object(out, {"a": "\x9b\u202e\x7f"}, terminal=True)
+    assert out.getvalue() == b'{\n  "a": "\\u009b\\u202e\\u007f"\n}\n'
+
+
+def test_csv_for_a_terminal_has_one_line_for_each_row() -> None:
+    text = written("csv", [{"a": HOSTILE}], terminal=True).decode()
+    assert text.count("\n") == 2
+    assert not {sign for sign in text if not sign.isprintable()} - {"\n"}
+
+
+def test_a_file_takes_its_name_when_it_is_whole_and_is_private(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_bytes(b"before")
+    path.chmod(0o644)
+    with export.replacing(path) as file:
+        file.write(b"after")
+        assert path.read_bytes() == b"before"
+        assert (tmp_path / "out.csv.part").exists()
+    assert path.read_bytes() == b"after"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(tmp_path) == ["out.csv"]
+
+
+def write_half(path: Path) -> None:
+    with export.replacing(path) as file:
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_bytes(b"before")
+    with pytest.raises(KeyboardInterrupt):
+        write_half(path)
+    assert path.read_bytes() == b"before"
+    assert os.listdir(tmp_path) == ["out.csv"]
+
+
+def test_a_link_in_place_of_the_part_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    (tmp_path / "out.csv.part").symlink_to(victim)
+    with export.replacing(tmp_path / "out.csv") as file:
+        file.write(b"x")
+    assert victim.read_bytes() == b"mine"
+
+
+def test_a_device_is_written_to_and_not_replaced() -> None:
+    with export.replacing(Path("/dev/null")) as file:
+        file.write(b"x")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(WiretapeError, match="cannot be written"), export.replacing(tmp_path / "none" / "out.csv"):
+        pass

@@ -1,0 +1,161 @@
+"""Queries: which rows come, in which order, and what is said when none can."""
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder import errors
+from viewer import queries, rows
+
+from .conftest import COMPLETE, COMPLETE_READS, LIVE, TOOLS, TRUNCATED
+
+ALL = [COMPLETE, TOOLS, TRUNCATED]
+
+
+def test_exchanges_come_oldest_first_and_newest_first_on_request(connection: Connection) -> None:
+    ids = [row["id"] for row in queries.exchanges(connection)]
+    assert ids[:3] == ALL
+    assert [row["id"] for row in queries.exchanges(connection, newest_first=True)] == ids[::-1]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 7, 8])
+def test_batches_neither_lose_nor_repeat_rows(
+    connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = (
+        list(queries.exchanges(connection)),
+        list(queries.all_reads(connection)),
+        list(queries.all_chunks(connection)),
+    )
+    monkeypatch.setattr(queries, "_BATCH", batch)
+    monkeypatch.setattr(queries, "_BATCH_OF_READS", batch)
+    found = (
+        list(queries.exchanges(connection)),
+        list(queries.all_reads(connection)),
+        list(queries.all_chunks(connection)),
+    )
+    assert found == expected
+
+
+@pytest.mark.parametrize(("limit", "count"), [(1, 1), (3, 3), (7, 7), (99, 7)])
+def test_a_limit_is_the_number_of_rows(connection: Connection, limit: int, count: int) -> None:
+    assert len(list(queries.exchanges(connection, newest_first=True, limit=limit))) == count
+
+
+def test_a_complete_exchange_has_the_instants_that_were_recorded(connection: Connection) -> None:
+    row = next(queries.exchanges(connection))
+    assert tuple(row) == rows.FIELDS
+    known = (
+        "model",
+        "outcome",
+        "ttfb_ms",
+        "ttfc_ms",
+        "ttft_ms",
+        "ttst_ms",
+        "latency_ms",
+        "duration_ms",
+        "max_stall_ms",
+    )
+    assert [row[field] for field in known] == ["gpt-x-mini", "complete", 20.0, 100.0, 110.0, 10.0, 170.0, 180.0, 50.0]
+    assert (row["reads"], row["events"], row["output_chunks"], row["completion_tokens"]) == (6, 8, 4, 4)
+
+
+def test_an_open_exchange_counts_what_is_there_and_knows_nothing_else(connection: Connection) -> None:
+    row = queries.detail(connection, queries.find(connection, LIVE))
+    counted = sum(len(data) for _, data in COMPLETE_READS[:2])
+    assert (row["outcome"], row["model"], row["reads"], row["bytes"], row["flags"]) == ("open", "gpt-x", 2, counted, [])
+    assert {row[field] for field in rows.FIELDS if field.endswith(("_ms", "_tokens"))} == {None}
+    assert [item.data[:1] for item in queries.decoded(connection, queries.find(connection, LIVE)).items] == ["{", "{"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "id"),
+    [("@", LIVE), ("@-1", LIVE), ("@-7", COMPLETE), ("b000", TRUNCATED), (TOOLS, TOOLS), ("B000", TRUNCATED)],
+)
+def test_an_exchange_is_found_by_prefix_or_by_age(connection: Connection, reference: str, id: str) -> None:
+    assert queries.detail(connection, queries.find(connection, reference))["id"] == id
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("aaaa", f"fits several exchanges: {COMPLETE}, {TOOLS}: give more"),
+        ("bbbb", f"no exchange bbbb; the newest: {LIVE}, e0"),
+        ("b00", "at least 4 characters"),
+        ("@-8", "no exchange @-8; the newest"),
+        ("@x", "@ is the newest"),
+        ("%%%%", "no exchange %%%%"),
+        ("\x1b[2Jx", "no exchange ␛[2Jx"),
+    ],
+)
+def test_a_reference_that_fits_none_or_several_is_explained(connection: Connection, reference: str, said: str) -> None:
+    with pytest.raises(errors.NotFound) as failure:
+        queries.find(connection, reference)
+    assert said in str(failure.value)
+
+
+def test_a_body_and_a_request_come_byte_for_byte(connection: Connection) -> None:
+    assert queries.body(connection, queries.find(connection, COMPLETE)) == b"".join(data for _, data in COMPLETE_READS)
+    row, body = queries.request(connection, queries.find(connection, "c000"))
+    assert (body, row["body"]) == (b"\xff\xfe not UTF-8", None)
+    assert "sk-secret" not in str(row)
+
+
+def test_a_reader_holds_no_transaction_between_rows(tape: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "tape.db"
+    shutil.copy(tape, copy)
+    with queries.opened(copy) as connection:
+        found = queries.exchanges(connection)
+        next(found)
+        with sqlite3.connect(copy) as writer:
+            busy, _, _ = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        writer.close()
+    assert busy == 0
+
+
+def test_a_reader_cannot_write(connection: Connection) -> None:
+    with pytest.raises(sqlite3.OperationalError, match=r"readonly|read-only"):
+        connection.connection.execute("DELETE FROM reads")
+
+
+def test_a_missing_tape_and_a_foreign_file_are_told_apart(tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as foreign:
+        foreign.execute("CREATE TABLE t (x)")
+    foreign.close()
+    with pytest.raises(errors.ForeignFile, match="another application's database"), queries.opened(other):
+        pass
+    with pytest.raises(errors.NotFound, match="no tape at"), queries.opened(tmp_path / "none.db"):
+        pass
+
+
+@pytest.mark.damages
+def test_a_newer_schema_is_refused(tape: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "tape.db"
+    shutil.copy(tape, copy)
+    with sqlite3.connect(copy) as writer:
+        writer.execute("UPDATE alembic_version SET version_num = '9999'")
+    writer.close()
+    with pytest.raises(errors.SchemaMismatch, match="newer"), queries.opened(copy):
+        pass
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("harm", ["bodies SET data = x'00'", "measures SET tool_calls = '[{'"])
+def test_what_is_damaged_is_said_to_be(tape: Path, tmp_path: Path, harm: str) -> None:
+    copy = tmp_path / "tape.db"
+    shutil.copy(tape, copy)
+    with sqlite3.connect(copy) as writer:
+        writer.execute(f"UPDATE {harm}")
+    writer.close()
+    with pytest.raises(errors.TapeDamaged, match="run 'wiretape db check'"):
+        read_all(copy)
+
+
+def read_all(path: Path) -> None:
+    with queries.opened(path) as connection:
+        queries.detail(connection, 1)
+        list(queries.all_chunks(connection))

@@ -1,0 +1,122 @@
+"""Rows: names, units and what a chunk carries; the contract is spelled out here once more, on purpose."""
+
+import json
+from typing import Any
+
+import pytest
+
+from recorder import chunks
+from recorder.exchange import TimedChunk, TimedItem
+from viewer import rows
+
+CONTRACT = (
+    "id, started_at, method, path, upstream, model, status, outcome, outcome_detail, error_code, error_message, "
+    "finish_reason, prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, ttfb_ms, ttfc_ms, ttft_ms, "
+    "ttfo_ms, ttst_ms, latency_ms, duration_ms, tpot_ms, icl_p50_ms, icl_p99_ms, icl_max_ms, max_stall_ms, reads, "
+    "events, output_chunks, bytes, flags"
+)
+
+
+def chunk_rows(*payloads: dict[str, Any], step_ns: int = 1_000_000) -> list[rows.Row]:
+    timed = [
+        TimedChunk(seq, seq * step_ns, seq, chunks.read(json.dumps(payload)), 0) for seq, payload in enumerate(payloads)
+    ]
+    return list(rows.chunks("a1", timed))
+
+
+def choice(delta: dict[str, Any], index: int = 0, finish: str | None = None) -> dict[str, Any]:
+    return {"index": index, "delta": delta, "finish_reason": finish}
+
+
+def test_the_contract_is_kept_name_by_name_and_in_order() -> None:
+    assert ", ".join(rows.FIELDS) == CONTRACT
+    assert ", ".join(rows.EVENT_FIELDS) == "seq, kind, at_ms, gap_ms, read, type, id, data, start, end"
+    assert ", ".join(rows.READ_FIELDS) == "seq, at_ms, relayed_ms, start, size"
+
+
+@pytest.mark.parametrize(
+    ("ns", "shown"),
+    [(None, None), (0, 0.0), (1, 0.000001), (100_050_000, 100.05), (86_400_000_000_001, 86_400_000.000001)],
+)
+def test_milliseconds_are_exact_to_the_nanosecond(ns: int | None, shown: float | None) -> None:
+    assert rows.ms(ns) == shown
+
+
+def test_an_exchange_without_measures_has_no_flags_and_unknown_times() -> None:
+    assert rows.exchange(("id", "ttft_ms", "flags"), ("a1", None, None)) == {"id": "a1", "ttft_ms": None, "flags": []}
+
+
+def test_the_first_item_has_no_gap_and_comments_count_as_items() -> None:
+    items = [
+        TimedItem(0, "event", 5_000_000, 0, "message", "", "x", 0, 9),
+        TimedItem(1, "comment", 7_500_000, 1, "", "", "ping", 9, 15),
+        TimedItem(2, "event", None, None, "message", "", "y", 15, 24),
+    ]
+    assert [row["gap_ms"] for row in rows.events(items)] == [None, 2.5, None]
+
+
+def test_each_choice_of_a_chunk_has_its_row_and_the_chunk_its_number() -> None:
+    both = {"choices": [choice({"content": "a"}), choice({"content": "b"}, 1)]}
+    found = chunk_rows(both, {"choices": [choice({"content": "c"})]})
+    assert [(row["seq"], row["choice"], row["content"], row["gap_ms"]) for row in found] == [
+        (0, 0, "a", None),
+        (0, 1, "b", None),
+        (1, 0, "c", 1.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("payload", "kinds"),
+    [
+        ({"choices": [choice({"role": "assistant", "content": ""})]}, "empty"),
+        ({"choices": [choice({"content": "a", "reasoning": "b"}, finish="stop")]}, "content reasoning finish"),
+        ({"choices": [choice({"refusal": "no"})]}, "refusal"),
+        ({"choices": [choice({"audio": {"data": "UklG"}})]}, "content"),
+        ({"choices": [], "usage": {"completion_tokens": 3}}, "usage"),
+        ({"error": {"message": "x"}}, "error"),
+        ({"choices": [choice({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": ""}}]})]}, "tool"),
+    ],
+)
+def test_a_chunk_is_named_by_what_it_carries(payload: dict[str, Any], kinds: str) -> None:
+    assert [row["kinds"] for row in chunk_rows(payload)] == [kinds]
+
+
+def test_what_a_chunk_lacks_is_unknown_and_never_empty_text() -> None:
+    (row,) = chunk_rows({"choices": [], "usage": {"completion_tokens": 3}})
+    absent = ("choice", "content", "reasoning", "refusal", "tool_name", "tool_arguments", "finish_reason")
+    assert [row[field] for field in absent] == [None] * len(absent)
+    assert (row["completion_tokens"], row["output"]) == (3, False)
+    assert tuple(row) == rows.CHUNK_FIELDS
+
+
+def test_several_tool_calls_in_one_delta_share_its_row() -> None:
+    calls = [{"index": at, "function": {"name": name, "arguments": "{}"}} for at, name in enumerate("fg")]
+    (row,) = chunk_rows({"choices": [choice({"tool_calls": calls})]})
+    assert (row["tool_name"], row["tool_arguments"]) == ("f g", "{}\n{}")
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        (None, None),
+        (True, "true"),
+        (1.5, 1.5),
+        ([], ""),
+        (["a", "b"], "a b"),
+        ([{"name": "é"}], '[{"name":"é"}]'),
+        ({}, "{}"),
+    ],
+)
+def test_a_structure_becomes_one_cell(value: Any, cell: Any) -> None:
+    assert rows.flat(value) == cell
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "encoded"),
+    [(b"", "", None), ("é".encode(), "é", None), (b"\xff", None, "/w=="), (None, None, None)],
+)
+def test_a_request_body_is_text_or_base64(body: bytes | None, text: str | None, encoded: str | None) -> None:
+    values = dict.fromkeys(("id", "method", "path", "upstream", "request_headers", "labels"), "")
+    row = rows.request({**values, "request_body": body, "request_size": 1, "request_sha256": "f"})
+    assert (row["body"], row["body_base64"]) == (text, encoded)
+    assert tuple(row) == rows.REQUEST_FIELDS

@@ -1,0 +1,260 @@
+"""The commands that read a tape: `ls`, `show` and `export`; `viewer.cli` adds them to the group.
+
+Only click is imported at the top: `--help` must not wait for a database library. Data goes to stdout and messages to
+stderr. `WiretapeError` is left to the command line's `main`.
+"""
+
+import contextlib
+import functools
+import io
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+
+import click
+
+from recorder import options
+
+if TYPE_CHECKING:
+    from rich.text import Text
+    from sqlalchemy import Connection
+
+    from viewer.export import Format
+    from viewer.rows import Row
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FORMATS = click.Choice(["table", "csv", "jsonl", "json"])
+_PARTS = click.Choice(["summary", "text", "events", "reads", "request", "raw"])
+_SIGPIPE_EXIT = 128 + 13
+
+
+def _formatted(command: F) -> F:
+    """Add the options for the format of what is written."""
+    raw = click.option("--raw-csv", is_flag=True, help="CSV: leave texts that a spreadsheet takes for formulas alone.")
+    command = raw(command)
+    return click.option("--format", "format", type=_FORMATS, help="Format of the output.")(command)
+
+
+def _quiet_on_broken_pipe(command: F) -> F:
+    """End as other filters do when nobody reads their output any more, such as `ls | head`: without a word."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # What is still buffered would fail again when the interpreter flushes it at its exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(_SIGPIPE_EXIT)
+
+    return cast(F, wrapped)
+
+
+@click.command()
+@options.db
+@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="The newest N only.")
+@_formatted
+@_quiet_on_broken_pipe
+def ls(db: Path | None, limit: int | None, format: str | None, raw_csv: bool) -> None:
+    """List exchanges, the newest first."""
+    from viewer import queries, report, rows
+
+    format = format or "table"
+    fields = report.LISTED if format == "table" else rows.FIELDS
+    with queries.opened(options.tape_path(db)) as connection:
+        found = queries.exchanges(connection, fields, newest_first=True, limit=limit)
+        if format == "table":
+            width = report.terminal_width() if _on_terminal() else None
+            _print(report.listing(found, width))
+        else:
+            _put(format, fields, found, raw_csv)
+
+
+@click.command()
+@click.argument("id")
+@options.db
+@click.option("--part", type=_PARTS, default="summary", show_default=True, help="What to show of it.")
+@click.option("--force", is_flag=True, help="Write raw bytes even to a terminal.")
+@_formatted
+@_quiet_on_broken_pipe
+def show(id: str, db: Path | None, part: str, force: bool, format: str | None, raw_csv: bool) -> None:
+    """Show one exchange: ID is 4 or more characters of its id, or @ (the newest), @-2 (the one before) and so on.
+
+    On a pipe, the parts text, request and raw are the content, the request body and the response body, byte for byte.
+    """
+    from viewer import queries
+
+    if part == "raw" and format is not None:
+        raise click.UsageError("--part raw is the body as it came: it has no --format")
+    if part == "raw" and _on_terminal() and not force:
+        raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe, or say --force")
+    with queries.opened(options.tape_path(db)) as connection:
+        _SHOWN[part](connection, queries.find(connection, id), format, raw_csv)
+
+
+@click.command()
+@options.db
+@click.option(
+    "--table",
+    type=click.Choice(["exchanges", "texts", "chunks", "reads"]),
+    default="exchanges",
+    show_default=True,
+    help="One row for each of these.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Write to FILE; - is stdout. Its suffix .jsonl or .json gives the format. [default: -]",
+)
+@_formatted
+@_quiet_on_broken_pipe
+def export(db: Path | None, table: str, output: Path | None, format: str | None, raw_csv: bool) -> None:
+    """Export the tape as CSV (the default), JSON Lines or JSON, the oldest exchange first."""
+    from viewer import queries
+    from viewer.export import TABLES, replacing
+
+    fields, source = TABLES[table]
+    if output is None or str(output) == "-":
+        with queries.opened(options.tape_path(db)) as connection:
+            _put(format or "csv", fields, source(connection), raw_csv)
+        return
+    chosen = format or {".jsonl": "jsonl", ".json": "json"}.get(output.suffix.lower(), "csv")
+    with queries.opened(options.tape_path(db)) as connection, replacing(output) as file:
+        count = _put(chosen, fields, source(connection), raw_csv, file)
+    click.echo(f"wrote {output} ({count:,} rows)", err=True)
+
+
+COMMANDS: list[click.Command] = [ls, show, export]
+"""The commands of this module, for the group."""
+
+
+def _show_summary(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
+    from viewer import queries, report
+
+    row = queries.detail(connection, no)
+    if format is None or format == "table":
+        _print(report.page(row))
+    else:
+        row.pop("sparkline")
+        _put_one(format, row, raw_csv)
+
+
+def _show_text(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
+    from viewer import queries, report, rows
+
+    row = queries.detail(connection, no)
+    if format is None and not _on_terminal():
+        _write_bytes((row["content"] or "").encode())
+    elif format is None or format == "table":
+        _print(report.answer(row))
+    else:
+        _put_one(format, {field: row[field] for field in ("id", *rows.TEXT_FIELDS)}, raw_csv)
+
+
+def _show_events(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
+    from viewer import queries, rows
+
+    _put(format or "table", rows.EVENT_FIELDS, rows.events(queries.decoded(connection, no).items), raw_csv)
+
+
+def _show_reads(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
+    from viewer import queries, rows
+
+    _put(format or "table", rows.READ_FIELDS, queries.reads(connection, no), raw_csv)
+
+
+def _show_request(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
+    from viewer import queries, report
+
+    row, body = queries.request(connection, no)
+    if format is None and not _on_terminal():
+        _write_bytes(body or b"")
+    elif format is None or format == "table":
+        _print(report.request(row))
+    else:
+        _put_one(format, row, raw_csv)
+
+
+def _show_raw(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
+    from viewer import queries
+
+    _write_bytes(queries.body(connection, no))
+
+
+_SHOWN = {
+    "summary": _show_summary,
+    "text": _show_text,
+    "events": _show_events,
+    "reads": _show_reads,
+    "request": _show_request,
+    "raw": _show_raw,
+}
+
+
+def _put(format: str, fields: Sequence[str], found: "Iterable[Row]", raw_csv: bool, out: BinaryIO | None = None) -> int:
+    """Write rows to `out` (None: stdout) and give how many there were."""
+    if format == "table":
+        return _put_table(fields, list(found), out)
+    from viewer.export import write
+
+    chosen = cast("Format", format)
+    if out is not None:
+        return write(out, chosen, fields, found, raw_csv=raw_csv)
+    with _stdout() as stdout:
+        return write(stdout, chosen, fields, found, raw_csv=raw_csv, terminal=_on_terminal())
+
+
+def _put_table(fields: Sequence[str], found: "list[Row]", out: BinaryIO | None) -> int:
+    from viewer import report
+
+    if out is not None:
+        report.emit(report.grid(fields, found), out)
+    else:
+        _print(report.grid(fields, found, report.terminal_width() if _on_terminal() else None))
+    return len(found)
+
+
+def _put_one(format: str, row: "Row", raw_csv: bool) -> None:
+    from viewer.export import write_object
+
+    if format != "json":
+        _put(format, list(row), [row], raw_csv)
+        return
+    with _stdout() as out:
+        write_object(out, row, terminal=_on_terminal())
+
+
+def _write_bytes(data: bytes) -> None:
+    with _stdout() as out:
+        out.write(data)
+
+
+def _on_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+@contextlib.contextmanager
+def _stdout() -> Iterator[BinaryIO]:
+    """Give stdout for bytes; buffered also where Python's own is not, since an unbuffered write may stop half-way."""
+    if isinstance(sys.stdout.buffer, io.RawIOBase):
+        with open(sys.stdout.fileno(), "wb", closefd=False) as buffered:
+            yield buffered
+    else:
+        yield sys.stdout.buffer
+
+
+def _print(lines: "Iterable[Text]") -> None:
+    """Print lines for people: in colour on a terminal, as plain text on a pipe."""
+    from viewer import report
+
+    if _on_terminal():
+        report.emit(lines)
+    else:
+        with _stdout() as out:
+            report.emit(lines, out)

@@ -1,0 +1,97 @@
+"""The command `wiretape demo`: records scripted streams through the real proxy, and shows what came of it.
+
+No key, no network: upstream is `recorder.scripted` playing `recorder.scenes` on loopback.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    import httpx
+
+_STAGGER_SECONDS = 0.01
+
+
+@click.command()
+@click.option(
+    "--db",
+    type=click.Path(path_type=Path),
+    help="The tape to record to. [default: demo.db in the user's data directory]",
+)
+def demo(db: Path | None) -> None:
+    """Record a dozen scripted streams, good and broken, and show what the tape tells of them.
+
+    Needs no key and no network, and takes about five seconds.
+    """
+    from recorder import service
+    from recorder.scenes import SCENES
+    from recorder.tapefile import default_path
+    from viewer import frames, queries, report
+
+    path = db or default_path().with_name("demo.db")
+    code = service.run(lambda: _record(path))
+    with queries.opened(path) as connection:
+        found = list(queries.exchanges(connection, report.LISTED, newest_first=True, limit=len(SCENES)))
+    width = report.terminal_width() if sys.stdout.isatty() else None
+    report.emit(report.listing(found, width))
+    click.echo("\nmetrics of the complete exchanges, in ms:\n")
+    table = frames.summary(frames.exchanges_frame(path).tail(len(SCENES)))
+    click.echo(table.to_string(float_format="{:,.1f}".format, na_rep="–"))
+    click.echo(_next_steps(path))
+    sys.exit(code)
+
+
+async def _record(path: Path) -> int:
+    """Play every scene through a recorder; give 1 if anything could not be stored."""
+    import asyncio
+
+    import httpx
+
+    from recorder import providers, scenes
+    from recorder.scripted import ScriptedUpstream
+    from recorder.service import Observer, Options, Recorder
+
+    async with ScriptedUpstream(scenes.choose) as upstream:
+        told = Options(path, [providers.make("", upstream.url)], labels={"run": "demo"}, purpose="wiretape demo")
+        recorder = Recorder(told, Observer(trouble=lambda message: click.echo(f"wiretape: {message}", err=True)))
+        await recorder.start()
+        click.echo(f"recording {len(scenes.SCENES)} scripted streams through {recorder.base} to {path} …\n", err=True)
+        try:
+            async with httpx.AsyncClient(base_url=recorder.base, timeout=30, trust_env=False) as client:
+                asked = []
+                for name in scenes.SCENES:
+                    asked.append(asyncio.create_task(_ask(client, name)))
+                    await asyncio.sleep(_STAGGER_SECONDS)  # so that the list has the scenes' order
+                await asyncio.gather(*asked)
+        finally:
+            unstored = await recorder.stop()
+    return 1 if unstored else 0
+
+
+async def _ask(client: "httpx.AsyncClient", name: str) -> None:
+    """Be a client that reads its stream to the end, however it ends."""
+    import httpx
+
+    messages = [{"role": "user", "content": f"Play the scene {name}."}]
+    request = {"model": f"demo-{name}", "stream": True, "messages": messages}
+    headers = {"authorization": "Bearer sk-demo-this-key-is-never-stored"}
+    try:
+        async with client.stream("POST", "/v1/chat/completions", json=request, headers=headers) as response:
+            async for _ in response.aiter_raw():
+                pass
+    except httpx.HTTPError:
+        return  # a broken stream is part of the programme: the tape says how it broke
+
+
+def _next_steps(path: Path) -> str:
+    shown = f"--db '{path}'"
+    return f"""
+try next:
+  wiretape ls {shown}
+  wiretape show @ {shown}                       the newest, as a summary
+  wiretape show @ --part events {shown}         every event with its instant
+  wiretape export --table exchanges -o demo.csv {shown}
+  wiretape run -- python your_program.py        record your own"""

@@ -1,0 +1,175 @@
+"""Rows as bytes: CSV, JSON Lines and JSON, written as they come, so that memory does not grow with the tape.
+
+CSV follows RFC 4180 (CRLF, minimal quoting, UTF-8, no mark). A text that a spreadsheet would take for a formula gets a
+leading `'`, as OWASP's ASVS 1.2.10 asks; numbers never do. JSON is exact. A lone surrogate, which UTF-8 has no bytes
+for, is written as its escape in all of them. Only on its way to a terminal is text changed: CSV cells pass `safe`, in
+JSON what `safe` would change is escaped. Which rows there are is left to `queries`.
+"""
+
+import contextlib
+import csv
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal
+
+from sqlalchemy import Connection
+
+from recorder.errors import WiretapeError
+from recorder.safe import safe
+from viewer import queries, rows
+from viewer.rows import Row
+
+Format = Literal["csv", "jsonl", "json"]
+Source = tuple[Sequence[str], Callable[[Connection], Iterator[Row]]]
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0")
+_LINE_ENDS = ("\x85", "\u2028", "\u2029")
+_FLUSH = 1 << 16
+_TEXTS = rows.FIELDS + rows.TEXT_FIELDS
+
+TABLES: Final[dict[str, Source]] = {
+    "exchanges": (rows.FIELDS, queries.exchanges),
+    "texts": (_TEXTS, lambda connection: queries.exchanges(connection, _TEXTS)),
+    "chunks": (rows.CHUNK_FIELDS, queries.all_chunks),
+    "reads": (("id", *rows.READ_FIELDS), queries.all_reads),
+}
+"""What can be exported: the fields of each table, and where its rows come from, oldest first."""
+
+
+def write(
+    out: BinaryIO,
+    format: Format,
+    fields: Sequence[str],
+    found: Iterable[Row],
+    *,
+    raw_csv: bool = False,
+    terminal: bool = False,
+) -> int:
+    """Write rows in a format and give how many there were. `raw_csv` leaves what looks like a formula as it is."""
+    match format:
+        case "csv":
+            return _write_csv(out, fields, found, raw_csv, terminal)
+        case "jsonl":
+            return _write_text(out, (f"{_json(row, terminal)}\n" for row in found))
+        case "json":
+            return _write_json(out, found, terminal)
+
+
+def write_object(out: BinaryIO, row: Row, *, terminal: bool = False) -> None:
+    """Write one row as one JSON object, indented."""
+    out.write(_encoded(_json(row, terminal, indent=2) + "\n"))
+
+
+def guarded(text: str) -> str:
+    """Put a `'` before a text that a spreadsheet would take for a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Write a file of mode 0600 that takes its name only when it is whole; on any failure nothing is left behind.
+
+    What exists and is no regular file (a device, a pipe) is written to directly.
+    """
+    path = path.resolve()
+    part = path.with_name(f"{path.name}.part")
+    try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as file:
+                yield file
+            return
+        with _created(part) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        _discard(part)
+        raise WiretapeError(f"{path} cannot be written ({error.strerror}): name another file with -o") from error
+    except BaseException:
+        _discard(part)
+        raise
+
+
+def _discard(part: Path) -> None:
+    with contextlib.suppress(OSError):
+        part.unlink()
+
+
+def _created(part: Path) -> BinaryIO:
+    _discard(part)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(part, flags, 0o600), "wb")
+
+
+def _write_csv(out: BinaryIO, fields: Sequence[str], found: Iterable[Row], raw: bool, terminal: bool) -> int:
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\n" if terminal else "\r\n")
+    writer.writerow(fields)
+    count = 0
+    for row in found:
+        writer.writerow([_cell(row[field], raw, terminal) for field in fields])
+        count += 1
+        if buffer.tell() > _FLUSH:
+            _drain(buffer, out)
+    _drain(buffer, out)
+    return count
+
+
+def _cell(value: Any, raw: bool, terminal: bool) -> str | int | float | None:
+    flat = rows.flat(value)
+    if not isinstance(flat, str):
+        return flat
+    text = flat if raw else guarded(flat)
+    return safe(text) if terminal else text
+
+
+def _drain(buffer: io.StringIO, out: BinaryIO) -> None:
+    out.write(_encoded(buffer.getvalue()))
+    buffer.seek(0)
+    buffer.truncate()
+
+
+def _write_json(out: BinaryIO, found: Iterable[Row], terminal: bool) -> int:
+    out.write(b"[")
+    count = _write_text(out, (f"{',' if at else ''}\n{_json(row, terminal)}" for at, row in enumerate(found)))
+    out.write(b"\n]\n")
+    return count
+
+
+def _write_text(out: BinaryIO, lines: Iterable[str]) -> int:
+    count = 0
+    for line in lines:
+        out.write(_encoded(line))
+        count += 1
+    return count
+
+
+def _json(row: Row, terminal: bool, indent: int | None = None) -> str:
+    separators = (",", ":") if indent is None else (",", ": ")
+    text = json.dumps(row, ensure_ascii=False, separators=separators, indent=indent)
+    # Many readers split lines at these too; in JSON they may be escaped.
+    for sign in _LINE_ENDS:
+        if sign in text:
+            text = text.replace(sign, _escape(sign))
+    return _escaped(text) if terminal else text
+
+
+def _escaped(text: str) -> str:
+    """Escape in JSON text what a terminal must not get; the value stays the same."""
+    if safe(text, multiline=True) == text:
+        return text
+    return "".join(sign if safe(sign, multiline=True) == sign else _escape(sign) for sign in text)
+
+
+def _escape(sign: str) -> str:
+    units = sign.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _encoded(text: str) -> bytes:
+    # Only lone surrogates cannot be encoded, and Python's escape for them is JSON's.
+    return text.encode("utf-8", "backslashreplace")

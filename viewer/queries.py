@@ -1,0 +1,222 @@
+"""The only SELECTs of the viewer: a tape in, rows out.
+
+Every query is short: its transaction ends before a row is handed on, so that a reader never holds up the writer's
+checkpoints, and what belongs together (an exchange's facts and its body) is read in one. Lists come in batches, so that
+memory does not grow with the tape. What a row looks like is left to `rows`, decoding to `recorder.derive`.
+"""
+
+import contextlib
+import json
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, case, event, func, select, tuple_
+from sqlalchemy.exc import DBAPIError
+
+from recorder import store, tapefile
+from recorder.derive import Decoded, decode
+from recorder.errors import NotFound, TapeBusy, TapeDamaged, TapeError
+from recorder.exchange import Read
+from recorder.safe import safe
+from recorder.schema import exchanges as _exchanges
+from recorder.schema import measures as _measures
+from recorder.schema import reads as _reads
+from viewer import rows
+from viewer.rows import Row
+
+_BATCH = 1000
+_BATCH_OF_READS = 10_000
+_LEAST_PREFIX = 4
+_CANDIDATES = 5
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Connection]:
+    """Connect to a tape for reading; what goes wrong while reading it is raised as a `TapeError`, in our words."""
+    engine = tapefile.read_engine(path)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    try:
+        with engine.connect() as connection:
+            yield connection
+    except DBAPIError as error:
+        raise _explained(path, str(error.orig)) from error
+    except (zlib.error, json.JSONDecodeError) as error:
+        raise TapeDamaged(f"{path} is damaged ({error}): run 'wiretape db check'") from error
+
+
+def _explained(path: Path, reason: str) -> TapeError:
+    if "locked" in reason:
+        return TapeBusy(f"{path} is locked by another program: try again when it is done")
+    if "malformed" in reason or "not a database" in reason or "decode" in reason:
+        return TapeDamaged(f"{path} is damaged ({reason}): run 'wiretape db check'")
+    return TapeError(f"{path} cannot be read ({reason}): run 'wiretape db check'")
+
+
+def exchanges(
+    connection: Connection,
+    fields: tuple[str, ...] = rows.FIELDS,
+    *,
+    newest_first: bool = False,
+    limit: int | None = None,
+) -> Iterator[Row]:
+    """Give the exchanges, oldest first unless told otherwise, at most `limit`, with these fields."""
+    order = _exchanges.c.no.desc() if newest_first else _exchanges.c.no
+    statement = _selected(fields).order_by(order)
+    last, left = None, limit
+    while left is None or left > 0:
+        size = _BATCH if left is None else min(_BATCH, left)
+        query = statement.limit(size)
+        if last is not None:
+            query = query.where(_exchanges.c.no < last if newest_first else _exchanges.c.no > last)
+        with connection.begin():
+            batch = connection.execute(query).all()
+        for no, *values in batch:
+            last = no
+            yield rows.exchange(fields, values)
+        if len(batch) < size:
+            return
+        left = None if left is None else left - size
+
+
+def detail(connection: Connection, no: int) -> Row:
+    """Give all that is known of one exchange, except its events, reads and bytes."""
+    fields = rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS + ("sparkline",)
+    with connection.begin():
+        _, *values = connection.execute(_selected(fields).where(_exchanges.c.no == no)).one()
+    return rows.exchange(fields, values)
+
+
+def find(connection: Connection, reference: str) -> int:
+    """Give the number of the exchange that is meant: `@` the newest, `@-2` the second newest, or a prefix of its id.
+
+    Raises `NotFound` with up to five candidates if there is none, or more than one.
+    """
+    if reference.startswith("@"):
+        return _find_newest(connection, reference)
+    if len(reference) < _LEAST_PREFIX:
+        raise NotFound(f"{safe(reference)!r} is too short: give at least {_LEAST_PREFIX} characters of an id, or @")
+    prefix = reference.lower()
+    column = _exchanges.c.id
+    statement = select(_exchanges.c.no, column).where(column >= prefix, column < prefix + "~").order_by(column)
+    with connection.begin():
+        found = connection.execute(statement.limit(_CANDIDATES + 1)).all()
+    if len(found) == 1:
+        return int(found[0].no)
+    if not found:
+        raise NotFound(f"no exchange {safe(reference)}{_newest_ids(connection)}")
+    more = " and more" if len(found) > _CANDIDATES else ""
+    fitting = ", ".join(safe(row.id) for row in found[:_CANDIDATES])
+    raise NotFound(f"{safe(reference)} fits several exchanges: {fitting}{more}: give more of the id")
+
+
+def _find_newest(connection: Connection, reference: str) -> int:
+    match = re.fullmatch(r"@(?:-([1-9][0-9]{0,8}))?", reference)
+    if match is None:
+        raise NotFound(f"{safe(reference)} is no exchange: @ is the newest, @-2 the second newest")
+    statement = select(_exchanges.c.no).order_by(_exchanges.c.no.desc()).offset(int(match[1] or 1) - 1).limit(1)
+    with connection.begin():
+        no: int | None = connection.execute(statement).scalar()
+    if no is None:
+        raise NotFound(f"no exchange {reference}{_newest_ids(connection)}")
+    return no
+
+
+def _newest_ids(connection: Connection) -> str:
+    statement = select(_exchanges.c.id).order_by(_exchanges.c.no.desc()).limit(_CANDIDATES)
+    with connection.begin():
+        ids = connection.execute(statement).scalars().all()
+    return f"; the newest: {', '.join(map(safe, ids))}" if ids else ": the tape holds none yet"
+
+
+def decoded(connection: Connection, no: int) -> Decoded:
+    """Decode an exchange's body, or what there is of it so far."""
+    with connection.begin():
+        facts, its_reads = store.facts(connection, no)
+        data = store.stored_body(connection, no)
+    return decode(facts, its_reads, data)
+
+
+def body(connection: Connection, no: int) -> bytes:
+    """Give the response body, byte for byte as upstream sent it."""
+    with connection.begin():
+        return store.stored_body(connection, no)
+
+
+def request(connection: Connection, no: int) -> tuple[Row, bytes | None]:
+    """Give a request's row, and its body as it came."""
+    with connection.begin():
+        found = connection.execute(select(_exchanges).where(_exchanges.c.no == no)).mappings().one()
+    return rows.request({str(name): value for name, value in found.items()}), found["request_body"]
+
+
+def reads(connection: Connection, no: int) -> list[Row]:
+    """Give an exchange's reads."""
+    columns = (_reads.c.seq, _reads.c.at_ns, _reads.c.relayed_ns, _reads.c.start, _reads.c.size)
+    statement = select(*columns).where(_reads.c.exchange_no == no).order_by(_reads.c.seq)
+    with connection.begin():
+        found = connection.execute(statement).all()
+    return [rows.read(Read(*one)) for one in found]
+
+
+def all_reads(connection: Connection) -> Iterator[Row]:
+    """Give every read of the tape, oldest exchange first, each with the id of its exchange."""
+    key = (_reads.c.exchange_no, _reads.c.seq)
+    columns = (*key, _exchanges.c.id, _reads.c.at_ns, _reads.c.relayed_ns, _reads.c.start, _reads.c.size)
+    statement = select(*columns).join(_exchanges, _exchanges.c.no == _reads.c.exchange_no).order_by(*key)
+    query = statement.limit(_BATCH_OF_READS)
+    while True:
+        with connection.begin():
+            batch = connection.execute(query).all()
+        for _, seq, id, *values in batch:
+            yield {"id": id, **rows.read(Read(seq, *values))}
+        if len(batch) < _BATCH_OF_READS:
+            return
+        query = statement.where(tuple_(*key) > tuple_(*batch[-1][:2])).limit(_BATCH_OF_READS)
+
+
+def all_chunks(connection: Connection) -> Iterator[Row]:
+    """Give every chunk of the tape, oldest exchange first; one exchange is decoded at a time."""
+    for no, id in _numbers(connection):
+        yield from rows.chunks(id, decoded(connection, no).chunks)
+
+
+def _numbers(connection: Connection) -> Iterator[tuple[int, str]]:
+    last = 0
+    while True:
+        statement = select(_exchanges.c.no, _exchanges.c.id).where(_exchanges.c.no > last).order_by(_exchanges.c.no)
+        with connection.begin():
+            batch = connection.execute(statement.limit(_BATCH)).all()
+        for row in batch:
+            yield row.no, row.id
+        if len(batch) < _BATCH:
+            return
+        last = batch[-1].no
+
+
+def _selected(fields: Sequence[str]) -> Any:
+    columns = [_column(field).label(field) for field in fields]
+    joined = _exchanges.outerjoin(_measures, _measures.c.exchange_no == _exchanges.c.no)
+    return select(_exchanges.c.no, *columns).select_from(joined)
+
+
+def _column(field: str) -> ColumnElement[Any]:
+    """Give the column behind a field; of an open exchange, reads and bytes are counted from what is there."""
+    own = _reads.c.exchange_no == _exchanges.c.no
+    unmeasured = _measures.c.exchange_no.is_(None)
+    stored = rows.stored_name(field)
+    match field:
+        case "model":
+            return func.coalesce(_measures.c.model, _exchanges.c.request_model)
+        case "outcome":
+            return case((_exchanges.c.ended_by.is_(None), "open"), else_=_measures.c.outcome)
+        case "reads":
+            counted = select(func.count()).where(own).scalar_subquery()
+            return case((unmeasured, counted), else_=_measures.c.reads)
+        case "bytes":
+            summed = select(func.coalesce(func.sum(_reads.c.size), 0)).where(own).scalar_subquery()
+            return case((unmeasured, summed), else_=_measures.c.bytes)
+    column: ColumnElement[Any] = _measures.c[stored] if stored in _measures.c else _exchanges.c[stored]
+    return column

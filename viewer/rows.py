@@ -1,0 +1,196 @@
+"""Pure: what a tape holds, as rows of named fields; the names that `ls`, `show` and `export` share are a contract.
+
+A row is a dict in the order of its fields. Instants and durations are milliseconds (`_ms`, floats), unknown is None.
+`FIELDS` may grow at its end and never changes otherwise. Where rows come from is left to `queries`, how they look on
+paper to `export` and `report`.
+"""
+
+import base64
+import functools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from recorder.chat import Chunk, Piece
+from recorder.exchange import Read, TimedChunk, TimedItem
+
+Row = dict[str, Any]
+
+FIELDS: Final = (
+    "id", "started_at", "method", "path", "upstream", "model", "status", "outcome", "outcome_detail", "error_code",
+    "error_message", "finish_reason", "prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens",
+    "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "icl_p50_ms",
+    "icl_p99_ms", "icl_max_ms", "max_stall_ms", "reads", "events", "output_chunks", "bytes", "flags",
+)  # fmt: skip
+"""The fields of an exchange: the contract."""
+
+TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
+DETAIL_FIELDS: Final = (
+    "labels", "request_model", "response_id", "framing", "ended_by", "ended_detail", "connect_ms", "ttf_byte_ms",
+    "ttf_content_ms", "thinking_ms", "tail_ms", "tps_user", "e2e_tps", "tokens_per_chunk", "tpot_est_ms",
+    "tpot_adj_ms", "icl_mean_ms", "icl_p90_ms", "coalesced_fraction", "comments", "chunks", "gap_bytes", "choices",
+    "usage",
+)  # fmt: skip
+EVENT_FIELDS: Final = ("seq", "kind", "at_ms", "gap_ms", "read", "type", "id", "data", "start", "end")
+READ_FIELDS: Final = ("seq", "at_ms", "relayed_ms", "start", "size")
+CHUNK_FIELDS: Final = (
+    "id", "seq", "at_ms", "gap_ms", "read", "event", "kinds", "output", "choice", "content", "reasoning", "refusal",
+    "tool_name", "tool_arguments", "finish_reason", "completion_tokens",
+)  # fmt: skip
+REQUEST_FIELDS: Final = (
+    "id", "method", "path", "upstream", "headers", "body", "body_base64", "size", "sha256", "labels",
+)  # fmt: skip
+
+
+def ms(ns: float | None) -> float | None:
+    """Give nanoseconds as milliseconds, exact to the nanosecond."""
+    return None if ns is None else round(ns / 1e6, 6)
+
+
+def stored_name(field: str) -> str:
+    """Give the name under which the tape has a field: nanoseconds where the field has milliseconds."""
+    return f"{field.removesuffix('_ms')}_ns" if field.endswith("_ms") else field
+
+
+def exchange(fields: tuple[str, ...], values: Sequence[Any]) -> Row:
+    """Name the stored values of an exchange: ns become ms, flags a list."""
+    row = dict(zip(fields, values, strict=True))
+    for field in _durations(fields):
+        row[field] = ms(row[field])
+    if "flags" in row:
+        row["flags"] = (row["flags"] or "").split()
+    return row
+
+
+@functools.cache
+def _durations(fields: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(field for field in fields if field.endswith("_ms"))
+
+
+def events(items: Iterable[TimedItem]) -> Iterator[Row]:
+    """Give one row for each event and comment; `gap_ms` is the time since the item before, None for the first."""
+    before: int | None = None
+    for item in items:
+        yield {
+            "seq": item.seq,
+            "kind": item.kind,
+            "at_ms": ms(item.at_ns),
+            "gap_ms": _gap(before, item.at_ns),
+            "read": item.read,
+            "type": item.type,
+            "id": item.id,
+            "data": item.data,
+            "start": item.start,
+            "end": item.end,
+        }
+        before = item.at_ns
+
+
+def read(one: Read) -> Row:
+    """Give a read's row."""
+    return {
+        "seq": one.seq,
+        "at_ms": ms(one.at_ns),
+        "relayed_ms": ms(one.relayed_ns),
+        "start": one.start,
+        "size": one.size,
+    }
+
+
+def chunks(id: str, timed: Iterable[TimedChunk]) -> Iterator[Row]:
+    """Give one row for each choice of each chunk, or one without a choice where a chunk has none.
+
+    What is the whole chunk's (`seq`, instants, `output`, `completion_tokens`) is the same on all of its rows. `gap_ms`
+    is the time since the chunk before, None for the first. Several tool calls in one piece: names are joined by a
+    space, arguments by a line feed.
+    """
+    before: int | None = None
+    for seq, one in enumerate(timed):
+        chunk = one.chunk
+        for piece in chunk.pieces or (None,):
+            yield {
+                "id": id,
+                "seq": seq,
+                "at_ms": ms(one.at_ns),
+                "gap_ms": _gap(before, one.at_ns),
+                "read": one.read,
+                "event": one.item,
+                "kinds": " ".join(_kinds(chunk, piece)),
+                "output": chunk.output,
+                **_piece(piece),
+                "completion_tokens": _completion_tokens(chunk),
+            }
+        before = one.at_ns
+
+
+def request(values: Mapping[str, Any]) -> Row:
+    """Give a request's row: its body as text, or in base64 if it is not UTF-8."""
+    body: bytes | None = values["request_body"]
+    text, encoded = None, None
+    if body is not None:
+        try:
+            text = body.decode()
+        except UnicodeDecodeError:
+            encoded = base64.b64encode(body).decode()
+    return {
+        **{name: values[name] for name in ("id", "method", "path", "upstream")},
+        "headers": values["request_headers"],
+        "body": text,
+        "body_base64": encoded,
+        "size": values["request_size"],
+        "sha256": values["request_sha256"],
+        "labels": values["labels"],
+    }
+
+
+def flat(value: Any) -> str | int | float | None:
+    """Give a value as one cell: lists of words joined by a space, other structures as compact JSON."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return " ".join(value)
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    cell: str | int | float | None = value
+    return cell
+
+
+def _gap(before: int | None, at: int | None) -> float | None:
+    return None if before is None or at is None else ms(at - before)
+
+
+def _kinds(chunk: Chunk, piece: Piece | None) -> list[str]:
+    """Name what a row carries. Of a chunk with one choice, output without text (audio, encrypted reasoning) counts."""
+    alone = piece is not None and len(chunk.pieces) == 1
+    carried = {
+        "content": (piece is not None and piece.content) or (alone and chunk.content and not _refused(piece)),
+        "reasoning": (piece is not None and piece.reasoning) or (alone and chunk.reasoning),
+        "refusal": _refused(piece),
+        "tool": piece is not None and piece.tools,
+        "finish": piece is not None and piece.finish_reason,
+        "usage": chunk.usage,
+        "error": chunk.fault,
+    }
+    return [kind for kind, is_carried in carried.items() if is_carried] or ["empty"]
+
+
+def _refused(piece: Piece | None) -> bool:
+    return piece is not None and bool(piece.refusal) and not piece.content
+
+
+def _piece(piece: Piece | None) -> Row:
+    tools = piece.tools if piece else ()
+    return {
+        "choice": piece.index if piece else None,
+        "content": (piece and piece.content) or None,
+        "reasoning": (piece and piece.reasoning) or None,
+        "refusal": (piece and piece.refusal) or None,
+        "tool_name": " ".join(tool.name for tool in tools if tool.name) or None,
+        "tool_arguments": "\n".join(tool.arguments for tool in tools if tool.arguments) or None,
+        "finish_reason": piece.finish_reason if piece else None,
+    }
+
+
+def _completion_tokens(chunk: Chunk) -> int | None:
+    count = chunk.usage.get("completion_tokens") if chunk.usage else None
+    return count if type(count) is int else None
