@@ -75,5 +75,6 @@ class UpstreamError(WiretapeError):
 
 
 BY_EXIT_CODE: dict[int, type[WiretapeError]] = {
-    kind.exit_code: kind for kind in (WriterFailed, NotFound, SchemaMismatch, TapeBusy, ForeignFile, CannotListen)
+    kind.exit_code: kind
+    for kind in (WriterFailed, NotFound, SchemaMismatch, TapeBusy, ForeignFile, TapeDamaged, CannotListen)
 }

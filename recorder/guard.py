@@ -111,8 +111,12 @@ def _check_origin(headers: Headers, policy: Policy) -> Refusal | None:
 
 
 def _check_connection(headers: Headers) -> Refusal | None:
-    """A Connection header may not take away what the request is authorised or described by."""
-    for name in named_by_connection(headers):
+    """A Connection header may not take away what the request is authorised or described by, nor change the protocol."""
+    named = named_by_connection(headers)
+    if b"upgrade" in named and any(name == b"upgrade" for name, _ in headers):
+        # llhttp takes what follows for the new protocol: a request's body would be lost without a word.
+        return Refusal(400, "no other protocol is spoken here: send the request as HTTP/1.1, without Upgrade")
+    for name in named:
         if _END_TO_END.search(name) and name not in HOP_BY_HOP:
             return Refusal(400, "the Connection header names an end-to-end header")
     return None

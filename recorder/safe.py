@@ -18,4 +18,6 @@ def safe(text: str, *, multiline: bool = False) -> str:
     """Give `text` as it may be shown: control pictures for C0 and DEL, U+FFFD for C1, surrogates and tags, `◆` for bidi
     controls, `·` for what has no width. Line feeds stay if `multiline`.
     """
+    if text.isascii() and text.isprintable():
+        return text  # nearly every text, and far cheaper than a translation
     return text.translate(_MANY_LINES if multiline else _ONE_LINE)

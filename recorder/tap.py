@@ -90,10 +90,8 @@ class Tap:
             raise WriterFailed(f"the writer process cannot be started ({error.strerror})") from error
         assert process.stdin is not None
         self._process = process
-        process.stdin.write(
-            journal.encode(0, self._session)
-        )  # nothing may come before it, and all that is kept follows
-        self._outbox = [data for _, _, data in self._kept]
+        # Nothing may come before the session, and all that is kept follows at once, lest a flush come between.
+        self._outbox = [journal.encode(0, self._session), *(data for _, _, data in self._kept)]
         self._flush()
         answer = await _answer(process)
         if not isinstance(answer, journal.Ready):

@@ -96,7 +96,7 @@ def writing(path: Path, purpose: str, *, create: bool = True, any_revision: bool
         event.listen(engine, "connect", _set_up_writer)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
         with explained(path), engine.connect() as connection:
-            _prepare(connection)
+            _prepare(connection, path, any_revision)
         with explained(path), engine.connect() as connection:
             yield connection
             connection.rollback()
@@ -170,7 +170,7 @@ def _set_up_writer(connection: sqlite3.Connection, _: Any) -> None:
         connection.execute(f"PRAGMA {setting}")
 
 
-def _prepare(connection: Connection) -> None:
+def _prepare(connection: Connection, path: Path, any_revision: bool) -> None:
     """Make an empty file a tape; the header is written before WAL mode, so that it is in the file itself."""
     driver: Any = connection.connection
     if driver.execute("PRAGMA application_id").fetchone()[0] == 0:
@@ -180,6 +180,8 @@ def _prepare(connection: Connection) -> None:
         connection.rollback()
         with connection.begin():
             migrate(connection)
+    if not any_revision:
+        _check_revision(revision(connection), path)
 
 
 def revision(connection: Connection) -> str | None:

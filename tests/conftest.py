@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from recorder import checks, tapefile
@@ -14,6 +15,8 @@ ROOT = Path(__file__).parent.parent
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "damages: the test damages its tape on purpose")
+    hypothesis.settings.register_profile("steady", derandomize=True, database=None, deadline=None)
+    hypothesis.settings.load_profile("steady")
     # The processes that tests start find the checkout, installed or not.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 

@@ -1,4 +1,4 @@
-"""What the relay's tests share: a whole recorder before a scripted upstream, clients of the wire, and a look at the tape.
+"""What the tests of the relay share: a recorder before a scripted upstream, clients of the wire, a look at the tape.
 
 The client's side is read by h11 and the tape by plain sqlite3, so that nothing is judged by the code that made it.
 """
@@ -8,10 +8,15 @@ import contextlib
 import functools
 import itertools
 import json
+import os
+import signal
 import sqlite3
 import struct
+import subprocess
+import sys
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import SO_LINGER, SOL_SOCKET
@@ -27,6 +32,7 @@ from recorder.scripted import Asked, Scene, ScriptedUpstream, answer
 from recorder.service import Observer, Options, Recorder
 
 LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
+ROOT = Path(__file__).parents[1]
 DONE = b"data: [DONE]\n\n"
 
 
@@ -52,7 +58,7 @@ def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 async def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
     """Wait until the condition holds, and give what it gave."""
     async with asyncio.timeout(seconds):
-        while not (found := condition()):
+        while not (found := condition()):  # noqa: ASYNC110 - what a tape or a peer shows has no event
             await asyncio.sleep(0.005)
         return found
 
@@ -207,6 +213,45 @@ def reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
+# The command
+
+
+@contextlib.asynccontextmanager
+async def wiretape(*arguments: object, env: dict[str, str] | None = None, **more: Any) -> AsyncIterator[Process]:
+    """Start the command; it is killed at the end of the block if it still runs."""
+    command = (sys.executable, "-m", "viewer.cli", *map(str, arguments))
+    quiet = {
+        name: value for name, value in os.environ.items() if not name.startswith(("WIRETAPE_", "OPENAI_", "ANTHR"))
+    }
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
+    process = await asyncio.create_subprocess_exec(*command, env=quiet | (env or {}), cwd=ROOT, **streams)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@contextlib.asynccontextmanager
+async def recording(tape: Path, upstream: str, *arguments: object) -> AsyncIterator[tuple[Process, str]]:
+    """Start `wiretape record` on a free port; give it with its base URL once it is ready."""
+    told = ("--db", tape, "--upstream", upstream, "--listen", ":0", *arguments)
+    async with wiretape("record", *told) as process:
+        assert process.stdout is not None
+        yield process, (await process.stdout.readline()).decode().rstrip("\n")
+
+
+async def finish(process: Process, number: signal.Signals | None = None, seconds: float = 20.0) -> tuple[int, str, str]:
+    """Signal the command, if told, and wait for its end; give its exit code and the rest of what it said."""
+    if number is not None:
+        process.send_signal(number)
+    async with asyncio.timeout(seconds):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, (out or b"").decode(), (err or b"").decode()
+
+
 # The relay
 
 
@@ -216,7 +261,7 @@ class Relay:
     def __init__(self, directory: Path, **options: Any) -> None:
         self.runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         self.tape = directory / "tape.db"
-        self.upstream = ScriptedUpstream(self._choose)
+        self.upstream = ScriptedUpstream(options.pop("choose", self._choose))
         self.refused: list[Refusal] = []
         self.troubles: list[str] = []
         self._options = options

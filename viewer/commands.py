@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 import click
 
 from recorder import options
+from recorder.errors import WiretapeError
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -82,7 +83,7 @@ def ls(db: Path | None, limit: int | None, format: str | None, raw_csv: bool) ->
 @_formatted
 @_quiet_on_broken_pipe
 def show(id: str, db: Path | None, part: str, force: bool, format: str | None, raw_csv: bool) -> None:
-    """Show one exchange: ID is 4 or more characters of its id, or @ (the newest), @-2 (the one before) and so on.
+    """Show one exchange: ID is 4 or more characters of its id, or @ (the newest), @-1 (the one before) and so on.
 
     On a pipe, the parts text, request and raw are the content, the request body and the response body, byte for byte.
     """
@@ -241,12 +242,22 @@ def _on_terminal() -> bool:
 
 @contextlib.contextmanager
 def _stdout() -> Iterator[BinaryIO]:
-    """Give stdout for bytes; buffered also where Python's own is not, since an unbuffered write may stop half-way."""
-    if isinstance(sys.stdout.buffer, io.RawIOBase):
-        with open(sys.stdout.fileno(), "wb", closefd=False) as buffered:
-            yield buffered
-    else:
+    """Give stdout for bytes: all of them are written when this ends, or what hindered it is raised in our words.
+
+    Python's own stdout will not do: unbuffered, a write may stop half-way; buffered, it fails only at the exit.
+    """
+    try:
+        descriptor = sys.stdout.fileno()
+    except io.UnsupportedOperation:
         yield sys.stdout.buffer
+        return
+    try:
+        with open(descriptor, "wb", closefd=False) as out:
+            yield out
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise WiretapeError(f"the output cannot be written ({error.strerror})") from error
 
 
 def _print(lines: "Iterable[Text]") -> None:

@@ -90,7 +90,7 @@ def detail(connection: Connection, no: int) -> Row:
 
 
 def find(connection: Connection, reference: str) -> int:
-    """Give the number of the exchange that is meant: `@` the newest, `@-2` the second newest, or a prefix of its id.
+    """Give the number of the exchange that is meant: `@` the newest, `@-1` the one before it, or a prefix of its id.
 
     Raises `NotFound` with up to five candidates if there is none, or more than one.
     """
@@ -113,10 +113,10 @@ def find(connection: Connection, reference: str) -> int:
 
 
 def _find_newest(connection: Connection, reference: str) -> int:
-    match = re.fullmatch(r"@(?:-([1-9][0-9]{0,8}))?", reference)
+    match = re.fullmatch(r"@(?:-([0-9]{1,9}))?", reference)
     if match is None:
-        raise NotFound(f"{safe(reference)} is no exchange: @ is the newest, @-2 the second newest")
-    statement = select(_exchanges.c.no).order_by(_exchanges.c.no.desc()).offset(int(match[1] or 1) - 1).limit(1)
+        raise NotFound(f"{safe(reference)} is no exchange: @ is the newest, @-1 the one before it")
+    statement = select(_exchanges.c.no).order_by(_exchanges.c.no.desc()).offset(int(match[1] or 0)).limit(1)
     with connection.begin():
         no: int | None = connection.execute(statement).scalar()
     if no is None:

@@ -1,9 +1,10 @@
 """Journal frames for tests, and what a tape holds of them."""
 
 import hashlib
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ AT = "2026-03-01T12:00:00.000000Z"
 SESSION = journal.Session("session-1", "0.1.0", 4711, None, "http://127.0.0.1:8377", [("", "https://api.test")], AT)
 BODY = b'{"model":"gpt-test","stream":true}'
 STREAM = [
-    b'data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n',
-    b'data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"lo"},',
+    b'data: {"object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n',
+    b'data: {"object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"lo"},',
     b'"finish_reason":"stop"}]}\n\n',
     b"data: [DONE]\n\n",
 ]
@@ -97,11 +98,11 @@ def reads_of(tape: Path, id: str) -> list[tuple[int, int, int | None, int, int]]
 
 
 def damage(tape: Path, *statements: str) -> None:
-    """Change a tape behind wiretape's back."""
-    with tapefile.writing(tape, "damage") as connection, connection.begin():
-        connection.exec_driver_sql("PRAGMA defer_foreign_keys=ON")
+    """Change a tape behind wiretape's back, without SQLite's own checks."""
+    with closing(sqlite3.connect(tape)) as connection:
         for statement in statements:
-            connection.exec_driver_sql(statement)
+            connection.execute(statement)
+        connection.commit()
 
 
 def until(fact: Callable[[], Any], seconds: float = 20) -> Any:

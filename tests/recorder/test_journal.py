@@ -1,3 +1,5 @@
+import itertools
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -19,7 +21,7 @@ def test_each_kind_of_frame_comes_back_as_it_was() -> None:
 def test_frames_survive_any_cutting_of_the_pipe(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(BYTES)]
     buffer, found = bytearray(), []
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in itertools.pairwise(edges):
         buffer += BYTES[start:stop]
         found += journal.decode(buffer)
     assert found == list(enumerate(FRAMES))

@@ -5,21 +5,21 @@ import gzip
 import hashlib
 import os
 import socket
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import h11
 import httpx
 import pytest
 
-from recorder import providers
+from recorder import providers, server
 from recorder.clock import Clock
 from recorder.proxy import Proxy
-from recorder.scripted import Scene, answer
-from recorder.service import Limits
-from tests.relay import DONE, Answer, Relay, address, chunk, dial, kept, on_loop, post, raw, reset, take, until
+from recorder.scripted import Asked, Scene, answer
+from recorder.upstream import Limits, Transport
+from tests.relay import DONE, Relay, chunk, dial, on_loop, post, raw, reset, take, until
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
@@ -38,11 +38,15 @@ async def test_every_read_reaches_the_client_and_the_tape_as_it_was_sent(relay: 
     pieces = [os.urandom(size) for size in (1, 7, 4096, 1, 300, 65_000, 2, 1024, 33, 5)]
     target = relay.plays(answer([(0.02, piece) for piece in pieces]))
     got = await relay.get(target)
-    tape = await relay.kept(target)
+    tape, asked = await relay.kept(target), relay.asked(target)
     assert got.complete
     assert got.body == b"".join(pieces) == tape.body
-    assert tape.reads == pieces
-    assert all(later - earlier > 15_000_000 for earlier, later in pairwise(tape.at_ns))
+    assert asked is not None
+    # Where the machine held all of us up, pieces were sent close together and may have come so.
+    apart = [later[0] - earlier[0] > 15_000_000 for earlier, later in pairwise(asked.sent[1:-1])]
+    assert tape.reads == pieces or not all(apart)
+    if all(apart):
+        assert all(later - earlier > 10_000_000 for earlier, later in pairwise(tape.at_ns))
 
 
 @on_loop
@@ -57,14 +61,14 @@ async def test_a_read_is_relayed_at_once_and_not_with_the_next(relay: Relay) -> 
 @on_loop
 async def test_several_http_chunks_in_one_socket_read_are_one_read(relay: Relay) -> None:
     both = b"3\r\nabc\r\n4;ext=1\r\ndefg\r\n"
-    got, tape = await relay.shows(Scene([(0, CHUNKED), (0.02, both), (0.02, b"1\r\nh\r\n0\r\nTrailer: x\r\n\r\n")]))
+    got, tape = await relay.shows(Scene([(0, CHUNKED), (0.05, both), (0.05, b"1\r\nh\r\n0\r\nTrailer: x\r\n\r\n")]))
     assert got.body == b"abcdefgh"
     assert tape.reads == [b"abcdefg", b"h"]
 
 
 @on_loop
 async def test_an_http_chunk_that_comes_in_two_reads_is_two_reads(relay: Relay) -> None:
-    got, tape = await relay.shows(Scene([(0, CHUNKED), (0.02, b"6\r\nabc"), (0.02, b"def\r\n"), (0.02, b"0\r\n\r\n")]))
+    got, tape = await relay.shows(Scene([(0, CHUNKED), (0.05, b"6\r\nabc"), (0.05, b"def\r\n"), (0.05, b"0\r\n\r\n")]))
     assert got.complete
     assert tape.reads == [b"abc", b"def"]
 
@@ -272,24 +276,6 @@ async def test_who_expects_100_is_told_to_continue(relay: Relay) -> None:
 
 
 @on_loop
-async def test_an_answer_that_comes_while_the_request_is_uploaded_passes(relay: Relay) -> None:
-    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 401 No\r\ncontent-length: 2\r\n\r\nno")
-        await reader.read()  # until the relay, which has its answer, closes
-        writer.close()
-
-    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
-    async with server:
-        url = "http://127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
-        upstream = providers.make("early", url)
-        relay.recorder._proxy.upstreams.append(upstream)  # type: ignore[union-attr]
-        got = await relay.get("/early/upload", body=bytes(20 << 20))
-    assert (got.status, got.body) == (401, b"no")
-    assert (await relay.kept("/upload")).row["sent_ns"] is None
-
-
-@on_loop
 async def test_a_connection_is_kept_for_the_next_request(relay: Relay) -> None:
     one, two = relay.plays(answer(STREAM)), relay.plays(plain(b"two"))
     async with dial(relay.base) as (reader, writer):
@@ -327,7 +313,9 @@ async def test_pipelined_requests_are_answered_in_their_order(relay: Relay) -> N
     ],
 )  # fmt: skip
 @on_loop
-async def test_after_a_broken_upstream_the_client_is_cut(relay: Relay, scene: Scene, detail: str, stored: bytes) -> None:
+async def test_after_a_broken_upstream_the_client_is_cut(
+    relay: Relay, scene: Scene, detail: str, stored: bytes
+) -> None:
     got, tape = await relay.shows(scene)
     assert (got.status, got.body, got.complete) == (200, stored, False)
     assert (tape.outcome, tape.row["ended_by"], tape.body) == (("truncated", detail), detail, stored)
@@ -342,7 +330,9 @@ async def test_after_a_broken_upstream_the_client_is_cut(relay: Relay, scene: Sc
         pytest.param(b"HTTP/1.1 200 OK\r\nx: a\x00b\r\n\r\n", id="nul"),
         pytest.param(b"HTTP/1.1 200 OK\r\nx: a\x1b]0;t\x07b\r\n\r\n", id="escape"),
         pytest.param(b"HTTP/1.1 200 OK\r\nx: a\rb\r\n\r\n", id="bare_cr"),
-        pytest.param(HEAD + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", id="length_and_chunked"),
+        pytest.param(
+            HEAD + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", id="length_and_chunked"
+        ),
         pytest.param(HEAD + b"content-length: 3\r\ncontent-length: 4\r\n\r\nabcd", id="two_lengths"),
         pytest.param(b"HTTP/9.9 200 OK\r\n\r\n", id="version"),
         pytest.param(b"HTTP/1.1 099 Low\r\ncontent-length: 0\r\n\r\n", id="status_99"),
@@ -425,13 +415,13 @@ def deaf() -> Iterator[str]:
         first.connect(listener.getsockname())
         second.setblocking(False)
         second.connect_ex(listener.getsockname())
-        yield "http://127.0.0.1:{}".format(listener.getsockname()[1])
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 @pytest.fixture
 def hasty(tmp_path: Path, deaf: str) -> Iterator[Relay]:
     """A relay of little patience."""
-    with Relay(tmp_path, others=[f"deaf={deaf}"], limits=Limits(connect=0.4, headers=0.2, idle=0.2)) as relay:
+    with Relay(tmp_path, others=[f"deaf={deaf}"], limits=Limits(connect=0.4, headers=0.4, idle=0.5)) as relay:
         yield relay
 
 
@@ -445,7 +435,7 @@ def test_each_limit_has_its_own_outcome(hasty: Relay) -> None:
         got, tape = await hasty.shows(answer([(0.0, b"abc")], end="stall"))
         assert (got.status, got.body, got.complete) == (200, b"abc", False)
         assert (tape.outcome, tape.row["ended_by"], tape.body) == (("timeout", "idle"), "idle_timeout", b"abc")
-        got, tape = await hasty.shows(answer([(0.15, b"drip")] * 4))
+        got, tape = await hasty.shows(answer([(0.2, b"drip")] * 4))
         assert (got.complete, len(tape.reads)) == (True, 4)
 
     hasty.runner.run(main())
@@ -464,6 +454,13 @@ def test_a_client_may_leave_while_upstream_is_being_connected_to(tmp_path: Path,
         relay.runner.run(main())
 
 
+async def settled(asked: Asked) -> None:
+    """Wait until upstream can send no more."""
+    sent = -1
+    while sent != (sent := len(asked.sent)):  # noqa: ASYNC110 - that nothing happens has no event
+        await asyncio.sleep(0.2)
+
+
 @on_loop
 async def test_a_slow_reader_slows_upstream_and_not_our_memory(relay: Relay) -> None:
     size, block = 24 << 20, bytes(64 << 10)
@@ -472,9 +469,7 @@ async def test_a_slow_reader_slows_upstream_and_not_our_memory(relay: Relay) -> 
     async with dial(relay.base) as (reader, writer):
         writer.write(post(target))
         asked = await until(lambda: relay.asked(target))
-        sent = -1
-        while sent != (sent := len(asked.sent)):  # until upstream can send no more
-            await asyncio.sleep(0.1)
+        await settled(asked)
         assert len(asked.sent) < len(pieces)
         got = await take(reader)
     tape = await relay.kept(target)
@@ -482,130 +477,32 @@ async def test_a_slow_reader_slows_upstream_and_not_our_memory(relay: Relay) -> 
     assert "backpressure" in tape.flags
 
 
-@on_loop
-async def test_a_client_that_stops_reading_is_cut_after_a_minute(relay: Relay) -> None:
-    proxy = relay.recorder._proxy
-    assert proxy is not None
+def test_a_client_that_stops_reading_is_cut_after_a_minute(relay: Relay) -> None:
+    late = 0
+    clock = Clock(now=lambda: time.monotonic_ns() + late)
+    proxy = Proxy([providers.parse(relay.upstream.url)], Transport(clock=clock), relay.recorder.tap, clock=clock)
+    listening = server.listen("127.0.0.1", 0)
     block = bytes(64 << 10)
     target = relay.plays(Scene([(0, CHUNKED), *[(0.0, b"10000\r\n%s\r\n" % block)] * 400], "stall"))
-    async with dial(relay.base) as (_, writer):
-        writer.write(post(target))
-        stuck = await until(lambda: [one for one in proxy._active if one.sending_since and one.reads.paused])
-        proxy.end_stalled()
-        assert not stuck[0].stalled
-        stuck[0].sending_since -= 61_000_000_000
-        proxy.end_stalled()
-        tape = await relay.kept(target)
-    assert tape.outcome == ("client_closed", "stalled")
-    assert None in tape.relayed_ns
 
+    async def main() -> None:
+        nonlocal late
+        own = server.Server(proxy, listening, drain_seconds=1)
+        await own.start()
+        async with dial(server.base_url(listening)) as (_, writer):
+            writer.write(post(target))
+            asked = await until(lambda: relay.asked(target))
+            await settled(asked)
+            proxy.end_stalled()
+            assert proxy.live
+            late = 61_000_000_000
+            proxy.end_stalled()
+            tape = await relay.kept(target)
+        await own.stop()
+        assert tape.outcome == ("client_closed", "stalled")
+        assert None in tape.relayed_ns
 
-# What is refused
-
-
-def heads(*lines: str) -> bytes:
-    return "\r\n".join([*lines, "\r\n"]).encode("latin-1")
-
-
-HOST, LENGTH = "Host: 127.0.0.1", "Content-Length: 2"
-REFUSED = {
-    "absolute_form": (heads("POST http://evil.test/x HTTP/1.1", HOST), 400),
-    "absolute_form_of_ours": (heads("GET http://127.0.0.1/x HTTP/1.1", HOST), 400),
-    "authority_form": (heads("GET evil.test:80 HTTP/1.1", HOST), 400),
-    "connect": (heads("CONNECT evil.test:443 HTTP/1.1", HOST), 400),
-    "trace": (heads("TRACE /x HTTP/1.1", HOST), 405),
-    "asterisk": (heads("OPTIONS * HTTP/1.1", HOST), 400),
-    "two_slashes": (heads("GET //evil.test/x HTTP/1.1", HOST), 400),
-    "at": (heads("GET @evil.test/x HTTP/1.1", HOST), 400),
-    "port_at": (heads("GET :80@evil.test/x HTTP/1.1", HOST), 400),
-    "dot": (heads("GET .evil.test/x HTTP/1.1", HOST), 400),
-    "backslashes": (heads(r"GET \\evil.test\x HTTP/1.1", HOST), 400),
-    "utf8_target": (b"GET /\xc3\xa9 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-    "long_target": (heads(f"GET /{'x' * 8192} HTTP/1.1", HOST), 414),
-    "two_hosts": (heads("GET /x HTTP/1.1", HOST, HOST), 400),
-    "no_host": (heads("GET /x HTTP/1.1"), 400),
-    "foreign_host": (heads("GET /x HTTP/1.1", "Host: evil.test:8377"), 421),
-    "host_with_a_path": (heads("GET /x HTTP/1.1", "Host: a/?y"), 421),
-    "host_of_a_rebinder": (heads("GET /x HTTP/1.1", "Host: 127.0.0.1.nip.io"), 421),
-    "host_with_a_dot": (heads("GET /x HTTP/1.1", "Host: localhost."), 421),
-    "foreign_origin": (heads("GET /x HTTP/1.1", HOST, "Origin: https://evil.test"), 403),
-    "null_origin": (heads("GET /x HTTP/1.1", HOST, "Origin: null"), 403),
-    "cross_site": (heads("GET /x HTTP/1.1", HOST, "Sec-Fetch-Site: cross-site"), 403),
-    "connection_names_a_key": (heads("GET /x HTTP/1.1", HOST, "Connection: x-api-key, close", "x-api-key: k"), 400),
-    "hundred_and_one_headers": (heads("GET /x HTTP/1.1", HOST, *["x: y"] * 100), 431),
-    "head_over_64_kib": (heads("GET /x HTTP/1.1", HOST, "x: " + "y" * (64 << 10)), 431),
-    "head_of_1_mib": (heads("GET /x HTTP/1.1", HOST, "x: " + "y" * (1 << 20)), 431),
-    "endless_request_line": (b"GET /" + b"x" * (1 << 18), 431),
-    "length_and_chunked": (heads("POST /x HTTP/1.1", HOST, LENGTH, "Transfer-Encoding: chunked") + b"0\r\n\r\n", 400),
-    "two_lengths": (heads("POST /x HTTP/1.1", HOST, LENGTH, "Content-Length: 3") + b"abc", 400),
-    "signed_length": (heads("POST /x HTTP/1.1", HOST, "Content-Length: +3") + b"abc", 400),
-    "space_before_colon": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding : chunked") + b"0\r\n\r\n", 400),
-    "xchunked": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: xchunked") + b"0\r\n\r\n", 400),
-    "vertical_tab": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: \x0bchunked") + b"0\r\n\r\n", 400),
-    "chunked_identity": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: chunked, identity") + b"0\r\n\r\n", 400),
-    "nul_in_a_value": (heads("GET /x HTTP/1.1", HOST, "x: a\0b"), 400),
-    "cr_in_a_value": (heads("GET /x HTTP/1.1", HOST, "x: a\rb"), 400),
-    "escape_in_a_value": (heads("GET /x HTTP/1.1", HOST, "x: a\x1bb"), 400),
-    "folded_header": (heads("GET /x HTTP/1.1", HOST, "x: a", " b"), 400),
-    "bare_line_feeds": (b"GET /x HTTP/1.1\nHost: localhost\n\n", 400),
-    "http_2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
-    "garbage": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-@on_loop
-async def test_nothing_of_a_refused_request_reaches_upstream(relay: Relay, case: str) -> None:
-    request, status = REFUSED[case]
-    before = relay.upstream.connections
-    got = await raw(relay.base, request)
-    assert got.startswith(b"HTTP/1.1 %d " % status), got
-    assert got.count(b"HTTP/1.1 ") == 1
-    assert relay.upstream.connections == before
-
-
-@pytest.mark.parametrize(
-    "bad", [b"Z\r\n", b"3\nabc\n", b"3\r\nabcX\r\n", b"3;" + b"e" * (1 << 20)], ids=["size", "lf", "end", "extension"]
-)
-@on_loop
-async def test_a_request_with_a_broken_body_never_reaches_upstream(relay: Relay, bad: bytes) -> None:
-    before = relay.upstream.connections
-    got = await raw(relay.base, heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: chunked"), bad)
-    assert got.startswith(b"HTTP/1.1 4")
-    assert relay.upstream.connections == before
-
-
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8377", "127.0.0.1:1", "[::1]", "[::1]:8377"])
-@on_loop
-async def test_the_names_of_loopback_are_let_in(relay: Relay, host: str) -> None:
-    got = await raw(relay.base, heads("GET /x HTTP/1.1", f"Host: {host}", "Connection: close"))
-    assert got.startswith(b"HTTP/1.1 200 ")
-
-
-@on_loop
-async def test_what_a_parser_of_another_make_sends_arrives_as_it_reads_it(relay: Relay) -> None:
-    target = relay.plays(plain(b"{}"))
-    request = h11.Request(
-        method="POST", target=target, headers=[("host", "localhost"), ("x", "a  b"), ("content-length", "3")]
-    )
-    sender = h11.Connection(h11.CLIENT)
-    parts = (sender.send(request), sender.send(h11.Data(data=b"abc")), sender.send(h11.EndOfMessage()))
-    await raw(relay.base, b"".join(part or b"" for part in parts), seconds=0.3)
-    asked = relay.asked(target)
-    assert asked is not None
-    assert (asked.method, asked.target, asked.body) == ("POST", target.encode(), b"abc")
-    assert (b"x", b"a  b") in asked.headers
-
-
-@on_loop
-async def test_an_upgrade_is_not_taken_and_its_request_is_answered(relay: Relay) -> None:
-    target = relay.plays(plain(b"{}"))
-    headers = [("connection", "Upgrade, HTTP2-Settings"), ("upgrade", "h2c"), ("http2-settings", "AAMAAABk")]
-    got = await relay.get(target, body=b'{"a": 1}', headers=headers)
-    asked = relay.asked(target)
-    assert asked is not None
-    assert (got.status, asked.body) == (200, b'{"a": 1}')
-    assert {b"upgrade", b"http2-settings"} & dict(asked.headers).keys() == set()
+    relay.runner.run(main())
 
 
 # Faults of our own
@@ -642,17 +539,19 @@ def test_a_fault_of_our_own_is_answered_and_said(relay: Relay) -> None:
     assert "proxy.py" in troubles[0]
 
 
-def test_the_recorder_listens_on_loopback_only(relay: Relay) -> None:
-    assert address(relay.base)[0] == "127.0.0.1"
-    assert relay.recorder._sock.getsockname()[0] == "127.0.0.1"
+@on_loop
+async def test_clients_that_come_and_go_leave_nothing_behind(relay: Relay) -> None:
+    async def visit(number: int) -> None:
+        target = relay.plays(Scene([(0, CHUNKED + b"1\r\na\r\n")] if number % 2 else [], "stall"))
+        async with dial(relay.base) as (_, writer):
+            writer.write(post(target))
+            await until(lambda: relay.asked(target))
+            reset(writer) if number % 3 else writer.close()
 
+    def in_use() -> tuple[int, int]:
+        return len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
 
-def test_nothing_is_left_running(relay: Relay) -> None:
-    async def main() -> None:
-        await until(lambda: not relay.recorder.live)
-        names = {task.get_name() for task in asyncio.all_tasks()} - {asyncio.current_task().get_name()}  # type: ignore[union-attr]
-        assert len(names) < 8
-
-    relay.runner.run(main())
-    assert isinstance(Answer(), Answer)
-    assert kept(relay.tape, "/never") is None
+    await until(lambda: not relay.recorder.live)
+    before = await until(in_use)
+    await asyncio.gather(*(visit(number) for number in range(60)))
+    await until(lambda: all(now <= then for now, then in zip(in_use(), before, strict=True)))

@@ -96,8 +96,10 @@ def test_the_value_of_a_secret_query_key_is_redacted(query: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/v1/chat/completions", "/v1/models?", "/v1/models?limit=20&after=gpt-4", "/v1/x?max_tokens=5", "/a?key", "/a?key=",
-        "/openai/deployments/gpt/chat/completions?api-version=2024-10-21", "/v1beta/models/gemini:stream?alt=sse", "",
+        "/v1/chat/completions", "/v1/models?", "/v1/models?limit=20&after=gpt-4", "/v1/x?max_tokens=5", "/a?key",
+        "/a?idempotency-key=7",
+        "/a?key=",
+        "/openai/deployments/gpt/chat/completions?api-version=2024-10-21", "/v1beta/models/g:stream?alt=sse", "",
     ],
 )  # fmt: skip
 def test_a_harmless_path_is_kept(path: str) -> None:

@@ -176,8 +176,12 @@ def test_the_writer_syncs_each_commit_to_a_wal_and_leaves_none_behind(tape: Path
             for name in ("journal_mode", "synchronous", "foreign_keys", "trusted_schema", "application_id")
         }
     assert found == {
-        "journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "trusted_schema": 0, "application_id": APPLICATION_ID,
-    }  # fmt: skip
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "trusted_schema": 0,
+        "application_id": APPLICATION_ID,
+    }
     assert {path.name for path in tape.parent.iterdir()} == {"tape.db", "tape.db.lock"}
 
 

@@ -202,6 +202,17 @@ def test_a_reader_that_leaves_is_no_error(tape: Path, unbuffered: str) -> None:
     assert (process.wait(timeout=30), said) == (141, b"")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
+def test_output_that_does_not_fit_is_an_error_of_one_line(tape: Path, unbuffered: str) -> None:
+    environment = os.environ | {"WIRETAPE_DB": str(tape), "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-m", "viewer.cli", "show", TOOLS, "--part", "raw"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=ROOT, env=environment, check=False)
+    said = b"wiretape: the output cannot be written (No space left on device)\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
 def test_importing_the_commands_loads_no_heavy_library() -> None:
     heavy = {"pandas", "textual", "sqlalchemy", "alembic", "uvicorn", "httpx", "msgspec", "rich"}
     code = f"import sys, viewer.commands; print(sorted({heavy!r} & sys.modules.keys()))"

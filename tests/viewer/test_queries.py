@@ -1,11 +1,12 @@
 """Queries: which rows come, in which order, and what is said when none can."""
 
+import itertools
 import shutil
 import sqlite3
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from recorder import errors
 from viewer import queries, rows
@@ -25,19 +26,22 @@ def test_exchanges_come_oldest_first_and_newest_first_on_request(connection: Con
 def test_batches_neither_lose_nor_repeat_rows(
     connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = (
-        list(queries.exchanges(connection)),
-        list(queries.all_reads(connection)),
-        list(queries.all_chunks(connection)),
-    )
+    expected = lists(connection)
     monkeypatch.setattr(queries, "_BATCH", batch)
     monkeypatch.setattr(queries, "_BATCH_OF_READS", batch)
+    assert lists(connection) == expected
+
+
+def lists(connection: Connection) -> list[list[rows.Row]]:
+    """Read everything that comes in batches; a batch that repeats itself ends after 100 rows."""
     found = (
-        list(queries.exchanges(connection)),
-        list(queries.all_reads(connection)),
-        list(queries.all_chunks(connection)),
+        queries.exchanges(connection),
+        queries.exchanges(connection, newest_first=True),
+        queries.exchanges(connection, newest_first=True, limit=5),
+        queries.all_reads(connection),
+        queries.all_chunks(connection),
     )
-    assert found == expected
+    return [list(itertools.islice(some, 100)) for some in found]
 
 
 @pytest.mark.parametrize(("limit", "count"), [(1, 1), (3, 3), (7, 7), (99, 7)])
@@ -73,7 +77,7 @@ def test_an_open_exchange_counts_what_is_there_and_knows_nothing_else(connection
 
 @pytest.mark.parametrize(
     ("reference", "id"),
-    [("@", LIVE), ("@-1", LIVE), ("@-7", COMPLETE), ("b000", TRUNCATED), (TOOLS, TOOLS), ("B000", TRUNCATED)],
+    [("@", LIVE), ("@-0", LIVE), ("@-6", COMPLETE), ("b000", TRUNCATED), (TOOLS, TOOLS), ("B000", TRUNCATED)],
 )
 def test_an_exchange_is_found_by_prefix_or_by_age(connection: Connection, reference: str, id: str) -> None:
     assert queries.detail(connection, queries.find(connection, reference))["id"] == id
@@ -85,7 +89,7 @@ def test_an_exchange_is_found_by_prefix_or_by_age(connection: Connection, refere
         ("aaaa", f"fits several exchanges: {COMPLETE}, {TOOLS}: give more"),
         ("bbbb", f"no exchange bbbb; the newest: {LIVE}, e0"),
         ("b00", "at least 4 characters"),
-        ("@-8", "no exchange @-8; the newest"),
+        ("@-7", "no exchange @-7; the newest"),
         ("@x", "@ is the newest"),
         ("%%%%", "no exchange %%%%"),
         ("\x1b[2Jx", "no exchange ␛[2Jx"),
@@ -114,6 +118,21 @@ def test_a_reader_holds_no_transaction_between_rows(tape: Path, tmp_path: Path) 
             busy, _, _ = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         writer.close()
     assert busy == 0
+
+
+def test_what_one_transaction_reads_is_of_one_moment(tape: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "tape.db"
+    shutil.copy(tape, copy)
+    count = text("SELECT count(*) FROM segments")
+    with queries.opened(copy) as connection, connection.begin():
+        before = connection.execute(count).scalar()
+        with sqlite3.connect(copy) as writer:
+            writer.execute("INSERT INTO segments VALUES (1, 0, x'00')")
+        within = connection.execute(count).scalar()
+        writer.execute("DELETE FROM segments WHERE exchange_no = 1")
+        writer.commit()
+        writer.close()
+    assert (before, within) == (1, 1)
 
 
 def test_a_reader_cannot_write(connection: Connection) -> None:

@@ -72,6 +72,7 @@ def test_each_choice_of_a_chunk_has_its_row_and_the_chunk_its_number() -> None:
         ({"choices": [choice({"content": "a", "reasoning": "b"}, finish="stop")]}, "content reasoning finish"),
         ({"choices": [choice({"refusal": "no"})]}, "refusal"),
         ({"choices": [choice({"audio": {"data": "UklG"}})]}, "content"),
+        ({"choices": [choice({"reasoning_details": [{"type": "reasoning.encrypted", "data": "Zm9"}]})]}, "reasoning"),
         ({"choices": [], "usage": {"completion_tokens": 3}}, "usage"),
         ({"error": {"message": "x"}}, "error"),
         ({"choices": [choice({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": ""}}]})]}, "tool"),

@@ -1,0 +1,118 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from recorder.db import db
+from recorder.errors import NotFound, SchemaMismatch, TapeBusy, TapeDamaged, WiretapeError
+from recorder.schema import REVISION
+from tests.recorder.frames import STREAM, damage, exchange, opened, outcomes_of, snapshot
+
+
+def run(*arguments: Any) -> Result:
+    """Run a command; an error that wiretape foresees is left in `exception`, for `viewer.cli` to print."""
+    result = CliRunner().invoke(db, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, WiretapeError | SystemExit), result.exception
+    return result
+
+
+@pytest.fixture
+def recorded(tape: Path) -> Path:
+    with opened(tape) as store:
+        store.append([*exchange("e1"), *exchange("e2", STREAM[:1]), *exchange("e3")[:-1]])
+    return tape
+
+
+def test_info_says_what_a_tape_holds(recorded: Path) -> None:
+    result = run("info", "--db", recorded)
+    shown = dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if not line.startswith("written"))
+    assert (shown["tape"], shown["schema"], shown["sessions"], shown["exchanges"]) == (
+        str(recorded),
+        REVISION,
+        "1",
+        "3",
+    )
+    assert (shown["complete"], shown["truncated"], shown["open"]) == ("1", "1", "1")
+    assert result.stdout.splitlines()[-1] == "written by       nobody now"
+
+
+def test_info_names_the_writer_by_whatever_link_the_tape_is_called(recorded: Path) -> None:
+    link = recorded.parent / "sub" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(recorded)
+    with opened(recorded):
+        for path in (recorded, link):
+            assert run("info", "--db", path).stdout.splitlines()[-1] == "written by       a test"
+
+
+def test_check_of_a_whole_tape(recorded: Path) -> None:
+    result = run("check", "--db", recorded)
+    assert (result.exit_code, result.stdout) == (0, f"{recorded} is whole\n")
+
+
+@pytest.mark.damages
+def test_check_of_a_damaged_tape_lists_the_problems_and_fails(recorded: Path) -> None:
+    damage(recorded, "UPDATE exchanges SET id='\x1b]0;x' WHERE no=1", "DELETE FROM bodies", "DELETE FROM measures")
+    result = run("check", "--db", recorded)
+    assert isinstance(result.exception, TapeDamaged)
+    assert result.exception.exit_code == 3
+    assert str(result.exception) == f"{recorded} has 4 problems"
+    assert len(result.stdout.splitlines()) == 4
+    assert "\x1b" not in result.stdout
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("command", ["check", "info", "rebuild"])
+def test_a_tape_that_cannot_be_read_at_all_is_damaged(recorded: Path, command: str) -> None:
+    with recorded.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (recorded.stat().st_size - 4096))
+    result = run(command, "--db", recorded)
+    assert isinstance(result.exception, TapeDamaged)
+    assert "\n" not in str(result.exception)
+
+
+def test_rebuilding_a_fresh_tape_changes_nothing(recorded: Path) -> None:
+    before = outcomes_of(recorded)
+    result = run("rebuild", "--db", recorded)
+    assert result.stdout == f"{recorded}: 2 exchanges derived again, 0 changed\n"
+    assert outcomes_of(recorded) == before == {"e1": "complete", "e2": "truncated", "e3": None}
+
+
+def test_rebuilding_restores_measures(recorded: Path) -> None:
+    damage(
+        recorded, "UPDATE measures SET outcome='forged' WHERE exchange_no=1", "DELETE FROM measures WHERE exchange_no=2"
+    )
+    assert run("rebuild", "--db", recorded).stdout.endswith(": 2 exchanges derived again, 2 changed\n")
+    assert outcomes_of(recorded) == {"e1": "complete", "e2": "truncated", "e3": None}
+
+
+@pytest.mark.parametrize("command", ["rebuild", "upgrade"])
+def test_a_tape_that_is_being_written_is_left_alone(recorded: Path, command: str) -> None:
+    with opened(recorded):
+        before = snapshot(recorded.parent)
+        result = run(command, "--db", recorded)
+        assert isinstance(result.exception, TapeBusy)
+        assert "is being written by a test" in str(result.exception)
+        assert snapshot(recorded.parent) == before
+
+
+@pytest.mark.parametrize("command", ["info", "check", "rebuild", "upgrade"])
+def test_no_command_makes_a_tape(tape: Path, command: str) -> None:
+    assert isinstance(run(command, "--db", tape).exception, NotFound)
+    assert list(tape.parent.iterdir()) == []
+
+
+def test_a_tape_of_this_schema_needs_no_upgrade(recorded: Path) -> None:
+    before = snapshot(recorded.parent)
+    assert run("upgrade", "--db", recorded).stdout == f"{recorded} has schema {REVISION} already\n"
+    assert snapshot(recorded.parent) == before
+
+
+@pytest.mark.damages
+def test_a_newer_tape_is_not_downgraded(recorded: Path) -> None:
+    damage(recorded, "UPDATE alembic_version SET version_num='9999'")
+    before = snapshot(recorded.parent)
+    assert isinstance(run("upgrade", "--db", recorded).exception, SchemaMismatch)
+    assert snapshot(recorded.parent) == before

@@ -1,0 +1,57 @@
+"""`wiretape env`: the lines that point SDKs at a recorder."""
+
+import signal
+from pathlib import Path
+
+from tests.relay import finish, on_loop, recording, select, until, wiretape
+
+
+async def env(tape: Path, *arguments: str) -> tuple[str, str]:
+    async with wiretape("env", "--db", tape, *arguments) as process:
+        code, out, err = await finish(process)
+    assert code == 0
+    return out, err
+
+
+@on_loop
+async def test_the_running_recorder_of_the_tape_is_found(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with recording(tape, "http://user:secret@127.0.0.1:1/v1") as (process, base):
+        await until(lambda: select(tape, "SELECT * FROM sessions"))
+        out, err = await env(tape)
+        assert (await finish(process, signal.SIGTERM))[0] == 0
+    assert out.splitlines() == [
+        f"export OPENAI_BASE_URL={base}",
+        f"export OPENAI_API_BASE={base}",
+        f"export ANTHROPIC_BASE_URL={base}",
+    ]
+    assert err == ""
+
+
+@on_loop
+async def test_a_recorder_that_was_killed_is_not_taken_for_a_running_one(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with recording(tape, "http://127.0.0.1:1") as (process, base):
+        await until(lambda: select(tape, "SELECT * FROM sessions"))
+        (session,) = select(tape, "SELECT pid FROM sessions")
+        assert session["pid"] == process.pid
+        process.kill()
+        await process.communicate()
+    out, err = await env(tape)
+    assert base not in out
+    assert err.startswith("wiretape: no recorder is running on this tape")
+
+
+@on_loop
+async def test_without_a_recorder_the_lines_are_those_of_the_default(tmp_path: Path) -> None:
+    out, err = await env(tmp_path / "none.db")
+    assert out.splitlines()[0] == "export OPENAI_BASE_URL=http://127.0.0.1:8377/openai/v1"
+    assert out.splitlines()[2] == "export ANTHROPIC_BASE_URL=http://127.0.0.1:8377/anthropic"
+    assert "no recorder is running" in err
+    assert not (tmp_path / "none.db").exists()
+
+
+@on_loop
+async def test_the_lines_follow_what_record_was_given(tmp_path: Path) -> None:
+    given = ("--listen", "[::1]:9", "--upstream", "anthropic=https://api.test")
+    assert await env(tmp_path / "none.db", *given) == ("export ANTHROPIC_BASE_URL='http://[::1]:9/anthropic'\n", "")

@@ -1,0 +1,280 @@
+import asyncio
+import os
+import random
+import signal
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import uvloop
+
+from recorder import journal, locking, tap, tapefile
+from recorder.errors import ForeignFile, SchemaMismatch, TapeBusy, WiretapeError, WriterFailed
+from recorder.tap import Tap
+from tests.recorder.frames import (
+    SESSION,
+    STREAM,
+    begin,
+    bodies_of,
+    body,
+    end,
+    exchange,
+    head,
+    opened,
+    outcomes_of,
+    reads_of,
+)  # fmt: skip
+
+PURPOSE = "wiretape record (pid 1)"
+
+
+def play(coroutine: Coroutine[Any, Any, None], loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
+    with asyncio.Runner(loop_factory=loop or uvloop.new_event_loop) as runner:
+        runner.run(coroutine)
+
+
+async def until(fact: Callable[[], Any]) -> None:
+    async with asyncio.timeout(20):
+        while not fact():  # noqa: ASYNC110 - another process sets no event
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def started(tape: Path, **options: Any) -> AsyncIterator[Tap]:
+    running = Tap(tape, SESSION, PURPOSE, **options)
+    await running.start()
+    try:
+        yield running
+    finally:
+        pid = running.pid
+        await running.close(grace=20)
+        assert pid is None or not is_alive(pid)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def kill(running: Tap) -> None:
+    assert running.pid is not None
+    os.kill(running.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_what_is_put_is_stored_and_reported(tape: Path, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    finished: list[journal.Finished] = []
+
+    async def scenario() -> None:
+        async with started(tape, on_finished=finished.append) as running:
+            for frame in [*exchange("e1"), *exchange("e2", [b"no stream"])]:
+                running.put(frame)
+            await until(lambda: running.counts.recorded == 2)
+            assert running.counts.failed == 1
+            assert running.counts.lag_ns > 0
+            assert locking.holder(tapefile.lock_of(tape)) == PURPOSE
+
+    play(scenario(), loop)
+    assert [(one.id, one.outcome) for one in finished] == [("e1", "complete"), ("e2", "truncated")]
+    assert bodies_of(tape) == {"e1": b"".join(STREAM), "e2": b"no stream"}
+    assert locking.holder(tapefile.lock_of(tape)) == ""
+
+
+@pytest.mark.parametrize(
+    ("seed", "loop"), [(0, uvloop.new_event_loop), (1, uvloop.new_event_loop), (2, asyncio.new_event_loop)]
+)
+def test_when_writers_are_killed_nothing_is_lost_and_nothing_doubled(
+    tape: Path, seed: int, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    chance = random.Random(seed)
+    streams = {f"e{no}": [chance.randbytes(chance.randrange(1, 400)) for _ in range(200)] for no in range(4)}
+    waiting = [frame for parts in zip(*(exchange(*item) for item in streams.items()), strict=True) for frame in parts]
+    kills = sorted(chance.sample(range(len(waiting)), 2))
+    finished: list[str] = []
+    broken: list[object] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context))
+        async with started(tape, on_finished=lambda one: finished.append(one.id)) as running:
+            for place, frame in enumerate(waiting):
+                running.put(frame)
+                if chance.random() < 0.05:
+                    await asyncio.sleep(chance.random() * 0.02)
+                if place in kills:  # the stream goes on while another writer starts
+                    await until(lambda: running.pid is not None)
+                    kill(running)
+            await until(lambda: running.counts.recorded >= len(streams))
+            assert running.counts.restarts == len(kills)
+            assert running.counts.trouble == ""
+
+    play(scenario(), loop)
+    assert broken == []
+    assert sorted(finished) == sorted(streams)
+    assert bodies_of(tape) == {id: b"".join(pieces) for id, pieces in streams.items()}
+    assert all(len(reads_of(tape, id)) == 200 for id in streams)
+
+
+def test_a_writer_killed_between_commit_and_acknowledgement_reports_again(tape: Path) -> None:
+    """The acknowledgement of what is committed is lost: it is sent again, and answered again."""
+    with opened(tape) as store:
+        store.append(exchange("e1"))
+    finished: list[str] = []
+
+    async def scenario() -> None:
+        async with started(tape, on_finished=lambda one: finished.append(one.outcome)) as running:
+            for frame in exchange("e1"):
+                running.put(frame)
+            await until(lambda: running.counts.recorded == 1)
+
+    play(scenario())
+    assert finished == ["complete"]
+
+
+def foreign(tape: Path) -> None:
+    tape.write_text("dear diary")
+
+
+def newer(tape: Path) -> None:
+    with tapefile.writing(tape, "a test"):
+        pass
+    with closing(sqlite3.connect(tape)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num='9999'")
+        connection.commit()
+
+
+def read_only(tape: Path) -> None:
+    tape.touch(0o400)
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize(("make", "error"), [(foreign, ForeignFile), (newer, SchemaMismatch), (read_only, TapeBusy)])
+def test_a_tape_that_cannot_be_written_stops_the_start(
+    tape: Path, make: Callable[[Path], None], error: type[WiretapeError]
+) -> None:
+    make(tape)
+
+    async def scenario() -> None:
+        with pytest.raises(error):
+            await Tap(tape, SESSION, PURPOSE).start()
+
+    play(scenario())
+
+
+def test_a_second_recorder_is_told_of_the_first(tape: Path) -> None:
+    async def scenario() -> None:
+        async with started(tape):
+            with pytest.raises(TapeBusy, match=r"is being written by wiretape record \(pid 1\)"):
+                await Tap(tape, SESSION, PURPOSE).start()
+
+    play(scenario())
+
+
+def test_a_writer_that_cannot_even_start_is_said(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        for executable, words in (("/nowhere/python", "cannot be started"), ("/bin/true", "ended before it was ready")):
+            monkeypatch.setattr(tap.sys, "executable", executable)
+            with pytest.raises(WriterFailed, match=words):
+                await Tap(tape, SESSION, PURPOSE).start()
+
+    play(scenario())
+
+
+def test_a_tape_taken_away_while_no_writer_ran_is_tried_again_until_it_is_free(tape: Path) -> None:
+    said: list[str] = []
+
+    async def scenario() -> None:
+        async with started(tape, on_trouble=said.append) as running:
+            kill(running)
+            await until(lambda: not locking.holder(tapefile.lock_of(tape)))
+            with opened(tape):
+                for frame in exchange("e1"):
+                    running.put(frame)
+                await until(lambda: any("is being written by a test" in line for line in said))
+            await until(lambda: running.counts.recorded == 1)
+
+    play(scenario())
+    assert said[-1] == ""
+    assert outcomes_of(tape) == {"e1": "complete"}
+
+
+def test_past_the_bound_reads_are_not_kept_but_what_was_kept_is_stored(tape: Path) -> None:
+    pieces = [b"x" * 1000] * 100
+
+    async def scenario() -> None:
+        async with started(tape, queue_bytes=50_000) as running:
+            os.kill(running.pid or 0, signal.SIGSTOP)
+            for frame in (begin("e1"), head("e1")):
+                running.put(frame)
+            kept = [running.offer(read) for read in body("e1", pieces)]
+            assert kept == sorted(kept, reverse=True)
+            assert 40 < sum(kept) < 50
+            assert not running.has_room(1000)
+            running.put(end("e1", pieces[: sum(kept)], gap=1000 * kept.count(False)))
+            os.kill(running.pid or 0, signal.SIGCONT)
+            await until(lambda: running.counts.recorded == 1)
+            assert running.has_room(50_000)
+
+    play(scenario())
+
+
+def test_closing_counts_what_a_stuck_writer_did_not_store_and_ends_it(tape: Path) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        pid = running.pid or 0
+        os.kill(pid, signal.SIGSTOP)
+        running.put(begin("e1"))
+        assert await running.close(grace=0.05) == 2  # and the farewell
+        assert running.counts.trouble == "2 frames could not be stored within 0.05 s"
+        assert not is_alive(pid)
+
+    play(scenario())
+
+
+def test_closing_while_another_writer_starts_leaves_no_process(tape: Path) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        first = running.pid
+        kill(running)
+        await until(lambda: running.pid not in (None, first))
+        pid = running.pid or 0
+        await running.close(grace=0.001)
+        assert not is_alive(pid)
+
+    play(scenario())
+
+
+def test_an_answer_cut_short_is_the_end_of_the_writer() -> None:
+    async def scenario() -> None:
+        reader = asyncio.StreamReader()
+        line = journal.encode_answer(journal.Trouble("full"))
+        reader.feed_data(line + line[:-3])
+        reader.feed_eof()
+        process: Any = SimpleNamespace(stdout=reader)
+        assert await tap._answer(process) == journal.Trouble("full")
+        assert await tap._answer(process) is None
+
+    play(scenario())
+
+
+def test_an_idle_tap_says_that_it_is_alive(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tap, "_HEARTBEAT_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        async with started(tape) as running:
+            await until(lambda: running.counts.lag_ns > 0)
+
+    play(scenario())
+    with closing(sqlite3.connect(tape)) as connection:
+        ((started_at, heartbeat_at, ended_at),) = connection.execute(
+            "SELECT started_at, heartbeat_at, ended_at FROM sessions"
+        )
+    assert started_at < heartbeat_at == ended_at

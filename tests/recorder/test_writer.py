@@ -1,0 +1,300 @@
+import base64
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+import pytest
+from sqlalchemy import select
+
+from recorder import journal, locking, tapefile
+from recorder.schema import exchanges, sessions
+from recorder.writer import WINDOW_BYTES, WINDOW_READS
+from tests.recorder.frames import (
+    AT,
+    SESSION,
+    STREAM,
+    begin,
+    bodies_of,
+    body,
+    end,
+    exchange,
+    head,
+    other_session,
+    outcomes_of,
+    reading,
+    snapshot,
+    until,
+)  # fmt: skip
+from tests.recorder.writers import writer
+
+FROZEN = """
+import sys
+from pathlib import Path
+from recorder import journal, tapefile, writer
+from recorder.clock import Clock
+from recorder.store import Store
+with tapefile.writing(Path(sys.argv[1]), sys.argv[2]) as connection:
+    writer.answer(journal.Ready("", []))
+    writer.Writer(Store(connection), Clock(now=lambda: 0)).run()
+"""
+"""A writer for which no time passes: it commits for other reasons, or at the end of file."""
+
+FULL_DISK = """
+import signal, sys
+from pathlib import Path
+from recorder import journal, tapefile, writer
+from recorder.store import Store
+writer._RETRY_SECONDS = 0.02
+with tapefile.writing(Path(sys.argv[1]), sys.argv[2]) as connection:
+    driver = connection.connection.dbapi_connection
+    limit = lambda pages: driver.execute(f"PRAGMA max_page_count={pages}")
+    limit(driver.execute("PRAGMA page_count").fetchone()[0] + 8)
+    signal.signal(signal.SIGUSR1, lambda *_: limit(1_000_000))
+    writer.answer(journal.Ready("", []))
+    writer.Writer(Store(connection)).run()
+"""
+"""A writer whose disk is full after a few pages, until it gets SIGUSR1."""
+
+RELAY = """
+import os, subprocess, sys
+from recorder import journal
+from tests.recorder.frames import SESSION, begin, head
+command = (sys.executable, "-P", "-m", "recorder.writer", sys.argv[1], "wiretape record (pid 1)")
+writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+pipe = writer.stdin.fileno()
+assert isinstance(journal.decode_answer(writer.stdout.readline()), journal.Ready)
+print(writer.pid, flush=True)
+os.write(pipe, b"".join(journal.encode(seq, frame) for seq, frame in enumerate([SESSION, begin("e1"), head("e1")])))
+for seq in range(100_000):
+    os.write(pipe, journal.encode(3 + seq, journal.Read("e1", seq, 4_000_000 + seq, None, 8 * seq, b"%08d" % seq)))
+    os.write(1, b"%08d" % seq)
+"""
+"""A relay: starts a writer, and notes each read after it was written to the pipe."""
+
+
+def test_what_is_sent_is_committed_and_acknowledged_without_being_asked_for(tape: Path) -> None:
+    with writer(tape) as process:
+        ready = process.answer()
+        assert ready == journal.Ready(str(tape), [])
+        process.send([begin("e1"), head("e1")])
+        process.acknowledged()
+        process.send(body("e1", STREAM))
+        process.acknowledged()
+        assert bodies_of(tape) == {"e1": b"".join(STREAM)}
+        process.send([end("e1", STREAM)])
+        process.acknowledged()
+        last = process.answers[-1]
+        assert isinstance(last, journal.Ack)
+        assert [(one.id, one.outcome) for one in last.finished] == [("e1", "complete")]
+        process.send([journal.Close(AT)])
+        process.acknowledged()
+        assert process.end() == 0
+    assert {path.name for path in tape.parent.iterdir()} == {"tape.db", "tape.db.lock"}
+    assert outcomes_of(tape) == {"e1": "complete"}
+
+
+@pytest.mark.parametrize("size", [1, WINDOW_BYTES // 4 + 1])
+def test_a_batch_is_committed_when_it_is_large_enough_and_not_before(tape: Path, size: int) -> None:
+    count = WINDOW_READS - 1 if size == 1 else 4
+    with writer(tape, code=FROZEN) as process:
+        process.answer()
+        process.send([begin("e1"), *body("e1", [b"x" * size] * count)])
+        first = process.answer()
+        assert isinstance(first, journal.Ack)
+        assert first.seq >= count  # the last read's bytes may be on their way yet
+        process.send([begin("e2")])
+        assert process.end() == 0
+        assert process.answer() == journal.Ack(process.seq - 1, [])
+    assert outcomes_of(tape) == dict.fromkeys(("e1", "e2"), "interrupted")
+
+
+def test_frames_are_committed_in_groups(tape: Path) -> None:
+    with writer(tape) as process:
+        process.answer()
+        process.send([begin("e1"), *body("e1", [b"x"] * 1500)])
+        assert process.acknowledged() < 50
+
+
+def test_signals_do_not_end_a_writer_but_the_end_of_file_does(tape: Path) -> None:
+    with writer(tape) as process:
+        process.answer()
+        for name in (signal.SIGINT, signal.SIGTERM):
+            process.process.send_signal(name)
+        process.send(exchange("e1"))
+        process.acknowledged()
+        assert process.end() == 0
+    assert outcomes_of(tape) == {"e1": "complete"}
+
+
+def test_the_end_of_file_without_a_farewell_interrupts_what_is_open(tape: Path) -> None:
+    with writer(tape) as process:
+        process.send([*exchange("e1"), begin("e2"), head("e2"), *body("e2", STREAM[:2])])
+        cut = journal.encode(99, next(iter(body("e2", STREAM))))[:-1]
+        assert process.process.stdin is not None
+        process.process.stdin.write(cut)
+        assert process.end() == 0
+    assert outcomes_of(tape) == {"e1": "complete", "e2": "interrupted"}
+    assert bodies_of(tape)["e2"] == b"".join(STREAM[:2])
+    with reading(tape) as connection:
+        assert connection.execute(select(sessions.c.ended_at)).scalar_one() is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_when_the_relay_is_killed_all_that_it_wrote_is_on_the_tape(tape: Path, seed: int) -> None:
+    after = random.Random(seed).randrange(1, 6000)
+    with subprocess.Popen((sys.executable, "-c", RELAY, str(tape)), stdout=subprocess.PIPE) as relay:
+        assert relay.stdout is not None
+        int(relay.stdout.readline())
+        noted = relay.stdout.read(8 * after)
+        relay.kill()
+        noted += relay.stdout.read()
+    until(lambda: not locking.holder(tapefile.lock_of(tape)))  # the writer has ended by itself
+    stored = bodies_of(tape)["e1"]
+    assert stored == b"".join(b"%08d" % seq for seq in range(len(stored) // 8))
+    assert stored.startswith(noted)
+    assert len(stored) <= len(noted) + 8
+    assert outcomes_of(tape) == {"e1": "interrupted"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_when_relay_and_writer_are_killed_the_next_start_interrupts_what_was_acknowledged(
+    tape: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    pieces = [chance.randbytes(chance.randrange(1, 2000)) for _ in range(chance.randrange(1, 3000))]
+    with writer(tape) as process:
+        process.answer()
+        process.send([begin("e1"), head("e1")])
+        process.acknowledged()
+        process.send(body("e1", pieces))
+        acknowledged = [process.answer() for _ in range(chance.randrange(2))]
+        process.kill()
+    for ack in acknowledged:
+        assert isinstance(ack, journal.Ack)
+        assert len(bodies_of(tape)["e1"]) >= len(b"".join(pieces[: ack.seq - 2]))
+    assert outcomes_of(tape) == {"e1": None}
+    with writer(tape, session=other_session("session-2")) as process:
+        process.send([journal.Heartbeat(AT)])
+        process.answer()
+        process.acknowledged()
+        assert outcomes_of(tape) == {"e1": "interrupted"}
+        process.end()
+    assert b"".join(pieces).startswith(bodies_of(tape)["e1"])
+
+
+def test_a_full_disk_is_waited_out_and_nothing_is_lost(tape: Path) -> None:
+    noise = random.Random(7).randbytes(100_000)
+    with writer(tape, code=FULL_DISK) as process:
+        process.answer()
+        process.send(exchange("e1", [noise]))
+        assert process.answer() == journal.Trouble("database or disk is full")
+        assert outcomes_of(tape) == {}
+        process.process.send_signal(signal.SIGUSR1)
+        assert process.answer() == journal.Trouble("")
+        process.acknowledged()
+        process.send(exchange("e2", [noise]))
+        process.acknowledged()
+        process.end()
+    assert bodies_of(tape) == dict.fromkeys(("e1", "e2"), noise)
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize(
+    ("statement", "code", "words"),
+    [
+        ("PRAGMA application_id=7", 8, "another application's database"),
+        ("UPDATE alembic_version SET version_num='9999'", 5, "newer than this wiretape's"),
+        (None, 6, "is read-only"),
+    ],
+)
+def test_a_writer_that_may_not_write_says_so_in_one_line_and_leaves_all_as_it_was(
+    tape: Path, statement: str | None, code: int, words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with tapefile.writing(tape, "a test"):
+        pass
+    with closing(sqlite3.connect(tape)) as other:
+        if statement is not None:
+            other.execute(statement)
+            other.commit()
+        else:
+            tape.chmod(0o400)
+    before = snapshot(tape.parent)
+    with writer(tape) as process:
+        answer = process.answer()
+        assert isinstance(answer, journal.Fatal)
+        assert (answer.exit_code, process.process.wait(10)) == (code, code)
+    assert words in answer.message
+    assert "\n" not in answer.message
+    assert snapshot(tape.parent) == before
+    assert capfd.readouterr().err == ""
+
+
+def test_a_second_writer_is_told_who_holds_the_tape(tape: Path) -> None:
+    with writer(tape) as first, writer(tape) as second:
+        answer = min(first.answer(), second.answer(), key=lambda one: isinstance(one, journal.Ready))
+        assert isinstance(answer, journal.Fatal)
+        assert answer.exit_code == 6
+
+
+def test_a_tape_that_others_may_read_is_warned_of(tape: Path) -> None:
+    tape.touch(0o644)
+    tape.chmod(0o644)
+    with writer(tape) as process:
+        answer = process.answer()
+        assert isinstance(answer, journal.Ready)
+        assert answer.warnings == [f"{tape} may be read by others on this machine: chmod 600 {tape}"]
+
+
+CANARY = "CANARY/p4ssw0rd+of=the&user"
+ENCODED = quote(CANARY, safe="")
+BASIC = base64.b64encode(f"user:{CANARY}".encode()).decode()
+FORMS = [
+    form.encode() for form in (CANARY, ENCODED, ENCODED.lower(), BASIC, base64.b64encode(CANARY.encode()).decode())
+]
+
+
+def assert_no_canary(directory: Path, *, files: set[str]) -> None:
+    found = {path.name: path.read_bytes() for path in directory.iterdir()}
+    assert set(found) >= files
+    for name, held in found.items():
+        for form in FORMS:
+            assert form not in held, (name, form)
+
+
+def test_no_credential_ever_reaches_the_disk(tape: Path) -> None:
+    secret, basic = CANARY.encode(), b"Basic " + BASIC.encode()
+    url = f"https://user:{ENCODED}@api.test/v1"
+    sent = [
+        (b"Authorization", b"Bearer " + secret), (b"authorization", basic), (b"Proxy-Authorization", basic),
+        (b"X-API-Key", secret), (b"api-key", secret), (b"x-goog-api-key", secret), (b"Cookie", b"a=" + secret),
+        (b"X-Acme-Token", secret), (b"x-acme-secret-name", secret), (b"referer", f"https://a/?key={ENCODED}".encode()),
+    ]  # fmt: skip
+    answered = [(b"Set-Cookie", secret), (b"set-cookie", b"b=" + secret), (b"Location", url.encode())]
+    query = f"/v1/x?key={ENCODED}&API_KEY={ENCODED}&%74oken={ENCODED}&sig={ENCODED}&sig={ENCODED}&limit=2"
+    session = msgspec.structs.replace(SESSION, upstreams=[("", url)])
+    frames = [begin("e1", headers=sent, path=query, upstream=url), head("e1", answered), *body("e1", STREAM)]
+    with writer(tape, session=session) as process:
+        process.send(frames)
+        process.answer()
+        process.acknowledged()
+        assert_no_canary(tape.parent, files={"tape.db", "tape.db-wal", "tape.db-shm", "tape.db.lock"})
+        process.kill()
+    assert_no_canary(tape.parent, files={"tape.db", "tape.db-wal", "tape.db-shm", "tape.db.lock"})
+    with writer(tape, session=session) as process:
+        process.send([*frames, end("e1", STREAM)])
+        process.answer()
+        process.acknowledged()
+        assert process.end() == 0
+    assert_no_canary(tape.parent, files={"tape.db", "tape.db.lock"})
+    with reading(tape) as connection:
+        (row,) = connection.execute(select(exchanges)).all()
+    marks = dict(row.request_headers)
+    assert marks["x-api-key"] == dict(reversed(row.request_headers))["authorization"]
+    assert row.path.endswith("&limit=2")
+    assert row.upstream.endswith("@api.test/v1")
