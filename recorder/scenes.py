@@ -27,13 +27,13 @@ def data(payload: Any) -> bytes:
 DONE = b"data: [DONE]\n\n"
 
 
-def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
+def chunk(model: str, delta: dict[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
     """Give a chat completion chunk with one choice."""
     return {
         "id": "chatcmpl-demo",
         "object": "chat.completion.chunk",
         "created": 1773042793,
-        "model": "demo",
+        "model": model,
         "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
         **more,
     }
@@ -48,95 +48,112 @@ def usage(prompt: int, completion: int, reasoning: int | None = None) -> dict[st
     return counted
 
 
-def words(text: str, gap: float, **more: Any) -> list[Piece]:
+def words(model: str, text: str, gap: float, **more: Any) -> list[Piece]:
     """Give `text` as one chunk per word, `gap` seconds apart."""
-    return [(gap, data(chunk({"content": word + " "}, **more))) for word in text.split()]
+    return [(gap, data(chunk(model, {"content": word + " "}, **more))) for word in text.split()]
 
 
 _TALE = "Once upon a time a robot learned to wait , and found that every pause has a length ."
 
 
-def _openai() -> Scene:
+def _openai(model: str) -> Scene:
     """The schema page: role first, usage last on a chunk without choices."""
-    body = [(0.12, data(chunk({"role": "assistant", "content": ""}))), *words(_TALE, 0.03)]
-    body += [(0.01, data(chunk({}, "stop"))), (0.0, data({**chunk({}), "choices": [], "usage": usage(14, 18)}))]
+    body = [(0.12, data(chunk(model, {"role": "assistant", "content": ""}))), *words(model, _TALE, 0.03)]
+    body += [
+        (0.01, data(chunk(model, {}, "stop"))),
+        (0.0, data({**chunk(model, {}), "choices": [], "usage": usage(14, 18)})),
+    ]
     return answer([*body, (0.0, DONE)], delay=0.08)
 
 
-def _envelope() -> Scene:
+def _envelope(_: str) -> Scene:
     """`object` is chat.completion, the model is empty, a tool call comes whole, nothing is said at the end."""
-    more = {"id": "stream:chat:1", "object": "chat.completion", "model": ""}
+    more = {"id": "stream:chat:1", "object": "chat.completion"}
     call: dict[str, Any] = {"index": 0, "id": "call_1", "type": "function"}
     call["function"] = {"name": "get_weather", "arguments": '{"city":"Singapore"}'}
-    body = [*words("Let me look that up .", 0.04, **more), (0.08, data(chunk({"tool_calls": [call]}, **more)))]
-    return answer([*body, (0.02, data(chunk({"content": ""}, "tool_calls", **more)))], delay=0.1)
+    body = [
+        *words("", "Let me look that up .", 0.04, **more),
+        (0.08, data(chunk("", {"tool_calls": [call]}, **more))),
+    ]
+    return answer([*body, (0.02, data(chunk("", {"content": ""}, "tool_calls", **more)))], delay=0.1)
 
 
-def _pretty() -> Scene:
+def _pretty(model: str) -> Scene:
     """Payloads over many lines, of which only the first begins with `data:`."""
     deltas: Iterable[tuple[dict[str, Any], str | None]] = (
         ({"role": "assistant"}, None),
         *(({"content": word + " "}, None) for word in _TALE.split()[:8]),
         ({"content": ""}, "stop"),
     )
-    body = [(0.04, f"data: {json.dumps(chunk(delta, end), indent=2)}\n\n".encode()) for delta, end in deltas]
+    body = [(0.04, f"data: {json.dumps(chunk(model, delta, end), indent=2)}\n\n".encode()) for delta, end in deltas]
     return answer([*body, (0.0, DONE)], delay=0.1)
 
 
-def _shifting() -> Scene:
+def _shifting(_: str) -> Scene:
     """The id and the creation time change in mid-stream; no [DONE], no usage."""
-    more = {"id": "stream:chat:26e9476e", "object": "chat.completion", "model": ""}
-    last = chunk({"content": ""}, "stop", **{**more, "id": "stream:chat:c51514fb", "created": 1773044133})
-    return answer([*words("Hello ! How can I help you today ?", 0.05, **more), (0.03, data(last))], delay=0.15)
+    more = {"id": "stream:chat:26e9476e", "object": "chat.completion"}
+    last = chunk("", {"content": ""}, "stop", **{**more, "id": "stream:chat:c51514fb", "created": 1773044133})
+    return answer([*words("", "Hello ! How can I help you today ?", 0.05, **more), (0.03, data(last))], delay=0.15)
 
 
-def _routed() -> Scene:
+def _routed(model: str) -> Scene:
     """A routing object on the first chunk, usage in the finish chunk, always."""
     sansa = {"routed": True, "routed_model": "openai/gpt-5.4-mini", "routing_latency_ms": 287}
-    body = [(0.29, data(chunk({"role": "assistant"}, sansa=sansa))), *words("Routed , then answered .", 0.04)]
-    last: dict[str, Any] = {"id": "chatcmpl-demo", "model": "demo", "usage": usage(12, 84)}
+    body = [
+        (0.29, data(chunk(model, {"role": "assistant"}, sansa=sansa))),
+        *words(model, "Routed , then answered .", 0.04),
+    ]
+    last: dict[str, Any] = {"id": "chatcmpl-demo", "model": model, "usage": usage(12, 84)}
     last["choices"] = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
     return answer([*body, (0.02, data(last)), (0.0, DONE)])
 
 
-def _reasoning() -> Scene:
+def _reasoning(model: str) -> Scene:
     """Keep-alive comments, then reasoning, then the answer."""
     body = [(0.1, b": keep-alive\n\n"), (0.1, b": keep-alive\n\n")]
     thoughts = "The user asks for the sum ; two and two make four ."
-    body += [(0.04, data(chunk({"reasoning_content": word + " "}))) for word in thoughts.split()]
-    body += [(0.25, data(chunk({"content": "Four"}))), (0.04, data(chunk({"content": "."})))]
-    return answer([*body, (0.01, data(chunk({}, "stop", usage=usage(9, 22, 16)))), (0.0, DONE)], delay=0.1)
+    body += [(0.04, data(chunk(model, {"reasoning_content": word + " "}))) for word in thoughts.split()]
+    body += [(0.25, data(chunk(model, {"content": "Four"}))), (0.04, data(chunk(model, {"content": "."})))]
+    return answer([*body, (0.01, data(chunk(model, {}, "stop", usage=usage(9, 22, 16)))), (0.0, DONE)], delay=0.1)
 
 
-def _tool() -> Scene:
+def _tool(model: str) -> Scene:
     """A tool call whose arguments come in pieces."""
     first = {"index": 0, "id": "call_a1", "type": "function", "function": {"name": "search", "arguments": ""}}
-    body = [(0.1, data(chunk({"role": "assistant", "content": None}))), (0.1, data(chunk({"tool_calls": [first]})))]
+    body = [
+        (0.1, data(chunk(model, {"role": "assistant", "content": None}))),
+        (0.1, data(chunk(model, {"tool_calls": [first]}))),
+    ]
     for piece in ('{"que', 'ry":"', "stream ", "replay", '"}'):
         call = {"index": 0, "function": {"arguments": piece}}
-        body.append((0.05, data(chunk({"tool_calls": [call]}))))
-    return answer([*body, (0.01, data(chunk({}, "tool_calls"))), (0.0, DONE)], delay=0.1)
+        body.append((0.05, data(chunk(model, {"tool_calls": [call]}))))
+    return answer([*body, (0.01, data(chunk(model, {}, "tool_calls"))), (0.0, DONE)], delay=0.1)
 
 
-def _stall() -> Scene:
+def _stall(model: str) -> Scene:
     """A silence of 2.4 s in mid-sentence."""
-    before, after = words("The model begins to speak ,", 0.03), words("and goes on as if nothing had happened .", 0.03)
+    before, after = (
+        words(model, "The model begins to speak ,", 0.03),
+        words(model, "and goes on as if nothing had happened .", 0.03),
+    )
     after[0] = (2.4, after[0][1])
-    return answer([*before, *after, (0.01, data(chunk({}, "stop", usage=usage(11, 14)))), (0.0, DONE)], delay=0.2)
+    return answer(
+        [*before, *after, (0.01, data(chunk(model, {}, "stop", usage=usage(11, 14)))), (0.0, DONE)], delay=0.2
+    )
 
 
-def _burst() -> Scene:
+def _burst(model: str) -> Scene:
     """Everything was held back and comes in one piece: a stream by name only."""
-    held = b"".join(piece for _, piece in words(f"{_TALE} {_TALE}", 0.0))
-    return answer([(1.3, held + data(chunk({}, "stop", usage=usage(14, 36))) + DONE)], delay=0.05)
+    held = b"".join(piece for _, piece in words(model, f"{_TALE} {_TALE}", 0.0))
+    return answer([(1.3, held + data(chunk(model, {}, "stop", usage=usage(14, 36))) + DONE)], delay=0.05)
 
 
-def _truncated() -> Scene:
+def _truncated(model: str) -> Scene:
     """Upstream closes the connection in mid-stream."""
-    return answer(words("This answer ends in the mid", 0.04), end="fin", delay=0.12)
+    return answer(words(model, "This answer ends in the mid", 0.04), end="fin", delay=0.12)
 
 
-def _limited() -> Scene:
+def _limited(model: str) -> Scene:
     """A rate limit, before any stream."""
     error = {
         "message": "Rate limit reached for demo: try again in 20 s",
@@ -150,11 +167,11 @@ def _limited() -> Scene:
     )
 
 
-def _failing() -> Scene:
+def _failing(model: str) -> Scene:
     """An error inside a 200, followed by [DONE] as if all were well."""
     error = {"error": {"code": "provider_error", "message": "Provider disconnected"}}
     error["choices"] = [{"finish_reason": "error"}]  # type: ignore[assignment]
-    return answer([*words("It all looked good until", 0.04), (0.2, data(error)), (0.0, DONE)], delay=0.1)
+    return answer([*words(model, "It all looked good until", 0.04), (0.2, data(error)), (0.0, DONE)], delay=0.1)
 
 
 SCENES = {
@@ -181,7 +198,7 @@ def choose(asked: Asked) -> Scene:
     except msgspec.MsgspecError:
         name = ""
     if name in SCENES:
-        return SCENES[name]()
+        return SCENES[name](f"demo-{name}")
     error = {"message": f"there is no scene {name!r}", "type": "invalid_request_error", "code": "model_not_found"}
     body = json.dumps({"error": error}).encode()
     return answer([(0.0, body)], status=404, content_type="application/json", framing="length")

@@ -5,7 +5,7 @@ Statistics over many exchanges are here; those of one are `recorder.metrics`'.
 """
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
@@ -63,6 +63,16 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     }
     kinds = {name: "Int64" if name == "n" else "Float64" for name in columns}
     return pd.DataFrame(columns, index=pd.Index(SUMMARISED, name="metric")).astype(kinds)
+
+
+def shown(table: pd.DataFrame) -> str:
+    """Lay out a summary for people: one decimal, counts whole, unknown as `–`."""
+
+    def cell(value: Any) -> str:
+        return "–" if pd.isna(value) else f"{value:,.1f}"
+
+    cells = table.map(cell).assign(n=table["n"].astype(str))
+    return str(cells.rename_axis(None).to_string())
 
 
 def _kind(field: str) -> str:

@@ -28,15 +28,15 @@ _UNKNOWN = "–"
 _SHORT_ID = 8
 _PREVIEW = 60
 _TAB = 4
-_NARROWEST = 24
+_NARROWEST = 26
 _STYLES = {"complete": "green", "open": "cyan", "client_closed": "yellow", "outcome": ""}
 
 _TITLES: Final = (
-    "id", "started (UTC)", "model", "upstream", "status", "outcome", "ttft ms", "icl p50 ms", "stall ms", "tokens",
+    "id", "started (UTC)", "model", "upstream", "status", "outcome", "ttft ms", "icl p50 ms", "max gap ms", "tokens",
     "total ms", "flags", "gaps",
 )  # fmt: skip
 # The order in which the columns of a list give way on a narrow terminal, the first to go first.
-_GIVES_WAY = ("gaps", "upstream", "flags", "icl p50 ms", "started (UTC)", "status", "tokens", "stall ms", "total ms")
+_GIVES_WAY = ("upstream", "gaps", "started (UTC)", "icl p50 ms", "flags", "status", "tokens", "max gap ms", "total ms")
 
 
 def emit(lines: Iterable[Text], out: BinaryIO | None = None) -> None:

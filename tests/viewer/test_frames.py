@@ -56,3 +56,10 @@ def test_an_empty_tape_has_an_empty_summary(tmp_path: Path) -> None:
     assert len(frame) == 0
     assert found["n"].tolist() == [0] * 8
     assert found["p50"].isna().all()
+
+
+def test_a_summary_is_shown_with_a_dash_where_nothing_is_known() -> None:
+    empty = frames.summary(pd.DataFrame({"outcome": ["truncated"], **{name: [1.0] for name in frames.SUMMARISED}}))
+    lines = frames.shown(empty).splitlines()
+    assert lines[0].split() == ["n", "mean", "p50", "p90", "p99", "max"]
+    assert lines[1].split() == ["ttft_ms", "0", "–", "–", "–", "–", "–"]
