@@ -106,8 +106,9 @@ def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
         stopped.set()
 
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            asyncio.get_running_loop().add_signal_handler(getattr(signal, name), stop)
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
 def _introduce(screen: "Screen", recorder: "Recorder", told: "Options") -> None:

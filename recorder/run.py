@@ -120,7 +120,14 @@ def _variables(recorder: "Recorder", told: "Options", places: Mapping[str, str])
     for variable, place in places.items():
         name, _, suffix = place.partition(" ")
         found[variable] = providers.sdk_base(recorder.base, by_name[name], suffix)
-    return found
+    return found | past_proxies(os.environ)
+
+
+def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:
+    """Where a proxy is set, what has the command's SDKs call us directly all the same."""
+    if not any(name.lower() in ("http_proxy", "all_proxy") for name in environ):
+        return {}
+    return {name: f"{environ.get(name, '')},127.0.0.1".lstrip(",") for name in ("NO_PROXY", "no_proxy")}
 
 
 async def _child(command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -98,10 +98,9 @@ class Reads(httpx.AsyncByteStream):
 class _Connection(asyncio.Protocol):
     """One connection, one request, one response."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, now: Callable[[], int], instants: Instants, bodiless: bool
-    ) -> None:
-        self._loop, self._now, self._instants, self._bodiless = loop, now, instants, bodiless
+    def __init__(self, now: Callable[[], int], instants: Instants, bodiless: bool) -> None:
+        self._now, self._instants, self._bodiless = now, instants, bodiless
+        self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -129,7 +128,8 @@ class _Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=0)  # to be told when the last of the request has gone out
 
     def resume_writing(self) -> None:
-        self._instants.sent = self._now()
+        if self._instants.sent is None:  # TLS writes once more when it closes
+            self._instants.sent = self._now()
 
     def data_received(self, data: bytes) -> None:
         at = self._now()
@@ -156,9 +156,6 @@ class _Connection(asyncio.Protocol):
             if self._overhead > HEAD_BYTES:
                 self._fail("framing" if self._final else "protocol", "too many bytes without any of the body")
         self._wake()
-
-    def eof_received(self) -> bool:
-        return False
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.ended:
@@ -319,8 +316,7 @@ class _Connection(asyncio.Protocol):
         if self.ended:
             return
         left = self.stamp + self._idle_ns - self._now()
-        if self._reading_paused:
-            left = self._idle_ns
+        left = self._idle_ns if self._reading_paused else left
         if left > 1_000_000:
             self._timer = self._loop.call_later(left / 1e9, self._check_idle)
         else:
@@ -355,13 +351,12 @@ class Transport(httpx.AsyncBaseTransport):
         return httpx.Response(head.status, headers=head.headers, stream=connection.reads, extensions=extensions)
 
     async def _connect(self, request: httpx.Request, instants: Instants) -> _Connection:
-        loop = asyncio.get_running_loop()
         url, secure = request.url, request.url.scheme == "https"
         port = url.port or (443 if secure else 80)
         try:
             async with asyncio.timeout(self._limits.connect):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(loop, self._clock.now, instants, request.method == "HEAD"),
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: _Connection(self._clock.now, instants, request.method == "HEAD"),
                     url.host,
                     port,
                     ssl=self._tls if secure else None,

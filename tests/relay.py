@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sqlite3
+import ssl
 import struct
 import subprocess
 import sys
@@ -213,6 +214,33 @@ def reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
+# TLS
+
+
+def make_authority(there: Path) -> Path:
+    """Make a throw-away authority (ca.pem) in a directory, and servers' certificates by it: good, wrong, expired."""
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=there, check=True, capture_output=True)
+
+    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=throw-away CA")
+    names = {"good": "IP:127.0.0.1,DNS:localhost", "wrong": "DNS:other.test", "expired": "IP:127.0.0.1"}
+    for name, alternative in names.items():
+        (there / "ext").write_text(f"subjectAltName={alternative}\n")
+        openssl("req", *new, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        sign = ("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-out", f"{name}.pem")
+        openssl(*sign, "-days", "-1" if name == "expired" else "2", "-extfile", "ext", "-CAcreateserial")
+    return there
+
+
+def serving(authority: Path, name: str) -> ssl.SSLContext:
+    """Give what a server needs to serve with one of an authority's certificates."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority / f"{name}.pem", authority / f"{name}.key")
+    return context
+
+
 # The command
 
 
@@ -234,10 +262,10 @@ async def wiretape(*arguments: object, env: dict[str, str] | None = None, **more
 
 
 @contextlib.asynccontextmanager
-async def recording(tape: Path, upstream: str, *arguments: object) -> AsyncIterator[tuple[Process, str]]:
+async def recording(tape: Path, upstream: str, *arguments: object, **more: Any) -> AsyncIterator[tuple[Process, str]]:
     """Start `wiretape record` on a free port; give it with its base URL once it is ready."""
     told = ("--db", tape, "--upstream", upstream, "--listen", ":0", *arguments)
-    async with wiretape("record", *told) as process:
+    async with wiretape("record", *told, **more) as process:
         assert process.stdout is not None
         yield process, (await process.stdout.readline()).decode().rstrip("\n")
 
@@ -265,6 +293,7 @@ class Relay:
         self.refused: list[Refusal] = []
         self.troubles: list[str] = []
         self._options = options
+        self._stopped = False
         self._scenes: dict[bytes, Scene] = {}
         self.recorder: Recorder
 
@@ -273,7 +302,8 @@ class Relay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.runner.run(self.stop())
+        if not self._stopped:
+            self.runner.run(self.stop())
         self.runner.close()
 
     async def start(self) -> None:
@@ -287,6 +317,7 @@ class Relay:
     async def stop(self) -> int:
         unstored = await self.recorder.stop()
         await self.upstream.__aexit__()
+        self._stopped = True
         return unstored
 
     @property

@@ -18,13 +18,14 @@ import pytest
 
 from recorder import scenes
 from recorder.scripted import Asked, Scene, ScriptedUpstream, answer
-from tests.relay import finish, kept, on_loop, recording, until, wiretape
+from tests.relay import DONE, chunk, finish, kept, on_loop, recording, until, wiretape
 
 COMPLETION = {
     "id": "c1", "object": "chat.completion", "created": 1, "model": "m",
     "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hello."}}],
     "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
 }  # fmt: skip
+QUICK = [(0.0, chunk("a")), (0.02, chunk("b", finish="stop")), (0.0, DONE)]
 MODELS = {"object": "list", "data": [{"id": "m", "object": "model", "created": 1, "owned_by": "me"}]}
 MESSAGE: tuple[dict[str, Any], ...] = (
     {"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
@@ -51,6 +52,8 @@ def choose(asked: Asked) -> Scene:
     if asked.target == b"/v1/messages":
         events = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in MESSAGE)
         return answer([(0.01, event) for event in events])
+    if asked.target.startswith(b"/quick"):
+        return answer(QUICK)
     return scenes.choose(asked) if json.loads(asked.body).get("stream") else plain(COMPLETION)
 
 
@@ -164,14 +167,13 @@ CURLS = {
 @on_loop
 async def test_curl_gets_every_byte(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
-    request = ("-sSN", "--noproxy", "*", "-d", '{"model": "demo-routed", "stream": true}')
+    request = ("-sSN", "--noproxy", "*", "-d", "{}")
     async with recorded(tape) as (base, _):
         for name, options in CURLS.items():
             process = await asyncio.create_subprocess_exec(
-                "curl", *request, *options, f"{base}/{name}", stdout=subprocess.PIPE
+                "curl", *request, *options, f"{base}/quick?{name}", stdout=subprocess.PIPE
             )
             out, _ = await process.communicate()
-            found = await until(lambda: kept(tape, f"/{name}"))  # noqa: B023 - called at once
+            found = await until(lambda: kept(tape, f"/quick?{name}"))  # noqa: B023 - called at once
             assert (process.returncode, found.outcome) == (0, ("complete", None))
-            assert out == found.body
-            assert out.endswith(b"data: [DONE]\n\n")
+            assert out == found.body == b"".join(piece for _, piece in QUICK)

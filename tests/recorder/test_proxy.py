@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -262,6 +261,24 @@ async def test_a_request_over_64_mib_is_refused_before_upstream_is_called(relay:
 
 
 @on_loop
+async def test_a_request_body_that_does_not_come_is_not_waited_for(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recorder.proxy._BODY_SECONDS", 0.2)
+    monkeypatch.setattr("recorder.proxy._LINGER_SECONDS", 0.1)
+    before = relay.upstream.connections
+    got = await raw(relay.base, post("/x", b"", [("content-length", "2")]) + b"{")
+    assert (got[:13], relay.upstream.connections) == (b"HTTP/1.1 408 ", before)
+
+
+@on_loop
+async def test_there_is_a_bound_on_how_many_run_at_a_time(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recorder.proxy.LIVE", 0)
+    got = await relay.get("/x")
+    assert (got.status, got.headers["retry-after"]) == (503, "1")
+
+
+@on_loop
 async def test_who_expects_100_is_told_to_continue(relay: Relay) -> None:
     target = relay.plays(plain(b"{}"))
     request = post(target, b"", [("expect", "100-continue"), ("content-length", "2"), ("connection", "close")])
@@ -395,7 +412,7 @@ async def test_when_the_client_leaves_upstream_is_closed_within_a_second(
         writer.write(post(target))
         await until(lambda: relay.asked(target))
         if pieces:
-            await reader.readuntil(b"abc\r\n" if b"abc" in pieces[0][1] else b"\r\n\r\n")
+            await reader.readuntil(b"3\r\nabc\r\n" if b"abc" in pieces[0][1] else b"\r\n\r\n")
         leave(writer, how)
         asked = relay.asked(target)
         assert asked is not None
@@ -406,7 +423,7 @@ async def test_when_the_client_leaves_upstream_is_closed_within_a_second(
     assert tape.body == (b"abc" if pieces and b"abc" in pieces[0][1] else b"")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def deaf() -> Iterator[str]:
     """A port whose queue of connections is full: to connect to it takes for ever."""
     with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
@@ -418,10 +435,11 @@ def deaf() -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-@pytest.fixture
-def hasty(tmp_path: Path, deaf: str) -> Iterator[Relay]:
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory, deaf: str) -> Iterator[Relay]:
     """A relay of little patience."""
-    with Relay(tmp_path, others=[f"deaf={deaf}"], limits=Limits(connect=0.4, headers=0.4, idle=0.5)) as relay:
+    limits = Limits(connect=0.7, headers=0.4, idle=0.5)
+    with Relay(tmp_path_factory.mktemp("hasty"), others=[f"deaf={deaf}"], limits=limits) as relay:
         yield relay
 
 
@@ -441,17 +459,15 @@ def test_each_limit_has_its_own_outcome(hasty: Relay) -> None:
     hasty.runner.run(main())
 
 
-def test_a_client_may_leave_while_upstream_is_being_connected_to(tmp_path: Path, deaf: str) -> None:
+def test_a_client_may_leave_while_upstream_is_being_connected_to(hasty: Relay) -> None:
     async def main() -> None:
-        async with dial(relay.base) as (_, writer):
-            writer.write(post("/deaf/x"))
-            await until(lambda: relay.recorder.live)
-        await until(lambda: not relay.recorder.live, seconds=1.0)
-        tape = await relay.kept("/x")
+        async with dial(hasty.base) as (_, writer):
+            writer.write(post("/deaf/left"))
+            await until(lambda: hasty.recorder.live)
+        tape = await hasty.kept("/left")
         assert (tape.outcome, tape.row["connected_ns"]) == (("client_closed", None), None)
 
-    with Relay(tmp_path, others=[f"deaf={deaf}"]) as relay:
-        relay.runner.run(main())
+    hasty.runner.run(main())
 
 
 async def settled(asked: Asked) -> None:

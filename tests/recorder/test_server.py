@@ -63,7 +63,7 @@ async def test_a_next_head_that_is_too_large_writes_nothing_into_a_running_answe
     target = relay.plays(Scene([(0, CHUNKED + b"3\r\nabc\r\n")], "stall"))
     async with dial(relay.base) as (reader, writer):
         writer.write(post(target))
-        await reader.readuntil(b"abc\r\n")
+        await reader.readuntil(b"3\r\nabc\r\n")
         writer.write(b"GET /x HTTP/1.1\r\nx: " + b"y" * 70_000)
         assert await reader.read() == b""
     assert (await relay.kept(target)).outcome == ("client_closed", None)
@@ -74,7 +74,6 @@ async def test_a_next_head_that_is_too_large_writes_nothing_into_a_running_answe
 
 def test_a_drain_lets_streams_end_and_closes_what_is_idle(tmp_path: Path) -> None:
     async def main() -> None:
-        await relay.start()
         target = relay.plays(answer([(0.0, chunk("a")), (0.6, chunk("b", finish="stop")), (0.0, DONE)]))
         async with (
             dial(relay.base) as (idle, _),
@@ -97,21 +96,19 @@ def test_a_drain_lets_streams_end_and_closes_what_is_idle(tmp_path: Path) -> Non
         assert found is not None
         assert found.outcome == ("complete", None)
 
-    relay = Relay(tmp_path)
-    with relay.runner:
+    with Relay(tmp_path) as relay:
         relay.runner.run(main())
 
 
 @pytest.mark.parametrize("by", ["the end of the drain", "a second signal"])
 def test_a_stream_that_outlasts_the_drain_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     async def main() -> None:
-        await relay.start()
         streaming = relay.plays(Scene([(0, CHUNKED + b"3\r\nabc\r\n")], "stall"))
         silent = relay.plays(Scene([], "stall"))
         async with dial(relay.base) as (reader, writer), dial(relay.base) as (waiting, asking):
             writer.write(post(streaming))
             asking.write(post(silent))
-            await reader.readuntil(b"abc")
+            await reader.readuntil(b"3\r\nabc")
             await until(lambda: relay.asked(silent))
             stopping = asyncio.create_task(relay.stop())
             if by == "a second signal":
@@ -128,6 +125,5 @@ def test_a_stream_that_outlasts_the_drain_is_cut(tmp_path: Path, monkeypatch: py
 
     if by == "the end of the drain":
         monkeypatch.setattr("recorder.service.DRAIN_SECONDS", 1)
-    relay = Relay(tmp_path)
-    with relay.runner:
+    with Relay(tmp_path) as relay:
         relay.runner.run(main())

@@ -5,7 +5,9 @@ import os
 import signal
 import ssl
 import stat
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +15,8 @@ from recorder import providers, service
 from recorder.errors import TapeBusy, WiretapeError
 from recorder.scripted import ScriptedUpstream, answer
 from recorder.service import Observer, Options, Recorder
-from tests.recorder.test_upstream import authority, serving
-from tests.relay import DONE, Relay, chunk, fetch, kept, post, raw, run, select, until
+from tests.relay import DONE, Relay, chunk, fetch, kept, make_authority, post, raw, run, select, serving, until
 
-__all__ = ["authority"]
 STREAM = [(0.0, chunk("a", finish="stop")), (0.0, DONE)]
 BODY = b"".join(piece for _, piece in STREAM)
 
@@ -30,6 +30,10 @@ def test_a_session_is_entered_and_ended(tmp_path: Path) -> None:
     assert session["ended_at"] > session["started_at"]
     assert select(relay.tape, "SELECT labels FROM exchanges")[0][0] == '{"a":"1","b":"2"}'
     assert stat.S_IMODE(relay.tape.stat().st_mode) == 0o600
+
+
+def test_a_stop_takes_ten_seconds_at_most() -> None:
+    assert service.DRAIN_SECONDS + 1.5 <= service.STOP_SECONDS < 10
 
 
 def test_a_tape_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
@@ -68,22 +72,26 @@ def test_a_named_upstream_is_served_below_its_name_and_nothing_else_is(tmp_path:
     assert all(secret not in (tmp_path / "tape.db").read_bytes() for secret in (b"p%40ss", b"p@ss", b"dXNlcjpwQHNz"))
 
 
-@pytest.mark.parametrize(("name", "trusted"), [("good", True), ("good", False), ("wrong", True), ("expired", True)])
-def test_tls_fails_closed(tmp_path: Path, authority: Path, name: str, trusted: bool) -> None:
+def test_tls_fails_closed(tmp_path: Path, authority: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    unknown = make_authority(tmp_path_factory.mktemp("unknown"))
+
     async def main() -> None:
-        async with ScriptedUpstream(lambda _: answer(STREAM), serving(authority, name)) as upstream:
-            ca_file = authority / "ca.pem" if trusted else None
-            recorder = Recorder(Options(tape, [providers.parse(upstream.url)], ca_file=ca_file), Observer())
+        async with AsyncExitStack() as stack:
+            served: dict[str, Any] = {"good": authority, "wrong": authority, "expired": authority, "unknown": unknown}
+            for name, signed_by in served.items():
+                tls = serving(signed_by, "good" if name == "unknown" else name)
+                served[name] = await stack.enter_async_context(ScriptedUpstream(lambda _: answer(STREAM), tls))
+            upstreams = [providers.make(name, upstream.url) for name, upstream in served.items()]
+            recorder = Recorder(Options(tape, upstreams, ca_file=authority / "ca.pem"), Observer())
             await recorder.start()
-            got = await fetch(recorder.base, post("/x"))
+            got = {name: await fetch(recorder.base, post(f"/{name}/{name}")) for name in served}
             assert await recorder.stop() == 0
-            found = kept(tape, "/x")
+        assert (got["good"].status, got["good"].body) == (200, BODY)
+        for name in ("wrong", "expired", "unknown"):
+            found = kept(tape, f"/{name}")
             assert found is not None
-        if name == "good" and trusted:
-            assert (got.status, got.body, found.outcome) == (200, BODY, ("complete", None))
-        else:
-            assert (got.status, got.headers["x-wiretape-error"]) == (502, "tls")
-            assert (found.outcome, upstream.asked) == (("connect_error", "tls"), [])
+            assert (found.outcome, served[name].asked) == (("connect_error", "tls"), [])
+            assert (got[name].status, got[name].headers["x-wiretape-error"]) == (502, "tls")
 
     tape = tmp_path / "tape.db"
     run(main())

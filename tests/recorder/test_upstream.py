@@ -4,7 +4,6 @@ import asyncio
 import errno
 import itertools
 import ssl
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from recorder.clock import Clock
 from recorder.errors import UpstreamError
 from recorder.scripted import Scene, ScriptedUpstream, answer
 from recorder.upstream import UNSENT_BYTES, Instants, Limits, Reads, Transport
-from tests.relay import LOOPS, on_loop, until
+from tests.relay import LOOPS, on_loop, serving, until
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 both_loops = pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
@@ -239,31 +238,6 @@ async def test_a_silent_upstream_is_named_by_how_it_is_silent(loop: Loop, end: A
 # TLS
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a throw-away authority (ca.pem) and servers' certificates by it: good, wrong (host), expired."""
-    there = tmp_path_factory.mktemp("authority")
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=there, check=True, capture_output=True)
-
-    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=throw-away CA")
-    names = {"good": "IP:127.0.0.1,DNS:localhost", "wrong": "DNS:other.test", "expired": "IP:127.0.0.1"}
-    for name, alternative in names.items():
-        (there / "ext").write_text(f"subjectAltName={alternative}\n")
-        openssl("req", *new, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        sign = ("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-out", f"{name}.pem")
-        openssl(*sign, "-days", "-1" if name == "expired" else "2", "-extfile", "ext", "-CAcreateserial")
-    return there
-
-
-def serving(authority: Path, name: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(authority / f"{name}.pem", authority / f"{name}.key")
-    return context
-
-
 def trusting(authority: Path) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(authority / "ca.pem"))
 
@@ -273,8 +247,12 @@ def trusting(authority: Path) -> ssl.SSLContext:
 async def test_an_upstream_of_a_trusted_authority_streams(loop: Loop, authority: Path) -> None:
     scene = answer([(0.02, b"one"), (0.02, b"two")])
     async with ScriptedUpstream(lambda _: scene, serving(authority, "good")) as upstream:
-        response = await Transport(trusting(authority)).handle_async_request(request(upstream.url))
+        instants = Instants()
+        transport = Transport(trusting(authority))
+        response = await transport.handle_async_request(request(upstream.url, instants=instants))
         assert await drain(response.extensions["reads"]) == ([b"one", b"two"], None)
+        order = [instants.connected or 0, instants.sent or 0, instants.headers or 0]
+        assert 0 < order[0] <= order[1] < order[2]
 
 
 @both_loops
