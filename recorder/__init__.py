@@ -1,3 +1,3 @@
-"""The part of wiretape that writes a tape: relay, stamps, journal, store, and the pure core that all of it stands on."""
+"""The part of wiretape that writes a tape: relay, stamps, journal, store, and the pure core below."""
 
 __version__ = "0.1.0"

@@ -3,6 +3,7 @@
 Each problem is one sentence that names the exchange. Mending is left to `wiretape db rebuild` and to people.
 """
 
+import contextlib
 import hashlib
 import zlib
 from collections.abc import Generator, Iterator
@@ -24,9 +25,21 @@ def problems(connection: Connection) -> Iterator[str]:
         yield f"a row of {row[0]} refers to a row of {row[2]} that is not there"
     numbers = connection.execute(select(exchanges.c.no).order_by(exchanges.c.no)).scalars().all()
     for no in numbers:
-        exchange = connection.execute(select(*_CHECKED).where(exchanges.c.no == no)).one()
-        for problem in _of_exchange(connection, exchange):
-            yield f"exchange {exchange.id}: {problem}"
+        with _snapshot(connection):
+            exchange = connection.execute(select(*_CHECKED).where(exchanges.c.no == no)).one()
+            found = [f"exchange {exchange.id}: {problem}" for problem in _of_exchange(connection, exchange)]
+        yield from found
+
+
+@contextlib.contextmanager
+def _snapshot(connection: Connection) -> Iterator[None]:
+    """See one state of a tape that is being written meanwhile."""
+    connection.rollback()
+    with connection.begin():
+        driver: Any = connection.connection.driver_connection
+        if not driver.in_transaction:
+            driver.execute("BEGIN")
+        yield
 
 
 def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
@@ -36,8 +49,12 @@ def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
         return
     if exchange.bytes != stored + exchange.gap_bytes:
         yield f"{exchange.bytes} bytes came, but {stored} are in reads and {exchange.gap_bytes} are counted as a gap"
-    yield from _of_body(connection, exchange.no, stored)
     outcome = connection.execute(select(measures.c.outcome).where(measures.c.exchange_no == exchange.no)).scalar()
+    packed = connection.execute(select(bodies.c.size).where(bodies.c.exchange_no == exchange.no)).scalar()
+    if outcome is None and packed is None:  # the writer has yet to come to it: all is as in an open exchange
+        yield from _of_open(connection, exchange.no, stored)
+        return
+    yield from _of_body(connection, exchange.no, stored)
     if outcome is None:
         yield "it has ended but has no measures: run 'wiretape db rebuild'"
     left = select(func.count()).select_from(segments).where(segments.c.exchange_no == exchange.no)

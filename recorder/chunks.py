@@ -29,6 +29,8 @@ MALFORMED: Final = Chunk("", id="malformed")
 """What an event can be instead of a chunk; compared by identity."""
 
 MAX_TEXT_ERROR: Final = 2000
+MAX_SEQUENCE: Final = 100_000
+"""Payloads read of one event, or of one region outside of any."""
 
 _GATEWAY_KEYS = frozenset({"error_type", "error_message", "base_resp", "x_groq", "code"})
 _CODE_KEYS = ("code", "type", "error_type", "status", "statusCode", "status_code")
@@ -129,7 +131,7 @@ def sequence(body: str, event: str = "message") -> list[tuple[Chunk, int]]:
     """
     found: list[tuple[Chunk, int]] = []
     position = 0
-    while start := _VISIBLE.search(body, position):
+    while len(found) < MAX_SEQUENCE and (start := _VISIBLE.search(body, position)):
         chunk, position = _next(body, start.start(), event)
         found.append((chunk, position))
     return found

@@ -8,7 +8,7 @@ cannot be read is left out and flagged. Reading and writing the tape is left to 
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +23,11 @@ __all__ = ["DECODER_VERSION", "Decoded", "Measures", "TimedChunk", "TimedItem", 
 
 DECODER_VERSION: Final = 1
 """Raised whenever the same facts would be derived differently."""
+
+MAX_ITEMS: Final = 1_000_000
+"""Events, comments and chunks decoded of one body: more than 64 MiB of a real stream holds."""
+
+_PIECE = 1 << 18
 
 _STREAM_TYPES = frozenset({"text/event-stream", "application/vnd.amazon.eventstream"})
 _LINE_TYPES = frozenset(
@@ -100,6 +105,7 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
     media_type = (exchange.content_type or "").partition(";")[0].strip().lower()
     is_lines = media_type in _LINE_TYPES
     stream = is_lines or media_type in _STREAM_TYPES or _LOOKS_LIKE_EVENTS.match(plain.data) is not None
+    stream = stream and exchange.framing != "none"
     decoded = Decoded(plain.data, stream, whole=plain.flag is None)
     if plain.flag is not None:
         decoded.flags.add(plain.flag)
@@ -148,6 +154,10 @@ def derive(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Measures:
     )
 
 
+class _TooMany(Exception):
+    """The body holds more items than are decoded."""
+
+
 class _StreamReader:
     """Fills a `Decoded` from its data: standard events first, then what stands between them."""
 
@@ -159,10 +169,17 @@ class _StreamReader:
         self._is_lines = is_lines
 
     def run(self) -> None:
-        """Decode the whole data."""
+        """Decode the data, as far as `MAX_ITEMS` goes."""
+        try:
+            self._run()
+        except _TooMany:
+            self._decoded.flags.add("decode_limit")
+            self._decoded.whole = False
+
+    def _run(self) -> None:
         decoder = sse.Decoder()
         covered = len(_BOM) if self._data.startswith(_BOM) else 0
-        for item in decoder.feed(self._data):
+        for item in self._feed(decoder):
             if item.start > covered:
                 self._between(covered, item.start)
             covered = max(covered, item.end)
@@ -176,18 +193,38 @@ class _StreamReader:
             self._tail(tail)
         self._error_lines()
 
+    def _feed(self, decoder: sse.Decoder) -> Iterator[sse.Event | sse.Comment]:
+        """Decode a piece at a time: a body of nothing but line ends is many times larger when it is decoded."""
+        for start in range(0, len(self._data), _PIECE):
+            yield from decoder.feed(self._data[start : start + _PIECE])
+
+    def _room(self) -> None:
+        if len(self._decoded.items) + len(self._decoded.chunks) >= MAX_ITEMS:
+            raise _TooMany
+
     def _event(self, event: sse.Event) -> None:
         item = self._item("event", event.type, event.id, event.data, event.start, event.end)
         chunk = chunks.read(event.data, event.type)
         if chunk is chunks.MALFORMED or self._data[event.start] == 0x7B:
             for repaired in self._repaired(event):
                 self._add(repaired, item.seq, item.end)
-        elif chunk.id == "[DONE]" or chunk.id == "empty":
+        elif chunk is chunks.EMPTY:
+            self._empty(event, item)
+        elif chunk is chunks.DONE:
             self._add(chunk, item.seq, item.end)
         else:
             self._decoded.chunks.append(TimedChunk(item.seq, item.at_ns, item.read, chunk, item.end))
 
+    def _empty(self, event: sse.Event, item: TimedItem) -> None:
+        """Nothing behind `data:`, unless its payload stands on the lines below, without a prefix."""
+        found = self._repaired(event) if b"{" in self._data[event.start : event.end] else []
+        for chunk in found if chunks.MALFORMED not in found else []:
+            self._add(chunk, item.seq, item.end)
+        if not found or chunks.MALFORMED in found:
+            self._add(chunks.EMPTY, item.seq, item.end)
+
     def _item(self, kind: Any, name: str, event_id: str, data: str, start: int, end: int) -> TimedItem:
+        self._room()
         read = self._read_at(end)
         items = self._decoded.items
         at_ns, seq = (read.at_ns, read.seq) if read is not None else (None, None)
@@ -235,6 +272,7 @@ class _StreamReader:
             self._decoded.chunks.sort(key=lambda timed: timed.end)
 
     def _add(self, chunk: Chunk, item: int | None, end: int) -> None:
+        self._room()
         read = self._read_at(end)
         at_ns, seq = (read.at_ns, read.seq) if read is not None else (None, None)
         if chunk is chunks.DONE:

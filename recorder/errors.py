@@ -5,6 +5,7 @@
     ├── TapeError
     │   ├── SchemaMismatch  the tape is older or newer than this program                      exit 5
     │   ├── TapeBusy        somebody else writes the tape, or it cannot be written            exit 6
+    │   ├── TapeGone        the tape was removed or replaced while it was written             exit 1
     │   ├── ForeignFile     the file is not a tape                                            exit 8
     │   └── TapeDamaged     a check of the tape failed                                        exit 3
     ├── CannotListen        the address is taken or may not be listened on                    exit 7
@@ -42,6 +43,10 @@ class TapeBusy(TapeError):
     """Somebody else holds the tape, or it may not be written."""
 
     exit_code = 6
+
+
+class TapeGone(TapeError):
+    """The tape was removed or replaced while it was written."""
 
 
 class ForeignFile(TapeError):

@@ -110,7 +110,8 @@ class Exchange:
     """What is known of one request and its response, as fact.
 
     `gap_bytes` is how much of the body the tape could not keep, `paused` how often reading had to wait for the client,
-    `surplus` whether bytes followed the response, `coarse_clock` whether instants are not those of socket reads.
+    `surplus` whether bytes followed the response, `coarse_clock` whether instants are not those of socket reads,
+    `framing` how the body was delimited ("none": an answer that has no body, as to HEAD).
     """
 
     status: int | None
@@ -124,6 +125,7 @@ class Exchange:
     paused: int = 0
     surplus: bool = False
     coarse_clock: bool = False
+    framing: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

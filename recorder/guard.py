@@ -29,7 +29,7 @@ HOP_BY_HOP = frozenset(
 """RFC 9110, 7.6.1: for this connection only, never passed on."""
 _END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
 _TARGET = re.compile(rb"/(?!/)[\x21-\x7e]*")
-_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+?)(?::\d{1,5})?", re.ASCII)
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+?)(?::\d{1,5})?", re.ASCII)
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 _LABEL = re.compile(r"\s*([A-Za-z0-9_.-]{1,64})=([^,]{0,256}?)\s*")
 

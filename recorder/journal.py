@@ -41,7 +41,7 @@ class Begin(_Frame, tag="begin", frozen=True):
     path: str
     upstream: str
     headers: list[tuple[bytes, bytes]]
-    body: bytes
+    body: bytes | None
     body_size: int
     body_sha256: str
     labels: dict[str, str]
@@ -141,10 +141,11 @@ class Trouble(msgspec.Struct, tag="trouble", frozen=True):
 
 
 class Fatal(msgspec.Struct, tag="fatal", frozen=True):
-    """The writer cannot go on and ends."""
+    """The writer cannot go on and ends; `final`: another would not help."""
 
     exit_code: int
     message: str
+    final: bool = False
 
 
 Answer = Ready | Ack | Trouble | Fatal

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +13,16 @@ if os.name == "nt":  # pragma: no cover
 
     def _take(descriptor: int) -> None:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
+
+    _probe = _take
 else:
     import fcntl
 
     def _take(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _probe(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 @contextlib.contextmanager
@@ -42,7 +48,7 @@ def holder(path: Path) -> str:
     except OSError:
         return ""
     try:
-        _take(descriptor)
+        _probe(descriptor)
     except OSError:
         return _said(descriptor)
     else:
@@ -61,10 +67,19 @@ def _open(path: Path) -> int:
 
 def _take_or_explain(descriptor: int, path: Path) -> None:
     try:
-        _take(descriptor)
+        _take_in_time(descriptor)
     except OSError as error:
         tape = path.with_suffix("")
         raise TapeBusy(f"{tape} is being written by {_said(descriptor)}: stop it, or use another tape") from error
+
+
+def _take_in_time(descriptor: int) -> None:
+    """Try for a moment: whoever only asks who holds the lock has it for a blink."""
+    for _ in range(10):
+        with contextlib.suppress(OSError):
+            return _take(descriptor)
+        threading.Event().wait(0.02)
+    _take(descriptor)
 
 
 def _said(descriptor: int) -> str:

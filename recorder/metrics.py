@@ -39,7 +39,7 @@ def doc(meaning: str) -> dict[str, str]:
 class Timing:
     """The timing of one exchange; the meaning of each field is its metadata."""
 
-    connect_ns: int | None = field(default=None, metadata=doc("T0 to connected; null on a reused connection"))
+    connect_ns: int | None = field(default=None, metadata=doc("T0 to connected"))
     ttfb_ns: int | None = field(default=None, metadata=doc("T0 to the response head"))
     ttf_byte_ns: int | None = field(default=None, metadata=doc("T0 to the first byte of the body, comments included"))
     ttfc_ns: int | None = field(

@@ -66,8 +66,8 @@ def read_labels(given: tuple[str, ...]) -> dict[str, str]:
     labels = {}
     for text in given:
         match = re.fullmatch(r"([A-Za-z0-9_.-]{1,64})=(.{0,256})", text)
-        if match is None:
-            raise click.BadParameter(f"{text!r} is not of the form key=value", param_hint="--label")
+        if match is None or not text.isprintable():
+            raise click.BadParameter(f"{text!r} is not of the form key=value in plain text", param_hint="--label")
         labels[match[1]] = match[2]
     return labels
 

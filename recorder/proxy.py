@@ -20,11 +20,12 @@ import msgspec
 
 from recorder import guard, journal, providers
 from recorder.clock import SYSTEM, Clock
+from recorder.connection import Reads
 from recorder.errors import UpstreamError
 from recorder.guard import Refusal
 from recorder.recording import Recording
 from recorder.tap import Tap
-from recorder.upstream import Reads, Transport
+from recorder.upstream import Transport
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -50,6 +51,7 @@ class Request:
     rest: bytes
     headers: list[tuple[bytes, bytes]]
     body: bytes
+    sha256: str
     labels: dict[str, str]
 
 
@@ -111,6 +113,8 @@ class Proxy:
         headers: list[tuple[bytes, bytes]] = list(scope["headers"])
         target = _target(scope)
         refusal = guard.check(scope["method"], target, headers, self.policy)
+        if scope["http_version"] == "1.0":
+            refusal = Refusal(505, "HTTP/1.0 has no chunks, so a broken answer would look whole: use HTTP/1.1")
         if refusal is None and len(self.live) > LIVE:
             refusal = Refusal(503, f"more than {LIVE} exchanges at a time")
         if refusal is not None:
@@ -122,10 +126,11 @@ class Proxy:
         if found is None:
             names = ", ".join(f"/{upstream.name}/" for upstream in self.upstreams)
             return Refusal(404, f"no upstream is served here; there are {names}")
-        body = await _read_body(receive)
-        if body is None or isinstance(body, Refusal):
-            return body
-        return Request(scope["method"], *found, headers, body, {**self.labels, **labels})
+        read = await _read_body(receive)
+        if read is None or isinstance(read, Refusal):
+            return read
+        body, digest = read
+        return Request(scope["method"], *found, headers, body, digest, {**self.labels, **labels})
 
     async def _serve(self, request: Request, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Relay one exchange beside a watcher for the client's leaving, and record how it ended."""
@@ -180,7 +185,7 @@ class Proxy:
             headers=request.headers,
             body=request.body[:REQUEST_STORED],
             body_size=len(request.body),
-            body_sha256=hashlib.sha256(request.body).hexdigest(),
+            body_sha256=request.sha256,
             labels=request.labels,
         )
         recording.begin(frame)
@@ -263,7 +268,9 @@ def _target(scope: MutableMapping[str, Any]) -> bytes:
     return path + (b"?" + query if query else b"")
 
 
-async def _read_body(receive: Receive) -> bytes | Refusal | None:
+async def _read_body(receive: Receive) -> tuple[bytes, str] | Refusal | None:
+    """Read a request's body and hash it on the way; None if the client left."""
+    digest = hashlib.sha256()
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -275,11 +282,12 @@ async def _read_body(receive: Receive) -> bytes | Refusal | None:
         if message["type"] == "http.disconnect":
             return None
         pieces.append(message.get("body", b""))
+        digest.update(pieces[-1])
         size += len(pieces[-1])
         if size > guard.BODY_BYTES:
             return guard.TOO_LARGE
         if not message.get("more_body"):
-            return b"".join(pieces)
+            return b"".join(pieces), digest.hexdigest()
 
 
 async def _left(receive: Receive) -> None:

@@ -74,11 +74,17 @@ async def _record(told: "Options") -> int:
     from recorder.service import Observer, Recorder
 
     screen = Screen()
+    faults: list[str] = []
+
+    def failed(message: str) -> None:
+        faults.append(message)
+        screen.line(f"wiretape: {message}")
+
     observer = Observer(
-        finished=lambda one: screen.line(finished_line(one, SYSTEM.wall()[11:19])),
+        finished=lambda one: screen.line(finished_line(one, SYSTEM.wall()[11:19] + "Z")),
         trouble=lambda message: screen.line(f"wiretape: storing: {message or 'works again'}"),
         refused=lambda refusal: screen.line(f"wiretape: refused ({refusal.status}): {refusal.message}"),
-        failed=lambda message: screen.line(f"wiretape: {message}"),
+        failed=failed,
     )
     recorder = Recorder(told, observer)
     stopped = asyncio.Event()
@@ -92,7 +98,7 @@ async def _record(told: "Options") -> int:
         screen.line(f"draining {recorder.live} live exchanges (ctrl-c again to cut) …")
     unstored = await recorder.stop()
     painter.cancel()
-    return _conclude(screen, recorder, unstored)
+    return _conclude(screen, recorder, unstored, len(faults))
 
 
 def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
@@ -141,17 +147,15 @@ def _status(recorder: "Recorder") -> str:
     counts = recorder.tap.counts
     return (
         f"{recorder.live} live · {counts.recorded} recorded · {counts.failed} failed · "
-        f"write lag {counts.lag_ns / 1e6:.0f} ms · dropped {counts.dropped_bytes} bytes"
+        f"write lag {recorder.tap.lag_ns() / 1e6:.0f} ms · dropped {counts.dropped_bytes} bytes"
     )
 
 
-def _conclude(screen: "Screen", recorder: "Recorder", unstored: int) -> int:
-    screen.status(_status(recorder))
-    screen.close()
+def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int) -> int:
     counts = recorder.tap.counts
-    lost = bool(unstored or counts.dropped_bytes)
-    screen.line(
-        f"{counts.recorded} exchanges recorded, {counts.failed} failed, "
-        f"{counts.dropped_bytes} bytes and {unstored} frames not stored"
-    )
-    return 1 if lost else 0
+    said = f"{counts.recorded} exchanges recorded, {counts.failed} failed"
+    lost = {"bytes": counts.dropped_bytes, "frames": unstored, "exchanges": counts.unrecorded + faults}
+    said += ", not stored: " + ", ".join(f"{count} {what}" for what, count in lost.items())
+    screen.line(said)
+    screen.close()
+    return 1 if any(lost.values()) else 0

@@ -4,8 +4,8 @@ import msgspec
 
 from recorder import journal
 from recorder.clock import Clock
+from recorder.connection import Instants, Reads
 from recorder.tap import Tap
-from recorder.upstream import Instants, Reads
 
 STORED_BYTES = 64 << 20
 """A body is stored up to this; what follows is relayed and counted."""
@@ -21,11 +21,19 @@ class Recording:
         self.bytes = 0
         self.instants = Instants()
         self.client_closed: int | None = None
+        self._unrecorded = False
         self.t0 = clock.now()
 
     def begin(self, frame: journal.Begin) -> None:
         """Enter the request, and set T0; where there is no room, its body is left out, but not its size and hash."""
-        self._tap.put(frame if self._tap.has_room(len(frame.body)) else msgspec.structs.replace(frame, body=b""))
+        body = frame.body or b""
+        if not self._tap.has_room(len(body)):
+            self._tap.counts.dropped_bytes += len(body)
+            frame = msgspec.structs.replace(frame, body=None)
+        self._unrecorded = not self._tap.admits()
+        if self._unrecorded:
+            self._tap.counts.unrecorded += 1
+        self._put(frame)
         self.t0 = self._clock.now()
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]], framing: str) -> None:
@@ -33,13 +41,13 @@ class Recording:
         at = self._since(self.instants.headers)
         assert at is not None
         instants = (self._since(self.instants.connected), self._since(self.instants.sent), at)
-        self._tap.put(journal.Head(self.id, status, headers, framing, *instants))
+        self._put(journal.Head(self.id, status, headers, framing, *instants))
 
     def read(self, at: int, relayed: int | None, data: bytes) -> None:
         """Enter one read; once one of a stream could not be kept, none after it is."""
         start = self.bytes
         self.bytes += len(data)
-        kept = not self._gap and self.bytes <= STORED_BYTES
+        kept = not (self._gap or self._unrecorded) and self.bytes <= STORED_BYTES
         if kept:
             relayed_ns = None if relayed is None else relayed - self.t0
             kept = self._tap.offer(journal.Read(self.id, self._seq, at - self.t0, relayed_ns, start, data))
@@ -66,7 +74,11 @@ class Recording:
             paused=reads.paused if reads else 0,
             surplus=bool(reads and reads.surplus),
         )
-        self._tap.put(frame)
+        self._put(frame)
+
+    def _put(self, frame: journal.Frame) -> None:
+        if not self._unrecorded:
+            self._tap.put(frame)
 
     def _since(self, instant: int | None) -> int | None:
         return None if instant is None else instant - self.t0

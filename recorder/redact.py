@@ -14,14 +14,16 @@ from urllib.parse import unquote_plus
 
 _SECRET_NAME = re.compile(
     r"auth|cookie|secret|passw|credential|signature|session-?id|assertion"
-    r"|(^|[-_.])(api-?_?key|apikey|key|token|sig|jwt|pwd|sas)$|apikey|api[-_]key|access[-_]?key|-token-|[-_]token$|token$",
+    r"|^code$|(^|[-_.\[])(api-?_?key|apikey|key|token|sig|jwt|pwd|sas)\]?$|apikey|api[-_]key|access[-_]?key|-token-|[-_]token$|token$"
+    r"|bearer|(^|[-_.])pass(wd|word|phrase)?$",
     re.IGNORECASE,
 )
-_HARMLESS = frozenset(
-    {"www-authenticate", "proxy-authenticate", "idempotency-key", "x-idempotency-key", "sec-websocket-key"}
-)
+_CHALLENGES = frozenset({"www-authenticate", "proxy-authenticate"})
+_HARMLESS = _CHALLENGES | {"idempotency-key", "x-idempotency-key", "sec-websocket-key"}
 _SECRET_VALUE = re.compile(
-    r"^\s*(bearer|basic|token|digest|apikey)\s+\S|\bsk-[\w-]{8,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", re.IGNORECASE
+    r"^\s*(bearer|basic|token|digest|apikey)\s+\S|(?<![\w-])(?:sk|xai|pplx|csk|fw)-[\w-]{8,}|(?<![\w-])(?:gsk_|hf_|r8_|nvapi-|gh[pousr]_|glpat-|hvs\.|xox[abprs]-|AKIA)[\w-]{12,}"
+    r"|(?<![\w-])AIza[\w-]{16,}|(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+    re.IGNORECASE,
 )
 _ADDRESSES = frozenset({"location", "content-location", "referer", "link"})
 _USER_INFO = re.compile(r"(?<=//)[^/?#\s<>@]+(?:@[^/?#\s<>@]+)*(?=@)")
@@ -45,7 +47,7 @@ class Redactor:
 
     def _header(self, name: bytes, value: bytes) -> str:
         text, label = value.decode("latin-1"), name.decode("latin-1").lower()
-        if label in _HARMLESS:
+        if label in _CHALLENGES or (label in _HARMLESS and not _SECRET_VALUE.search(text)):
             return text
         if label in _ADDRESSES:
             return self.url(text)

@@ -102,6 +102,8 @@ async def _run(told: "Options", places: Mapping[str, str], command: Sequence[str
     troubles: list[str] = []
     recorder = Recorder(told, Observer(finished=finished.append, trouble=troubles.append, failed=_say))
     await recorder.start()
+    if missed := sorted(set(providers.SDK_VARIABLES) - set(places)):
+        _say(f"{', '.join(missed)} not set: none of the upstreams is theirs; they are at {recorder.base}/NAME")
     try:
         code = await _child(command, {**os.environ, **_variables(recorder, told, places)})
     finally:
@@ -127,7 +129,9 @@ def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:
     """Where a proxy is set, what has the command's SDKs call us directly all the same."""
     if not any(name.lower() in ("http_proxy", "all_proxy") for name in environ):
         return {}
-    return {name: f"{environ.get(name, '')},127.0.0.1".lstrip(",") for name in ("NO_PROXY", "no_proxy")}
+    given = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    past = given if given.strip() == "*" else f"{given},127.0.0.1".lstrip(",")
+    return {"NO_PROXY": past, "no_proxy": past}
 
 
 async def _child(command: Sequence[str], environment: Mapping[str, str]) -> int:

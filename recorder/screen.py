@@ -1,20 +1,34 @@
 """What a recording command says on standard error: lines, and on a terminal one status line below, often rewritten."""
 
+import contextlib
+import os
+import queue
 import shutil
 import sys
+import threading
 from typing import TextIO
 
 from recorder.journal import Finished
 from recorder.safe import safe
 
+_WAITING = 1000
+_LAST_WORDS_SECONDS = 0.5
+
 
 class Screen:
-    """Lines above, a status line below; off a terminal there is no status line."""
+    """Lines above, a status line below; off a terminal there is no status line.
+
+    What is said is written by a thread of its own: a terminal that is held, or a pipe that nobody reads, must not hold
+    up a stream. Where too much waits, it is dropped.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self.live = self._stream.isatty()
         self._status = ""
+        self._waiting: queue.Queue[str | None] = queue.Queue(_WAITING)
+        self._thread = threading.Thread(target=self._print, daemon=True)
+        self._thread.start()
 
     def line(self, text: str) -> None:
         """Say one line; recorded text in it is made safe."""
@@ -28,20 +42,39 @@ class Screen:
             self._write(clear + self._status)
 
     def close(self) -> None:
-        """Leave the last status line standing."""
+        """Leave the last status line standing, and wait a moment for what is still to be written."""
         if self._status:
             self._write("\n")
         self._status = ""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(None)
+        self._thread.join(_LAST_WORDS_SECONDS)
 
     def _clear(self) -> str:
         return "\r\x1b[K" if self._status else ""
 
     def _write(self, text: str) -> None:
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(text)
+
+    def _print(self) -> None:
+        """Write to the descriptor itself: a thread that is stuck in Python's own buffer would keep us from exiting."""
         try:
-            self._stream.write(text)
-            self._stream.flush()
-        except OSError:
-            self.live = False  # nobody reads us any more: recording goes on
+            descriptor: int | None = self._stream.fileno()
+        except (OSError, ValueError):
+            descriptor = None
+        with contextlib.suppress(OSError, ValueError):  # nobody reads us any more: recording goes on
+            while (text := self._waiting.get()) is not None:
+                if descriptor is None:
+                    self._stream.write(text)
+                else:
+                    _write_all(descriptor, text.encode("utf-8", "replace"))
+        self.live = False
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def finished_line(one: Finished, clock: str) -> str:

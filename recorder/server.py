@@ -20,7 +20,7 @@ from recorder.proxy import Proxy
 
 HEAD_BYTES = 64 << 10
 HEAD_SECONDS = 10.0
-KEEP_ALIVE_SECONDS = 15
+KEEP_ALIVE_SECONDS = 75
 _BACKLOG = 2048
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -65,6 +65,7 @@ class _Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._disarm()
+        self.scope["headers"] = list(self.headers)  # what comes later under this list are trailers
         self.scope["extensions"] = {"wiretape": {"target": self.url, "abort": self.transport.abort}}
         super().on_headers_complete()
 

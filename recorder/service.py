@@ -27,6 +27,7 @@ DRAIN_SECONDS = 8
 STOP_SECONDS = 9.5
 """A stop takes this long at most; what the drain leaves of it, but never less than 1.5 s, is for the last commits."""
 _WRITER_SECONDS = 1.5
+_OPEN_FILES = (65536, 10240)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class Recorder:
             upstreams=self._options.upstreams,
             transport=transport,
             tap=self.tap,
-            policy=Policy(self._options.allow_hosts),
+            policy=Policy(self._options.allow_hosts | {_bracketed(self._options.host)}),
             labels=self._options.labels,
             keep_encoding=self._options.keep_encoding,
             on_refused=self._observer.refused,
@@ -113,9 +114,10 @@ class Recorder:
         return await self.tap.close(max(_WRITER_SECONDS, (deadline - SYSTEM.now()) / 1e9))
 
     def cut(self) -> None:
-        """End a drain at once."""
+        """End a drain, and the wait for the writer, at once."""
         if self._server is not None:
             self._server.cut()
+        self.tap.cut()
 
 
 def _tls(ca_file: Path | None) -> ssl.SSLContext:
@@ -129,6 +131,10 @@ def _tls(ca_file: Path | None) -> ssl.SSLContext:
     return context
 
 
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
 def _boot_id() -> str | None:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -137,14 +143,19 @@ def _boot_id() -> str | None:
 
 
 def _raise_open_files() -> None:
-    """Two sockets an exchange: take as many open files as the system lets us have."""
-    if os.name == "posix":
-        import resource
+    """Two sockets an exchange: take as many open files as the system lets us have, within reason."""
+    if os.name != "posix":
+        return
+    import resource
 
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = 65536 if hard == resource.RLIM_INFINITY else hard
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in _OPEN_FILES:
+        if hard != resource.RLIM_INFINITY:
+            wanted = min(wanted, hard)
         if soft < wanted:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            with contextlib.suppress(ValueError, OSError):  # some systems have a lower limit than they say
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+                return
 
 
 def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:

@@ -52,7 +52,7 @@ class Store:
         self._touched: dict[str, _Open] = {}
 
     def begin_session(self, session: journal.Session) -> None:
-        """Enter a recorder's run, or find it again; then bring dead recorders' open exchanges to an end."""
+        """Enter a recorder's run, or find it again; then end dead recorders' open exchanges."""
         with self._connection.begin():
             found = self._connection.execute(
                 select(sessions.c.no, sessions.c.salt).where(sessions.c.uuid == session.uuid)
@@ -94,20 +94,37 @@ class Store:
         last, size = self._connection.execute(extent).one()
         facts = {"ended_by": "died", "end_ns": last, "bytes": size}
         self._connection.execute(update(exchanges).where(exchanges.c.no == no).values(facts))
-        self._settle(no)
 
-    def append(self, frames: Sequence[journal.Frame]) -> list[journal.Finished]:
-        """Commit a batch in one transaction; give the exchanges that ended in it.
+    def append(self, frames: Sequence[journal.Frame]) -> list[int]:
+        """Commit a batch's facts in one transaction; give the numbers of the exchanges that ended in it, to be settled.
 
         On an error nothing of the batch is on the tape, and the same batch may be tried again.
         """
         self._touched = {}
         with self._connection.begin():
-            finished = self._append(frames)
+            ended = self._append(frames)
         self._open = {id: known for id, known in (self._open | self._touched).items() if not known.ended}
-        return finished
+        return ended
 
-    def _append(self, frames: Sequence[journal.Frame]) -> list[journal.Finished]:
+    def settle(self, numbers: Iterable[int]) -> list[journal.Finished]:
+        """Derive the measures of ended exchanges and pack their bodies, in one transaction; give what to show of them.
+
+        That is apart from `append`, so that no decoding stands in the way of facts.
+        """
+        with self._connection.begin():
+            return [self._settle(no) for no in numbers]
+
+    def unsettled(self) -> list[int]:
+        """Give the ended exchanges that no writer has settled yet."""
+        statement = (
+            select(exchanges.c.no)
+            .outerjoin(bodies)
+            .where(exchanges.c.ended_by.is_not(None), bodies.c.exchange_no.is_(None))
+        )
+        with self._connection.begin():
+            return list(self._connection.execute(statement.order_by(exchanges.c.no)).scalars())
+
+    def _append(self, frames: Sequence[journal.Frame]) -> list[int]:
         chunks: dict[str, list[journal.Read]] = {}
         ends: list[journal.End] = []
         for frame in frames:
@@ -123,7 +140,7 @@ class Store:
                 case _:
                     self._session(frame)
         self._append_reads(chunks)
-        return [one for end in ends for one in self._end(end)]
+        return [no for end in ends for no in self._end(end)]
 
     def _session(self, frame: journal.Frame) -> None:
         match frame:
@@ -189,7 +206,7 @@ class Store:
             self._connection.execute(insert(reads), rows)
             self._connection.execute(insert(segments), pieces)
 
-    def _end(self, frame: journal.End) -> Iterator[journal.Finished]:
+    def _end(self, frame: journal.End) -> Iterator[int]:
         """End an exchange; a relay that sends its end again has not heard of it, and is told again."""
         known = self._find(frame.id)
         if known is None:
@@ -200,8 +217,7 @@ class Store:
             values["ended_detail"] = frame.ended_detail and frame.ended_detail.replace("\0", "")
             self._connection.execute(update(exchanges).where(exchanges.c.no == known.no).values(values))
             known.ended = True
-            self._settle(known.no)
-        yield self._finished(known.no)
+        yield known.no
 
     def _find(self, id: str) -> _Open | None:
         """Give how far an exchange has been written, from memory or, after a restart, from the tape."""
@@ -219,13 +235,13 @@ class Store:
         self._touched[id] = dataclasses.replace(known)
         return self._touched[id]
 
-    def _settle(self, no: int) -> None:
-        """Derive an ended exchange's measures and pack its body."""
-        body = b"".join(
-            self._connection.execute(
-                select(segments.c.data).where(segments.c.exchange_no == no).order_by(segments.c.start)
-            ).scalars()
-        )
+    def _settle(self, no: int) -> journal.Finished:
+        if self._connection.execute(select(bodies.c.size).where(bodies.c.exchange_no == no)).scalar() is None:
+            self._pack(no)
+        return self._finished(no)
+
+    def _pack(self, no: int) -> None:
+        body = stored_body(self._connection, no)
         packed = {
             "exchange_no": no,
             "size": len(body),
@@ -276,9 +292,14 @@ class Store:
         ended = select(exchanges.c.no).where(exchanges.c.ended_by.is_not(None)).order_by(exchanges.c.no)
         with self._connection.begin():
             numbers = self._connection.execute(ended).scalars().all()
+        unsettled = set(self.unsettled())
         for no in numbers:
             with self._connection.begin():
-                changed = self._measure(no, stored_body(self._connection, no))
+                changed = no in unsettled
+                if changed:
+                    self._pack(no)
+                else:
+                    changed = self._measure(no, stored_body(self._connection, no))
             yield changed
 
 
@@ -298,6 +319,7 @@ def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
         paused=row.paused,
         surplus=row.surplus,
         coarse_clock=row.coarse_clock,
+        framing=row.framing,
     )
     columns = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, reads.c.size)
     found = connection.execute(select(*columns).where(reads.c.exchange_no == no).order_by(reads.c.seq))
@@ -337,9 +359,9 @@ def _measures_row(no: int, found: Measures) -> dict[str, Any]:
     return {"exchange_no": no, **row, "flags": " ".join(found.flags)}
 
 
-def _model_asked(body: bytes) -> str | None:
+def _model_asked(body: bytes | None) -> str | None:
     try:
-        model = msgspec.json.decode(body, type=_Asked).model
+        model = msgspec.json.decode(body or b"", type=_Asked).model
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return model and model.replace("\0", "�")

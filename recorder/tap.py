@@ -6,11 +6,15 @@ relayed but no longer stored, and its gap is counted: what is on a tape is alway
 """
 
 import asyncio
+import contextlib
 import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
 
 from recorder import journal
 from recorder.clock import SYSTEM, Clock
@@ -22,7 +26,20 @@ GATHER_SECONDS = 0.008
 """Frames wait this long for company; well under the commit window, so a killed relay loses no more than that."""
 _PIPE_BYTES = 4 << 20
 _HEARTBEAT_SECONDS = 5.0
+_LAST_SECONDS = 0.5
+_CUT_SECONDS = 1.0
+_LOOK_SECONDS = 0.05
 _BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class _Kept(NamedTuple):
+    """A frame that is not acknowledged: number, birth, encoding, body bytes, and whether it begins an exchange."""
+
+    seq: int
+    at: int
+    data: bytes
+    body: int
+    begins: bool
 
 
 @dataclass(slots=True)
@@ -32,6 +49,7 @@ class Counts:
     recorded: int = 0
     failed: int = 0
     dropped_bytes: int = 0
+    unrecorded: int = 0
     restarts: int = 0
     trouble: str = ""
     lag_ns: int = 0
@@ -57,7 +75,7 @@ class Tap:
         self._on_finished, self._on_trouble = on_finished, on_trouble
         self._clock, self._queue_bytes = clock, queue_bytes
         self._seq = 0
-        self._kept: deque[tuple[int, int, bytes]] = deque()
+        self._kept: deque[_Kept] = deque()
         self._kept_bytes = 0
         self._outbox: list[bytes] = []
         self._flush_at: asyncio.TimerHandle | None = None
@@ -65,6 +83,10 @@ class Tap:
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
         self._settled = asyncio.Event()
+        self._starting = asyncio.Lock()
+        self._lost = 0
+        self._over = False
+        self._until = sys.maxsize
 
     @property
     def pid(self) -> int | None:
@@ -79,19 +101,19 @@ class Tap:
     async def _launch(self) -> None:
         command = (sys.executable, "-P", "-m", "recorder.writer", str(self._path), self._purpose)
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                limit=1 << 24,
-                start_new_session=True,
-            )
+            async with self._starting:
+                process = self._process = await asyncio.create_subprocess_exec(
+                    *command,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    limit=1 << 24,
+                    start_new_session=True,
+                )
         except OSError as error:
             raise WriterFailed(f"the writer process cannot be started ({error.strerror})") from error
         assert process.stdin is not None
-        self._process = process
         # Nothing may come before the session, and all that is kept follows at once, lest a flush come between.
-        self._outbox = [journal.encode(0, self._session), *(data for _, _, data in self._kept)]
+        self._outbox = [journal.encode(0, self._session), *(kept.data for kept in self._kept)]
         self._flush()
         answer = await _answer(process)
         if not isinstance(answer, journal.Ready):
@@ -109,7 +131,7 @@ class Tap:
                 attempt = 0 if await self._listen(self._process) else attempt
                 await self._process.wait()
                 self._process = None
-            if self._closing and not self._kept:
+            if self._over or (self._closing and not self._kept):
                 return
             self.counts.restarts += 1
             self._say(f"the writer ended; starting another ({len(self._kept)} frames will be sent again)")
@@ -133,20 +155,38 @@ class Tap:
                     self._acknowledge(seq)
                     for one in finished:
                         self._count(one)
-                case journal.Trouble(message=message) | journal.Fatal(message=message):
+                case journal.Trouble(message=message):
                     self._say(message)
+                case journal.Fatal(message=message, final=final):
+                    self._say(message)
+                    if final:
+                        self._give_up()
         return useful
 
     def _acknowledge(self, seq: int) -> None:
         now = self._clock.now()
-        if self._kept and self._kept[0][0] <= seq:
-            self.counts.lag_ns = now - self._kept[0][1]
-        while self._kept and self._kept[0][0] <= seq:
-            self._kept_bytes -= len(self._kept.popleft()[2])
+        if self._kept and self._kept[0].seq <= seq:
+            self.counts.lag_ns = now - self._kept[0].at
+        while self._kept and self._kept[0].seq <= seq:
+            self._kept_bytes -= len(self._kept.popleft().data)
         if not self._kept:
             self._settled.set()
         if self.counts.trouble:
             self._say("")
+
+    def _give_up(self) -> None:
+        """Store nothing more: streams go on, and what is not stored is counted."""
+        self._over = True
+        self._lose()
+        self._settled.set()
+
+    def _lose(self) -> None:
+        """Count what is kept as lost."""
+        self._lost += len(self._kept)
+        self.counts.dropped_bytes += sum(kept.body for kept in self._kept)
+        self.counts.unrecorded += sum(kept.begins for kept in self._kept)
+        self._kept.clear()
+        self._kept_bytes = 0
 
     def _count(self, one: journal.Finished) -> None:
         self.counts.recorded += 1
@@ -165,9 +205,13 @@ class Tap:
 
     def put(self, frame: journal.Frame) -> None:
         """Hand over a frame that is small or must not be lost."""
+        if self._over:
+            self._lost += 1
+            return
         self._seq += 1
         data = journal.encode(self._seq, frame)
-        self._kept.append((self._seq, self._clock.now(), data))
+        body = len(frame.data) if isinstance(frame, journal.Read) else 0
+        self._kept.append(_Kept(self._seq, self._clock.now(), data, body, isinstance(frame, journal.Begin)))
         self._kept_bytes += len(data)
         self._settled.clear()
         self._outbox.append(data)
@@ -183,7 +227,20 @@ class Tap:
 
     def has_room(self, size: int) -> bool:
         """Say whether `size` more bytes may be kept."""
-        return self._kept_bytes + size <= self._queue_bytes
+        return not self._over and self._kept_bytes + size <= self._queue_bytes
+
+    def admits(self) -> bool:
+        """Say whether another exchange may be recorded: what must not be lost has a bound, too."""
+        return not self._over and self._kept_bytes <= 2 * self._queue_bytes
+
+    def lag_ns(self) -> int:
+        """Give the time from a frame's birth to its commit: the last one's, or that of what is waiting, if longer."""
+        waiting = self._clock.now() - self._kept[0].at if self._kept else 0
+        return max(self.counts.lag_ns, waiting)
+
+    def cut(self) -> None:
+        """Let `close` wait for a moment only."""
+        self._until = self._clock.now() + int(_CUT_SECONDS * 1e9)
 
     def _flush(self) -> None:
         self._flush_at = None
@@ -203,29 +260,34 @@ class Tap:
         self._closing = True
         self.put(journal.Close(self._clock.wall()))
         self._flush_now()
-        try:
-            async with asyncio.timeout(grace):
-                await self._settled.wait()
-        except TimeoutError:
+        self._until = min(self._until, self._clock.now() + int(grace * 1e9))
+        while self._kept and self._clock.now() < self._until:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._settled.wait()
+        if self._kept:
             self._say(f"{len(self._kept)} frames could not be stored within {grace:g} s")
-        await self._end_writer()
-        return len(self._kept)
+        left = (self._until - self._clock.now()) / 1e9
+        await self._end_writer(max(left, _LAST_SECONDS))
+        self._lose()
+        return self._lost
 
     def _flush_now(self) -> None:
         if self._flush_at is not None:
             self._flush_at.cancel()
         self._flush()
 
-    async def _end_writer(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+    async def _end_writer(self, seconds: float) -> None:
+        async with self._starting:  # a start that is cancelled half-way would leave a process to nobody
+            for task in self._tasks:
+                task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._process is None:
             return
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            async with asyncio.timeout(5 if not self._kept else 0.5):
+            async with asyncio.timeout(seconds):
                 await self._process.wait()
         except TimeoutError:
             self._process.kill()
@@ -236,7 +298,11 @@ async def _answer(process: asyncio.subprocess.Process) -> journal.Answer | None:
     """Wait for the writer's next answer; None at its end, even if that came in the middle of a line."""
     assert process.stdout is not None
     line = await process.stdout.readline()
-    return journal.decode_answer(line) if line.endswith(b"\n") else None
+    try:
+        return journal.decode_answer(line) if line.endswith(b"\n") else None
+    except msgspec.MsgspecError:  # not an answer: whatever wrote it, there is no telling what is committed
+        process.kill()
+        return None
 
 
 def _start_failure(answer: journal.Answer | None) -> WiretapeError:

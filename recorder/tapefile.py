@@ -244,6 +244,8 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except OperationalError as error:
         reason = str(error.orig)
+        if "full" in reason:
+            raise TapeBusy(f"{path} cannot be written, the disk is full: free some space") from error
         if "locked" in reason:
             raise TapeBusy(f"{path} is locked by another program: close it there, or use another tape") from error
         if "readonly" in reason or "read-only" in reason:

@@ -1,32 +1,22 @@
 """An `httpx.AsyncBaseTransport` that stamps each socket read.
 
-HTTP/1.1 over `asyncio.Protocol` and `httptools` (llhttp, strict): an instant is taken first thing in `data_received`,
-and the reads are offered unmerged through the response extension `reads`. One connection serves one request and is
-then closed: what streams is a POST, a POST may not go out on a connection that may be half dead, and bytes that follow
-a response can reach nobody. No redirects, no retries, no proxies from the environment. What an ending means is left to
-`recorder.exchange`; here it is only named.
+The reads are offered unmerged through the response extension `reads`. One connection serves one request and is then
+closed: what streams is a POST, a POST may not go out on a connection that may be half dead, and bytes that follow a
+response can reach nobody. No redirects, no retries, no proxies from the environment. HTTP itself is left to
+`recorder.connection`.
 """
 
 import asyncio
 import socket
 import ssl
-from collections import deque
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
-import httptools
 import httpx
 
 from recorder.clock import SYSTEM, Clock
+from recorder.connection import Connection, Head, Instants, words
 from recorder.errors import UpstreamError
-
-HEAD_BYTES = 64 << 10
-"""A response head, with all informational ones before it, may be this large; so may trailers and chunk extensions."""
-UNSENT_BYTES = 256 << 10
-"""Reads that the client has not taken yet; beyond it upstream has to wait."""
-_NO_BODY = frozenset({204, 304})
-_FORBIDDEN = bytes(range(0x09)) + bytes(range(0x0A, 0x20)) + b"\x7f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,292 +26,6 @@ class Limits:
     connect: float = 10.0
     headers: float = 600.0
     idle: float = 300.0
-
-
-@dataclass(slots=True)
-class Instants:
-    """Clock instants in ns of one exchange's way upstream; None: did not happen.
-
-    `connected` includes TLS, `sent` is when the kernel had taken the whole request.
-    """
-
-    connected: int | None = None
-    sent: int | None = None
-    headers: int | None = None
-
-
-@dataclass(slots=True)
-class Head:
-    """A response head as it came."""
-
-    status: int = 0
-    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
-    framing: str = "close"
-
-
-class Reads(httpx.AsyncByteStream):
-    """The body's socket reads in order, each with its instant; iterating it as a byte stream gives the bytes alone.
-
-    Raises `UpstreamError` where the body broke. `paused` counts how often upstream had to wait for the taker;
-    `surplus` says whether bytes followed the response's end.
-    """
-
-    def __init__(self, connection: "_Connection") -> None:
-        self._connection = connection
-        self.paused = 0
-        self.surplus = False
-
-    async def next(self) -> tuple[int, bytes] | None:
-        """Wait for the next read: its instant in ns and its body bytes; None after the last."""
-        return await self._connection.next_read()
-
-    @property
-    def ended_at(self) -> int:
-        """The instant in ns of the last thing that the socket told: at the end, that of the end."""
-        return self._connection.stamp
-
-    def left(self) -> list[tuple[int, bytes]]:
-        """Give the reads that came but were never taken."""
-        rest = list(self._connection.queue)
-        self._connection.queue.clear()
-        return rest
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while (read := await self.next()) is not None:
-            yield read[1]
-
-    async def aclose(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-
-class _Connection(asyncio.Protocol):
-    """One connection, one request, one response."""
-
-    def __init__(self, now: Callable[[], int], instants: Instants, bodiless: bool) -> None:
-        self._now, self._instants, self._bodiless = now, instants, bodiless
-        self._loop = asyncio.get_running_loop()
-        self._parser = httptools.HttpResponseParser(self)
-        self._transport: asyncio.Transport | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._body: list[bytes] = []
-        self._overhead = 0
-        self._unsent = 0
-        self._reading_paused = False
-        self._expected: int | None = None
-        self._received = 0
-        self._final = False
-        self.stamp = 0
-        self._idle_ns = 0
-        self.queue: deque[tuple[int, bytes]] = deque()
-        self.head = Head()
-        self.ended = False
-        self.failure: UpstreamError | None = None
-        self.reads = Reads(self)
-
-    # asyncio.Protocol
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._instants.connected = self._now()
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=0)  # to be told when the last of the request has gone out
-
-    def resume_writing(self) -> None:
-        if self._instants.sent is None:  # TLS writes once more when it closes
-            self._instants.sent = self._now()
-
-    def data_received(self, data: bytes) -> None:
-        at = self._now()
-        if self.ended:
-            self.reads.surplus = True
-            self.close()
-            return
-        self.stamp = at
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._parse_failed(error)
-        if self._body:
-            body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-            self._body.clear()
-            self._overhead = 0
-            self._received += len(body)
-            self.queue.append((at, body))
-            self._unsent += len(body)
-            if self._unsent > UNSENT_BYTES and not self._reading_paused:
-                self._pause()
-        elif not self.ended:
-            self._overhead += len(data)
-            if self._overhead > HEAD_BYTES:
-                self._fail("framing" if self._final else "protocol", "too many bytes without any of the body")
-        self._wake()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if not self.ended:
-            self.stamp = self._now()
-            self._lost(error)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._wake()
-
-    # httptools callbacks
-
-    def on_message_begin(self) -> None:
-        if self.ended:
-            self.reads.surplus = True
-        self.head = Head()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._final:
-            return  # a trailer
-        if value.translate(None, _FORBIDDEN) != value:
-            raise ValueError("a control character in a header")
-        self.head.headers.append((name, value.strip()))
-
-    def on_headers_complete(self) -> None:
-        self.head.status = self._parser.get_status_code()
-        if self.head.status < 100:
-            raise ValueError(f"status {self.head.status}")
-        if self.head.status < 200:
-            return
-        self._final = True
-        self._instants.headers = self.stamp
-        self._delimit()
-        if self._bodiless:
-            self._complete()
-
-    def _delimit(self) -> None:
-        named = {name.lower(): value for name, value in self.head.headers}
-        if self._bodiless or self.head.status in _NO_BODY:
-            self.head.framing = "none"
-        elif named.get(b"transfer-encoding", b"").lower().endswith(b"chunked"):
-            self.head.framing = "chunked"
-        elif b"content-length" in named:
-            self.head.framing = "length"
-            self._expected = int(named[b"content-length"])
-
-    def on_body(self, body: bytes) -> None:
-        if self.ended:
-            self.reads.surplus = True
-        elif self._final:
-            self._body.append(body)
-        else:
-            raise ValueError("a body after an informational response")
-
-    def on_message_complete(self) -> None:
-        if self._final and not self.ended:
-            self._complete()
-
-    # endings
-
-    def _complete(self) -> None:
-        self.ended = True
-        # Not closed at once: what follows in the same read is still to be seen as surplus.
-        self._loop.call_soon(self.close)
-
-    def _parse_failed(self, error: Exception) -> None:
-        if self.ended:
-            self.reads.surplus = True
-        elif self.head.status == 101 or isinstance(error, httptools.HttpParserUpgrade):
-            self._fail("protocol", "upstream switched protocols")
-        else:
-            cause = error.__context__ or error
-            self._fail("framing" if self._final else "protocol", f"not HTTP: {cause}")
-
-    def _lost(self, error: Exception | None) -> None:
-        if error is not None:
-            self._fail("reset", _words(error))
-        elif not self._final:
-            self._fail("eof", "upstream closed the connection without an answer")
-        elif self.head.framing == "close":
-            self.ended = True
-        elif self.head.framing == "length":
-            self._fail("length", f"upstream closed after {self._received} of {self._expected} bytes")
-        else:
-            self._fail("eof", "upstream closed before the end of the chunked body")
-
-    def _fail(self, ended_by: str, message: str) -> None:
-        self.failure = UpstreamError(ended_by, message)
-        self.ended = True
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection at once; what has come stays to be taken."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._transport is not None:
-            self._transport.abort()
-
-    # the taker's side
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def _wait(self) -> None:
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def send(self, data: bytes) -> None:
-        assert self._transport is not None
-        self._transport.write(data)
-        if not self._transport.get_write_buffer_size():
-            self.resume_writing()
-
-    async def wait_head(self) -> Head:
-        while not self._final and not self.ended:
-            await self._wait()
-        if not self._final:
-            assert self.failure is not None
-            raise self.failure
-        return self.head
-
-    async def next_read(self) -> tuple[int, bytes] | None:
-        while not self.queue:
-            if self.ended:
-                if self.failure is not None:
-                    raise self.failure
-                return None
-            await self._wait()
-        read = self.queue.popleft()
-        self._unsent -= len(read[1])
-        if self._reading_paused and self._unsent < UNSENT_BYTES // 2:
-            self._resume()
-        return read
-
-    def _pause(self) -> None:
-        assert self._transport is not None
-        self._reading_paused = True
-        self.reads.paused += 1
-        if not self.ended:
-            self._transport.pause_reading()
-
-    def _resume(self) -> None:
-        assert self._transport is not None
-        self._reading_paused = False
-        if not self.ended and not self._transport.is_closing():
-            self.stamp = self._now()  # silence while nobody listened is not upstream's
-            self._transport.resume_reading()
-
-    def limit_idle(self, seconds: float) -> None:
-        """End the body when nothing comes for so long; one timer, set again only when it fires."""
-        self._idle_ns = int(seconds * 1e9)
-        self._timer = self._loop.call_later(seconds, self._check_idle)
-
-    def _check_idle(self) -> None:
-        if self.ended:
-            return
-        left = self.stamp + self._idle_ns - self._now()
-        left = self._idle_ns if self._reading_paused else left
-        if left > 1_000_000:
-            self._timer = self._loop.call_later(left / 1e9, self._check_idle)
-        else:
-            self._fail("idle_timeout", f"nothing came for {self._idle_ns / 1e9:g} s")
-            self._wake()
 
 
 class Transport(httpx.AsyncBaseTransport):
@@ -341,7 +45,7 @@ class Transport(httpx.AsyncBaseTransport):
         instants: Instants = request.extensions.get("instants") or Instants()
         connection = await self._connect(request, instants)
         try:
-            connection.send(_head_bytes(request) + await request.aread())
+            connection.send(_head_bytes(request), await request.aread())
             head = await self._answer(connection)
         except BaseException:
             connection.close()
@@ -350,13 +54,13 @@ class Transport(httpx.AsyncBaseTransport):
         extensions: dict[str, Any] = {"reads": connection.reads, "framing": head.framing, "raw_headers": head.headers}
         return httpx.Response(head.status, headers=head.headers, stream=connection.reads, extensions=extensions)
 
-    async def _connect(self, request: httpx.Request, instants: Instants) -> _Connection:
+    async def _connect(self, request: httpx.Request, instants: Instants) -> Connection:
         url, secure = request.url, request.url.scheme == "https"
         port = url.port or (443 if secure else 80)
         try:
             async with asyncio.timeout(self._limits.connect):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: _Connection(self._clock.now, instants, request.method == "HEAD"),
+                    lambda: Connection(self._clock.now, instants, request.method == "HEAD"),
                     url.host,
                     port,
                     ssl=self._tls if secure else None,
@@ -365,10 +69,10 @@ class Transport(httpx.AsyncBaseTransport):
         except TimeoutError as error:
             raise UpstreamError("connect_timeout", f"no connection within {self._limits.connect:g} s") from error
         except OSError as error:
-            raise UpstreamError(_why_not_connected(error), _words(error)) from error
+            raise UpstreamError(_why_not_connected(error), words(error)) from error
         return connection
 
-    async def _answer(self, connection: _Connection) -> Head:
+    async def _answer(self, connection: Connection) -> Head:
         try:
             async with asyncio.timeout(self._limits.headers):
                 return await connection.wait_head()
@@ -391,8 +95,3 @@ def _why_not_connected(error: OSError) -> str:
     if isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
         return "reset"
     return "refused"
-
-
-def _words(error: Exception) -> str:
-    """Give an error's own words, without addresses of memory or an empty string."""
-    return str(error) or type(error).__name__

@@ -11,13 +11,16 @@ import queue
 import signal
 import sys
 import threading
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy.exc import OperationalError
 
 from recorder import journal, tapefile
 from recorder.clock import SYSTEM, Clock
-from recorder.errors import WiretapeError
+from recorder.errors import TapeGone, WiretapeError
 from recorder.store import Store
 
 WINDOW_NS = 200_000_000
@@ -31,22 +34,29 @@ _PIPE_READ = 1 << 18
 _PIPE_PIECES = 16
 _RETRY_SECONDS = 0.5
 _LAST_TRIES = 20
+_SETTLED = 4
+
+T = TypeVar("T")
 
 
 class Writer:
     """Collects frames into batches and commits them."""
 
-    def __init__(self, store: Store, clock: Clock = SYSTEM) -> None:
+    def __init__(self, store: Store, path: Path, clock: Clock = SYSTEM) -> None:
         self._store = store
+        self._path, self._file = path, _identity(path)
         self._clock = clock
         self._buffer = bytearray()
         self._batch: list[journal.Frame] = []
         self._size = 0
         self._seq = 0
+        self._committed = 0
         self._due: int | None = None
         self._pieces: queue.Queue[bytes] = queue.Queue(_PIPE_PIECES)
         self._ended = False
         self._closed = False
+        self._unsettled: deque[int] = deque()
+        self._leftover: deque[int] = deque()
 
     def run(self) -> None:
         """Serve until end of file; raises what SQLite raises when a batch cannot be stored."""
@@ -55,9 +65,13 @@ class Writer:
             self._take()
             if self._is_due():
                 self._commit()
+            self._settle()
         self._commit()
         if not self._closed:
             self._store.recover()
+            self._leftover.extend(self._store.unsettled())
+        while self._unsettled or self._leftover:
+            self._settle()
 
     def _read_pipe(self) -> None:
         while piece := os.read(0, _PIPE_READ):
@@ -67,8 +81,9 @@ class Writer:
     def _take(self) -> None:
         """Wait for a piece of the pipe, or until a commit is due."""
         wait = None if self._due is None else max(0.0, (self._due - self._clock.now()) / 1e9)
+        wait = 0.0 if self._unsettled or self._leftover else wait
         try:
-            piece = self._pieces.get(timeout=wait)
+            piece = self._pieces.get(block=wait != 0.0, timeout=wait)
         except queue.Empty:
             return
         self._ended = not piece
@@ -81,6 +96,7 @@ class Writer:
     def _accept(self, frame: journal.Frame) -> None:
         if isinstance(frame, journal.Session):
             self._store.begin_session(frame)
+            self._leftover.extend(self._store.unsettled())
             return
         self._batch.append(frame)
         self._closed = self._closed or isinstance(frame, journal.Close)
@@ -97,16 +113,31 @@ class Writer:
     def _commit(self) -> None:
         if not self._batch:
             return
-        finished = self._append()
-        answer(journal.Ack(self._seq, finished))
+        self._unsettled.extend(self._tried(lambda: self._store.append(self._batch)))
+        if _identity(self._path) != self._file:
+            raise TapeGone(f"{self._path} was removed or replaced while it was recorded: nothing more is stored")
+        self._committed = self._seq
+        answer(journal.Ack(self._committed, []))
         self._batch, self._size, self._due = [], 0, None
 
-    def _append(self) -> list[journal.Finished]:
-        """Store the batch, waiting out a full disk or a lock; the batch is kept until its commit returned."""
+    def _settle(self) -> None:
+        """Settle the first few of what has ended; the rest waits until the pipe has been looked at again."""
+        waiting = self._unsettled or self._leftover
+        first = [waiting[place] for place in range(min(_SETTLED, len(waiting)))]
+        if not first:
+            return
+        finished = self._tried(lambda: self._store.settle(first))
+        for _ in first:
+            waiting.popleft()
+        if waiting is self._unsettled:  # what another recorder left behind is not this one's to report
+            answer(journal.Ack(self._committed, finished))
+
+    def _tried(self, write: Callable[[], T]) -> T:
+        """Write, waiting out a full disk or a lock; what is to be written is kept until its commit returned."""
         tries = 0
         while True:
             try:
-                finished = self._store.append(self._batch)
+                result = write()
             except OperationalError as error:
                 tries += 1
                 orphaned = self._ended and tries > _LAST_TRIES
@@ -118,7 +149,16 @@ class Writer:
             else:
                 if tries:
                     answer(journal.Trouble(""))
-                return finished
+                return result
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Tell a file from another that has taken its name."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _passing(error: OperationalError) -> bool:
@@ -144,9 +184,9 @@ def main(arguments: list[str]) -> int:
             open_to_others = tapefile.too_open(path)
             warning = f"{path} may be read by others on this machine: chmod 600 {path}"
             answer(journal.Ready(str(path), [warning] if open_to_others else []))
-            Writer(Store(connection)).run()
+            Writer(Store(connection), path).run()
     except WiretapeError as error:
-        answer(journal.Fatal(error.exit_code, str(error)))
+        answer(journal.Fatal(error.exit_code, str(error), final=isinstance(error, TapeGone)))
         return error.exit_code
     return 0
 

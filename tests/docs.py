@@ -13,6 +13,7 @@ WIDTH = 100
 _MEASURED = ("connect", "ttfb", "ttf_byte", "ttfc", "ttft", "ttfo", "ttf_content", "thinking", "ttst", "latency")
 _MEASURED += ("duration", "tail", "max_stall", "tpot", "tpot_est", "tpot_adj", "icl_mean", "icl_p50", "icl_p90")
 _MEASURED += ("icl_p99", "icl_max")
+_OTHERS = ("tps_user", "e2e_tps", "tokens_per_chunk", "coalesced_fraction")
 _INHERITED = {
     "icl_p50": "median of the gaps between output chunks",
     "icl_p90": "their 90th percentile, linear interpolation",
@@ -44,6 +45,7 @@ def metrics() -> str:
     for name in _MEASURED:
         meaning = measures.c[f"{name}_ns"].comment or _INHERITED[name]
         rows.append(f"| `{name}_ms` | {meaning} |")
+    rows += [f"| `{name}` | {measures.c[name].comment} |" for name in _OTHERS]
     return "\n".join(rows) + "\n"
 
 

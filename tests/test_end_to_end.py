@@ -156,7 +156,6 @@ async def test_the_anthropic_sdk_sees_all_its_events(tmp_path: Path) -> None:
 
 CURLS = {
     "plain": (),
-    "http1.0": ("--http1.0",),
     "compressed": ("--compressed",),
     "expect": ("-H", "Expect: 100-continue"),
     "chunked": ("-H", "Transfer-Encoding: chunked"),

@@ -19,7 +19,7 @@ from sqlalchemy import create_engine, inspect
 from recorder import schema, tapefile
 from recorder.db import db
 from recorder.errors import SchemaMismatch, TapeError
-from tests.recorder.frames import bodies_of, damage, exchange, opened, reading
+from tests.recorder.frames import bodies_of, damage, exchange, opened, reading, record
 
 ROOT = Path(__file__).parent.parent
 NEXT = '''
@@ -67,7 +67,7 @@ def coming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def recorded(tape: Path) -> Path:
     with opened(tape) as store:
-        store.append([*exchange("e1"), *exchange("e2")[:-1]])
+        record(store, [*exchange("e1"), *exchange("e2")[:-1]])
     return tape
 
 
@@ -121,7 +121,7 @@ def test_an_older_tape_is_not_written_before_it_is_upgraded_and_loses_nothing_th
     damage(backup, "UPDATE alembic_version SET version_num='0002'")
     assert bodies_of(backup) == bodies_of(recorded)
     with opened(recorded) as store:
-        store.append(exchange("e2")[-1:])
+        record(store, exchange("e2")[-1:])
     damage(recorded, "UPDATE alembic_version SET version_num='0001'")
     damage(backup, "UPDATE alembic_version SET version_num='0001'")
 

@@ -3,11 +3,14 @@
 No key, no network: upstream is `recorder.scripted` playing `recorder.scenes` on loopback.
 """
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from recorder.safe import safe
 
 if TYPE_CHECKING:
     import httpx
@@ -19,7 +22,7 @@ _STAGGER_SECONDS = 0.01
 @click.option(
     "--db",
     type=click.Path(path_type=Path),
-    help="The tape to record to. [default: demo.db in the user's data directory]",
+    help="The tape to record to. [default: demo.db beside the default tape]",
 )
 def demo(db: Path | None) -> None:
     """Record a dozen scripted streams, good and broken, and show what the tape tells of them.
@@ -86,7 +89,7 @@ async def _ask(client: "httpx.AsyncClient", name: str) -> None:
 
 
 def _next_steps(path: Path) -> str:
-    shown = f"--db '{path}'"
+    shown = f"--db {shlex.quote(safe(str(path)))}"
     return f"""
 try next:
   wiretape ls {shown}

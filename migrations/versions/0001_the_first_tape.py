@@ -193,9 +193,9 @@ def upgrade() -> None:
             nullable=True,
             comment="the same without the first chunk's tokens; needs usage on every chunk",
         ),
-        sa.Column("tps_user", sa.Float(), nullable=True, comment="1 s / tpot"),
+        sa.Column("tps_user", sa.Float(), nullable=True, comment="tokens a second: 1 s / tpot"),
         sa.Column("e2e_tps", sa.Float(), nullable=True, comment="completion tokens / latency"),
-        sa.Column("tokens_per_chunk", sa.Float(), nullable=True),
+        sa.Column("tokens_per_chunk", sa.Float(), nullable=True, comment="completion tokens / output chunks"),
         sa.Column(
             "coalesced_fraction",
             sa.Float(),

@@ -121,3 +121,8 @@ def snapshot(directory: Path) -> dict[str, Any]:
         holds = path.is_file() and path.suffix != ".db-shm"
         found[path.name] = (path.lstat().st_mode, path.read_bytes() if holds else None)
     return found
+
+
+def record(store: Store, frames: Sequence[journal.Frame]) -> list[journal.Finished]:
+    """Append and settle, as a writer does that has nothing else to do."""
+    return store.settle(store.append(frames))

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from recorder import checks
-from tests.recorder.frames import STREAM, damage, exchange, opened, reading
+from tests.recorder.frames import STREAM, damage, exchange, opened, reading, record
 
 
 def problems(tape: Path) -> list[str]:
@@ -16,7 +16,7 @@ def problems(tape: Path) -> list[str]:
 def recorded(tape: Path) -> Path:
     """A tape with an exchange that ended and one that is open."""
     with opened(tape) as store:
-        store.append([*exchange("e1"), *exchange("e2")[:-1]])
+        record(store, [*exchange("e1"), *exchange("e2")[:-1]])
     return tape
 
 

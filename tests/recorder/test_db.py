@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 from recorder.db import db
 from recorder.errors import NotFound, SchemaMismatch, TapeBusy, TapeDamaged, WiretapeError
 from recorder.schema import REVISION
-from tests.recorder.frames import STREAM, damage, exchange, opened, outcomes_of, snapshot
+from tests.recorder.frames import STREAM, damage, exchange, opened, outcomes_of, record, snapshot
 
 
 def run(*arguments: Any) -> Result:
@@ -20,7 +20,7 @@ def run(*arguments: Any) -> Result:
 @pytest.fixture
 def recorded(tape: Path) -> Path:
     with opened(tape) as store:
-        store.append([*exchange("e1"), *exchange("e2", STREAM[:1]), *exchange("e3")[:-1]])
+        record(store, [*exchange("e1"), *exchange("e2", STREAM[:1]), *exchange("e3")[:-1]])
     return tape
 
 
@@ -57,8 +57,8 @@ def test_check_of_a_damaged_tape_lists_the_problems_and_fails(recorded: Path) ->
     result = run("check", "--db", recorded)
     assert isinstance(result.exception, TapeDamaged)
     assert result.exception.exit_code == 3
-    assert str(result.exception) == f"{recorded} has 4 problems"
-    assert len(result.stdout.splitlines()) == 4
+    assert str(result.exception) == f"{recorded} has 2 problems"
+    assert len(result.stdout.splitlines()) == 2
     assert "\x1b" not in result.stdout
 
 
@@ -116,3 +116,19 @@ def test_a_newer_tape_is_not_downgraded(recorded: Path) -> None:
     before = snapshot(recorded.parent)
     assert isinstance(run("upgrade", "--db", recorded).exception, SchemaMismatch)
     assert snapshot(recorded.parent) == before
+
+
+def test_a_fixture_is_a_whole_tape_that_deriving_does_not_change(tape: Path) -> None:
+    said = run("fixture", "--db", tape, "--exchanges", 30, "--chunks", 20, "--seed", 3)
+    assert said.stdout == f"{tape}: 30 exchanges of up to 20 chunks, seed 3\n"
+    assert said.stderr == ""
+    assert run("check", "--db", tape).stdout == f"{tape} is whole\n"
+    assert run("rebuild", "--db", tape).stdout.endswith(" 0 changed\n")
+
+
+def test_a_fixture_never_goes_onto_a_recorded_tape(recorded: Path) -> None:
+    before = outcomes_of(recorded)
+    result = run("fixture", "--db", recorded)
+    assert isinstance(result.exception, WiretapeError)
+    assert "holds exchanges already" in str(result.exception)
+    assert outcomes_of(recorded) == before

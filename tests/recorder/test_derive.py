@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from recorder import chunks
+from recorder import derive as derive_module
 from recorder.derive import decode, derive
 from recorder.exchange import Exchange, Read
 
@@ -275,3 +277,11 @@ def test_cuts_of_a_real_stream_never_gain_content():
     body = (STREAMS / "deepseek_reasoning_then_content.sse").read_bytes()
     lengths = [len(measure(body[:end], cut(body, [end])).content or "") for end in range(len(body) + 1)]
     assert all(later >= earlier for earlier, later in itertools.pairwise(lengths))
+
+
+@pytest.mark.parametrize("item", [b":\n", b"data: {}\n\n", b"{}\n", b"error: x\n", b"data:\n\n"])
+def test_a_body_of_nothing_but_small_items_is_decoded_up_to_a_limit(item, monkeypatch):
+    monkeypatch.setattr(derive_module, "MAX_ITEMS", 1000)
+    monkeypatch.setattr(chunks, "MAX_SEQUENCE", 1000)
+    decoded = decode(exchange(), [], item * 5000)
+    assert len(decoded.items) + len(decoded.chunks) <= 1000

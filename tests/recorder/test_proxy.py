@@ -453,6 +453,7 @@ def test_each_limit_has_its_own_outcome(hasty: Relay) -> None:
         got, tape = await hasty.shows(answer([(0.0, b"abc")], end="stall"))
         assert (got.status, got.body, got.complete) == (200, b"abc", False)
         assert (tape.outcome, tape.row["ended_by"], tape.body) == (("timeout", "idle"), "idle_timeout", b"abc")
+        assert tape.row["end_ns"] - tape.at_ns[-1] > 450_000_000
         got, tape = await hasty.shows(answer([(0.2, b"drip")] * 4))
         assert (got.complete, len(tape.reads)) == (True, 4)
 
@@ -530,7 +531,7 @@ def test_a_fault_of_our_own_is_answered_and_said(relay: Relay) -> None:
     broken: Any = httpx.MockTransport(lambda _: httpx.Response(200))  # without the extensions that the relay needs
     upstreams = [providers.parse("http://upstream.test")]
     proxy = Proxy(upstreams, broken, relay.recorder.tap, clock=Clock(), on_trouble=troubles.append)
-    scope = {"type": "http", "method": "GET", "headers": [(b"host", b"localhost")]}
+    scope = {"type": "http", "http_version": "1.1", "method": "GET", "headers": [(b"host", b"localhost")]}
     scope |= {"raw_path": b"/v1/fault", "query_string": b""}
     messages = [{"type": "http.request", "body": b""}]
 
@@ -571,3 +572,30 @@ async def test_clients_that_come_and_go_leave_nothing_behind(relay: Relay) -> No
     before = await until(in_use)
     await asyncio.gather(*(visit(number) for number in range(60)))
     await until(lambda: all(now <= then for now, then in zip(in_use(), before, strict=True)))
+
+
+@on_loop
+async def test_trailers_of_a_request_never_become_its_headers(relay: Relay) -> None:
+    trailed = b"POST /v1/trailed HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+    trailed += b"2\r\n{}\r\n0\r\nauthorization: Bearer smuggled\r\n\r\n"
+    async with dial(relay.base) as (_, writer):
+        writer.write(trailed)
+        tape = await relay.kept("/v1/trailed")
+    assert "smuggled" not in tape.row["request_headers"]
+    (asked,) = [one for one in relay.upstream.asked if one.target == b"/v1/trailed"]
+    assert (asked.body, dict(asked.headers).get(b"authorization")) == (b"{}", None)
+
+
+@on_loop
+async def test_http_1_0_is_refused_since_a_broken_answer_would_look_whole(relay: Relay) -> None:
+    async with dial(relay.base) as (reader, writer):
+        writer.write(b"GET /v1/old HTTP/1.0\r\nhost: localhost\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 505 ")
+
+
+@on_loop
+async def test_the_head_of_an_event_stream_is_not_truncated(relay: Relay) -> None:
+    _, tape = await relay.shows(
+        Scene([(0, b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")]), method="HEAD"
+    )
+    assert (tape.outcome, tape.flags) == (("complete", None), {"nonstream"})

@@ -51,7 +51,7 @@ async def test_it_prints_one_url_and_ends_well_on_a_signal(tmp_path: Path, numbe
     assert [line for line in lines if "  http_error/rate_limited  429  " in line]
     assert [line for line in lines if line.startswith("wiretape: refused (400): ")]
     assert [line for line in lines if line.endswith(f"export OPENAI_BASE_URL={base}/v1")]
-    assert lines[-1] == "2 exchanges recorded, 1 failed, 0 bytes and 0 frames not stored"
+    assert lines[-1] == "2 exchanges recorded, 1 failed, not stored: 0 bytes, 0 frames, 0 exchanges"
     assert select(tape, "SELECT ended_at FROM sessions")[0][0]
 
 

@@ -106,8 +106,9 @@ def test_a_proxy_of_the_machine_does_not_stand_between() -> None:
     assert run.past_proxies({"HTTPS_PROXY": "http://proxy.test"}) == {}
     assert run.past_proxies({"http_proxy": "http://proxy.test", "NO_PROXY": "a.test"}) == {
         "NO_PROXY": "a.test,127.0.0.1",
-        "no_proxy": "127.0.0.1",
+        "no_proxy": "a.test,127.0.0.1",
     }
+    assert run.past_proxies({"all_proxy": "http://proxy.test", "no_proxy": "*"})["NO_PROXY"] == "*"
 
 
 # The plan

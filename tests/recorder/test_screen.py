@@ -1,6 +1,7 @@
 """What the recording commands say."""
 
 import io
+import os
 
 from recorder.journal import Finished
 from recorder.screen import Screen, finished_line
@@ -54,14 +55,28 @@ def test_on_a_terminal_the_status_stays_below_the_lines() -> None:
 
 def test_a_status_is_never_wider_than_the_terminal() -> None:
     stream = Terminal()
-    Screen(stream).status("x" * 1000)
+    screen = Screen(stream)
+    screen.status("x" * 1000)
+    screen.close()
     assert 20 < len(stream.getvalue()) < 1000
 
 
 def test_recorded_text_cannot_steer_the_terminal() -> None:
     stream = io.StringIO()
-    Screen(stream).line("a\x1b]0;title\x07\nb\u202e")
+    screen = Screen(stream)
+    screen.line("a\x1b]0;title\x07\nb\u202e")
+    screen.close()
     assert stream.getvalue() == "a␛]0;title␇␊b◆\n"
+
+
+def test_a_pipe_that_nobody_reads_holds_nothing_up() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        screen = Screen(stream)
+        for _ in range(5000):
+            screen.line("x" * 100)
+        screen.close()
+        os.close(reading)
 
 
 def test_nobody_reading_is_no_reason_to_stop() -> None:

@@ -31,6 +31,7 @@ from tests.recorder.frames import (
     outcomes_of,
     reading,
     reads_of,
+    record,
 )  # fmt: skip
 
 
@@ -41,7 +42,7 @@ def rows(tape: Path, table: Any) -> list[dict[str, Any]]:
 
 def test_an_exchange_is_on_the_tape_as_it_was(tape: Path) -> None:
     with opened(tape) as store:
-        (finished,) = store.append(exchange("e1"))
+        (finished,) = record(store, exchange("e1"))
     (row,) = rows(tape, exchanges)
     assert row | {
         "id": "e1", "started_at": AT, "method": "POST", "path": "/v1/chat/completions", "upstream": "https://api.test",
@@ -62,10 +63,10 @@ def test_an_exchange_is_on_the_tape_as_it_was(tape: Path) -> None:
 def test_the_body_of_an_ended_exchange_is_packed_and_its_measures_derived(tape: Path) -> None:
     with opened(tape) as store:
         frames = exchange("e1", [b"x" * 10_000])
-        store.append(frames[:-1])
+        record(store, frames[:-1])
         assert [len(row["data"]) for row in rows(tape, segments)] == [10_000]
         assert rows(tape, measures) == []
-        store.append(frames[-1:])
+        record(store, frames[-1:])
     (packed,) = rows(tape, bodies)
     assert zlib.decompress(packed["data"]) == b"x" * 10_000
     assert len(packed["data"]) < 100
@@ -76,50 +77,50 @@ def test_the_body_of_an_ended_exchange_is_packed_and_its_measures_derived(tape: 
 def test_a_read_sent_twice_is_stored_once(tape: Path) -> None:
     frames = exchange("e1")
     with opened(tape) as store:
-        store.append(frames[:4])
-        store.append(frames[2:5])
-        store.append(frames[3:] + frames[3:])
+        record(store, frames[:4])
+        record(store, frames[2:5])
+        record(store, frames[3:] + frames[3:])
     assert bodies_of(tape) == {"e1": b"".join(STREAM)}
 
 
 def test_an_end_sent_again_is_answered_again(tape: Path) -> None:
     with opened(tape) as store:
-        first = store.append(exchange("e1"))
+        first = record(store, exchange("e1"))
     with opened(tape) as store:
-        assert store.append(exchange("e1")) == first
+        assert record(store, exchange("e1")) == first
     assert len(rows(tape, measures)) == 1
 
 
 def test_frames_of_an_unknown_exchange_are_passed_over(tape: Path) -> None:
     with opened(tape) as store:
-        assert store.append(exchange("e1")[1:]) == []
+        assert record(store, exchange("e1")[1:]) == []
     assert rows(tape, exchanges) == []
 
 
 def test_a_batch_that_fails_leaves_nothing_and_may_be_tried_again(tape: Path) -> None:
     noise = random.Random(1).randbytes(200_000)
     with opened(tape) as store:
-        store.append(exchange("e1"))
+        record(store, exchange("e1"))
         driver = store._connection.connection
         (pages,) = driver.execute("PRAGMA page_count").fetchone()
         driver.execute(f"PRAGMA max_page_count={pages + 5}")
         frames = [begin("e2"), head("e2"), *body("e2", STREAM), *exchange("e3", [noise])]
         for _ in range(2):
             with pytest.raises(OperationalError, match="full"):
-                store.append(frames)
+                record(store, frames)
             assert list(bodies_of(tape)) == ["e1"]
         driver.execute("PRAGMA max_page_count=1000000")
-        store.append(frames)
-        store.append([end("e2", STREAM)])
+        record(store, frames)
+        record(store, [end("e2", STREAM)])
     assert bodies_of(tape) == {"e1": b"".join(STREAM), "e2": b"".join(STREAM), "e3": noise}
 
 
 def test_a_session_says_when_it_was_heard_of_and_when_it_ended(tape: Path) -> None:
     with opened(tape) as store:
-        store.append([journal.Heartbeat("2026-03-01T12:00:05.000000Z")])
+        record(store, [journal.Heartbeat("2026-03-01T12:00:05.000000Z")])
         (row,) = rows(tape, sessions)
         assert (row["heartbeat_at"], row["ended_at"]) == ("2026-03-01T12:00:05.000000Z", None)
-        store.append([journal.Close("2026-03-01T12:00:09.000000Z")])
+        record(store, [journal.Close("2026-03-01T12:00:09.000000Z")])
     (row,) = rows(tape, sessions)
     assert (row["uuid"], row["pid"], row["started_at"]) == (SESSION.uuid, SESSION.pid, AT)
     assert row["ended_at"] == row["heartbeat_at"] == "2026-03-01T12:00:09.000000Z"
@@ -128,11 +129,12 @@ def test_a_session_says_when_it_was_heard_of_and_when_it_ended(tape: Path) -> No
 def test_a_recorder_that_comes_again_goes_on_and_another_ends_what_it_left(tape: Path) -> None:
     frames = exchange("e1")
     with opened(tape) as store:
-        store.append(frames[:-2])
+        record(store, frames[:-2])
     with opened(tape):
         assert outcomes_of(tape) == {"e1": None}
-    with opened(tape, other_session("session-2")):
-        assert outcomes_of(tape) == {"e1": "interrupted"}
+    with opened(tape, other_session("session-2")) as store:
+        assert [one.outcome for one in store.settle(store.unsettled())] == ["interrupted"]
+        assert store.unsettled() == []
     (row,) = rows(tape, exchanges)
     assert (row["ended_by"], row["bytes"], row["end_ns"]) == ("died", len(b"".join(STREAM[:-1])), 6 * STEP)
     assert len(rows(tape, sessions)) == 2
@@ -142,9 +144,9 @@ def test_all_sessions_of_a_tape_share_one_salt_and_tapes_differ(tape: Path) -> N
     headers = [(b"authorization", b"Bearer secret"), (b"x-api-key", b"secret")]
     for session in ("session-1", "session-2"):
         with opened(tape, other_session(session)) as store:
-            store.append([begin(session, headers=headers)])
+            record(store, [begin(session, headers=headers)])
     with opened(tape.with_name("b.db")) as store:
-        store.append([begin("e1", headers=headers)])
+        record(store, [begin("e1", headers=headers)])
     marks = {value for row in rows(tape, exchanges) for _, value in row["request_headers"]}
     assert len(marks) == 1
     ((_, other), _) = rows(tape.with_name("b.db"), exchanges)[0]["request_headers"]
@@ -160,7 +162,7 @@ def test_all_sessions_of_a_tape_share_one_salt_and_tapes_differ(tape: Path) -> N
 )  # fmt: skip
 def test_the_model_asked_for_is_taken_from_any_request_body(tape: Path, asked: bytes, model: str | None) -> None:
     with opened(tape) as store:
-        store.append([begin("e1", body=asked)])
+        record(store, [begin("e1", body=asked)])
     assert [(row["request_model"], row["request_body"]) for row in rows(tape, exchanges)] == [(model, asked)]
 
 
@@ -175,7 +177,7 @@ def test_a_bug_in_the_decoder_costs_no_facts(
 
     with opened(tape) as first, monkeypatch.context() as patch:
         patch.setattr(store, "derive", broken)
-        (finished,) = first.append(exchange("e1"))
+        (finished,) = record(first, exchange("e1"))
     assert finished.outcome == "not measured"
     assert fault.__name__ in capfd.readouterr().err
     assert bodies_of(tape) == {"e1": b"".join(STREAM)}
@@ -198,8 +200,8 @@ def test_rebuilding_changes_nothing(tape: Path) -> None:
     streams = {"good": STREAM, "cut": STREAM[:2], "nothing": [], "binary": [bytes(range(256))], "hostile": HOSTILE}
     with opened(tape) as store:
         for id, pieces in streams.items():
-            store.append(exchange(id, pieces))
-        store.append(exchange("open")[:-1])
+            record(store, exchange(id, pieces))
+        record(store, exchange("open")[:-1])
         before = rows(tape, measures)
         assert store.ended() == len(streams)
         assert list(store.rebuild()) == [False] * len(streams)
@@ -209,7 +211,7 @@ def test_rebuilding_changes_nothing(tape: Path) -> None:
 def test_rebuilding_restores_measures_that_were_altered_or_lost(tape: Path) -> None:
     with opened(tape) as store:
         for id in ("e1", "e2", "e3"):
-            store.append(exchange(id))
+            record(store, exchange(id))
     before = rows(tape, measures)
     damage(
         tape,
@@ -243,13 +245,13 @@ def test_a_tape_equals_its_model_whatever_is_sent_again(
                     sent.append(data.draw(st.sampled_from([frames for frames in waiting if frames])).pop(0))
                 case "commit":
                     first = data.draw(st.integers(0, committed))  # acknowledgements may have been lost
-                    store.append(sent[first:])
+                    record(store, sent[first:])
                     committed = len(sent)
                     assert_model(tape, sent)
                 case "fail":
                     store._connection.connection.execute("PRAGMA query_only=ON")
                     with pytest.raises(OperationalError):
-                        store.append([*sent[committed:], journal.Heartbeat(AT)])
+                        record(store, [*sent[committed:], journal.Heartbeat(AT)])
                     store._connection.connection.execute("PRAGMA query_only=OFF")
                 case "restart":
                     stack.pop_all().close()
@@ -273,7 +275,7 @@ def assert_model(tape: Path, sent: list[journal.Frame]) -> None:
 def test_ended_exchanges_leave_nothing_in_memory(tape: Path) -> None:
     with opened(tape) as store:
         for no in range(10):
-            store.append([frame for part in range(10) for frame in exchange(f"e{no}-{part}", [])])
+            record(store, [frame for part in range(10) for frame in exchange(f"e{no}-{part}", [])])
         assert store._open == {}
         with store._connection.begin():
             assert store._connection.execute(select(func.count()).select_from(exchanges)).scalar() == 100

@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 from recorder import tapefile
 from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeDamaged, TapeError
 from recorder.schema import APPLICATION_ID, REVISION
-from tests.recorder.frames import bodies_of, exchange, opened, outcomes_of, reading, snapshot
+from tests.recorder.frames import bodies_of, exchange, opened, outcomes_of, reading, record, snapshot
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_a_tape_has_one_writer_and_the_second_is_told_who_it_is(tape: Path) -> N
     link = tape.with_name("link.db")
     with opened(tape) as store:
         link.symlink_to(tape)
-        store.append(exchange("e1"))
+        record(store, exchange("e1"))
         before = snapshot(tape.parent)
         for path in (tape, link):
             with pytest.raises(TapeBusy, match=r"tape\.db is being written by a test: stop it") as raised:
@@ -160,7 +160,7 @@ def test_a_tape_that_another_program_locks_is_busy(tape: Path, monkeypatch: pyte
 def test_a_new_tape_is_private_in_all_its_files_from_the_first_byte(tape: Path, umask_0: None) -> None:
     new = tape.parent / "a" / "tape.db"
     with opened(new) as store:
-        store.append(exchange("e1"))
+        record(store, exchange("e1"))
         modes = {path.name: path.stat().st_mode & 0o777 for path in new.parent.iterdir()}
     assert modes == dict.fromkeys(("tape.db", "tape.db-wal", "tape.db-shm", "tape.db.lock"), 0o600)
     assert new.parent.stat().st_mode & 0o777 == 0o700
@@ -187,7 +187,7 @@ def test_the_writer_syncs_each_commit_to_a_wal_and_leaves_none_behind(tape: Path
 
 def test_a_reader_sees_what_is_committed_and_can_change_nothing(tape: Path) -> None:
     with opened(tape) as store:
-        store.append(exchange("e1"))
+        record(store, exchange("e1"))
         assert outcomes_of(tape) == {"e1": "complete"}
         with reading(tape) as connection, pytest.raises(OperationalError, match="readonly"):
             connection.exec_driver_sql("DELETE FROM reads")
@@ -197,7 +197,7 @@ def test_a_tape_may_have_any_name(tape: Path) -> None:
     for name in ("with space.db", "100%.db", "a?mode=memory#b.db", "ünïcode.db", "quote'd.db", "plain"):
         path = tape.with_name(name)
         with opened(path) as store:
-            store.append(exchange("e1"))
+            record(store, exchange("e1"))
         assert list(bodies_of(path)) == ["e1"]
 
 
@@ -225,21 +225,21 @@ def test_a_tape_that_cannot_be_made_is_explained(tape: Path, where: str) -> None
 @pytest.mark.damages
 def test_damage_that_shows_while_writing_is_called_so(tape: Path) -> None:
     with opened(tape) as store:
-        store.append(exchange("e1"))
+        record(store, exchange("e1"))
     pages, size = tape.stat().st_size // 4096, 4096
     with tape.open("r+b") as file:
         for page in range(2, pages):
             file.seek(page * size)
             file.write(b"\xff" * size)
     with pytest.raises(TapeDamaged, match="restore it from a backup"), opened(tape) as store:
-        store.append(exchange("e2"))
+        record(store, exchange("e2"))
 
 
 def test_errors_do_not_quote_what_was_recorded(tape: Path) -> None:
     with opened(tape) as store:
         store._connection.connection.execute("PRAGMA query_only=ON")
         with pytest.raises(OperationalError) as raised:
-            store.append(exchange("e1", [b"a confidential answer"]))
+            record(store, exchange("e1", [b"a confidential answer"]))
     assert "confidential" not in str(raised.value)
 
 
@@ -254,7 +254,7 @@ def test_the_default_tape_is_named_by_the_environment_or_in_the_users_data(monke
 
 def test_an_upgrade_backs_the_tape_up_whole_private_and_marked_as_a_tape(tape: Path, umask_0: None) -> None:
     with opened(tape) as store:
-        store.append(exchange("e1"))
+        record(store, exchange("e1"))
     with tapefile.writing(tape, "a test") as connection:
         copy = tapefile.upgrade(connection, tape)
     assert copy.name == f"tape.db.before-{REVISION}"

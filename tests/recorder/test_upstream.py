@@ -12,9 +12,10 @@ import httpx
 import pytest
 
 from recorder.clock import Clock
+from recorder.connection import UNSENT_BYTES, Instants, Reads
 from recorder.errors import UpstreamError
 from recorder.scripted import Scene, ScriptedUpstream, answer
-from recorder.upstream import UNSENT_BYTES, Instants, Limits, Reads, Transport
+from recorder.upstream import Limits, Transport
 from tests.relay import LOOPS, on_loop, serving, until
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
@@ -177,6 +178,26 @@ async def test_surplus_is_noticed_and_dropped(loop: Loop) -> None:
         response = await Transport().handle_async_request(request(upstream.url))
         reads = response.extensions["reads"]
         assert (await drain(reads), reads.surplus) == (([b"ok"], None), True)
+
+
+FIRST = b"HTTP/1.1 200 OK\r\nx-first: 1\r\ncontent-length: 2\r\n\r\nok"
+
+
+@pytest.mark.parametrize(
+    "surplus",
+    [b" ", b"X", b"HTTP/1.1 418 Teapot\r\nset-cookie: stolen=1\r\ncontent-length: 2\r\n\r\nhi", b"HTTP/1.1 4"],
+)
+@pytest.mark.parametrize("status", [200, 204])
+@on_loop
+async def test_what_follows_a_response_in_the_same_read_changes_nothing_of_it(surplus: bytes, status: int) -> None:
+    first = FIRST if status == 200 else b"HTTP/1.1 204 No Content\r\nx-first: 1\r\n\r\n"
+    async with ScriptedUpstream(lambda _: Scene([(0, first + surplus)])) as upstream:
+        response = await Transport().handle_async_request(request(upstream.url))
+        reads = response.extensions["reads"]
+        head = (response.status_code, response.headers["x-first"], response.extensions["framing"])
+        assert head == (status, "1", "length" if status == 200 else "none")
+        assert "set-cookie" not in response.headers
+        assert (await drain(reads), reads.surplus) == (([b"ok"] if status == 200 else [], None), True)
 
 
 @both_loops

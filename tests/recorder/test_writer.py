@@ -41,7 +41,7 @@ from recorder.clock import Clock
 from recorder.store import Store
 with tapefile.writing(Path(sys.argv[1]), sys.argv[2]) as connection:
     writer.answer(journal.Ready("", []))
-    writer.Writer(Store(connection), Clock(now=lambda: 0)).run()
+    writer.Writer(Store(connection), Path(sys.argv[1]), Clock(now=lambda: 0)).run()
 """
 """A writer for which no time passes: it commits for other reasons, or at the end of file."""
 
@@ -57,7 +57,7 @@ with tapefile.writing(Path(sys.argv[1]), sys.argv[2]) as connection:
     limit(driver.execute("PRAGMA page_count").fetchone()[0] + 8)
     signal.signal(signal.SIGUSR1, lambda *_: limit(1_000_000))
     writer.answer(journal.Ready("", []))
-    writer.Writer(Store(connection)).run()
+    writer.Writer(Store(connection), Path(sys.argv[1])).run()
 """
 """A writer whose disk is full after a few pages, until it gets SIGUSR1."""
 
@@ -89,7 +89,7 @@ def test_what_is_sent_is_committed_and_acknowledged_without_being_asked_for(tape
         assert bodies_of(tape) == {"e1": b"".join(STREAM)}
         process.send([end("e1", STREAM)])
         process.acknowledged()
-        last = process.answers[-1]
+        last = process.answer()
         assert isinstance(last, journal.Ack)
         assert [(one.id, one.outcome) for one in last.finished] == [("e1", "complete")]
         process.send([journal.Close(AT)])
@@ -298,3 +298,17 @@ def test_no_credential_ever_reaches_the_disk(tape: Path) -> None:
     assert marks["x-api-key"] == dict(reversed(row.request_headers))["authorization"]
     assert row.path.endswith("&limit=2")
     assert row.upstream.endswith("@api.test/v1")
+
+
+def test_a_tape_that_is_taken_away_is_the_end_and_said(tape: Path) -> None:
+    with writer(tape) as process:
+        assert process.answer() == journal.Ready(str(tape), [])
+        process.send([begin("e1")])
+        process.acknowledged()
+        tape.rename(tape.with_name("elsewhere.db"))
+        process.send([head("e1")])
+        said = process.answer()
+        assert isinstance(said, journal.Fatal)
+        assert said.final
+        assert "removed or replaced" in said.message
+    assert not tape.exists()

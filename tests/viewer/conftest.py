@@ -110,7 +110,7 @@ def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tapefile.writing(path, "a test") as connection:
         store = Store(connection)
         store.begin_session(session)
-        store.append(list(frames()))
+        store.settle(store.append(list(frames())))
     return path
 
 
