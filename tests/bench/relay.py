@@ -47,6 +47,7 @@ async def upstream(chunks: int, gap: float) -> None:
             await asyncio.sleep(start + (seq + 1) * gap - loop.time())
             data = piece(stream, seq)
             writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+        await asyncio.sleep(gap)
         writer.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
         await writer.drain()
         writer.close()
@@ -137,15 +138,17 @@ def wait_for(condition: object) -> None:
         time.sleep(0.02)
 
 
-def drive(port: int, streams: int, pids: dict[str, list[int]]) -> dict[str, float]:
+def drive(port: int, given: argparse.Namespace, pids: dict[str, list[int]]) -> dict[str, float]:
     """Run the clients once; give the CPU seconds of each group of processes."""
+    streams = given.streams
+    whole = sum(len(piece(0, seq)) for seq in range(given.chunks))
     before = {name: cpu(group) for name, group in pids.items()}
     client = role("clients", "--port", port, "--streams", streams)
     assert client.stdout is not None
     smallest = int(client.stdout.readline())
     client.wait()
-    if smallest < 1000:
-        raise SystemExit("a client got no stream")
+    if smallest < whole:
+        raise SystemExit(f"a client got {smallest} bytes of a stream of more than {whole}")
     return {name: cpu(group) - before[name] for name, group in pids.items()}
 
 
@@ -205,8 +208,8 @@ def compare(directory: Path, given: argparse.Namespace) -> None:
     rows = []
     try:
         for _ in range(given.rounds):
-            row = drive(nginx_port, given.streams, {"nginx": children(nginx.pid)})
-            rows.append(row | drive(recorder_port, given.streams, groups))
+            row = drive(nginx_port, given, {"nginx": children(nginx.pid)})
+            rows.append(row | drive(recorder_port, given, groups))
         recorder.send_signal(signal.SIGTERM)
         if recorder.wait(timeout=30) != 0:
             raise SystemExit((directory / "record.log").read_text())
