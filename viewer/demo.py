@@ -4,6 +4,7 @@ No key, no network: upstream is `recorder.scripted` playing `recorder.scenes` on
 """
 
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,11 +90,15 @@ async def _ask(client: "httpx.AsyncClient", name: str) -> None:
 
 
 def _next_steps(path: Path) -> str:
-    shown = f"--db {shlex.quote(safe(str(path)))}"
-    return f"""
-try next:
-  wiretape ls {shown}
-  wiretape show @ {shown}                       the newest, as a summary
-  wiretape show @ --part events {shown}         every event with its instant
-  wiretape export --table exchanges -o demo.csv {shown}
-  wiretape run -- python your_program.py        record your own"""
+    program = "wiretape" if shutil.which("wiretape") else shlex.quote(sys.argv[0])
+    tape = f"--db {shlex.quote(safe(str(path)))}"
+    steps = {
+        f"ls {tape}": "",
+        f"show @ {tape}": "the newest, as a summary",
+        f"show @ --part events {tape}": "every event with its instant",
+        f"export --table exchanges -o demo.csv {tape}": "one row per exchange",
+        "run -- python your_program.py": "record your own",
+    }
+    width = max(map(len, steps))
+    lines = [f"  {program} {step:<{width}}  {meaning}".rstrip() for step, meaning in steps.items()]
+    return "\n".join(["", "try next:", *lines])
