@@ -1,4 +1,4 @@
-"""The commands `wiretape db …`: what a tape is, whether it is whole, and deriving its measures again."""
+"""The commands `wiretape db …`: what a tape is, whether it is whole, deriving its measures again, making one up."""
 
 from pathlib import Path
 
@@ -98,3 +98,39 @@ def rebuild(db: Path | None) -> None:
                 derived += 1
                 changed += differs
     click.echo(f"{path}: {derived} exchanges derived again, {changed} changed")
+
+
+@db.command()
+@options.db
+@click.option("--exchanges", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="How many.")
+@click.option(
+    "--chunks",
+    type=click.IntRange(2),
+    default=200,
+    show_default=True,
+    metavar="M",
+    help="Output chunks of a whole answer.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    metavar="S",
+    help="The same seed gives the same tape.",
+)
+def fixture(db: Path | None, exchanges: int, chunks: int, seed: int) -> None:
+    """Make a synthetic tape with every outcome, for measuring speed and trying commands."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from recorder import fixture, tapefile
+
+    path = options.tape_path(db)
+    with tapefile.writing(path, "wiretape db fixture") as connection:
+        console = Console(stderr=True)
+        with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+            task = progress.add_task("making", total=exchanges)
+            for done in fixture.fill(connection, exchanges, chunks, seed):
+                progress.update(task, completed=done)
+    click.echo(f"{path}: {exchanges:,} exchanges of up to {chunks:,} chunks, seed {seed}")

@@ -41,7 +41,7 @@ ENDED_BY: Final[dict[EndedBy, str]] = {
 """How the transport ended: a fact, not a judgement. None means that it has not."""
 
 OUTCOMES: Final[dict[Outcome, str]] = {
-    "open": "still running",
+    "open": "still running, or not measured yet",
     "connect_error": "no connection, no headers",
     "timeout": "a limit was hit",
     "http_error": "status 300 or above",

@@ -1,8 +1,9 @@
-"""The only module that executes writes: it appends journal frames to a tape and derives measures from the facts.
+"""Writes the tape, as a recorder does: it appends journal frames to a tape and derives measures from the facts.
 
 A batch of frames is one transaction. Appending is idempotent: frames that are already on the tape are passed over, so
 a relay may send again what was not acknowledged. When an exchange ends, its measures are derived and its body is packed
-in the same transaction. Opening, locking and migrating are left to `recorder.tapefile`; reading to `viewer.queries`.
+in the same transaction. Opening, locking and migrating are left to `recorder.tapefile`; reading to `viewer.queries`;
+synthetic tapes to `recorder.fixture`.
 """
 
 import dataclasses

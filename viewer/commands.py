@@ -4,9 +4,8 @@ Only click is imported at the top: `--help` must not wait for a database library
 stderr. `WiretapeError` is left to the command line's `main`.
 """
 
-import contextlib
 import functools
-import io
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,13 +15,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 import click
 
 from recorder import options
-from recorder.errors import WiretapeError
+from viewer import output, selecting
 
 if TYPE_CHECKING:
-    from rich.text import Text
     from sqlalchemy import Connection
 
     from viewer.export import Format
+    from viewer.filter_syntax import Filter
+    from viewer.filters import Condition
     from viewer.rows import Row
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,6 +30,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FORMATS = click.Choice(["table", "csv", "jsonl", "json"])
 _PARTS = click.Choice(["summary", "text", "events", "reads", "request", "raw"])
 _SIGPIPE_EXIT = 128 + 13
+_SIGINT_EXIT = 128 + 2
+_FIRST_FOLLOWED = 10
+_LAID_OUT = 50
 
 
 def _formatted(command: F) -> F:
@@ -57,20 +60,42 @@ def _quiet_on_broken_pipe(command: F) -> F:
 
 @click.command()
 @options.db
-@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="The newest N only.")
+@selecting.filtered
+@selecting.limited
+@selecting.sorted_by
+@click.option(
+    "-F", "--follow", is_flag=True, help="Print exchanges as they end, until interrupted; first the last N, or 10."
+)
 @_formatted
 @_quiet_on_broken_pipe
-def ls(db: Path | None, limit: int | None, format: str | None, raw_csv: bool) -> None:
+def ls(
+    db: Path | None,
+    where: "Filter | None",
+    limit: int | None,
+    sort: tuple[str, bool] | None,
+    follow: bool,
+    format: str | None,
+    raw_csv: bool,
+) -> None:
     """List exchanges, the newest first."""
     from viewer import queries, report, rows
 
     format = format or "table"
+    if follow and (sort or format not in ("table", "jsonl")):
+        raise click.UsageError("--follow goes by the order of ending, as a table or as --format jsonl")
     fields = report.LISTED if format == "table" else rows.FIELDS
     with queries.opened(options.tape_path(db)) as connection:
-        found = queries.exchanges(connection, fields, newest_first=True, limit=limit)
+        condition = selecting.condition(where)
+        if follow:
+            _follow(connection, fields, condition, _FIRST_FOLLOWED if limit is None else limit, format)
+            return
+        if sort:
+            by, descending = sort
+            found = queries.ordered(connection, fields, by, descending=descending, limit=limit, where=condition)
+        else:
+            found = queries.exchanges(connection, fields, newest_first=True, limit=limit, where=condition)
         if format == "table":
-            width = report.terminal_width() if _on_terminal() else None
-            _print(report.listing(found, width))
+            output.show(report.listing(found, output.width()))
         else:
             _put(format, fields, found, raw_csv)
 
@@ -83,7 +108,7 @@ def ls(db: Path | None, limit: int | None, format: str | None, raw_csv: bool) ->
 @_formatted
 @_quiet_on_broken_pipe
 def show(id: str, db: Path | None, part: str, force: bool, format: str | None, raw_csv: bool) -> None:
-    """Show one exchange: ID is 4 or more characters of its id, or @ (the newest), @-1 (the one before) and so on.
+    """Show one exchange: ID is 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
 
     On a pipe, the parts text, request and raw are the content, the request body and the response body, byte for byte.
     """
@@ -91,7 +116,7 @@ def show(id: str, db: Path | None, part: str, force: bool, format: str | None, r
 
     if part == "raw" and format is not None:
         raise click.UsageError("--part raw is the body as it came: it has no --format")
-    if part == "raw" and _on_terminal() and not force:
+    if part == "raw" and output.on_terminal() and not force:
         raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe, or say --force")
     with queries.opened(options.tape_path(db)) as connection:
         _SHOWN[part](connection, queries.find(connection, id), format, raw_csv)
@@ -99,6 +124,8 @@ def show(id: str, db: Path | None, part: str, force: bool, format: str | None, r
 
 @click.command()
 @options.db
+@selecting.filtered
+@selecting.limited
 @click.option(
     "--table",
     type=click.Choice(["exchanges", "texts", "chunks", "reads"]),
@@ -115,24 +142,65 @@ def show(id: str, db: Path | None, part: str, force: bool, format: str | None, r
 )
 @_formatted
 @_quiet_on_broken_pipe
-def export(db: Path | None, table: str, output: Path | None, format: str | None, raw_csv: bool) -> None:
+def export(
+    db: Path | None,
+    where: "Filter | None",
+    limit: int | None,
+    table: str,
+    output: Path | None,
+    format: str | None,
+    raw_csv: bool,
+) -> None:
     """Export the tape as CSV (the default), JSON Lines or JSON, the oldest exchange first."""
     from viewer import queries
     from viewer.export import TABLES, replacing
 
-    fields, source = TABLES[table]
+    fields = tuple(TABLES[table][0])
     if output is None or str(output) == "-":
         with queries.opened(options.tape_path(db)) as connection:
-            _put(format or "csv", fields, source(connection), raw_csv)
+            _put(format or "csv", fields, _source(connection, table, fields, where, limit), raw_csv)
         return
     chosen = format or {".jsonl": "jsonl", ".json": "json"}.get(output.suffix.lower(), "csv")
     with queries.opened(options.tape_path(db)) as connection, replacing(output) as file:
-        count = _put(chosen, fields, source(connection), raw_csv, file)
+        count = _put(chosen, fields, _source(connection, table, fields, where, limit), raw_csv, file)
     click.echo(f"wrote {output} ({count:,} rows)", err=True)
+
+
+def _source(
+    connection: "Connection", table: str, fields: tuple[str, ...], where: "Filter | None", limit: int | None
+) -> "Iterator[Row]":
+    from viewer import queries
+
+    condition = selecting.condition(where)
+    if table in ("chunks", "reads"):
+        source = queries.all_chunks if table == "chunks" else queries.all_reads
+        return itertools.islice(source(connection, condition), limit)
+    return queries.exchanges(connection, fields, limit=limit, where=condition)
 
 
 COMMANDS: list[click.Command] = [ls, show, export]
 """The commands of this module, for the group."""
+
+
+def _follow(
+    connection: "Connection", fields: tuple[str, ...], where: "Condition | None", last: int, format: str
+) -> None:
+    from viewer import following, report
+
+    width = output.width()
+    recent: list[Row] | None = None
+    try:
+        for batch in following.ended(connection, fields, where, last=last):
+            if format == "jsonl":
+                _put(format, fields, batch, raw_csv=False)
+                continue
+            # What was printed before is laid out again, so that the columns stay where they are.
+            before = recent or []
+            lines = list(report.listing([*before, *batch], width))
+            output.show(lines if recent is None else lines[1 + len(before) :])
+            recent = [*before, *batch][-_LAID_OUT:]
+    except KeyboardInterrupt:
+        sys.exit(_SIGINT_EXIT)
 
 
 def _show_summary(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
@@ -140,7 +208,7 @@ def _show_summary(connection: "Connection", no: int, format: str | None, raw_csv
 
     row = queries.detail(connection, no)
     if format is None or format == "table":
-        _print(report.page(row))
+        output.show(report.page(row))
     else:
         row.pop("sparkline")
         _put_one(format, row, raw_csv)
@@ -150,10 +218,10 @@ def _show_text(connection: "Connection", no: int, format: str | None, raw_csv: b
     from viewer import queries, report, rows
 
     row = queries.detail(connection, no)
-    if format is None and not _on_terminal():
+    if format is None and not output.on_terminal():
         _write_bytes((row["content"] or "").encode())
     elif format is None or format == "table":
-        _print(report.answer(row))
+        output.show(report.answer(row))
     else:
         _put_one(format, {field: row[field] for field in ("id", *rows.TEXT_FIELDS)}, raw_csv)
 
@@ -174,10 +242,10 @@ def _show_request(connection: "Connection", no: int, format: str | None, raw_csv
     from viewer import queries, report
 
     row, body = queries.request(connection, no)
-    if format is None and not _on_terminal():
+    if format is None and not output.on_terminal():
         _write_bytes(body or b"")
     elif format is None or format == "table":
-        _print(report.request(row))
+        output.show(report.request(row))
     else:
         _put_one(format, row, raw_csv)
 
@@ -207,8 +275,8 @@ def _put(format: str, fields: Sequence[str], found: "Iterable[Row]", raw_csv: bo
     chosen = cast("Format", format)
     if out is not None:
         return write(out, chosen, fields, found, raw_csv=raw_csv)
-    with _stdout() as stdout:
-        return write(stdout, chosen, fields, found, raw_csv=raw_csv, terminal=_on_terminal())
+    with output.stdout() as stdout:
+        return write(stdout, chosen, fields, found, raw_csv=raw_csv, terminal=output.on_terminal())
 
 
 def _put_table(fields: Sequence[str], found: "list[Row]", out: BinaryIO | None) -> int:
@@ -217,7 +285,7 @@ def _put_table(fields: Sequence[str], found: "list[Row]", out: BinaryIO | None) 
     if out is not None:
         report.emit(report.grid(fields, found), out)
     else:
-        _print(report.grid(fields, found, report.terminal_width() if _on_terminal() else None))
+        output.show(report.grid(fields, found, output.width()))
     return len(found)
 
 
@@ -227,45 +295,10 @@ def _put_one(format: str, row: "Row", raw_csv: bool) -> None:
     if format != "json":
         _put(format, list(row), [row], raw_csv)
         return
-    with _stdout() as out:
-        write_object(out, row, terminal=_on_terminal())
+    with output.stdout() as out:
+        write_object(out, row, terminal=output.on_terminal())
 
 
 def _write_bytes(data: bytes) -> None:
-    with _stdout() as out:
+    with output.stdout() as out:
         out.write(data)
-
-
-def _on_terminal() -> bool:
-    return sys.stdout.isatty()
-
-
-@contextlib.contextmanager
-def _stdout() -> Iterator[BinaryIO]:
-    """Give stdout for bytes: all of them are written when this ends, or what hindered it is raised in our words.
-
-    Python's own stdout will not do: unbuffered, a write may stop half-way; buffered, it fails only at the exit.
-    """
-    try:
-        descriptor = sys.stdout.fileno()
-    except io.UnsupportedOperation:
-        yield sys.stdout.buffer
-        return
-    try:
-        with open(descriptor, "wb", closefd=False) as out:
-            yield out
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise WiretapeError(f"the output cannot be written ({error.strerror})") from error
-
-
-def _print(lines: "Iterable[Text]") -> None:
-    """Print lines for people: in colour on a terminal, as plain text on a pipe."""
-    from viewer import report
-
-    if _on_terminal():
-        report.emit(lines)
-    else:
-        with _stdout() as out:
-            report.emit(lines, out)

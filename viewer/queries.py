@@ -1,4 +1,4 @@
-"""The only SELECTs of the viewer: a tape in, rows out.
+"""The viewer's SELECTs: a tape in, rows out (as columns for statistics: `samples`).
 
 Every query is short: its transaction ends before a row is handed on, so that a reader never holds up the writer's
 checkpoints, and what belongs together (an exchange's facts and its body) is read in one. Lists come in batches, so that
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, event, func, select, tuple_
+from sqlalchemy import Connection, Select, event, select, tuple_
 from sqlalchemy.exc import DBAPIError
 
 from recorder import store, tapefile
@@ -22,9 +22,11 @@ from recorder.errors import NotFound, TapeBusy, TapeDamaged, TapeError
 from recorder.exchange import Read
 from recorder.safe import safe
 from recorder.schema import exchanges as _exchanges
-from recorder.schema import measures as _measures
 from recorder.schema import reads as _reads
-from viewer import rows
+from viewer import filters, rows
+from viewer.columns import JOINED, column
+from viewer.filter_fields import FAILURES
+from viewer.filters import Condition
 from viewer.rows import Row
 
 _BATCH = 1000
@@ -37,6 +39,7 @@ _CANDIDATES = 5
 def opened(path: Path) -> Iterator[Connection]:
     """Connect to a tape for reading; what goes wrong while reading it is raised as a `TapeError`, in our words."""
     engine = tapefile.read_engine(path)
+    event.listen(engine, "connect", lambda connection, _: filters.register(connection))
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     try:
         with engine.connect() as connection:
@@ -61,10 +64,11 @@ def exchanges(
     *,
     newest_first: bool = False,
     limit: int | None = None,
+    where: Condition | None = None,
 ) -> Iterator[Row]:
-    """Give the exchanges, oldest first unless told otherwise, at most `limit`, with these fields."""
+    """Give the exchanges, oldest first unless told otherwise, with these fields: at most `limit` of those that fit."""
     order = _exchanges.c.no.desc() if newest_first else _exchanges.c.no
-    statement = _selected(fields).order_by(order)
+    statement = _filtered(_selected(fields), where).order_by(order)
     last, left = None, limit
     while left is None or left > 0:
         size = _BATCH if left is None else min(_BATCH, left)
@@ -81,6 +85,39 @@ def exchanges(
         left = None if left is None else left - size
 
 
+def ordered(
+    connection: Connection,
+    fields: tuple[str, ...],
+    by: str,
+    *,
+    descending: bool = False,
+    limit: int | None = None,
+    where: Condition | None = None,
+) -> Iterator[Row]:
+    """Give the exchanges in the order of a field, unknown last and otherwise the newest first; like `exchanges`.
+
+    Their numbers are read first: of each exchange of the tape, no more than that is held.
+    """
+    key = column(by).desc() if descending else column(by)
+    statement = _filtered(select(_exchanges.c.no).select_from(JOINED), where)
+    statement = statement.order_by(key.nulls_last(), _exchanges.c.no.desc()).limit(limit)
+    with connection.begin():
+        numbers = connection.execute(statement).scalars().all()
+    yield from numbered(connection, fields, numbers)
+
+
+def numbered(
+    connection: Connection, fields: tuple[str, ...], numbers: Sequence[int], where: Condition | None = None
+) -> Iterator[Row]:
+    """Give the exchanges of these numbers that fit, in this order."""
+    for start in range(0, len(numbers), _BATCH):
+        batch = numbers[start : start + _BATCH]
+        statement = _filtered(_selected(fields).where(_exchanges.c.no.in_(batch)), where)
+        with connection.begin():
+            found = {no: values for no, *values in connection.execute(statement)}
+        yield from (rows.exchange(fields, found[no]) for no in batch if no in found)
+
+
 def detail(connection: Connection, no: int) -> Row:
     """Give all that is known of one exchange, except its events, reads and bytes."""
     fields = rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS + ("sparkline",)
@@ -90,7 +127,8 @@ def detail(connection: Connection, no: int) -> Row:
 
 
 def find(connection: Connection, reference: str) -> int:
-    """Give the number of the exchange that is meant: `@` the newest, `@-1` the one before it, or a prefix of its id.
+    """Give the number of the exchange that is meant: `@` the newest, `@-1` the one before it, `@err` the newest that
+    failed, or a prefix of its id.
 
     Raises `NotFound` with up to five candidates if there is none, or more than one.
     """
@@ -113,10 +151,12 @@ def find(connection: Connection, reference: str) -> int:
 
 
 def _find_newest(connection: Connection, reference: str) -> int:
-    match = re.fullmatch(r"@(?:-([0-9]{1,9}))?", reference)
+    match = re.fullmatch(r"@(?:(err)|-([0-9]{1,9}))?", reference)
     if match is None:
-        raise NotFound(f"{safe(reference)} is no exchange: @ is the newest, @-1 the one before it")
-    statement = select(_exchanges.c.no).order_by(_exchanges.c.no.desc()).offset(int(match[1] or 0)).limit(1)
+        raise NotFound(f"{safe(reference)} is no exchange: @ is the newest, @-1 the one before it, @err a failed one")
+    failed = column("outcome").in_(FAILURES) if match[1] else None
+    statement = _filtered(select(_exchanges.c.no).select_from(JOINED), failed)
+    statement = statement.order_by(_exchanges.c.no.desc()).offset(int(match[2] or 0)).limit(1)
     with connection.begin():
         no: int | None = connection.execute(statement).scalar()
     if no is None:
@@ -161,8 +201,16 @@ def reads(connection: Connection, no: int) -> list[Row]:
     return [rows.read(Read(*one)) for one in found]
 
 
-def all_reads(connection: Connection) -> Iterator[Row]:
-    """Give every read of the tape, oldest exchange first, each with the id of its exchange."""
+def all_reads(connection: Connection, where: Condition | None = None) -> Iterator[Row]:
+    """Give every read of the exchanges that fit, oldest exchange first, each with the id of its exchange."""
+    if where is None:
+        yield from _every_read(connection)
+    else:  # so that each exchange is judged once, and not again for each of its reads
+        for no, id in _numbers(connection, where):
+            yield from ({"id": id, **row} for row in reads(connection, no))
+
+
+def _every_read(connection: Connection) -> Iterator[Row]:
     key = (_reads.c.exchange_no, _reads.c.seq)
     columns = (*key, _exchanges.c.id, _reads.c.at_ns, _reads.c.relayed_ns, _reads.c.start, _reads.c.size)
     statement = select(*columns).join(_exchanges, _exchanges.c.no == _reads.c.exchange_no).order_by(*key)
@@ -177,16 +225,17 @@ def all_reads(connection: Connection) -> Iterator[Row]:
         query = statement.where(tuple_(*key) > tuple_(*batch[-1][:2])).limit(_BATCH_OF_READS)
 
 
-def all_chunks(connection: Connection) -> Iterator[Row]:
-    """Give every chunk of the tape, oldest exchange first; one exchange is decoded at a time."""
-    for no, id in _numbers(connection):
+def all_chunks(connection: Connection, where: Condition | None = None) -> Iterator[Row]:
+    """Give every chunk of the exchanges that fit, oldest exchange first; one exchange is decoded at a time."""
+    for no, id in _numbers(connection, where):
         yield from rows.chunks(id, decoded(connection, no).chunks)
 
 
-def _numbers(connection: Connection) -> Iterator[tuple[int, str]]:
+def _numbers(connection: Connection, where: Condition | None) -> Iterator[tuple[int, str]]:
     last = 0
+    wanted = _filtered(select(_exchanges.c.no, _exchanges.c.id).select_from(JOINED), where).order_by(_exchanges.c.no)
     while True:
-        statement = select(_exchanges.c.no, _exchanges.c.id).where(_exchanges.c.no > last).order_by(_exchanges.c.no)
+        statement = wanted.where(_exchanges.c.no > last)
         with connection.begin():
             batch = connection.execute(statement.limit(_BATCH)).all()
         for row in batch:
@@ -197,26 +246,8 @@ def _numbers(connection: Connection) -> Iterator[tuple[int, str]]:
 
 
 def _selected(fields: Sequence[str]) -> Any:
-    columns = [_column(field).label(field) for field in fields]
-    joined = _exchanges.outerjoin(_measures, _measures.c.exchange_no == _exchanges.c.no)
-    return select(_exchanges.c.no, *columns).select_from(joined)
+    return select(_exchanges.c.no, *(column(field).label(field) for field in fields)).select_from(JOINED)
 
 
-def _column(field: str) -> ColumnElement[Any]:
-    """Give the column behind a field; of an open exchange, reads and bytes are counted from what is there."""
-    own = _reads.c.exchange_no == _exchanges.c.no
-    unmeasured = _measures.c.exchange_no.is_(None)
-    stored = rows.stored_name(field)
-    match field:
-        case "model":
-            return func.coalesce(_measures.c.model, _exchanges.c.request_model)
-        case "outcome":
-            return case((_exchanges.c.ended_by.is_(None), "open"), else_=_measures.c.outcome)
-        case "reads":
-            counted = select(func.count()).where(own).scalar_subquery()
-            return case((unmeasured, counted), else_=_measures.c.reads)
-        case "bytes":
-            summed = select(func.coalesce(func.sum(_reads.c.size), 0)).where(own).scalar_subquery()
-            return case((unmeasured, summed), else_=_measures.c.bytes)
-    column: ColumnElement[Any] = _measures.c[stored] if stored in _measures.c else _exchanges.c[stored]
-    return column
+def _filtered(statement: Select[Any], where: Condition | None) -> Select[Any]:
+    return statement if where is None else statement.where(where)

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from recorder import errors
 from viewer import rows
 from viewer.commands import COMMANDS
 
-from .conftest import COMPLETE, COMPLETE_READS, LIVE, ODD, TOOLS
+from .conftest import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 
 ROOT = Path(__file__).parent.parent.parent
 GROUP = click.Group("wiretape", commands=COMMANDS)
@@ -64,6 +65,59 @@ def test_ls_formats_have_the_contract_fields(tape: Path) -> None:
     header, *_ = csv.reader(io.StringIO(run(tape, "ls", "--format", "csv").stdout))
     assert tuple(header) == rows.FIELDS
     assert len(run(tape, "ls", "--format", "jsonl", "-n", "3").stdout.splitlines()) == 3
+
+
+def ids(tape: Path, *arguments: str) -> list[str]:
+    return [row["id"] for row in json.loads(run(tape, *arguments, "--format", "json").stdout)]
+
+
+def test_ls_and_export_take_filters(tape: Path) -> None:
+    assert ids(tape, "ls", "-f", "ttft>=100ms", "-f", "model:gpt-*") == [TRUNCATED, COMPLETE]
+    assert ids(tape, "ls", "--errors", "-n", "2") == [ODD, FAILED]
+    assert ids(tape, "export", "--errors", "-n", "2") == [TRUNCATED, LIMITED]
+    assert ids(tape, "export", "--label", "run=a7", "--table", "texts") == [COMPLETE]
+    assert ids(tape, "export", "-f", "is:cut", "--table", "reads") == [TRUNCATED] * 4
+    assert ids(tape, "export", "--model", "gpt-x-mini", "--table", "chunks", "-n", "3") == [COMPLETE] * 3
+
+
+def test_ls_sorts(tape: Path) -> None:
+    assert ids(tape, "ls", "-s", "-stall", "-n", "2") == [TOOLS, COMPLETE]
+    assert ids(tape, "ls", "-s", "ttft", "-n", "2", "-f", "-is:err") == [TOOLS, COMPLETE]
+
+
+def test_a_filter_that_cannot_be_read_is_a_usage_error(tape: Path) -> None:
+    assert "there is no such field" in run(tape, "ls", "-f", "ttfx>1s", code=2).stderr
+
+
+def test_show_finds_the_newest_that_failed(tape: Path) -> None:
+    assert json.loads(run(tape, "show", "@err", "--format", "json").stdout)["id"] == ODD
+
+
+def interrupted(tape: Path, *arguments: str, lines: int) -> list[str]:
+    """Follow a tape until so many lines have come, then interrupt."""
+    environment = os.environ | {"WIRETAPE_DB": str(tape)}
+    process = subprocess.Popen(
+        [*RUN, "ls", "-F", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment,
+        text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    found = [process.stdout.readline() for _ in range(lines)]
+    process.send_signal(signal.SIGINT)
+    rest, said = process.communicate(timeout=30)
+    assert (process.returncode, rest, said) == (130, "", "")
+    return found
+
+
+def test_ls_follows_until_it_is_interrupted(tape: Path) -> None:
+    followed = interrupted(tape, "-n", "2", "--format", "jsonl", lines=2)
+    assert [json.loads(line)["id"] for line in followed] == [FAILED, ODD]
+    table = interrupted(tape, "-f", "is:ok", lines=3)
+    assert [line[:8] for line in table] == ["id      ", COMPLETE[:8], TOOLS[:8]]
+
+
+@pytest.mark.parametrize("arguments", [("-s", "ttft"), ("--format", "csv"), ("--format", "json")])
+def test_what_is_followed_has_no_other_order_and_no_end(tape: Path, arguments: tuple[str, ...]) -> None:
+    assert "--follow goes by the order of ending" in run(tape, "ls", "-F", *arguments, code=2).stderr
 
 
 def test_show_as_json_is_one_object_that_begins_with_the_contract(tape: Path) -> None:

@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy import Connection, text
 
 from recorder import errors
-from viewer import queries, rows
+from viewer import filters, queries, rows
+from viewer.filter_parser import parse
 
-from .conftest import COMPLETE, COMPLETE_READS, LIVE, TOOLS, TRUNCATED
+from .conftest import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 
 ALL = [COMPLETE, TOOLS, TRUNCATED]
 
@@ -30,6 +31,42 @@ def test_batches_neither_lose_nor_repeat_rows(
     monkeypatch.setattr(queries, "_BATCH", batch)
     monkeypatch.setattr(queries, "_BATCH_OF_READS", batch)
     assert lists(connection) == expected
+
+
+@pytest.mark.parametrize("batch", [1, 2, 1000])
+def test_a_filter_comes_before_the_limit(connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "_BATCH", batch)
+    where = filters.condition(parse("is:err"))
+    failed = queries.exchanges(connection, ("id",), newest_first=True, limit=3, where=where)
+    assert [row["id"] for row in failed] == [ODD, FAILED, LIMITED]
+
+
+def test_reads_and_chunks_are_those_of_the_exchanges_that_fit(connection: Connection) -> None:
+    where = filters.condition(parse("is:ok"))
+    for source in (queries.all_reads, queries.all_chunks):
+        expected = [row for row in source(connection) if row["id"] in (COMPLETE, TOOLS)]
+        assert list(source(connection, where)) == expected
+        assert expected != []
+
+
+@pytest.mark.parametrize("batch", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("by", "descending", "ids"),
+    [
+        ("ttft_ms", False, [ODD, FAILED, TOOLS, TRUNCATED, COMPLETE, LIVE, LIMITED]),
+        ("ttft_ms", True, [TRUNCATED, COMPLETE, TOOLS, FAILED, ODD, LIVE, LIMITED]),
+        ("id", False, [COMPLETE, TOOLS, TRUNCATED, LIMITED, FAILED, ODD, LIVE]),
+    ],
+)
+def test_an_order_has_the_unknown_last_and_equals_the_newest_first(
+    connection: Connection, by: str, descending: bool, ids: list[str], batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "_BATCH", batch)
+    found = queries.ordered(connection, ("id",), by, descending=descending)
+    assert [row["id"] for row in found] == ids
+    where = filters.condition(parse("ttft>=100ms"))
+    limited = queries.ordered(connection, ("id",), by, descending=descending, limit=1, where=where)
+    assert [row["id"] for row in limited] == [next(id for id in ids if id in (COMPLETE, TRUNCATED))]
 
 
 def lists(connection: Connection) -> list[list[rows.Row]]:
@@ -77,7 +114,15 @@ def test_an_open_exchange_counts_what_is_there_and_knows_nothing_else(connection
 
 @pytest.mark.parametrize(
     ("reference", "id"),
-    [("@", LIVE), ("@-0", LIVE), ("@-6", COMPLETE), ("b000", TRUNCATED), (TOOLS, TOOLS), ("B000", TRUNCATED)],
+    [
+        ("@", LIVE),
+        ("@-0", LIVE),
+        ("@-6", COMPLETE),
+        ("b000", TRUNCATED),
+        (TOOLS, TOOLS),
+        ("B000", TRUNCATED),
+        ("@err", ODD),
+    ],
 )
 def test_an_exchange_is_found_by_prefix_or_by_age(connection: Connection, reference: str, id: str) -> None:
     assert queries.detail(connection, queries.find(connection, reference))["id"] == id
@@ -91,6 +136,7 @@ def test_an_exchange_is_found_by_prefix_or_by_age(connection: Connection, refere
         ("b00", "at least 4 characters"),
         ("@-7", "no exchange @-7; the newest"),
         ("@x", "@ is the newest"),
+        ("@err-1", "@err a failed one"),
         ("%%%%", "no exchange %%%%"),
         ("\x1b[2Jx", "no exchange ␛[2Jx"),
     ],

@@ -1,0 +1,172 @@
+"""The commands of analysis, from the outside: what they print, their formats and their exit codes."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from recorder import fixture, tapefile
+from viewer import analysis as commands
+from viewer import authorities, compare, stats
+from viewer.analysis import COMMANDS
+
+from .conftest import COMPLETE, TOOLS
+
+ROOT = Path(__file__).parent.parent.parent
+GROUP = click.Group("wiretape", commands=COMMANDS)
+
+
+def run(tape: Path, *arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(GROUP, [*arguments], env={"WIRETAPE_DB": str(tape)})
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "tape.db"
+    with tapefile.writing(path, "a test") as connection:
+        for _ in fixture.fill(connection, 400, 20, 1):
+            pass
+    return path
+
+
+def test_stats_is_one_block_for_each_group(tape: Path) -> None:
+    assert run(tape, "stats").stdout.startswith("all · 7 exchanges ·")
+    blocks = run(tape, "stats", "--by", "status").stdout.split("\n\n")
+    assert [block.split(" ·")[0] for block in blocks] == ["status 200", "status 429"]
+
+
+def test_stats_formats_have_the_contract_fields(tape: Path) -> None:
+    (row,) = json.loads(run(tape, "stats", "--format", "json").stdout)
+    assert tuple(row) == stats.fields(())
+    assert (row["ttft_p50_ms"], row["n_complete"]) == (80, 2)
+    header, *rows = csv.reader(io.StringIO(run(tape, "stats", "--by", "status", "--format", "csv").stdout))
+    assert (tuple(header), [row[0] for row in rows]) == (stats.fields(("status",)), ["200", "429"])
+    assert len(run(tape, "stats", "--by", "outcome", "--format", "jsonl").stdout.splitlines()) == 5
+
+
+def test_stats_of_a_selection(tape: Path) -> None:
+    (row,) = json.loads(run(tape, "stats", "-f", f"id:{COMPLETE}", "--format", "json").stdout)
+    assert (row["n"], row["ttft_max_ms"]) == (1, 110)
+    (nothing,) = json.loads(run(tape, "stats", "-f", "status:500", "--format", "json").stdout)
+    assert (nothing["n"], nothing["ttft_max_ms"], nothing["error_rate_pct"]) == (0, None, None)
+    assert run(tape, "stats", "-f", "status:500", "--by", "model").stdout == ""
+
+
+def test_stats_options_reach_the_figures(tape: Path) -> None:
+    given = ("--percentile-method", "mlperf", "--include-failed", "--slo", "ttft<100ms")
+    (row,) = json.loads(run(tape, "stats", *given, "--format", "json").stdout)
+    assert (row["measured_n"], row["ttft_p90_ms"], row["goodput_pct"]) == (7, 110, pytest.approx(100 / 6))
+
+
+def test_a_histogram_is_drawn_below_the_table(tape: Path) -> None:
+    lines = run(tape, "stats", "--hist", "icl").stdout.splitlines()
+    drawn = lines[next(at for at, line in enumerate(lines) if line.startswith("icl (")) + 1 :]
+    assert drawn[0].split()[:3] == ["0", "ms", "1"]
+    assert sum(int(line.split(" ms ")[1].split()[0]) for line in drawn) == 5
+
+
+def test_the_fields_explain_themselves() -> None:
+    rows = json.loads(run(Path("none.db"), "stats", "--schema", "--format", "json").stdout)
+    assert {row["field"]: row["meaning"] for row in rows} == stats.schema()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("stats", "--by", "colour"), ("stats", "--slo", "fast"), ("stats", "--hist", "speed"), ("compare",),
+     ("stats", "--hist", "icl", "--format", "csv"), ("stats", "-f", "model:("), ("compare", "@"), ("check",),
+     ("compare", "@", "@-1", "--base", "status:200"), ("compare", "--base", "status:200"), ("check", "--max", "x=1"),
+     ("compare", "--base", "status:200", "--new", "status:("), ("check", "--min", "goodput=95%")],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_cannot_be_read_is_a_usage_error(tape: Path, arguments: tuple[str, ...]) -> None:
+    result = run(tape, *arguments, code=2)
+    assert result.stdout == ""
+    assert "Error: " in result.stderr
+
+
+def test_two_exchanges_are_compared_side_by_side(tape: Path) -> None:
+    lines = run(tape, "compare", COMPLETE, TOOLS).stdout.splitlines()
+    (ttft,) = [line.split() for line in lines if line.startswith("ttft_ms")]
+    assert ttft == ["ttft_ms", "110.0", "50.0", "-60.0", "-54.5"]
+    rows = json.loads(run(tape, "compare", COMPLETE, TOOLS, "--format", "json").stdout)
+    assert tuple(rows[0]) == compare.PAIR_FIELDS
+
+
+def test_groups_are_compared_with_intervals(made: Path) -> None:
+    given = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x-2026*")
+    rows = {row["metric"]: row for row in json.loads(run(made, "compare", *given, "--format", "json").stdout)}
+    assert (rows["each_icl_p50_p50_ms"]["verdict"], rows["tps_p50"]["verdict"]) == (compare.WORSE, compare.WORSE)
+    assert rows["tpot_p50_ms"]["low"] > 5
+    assert run(made, "compare", *given).stdout.splitlines()[0].split() == list(compare.FIELDS)
+    run(made, "compare", *given, "-e", code=3)
+    run(made, "compare", "-e", "--base", "model:gpt-x-2026*", "--new", "model:gpt-x-mini*")
+
+
+def test_labels_that_were_drawn_at_random_make_no_difference(made: Path) -> None:
+    given = ("--base", "label:team=search", "--new", "label:team=batch", "-f", "model:gpt*")
+    rows = json.loads(run(made, "compare", *given, "--format", "json").stdout)
+    assert {row["verdict"] for row in rows} <= {compare.UNCLEAR, compare.TOO_FEW}
+    assert sum(row["verdict"] == compare.UNCLEAR for row in rows) >= 10
+
+
+def test_check_passes_when_all_rules_hold(tape: Path) -> None:
+    result = run(tape, "check", "--max", "ttft.p95=1s", "--min", "n=7", "--format", "json")
+    assert [row["verdict"] for row in json.loads(result.stdout)] == ["holds", "holds"]
+
+
+def test_check_fails_with_the_rows_that_fail(tape: Path) -> None:
+    lines = run(tape, "check", "--max", "ttft.p95=50ms", "--min", "n=7", code=3).stdout.splitlines()
+    assert [line.split()[-1] for line in lines] == ["verdict", "fails", "holds"]
+    assert lines[1].split() == ["max", "ttft.p95=50ms", "107.0", "ms", "2", "fails"]
+
+
+def test_check_says_when_there_is_nothing_to_judge(tape: Path) -> None:
+    assert "nothing to judge" in run(tape, "check", "--max", "ttft.p95=1s", "-f", "status:500", code=4).stdout
+    run(tape, "check", "--max", "ttft.p95=1s", "--min", "n=1", "-f", "status:500", code=3)
+
+
+def test_check_takes_rules_from_a_file_and_reports_to_junit(tape: Path, tmp_path: Path) -> None:
+    rules, report = tmp_path / "rules.toml", tmp_path / "report.xml"
+    rules.write_text('slo = "ttft<1s"\n[max]\nttft.p95 = "1s"\n[min]\ngoodput = "90%"\n')
+    run(tape, "check", "--rules", str(rules), "--junit", str(report), code=3)
+    (suite,) = ElementTree.fromstring(report.read_bytes())
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    run(tape, "check", "--rules", str(rules), "--slo", "ttft<1ms", code=3)
+
+
+def test_importing_the_commands_loads_no_heavy_library() -> None:
+    heavy = {"numpy", "pandas", "sqlalchemy", "alembic", "msgspec", "rich"}
+    code = f"import sys, viewer.analysis; print(sorted({heavy!r} & sys.modules.keys()))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout == "[]\n"
+
+
+def test_statistics_need_no_pandas(tape: Path) -> None:
+    code = (
+        "import sys; from viewer.analysis import stats; stats(standalone_mode=False); sys.exit('pandas' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, "--db", str(tape)]
+    assert subprocess.run(command, capture_output=True, check=False, cwd=ROOT).returncode == 0
+
+
+def test_a_reader_that_leaves_is_no_error(made: Path) -> None:
+    command = (sys.executable, "-m", "viewer.cli", "stats", "--by", "hour", "--db", str(made))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert (process.stderr.read(), process.wait(30)) == (b"", 141)
+
+
+def test_the_names_for_as_are_the_tools_that_can_be_measured_as() -> None:
+    (option,) = [one for one in commands.stats.params if one.name == "tool"]
+    assert tuple(option.type.choices) == authorities.TOOLS  # type: ignore[attr-defined]

@@ -1,0 +1,121 @@
+"""Rules: how they are read, judged and reported."""
+
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from sqlalchemy import Connection
+
+from viewer import check, samples, stats
+from viewer.quantities import objective
+
+RULES = """
+slo = "ttft<1s"
+[max]
+ttft.p95 = "1500ms"
+"error_rate" = "1%"
+each_icl_max.p99 = "2s"
+[min]
+n = 50
+tps.p50 = 20.5
+goodput = "95%"
+"""
+
+
+@pytest.fixture
+def row(connection: Connection) -> Any:
+    (sample,) = samples.read(connection)
+    return stats.row(sample, (), bounds=objective("ttft<100ms"))
+
+
+def verdicts(row: Any, *texts: str) -> list[str]:
+    rules = [check.rule(*text.split(" ", 1)) for text in texts]
+    return [one["verdict"] for one in check.judge(rules, row)]
+
+
+def test_a_rule_is_a_figure_and_its_limit_in_the_figures_unit() -> None:
+    one = check.rule("max", " ttft.p95 = 1.5s ")
+    assert (one.text, one.field, one.count, one.limit, one.is_highest) == (
+        "max ttft.p95=1.5s", "ttft_p95_ms", "ttft_n", 1500, True,
+    )  # fmt: skip
+    assert check.rule("min", "tps.p50=20").field == "tps_p50"
+    assert check.rule("min", "icl.n=5").field == "icl_n"
+    assert check.rule("max", "error_rate=1%").limit == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ttft.p95", "no rule"),
+        ("ttft=1s", "no figure"),
+        ("ttft.p98=1s", "no figure"),
+        ("speed.p50=1s", "no figure"),
+        ("=5", "no figure"),
+        ("ttft.p95=5", "a duration with its unit"),
+        ("error_rate=0.01", "a percentage"),
+        ("n=5%", "a plain number"),
+    ],
+)
+def test_what_is_no_rule_is_told_why(text: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        check.rule("max", text)
+
+
+def test_rules_come_from_toml_with_dots_or_quotes() -> None:
+    rules, slo = check.rules_of(RULES)
+    assert slo == "ttft<1s"
+    assert [rule.text for rule in rules] == [
+        "max ttft.p95=1500ms", "max error_rate=1%", "max each_icl_max.p99=2s", "min n=50", "min tps.p50=20.5",
+        "min goodput=95%",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [("most.ttft = 1", "'most'"), ("max = 3", "'max'"), ("slo = 3", "slo is not a text"), ("[max", "Expected"),
+     ("[max]\nttft.p95 = 1500", "a duration with its unit"), ("[max]\nttft.p95 = true", "a duration")],
+)  # fmt: skip
+def test_a_file_that_holds_no_rules_is_told_why(document: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        check.rules_of(document)
+
+
+def test_the_limit_itself_is_allowed(row: Any) -> None:
+    assert verdicts(row, "max ttft.max=110ms", "min ttft.max=110ms", "min n=7", "max n=7") == ["holds"] * 4
+    assert verdicts(row, "max ttft.max=109.9ms", "min ttft.max=110.1ms", "min n=8", "max n=6") == ["fails"] * 4
+
+
+def test_rates_are_judged_in_percent(row: Any) -> None:
+    rules = ("max error_rate=66%", "max error_rate=67%", "max cancel_rate=0%", "min goodput=17%", "min goodput=16%")
+    assert verdicts(row, *rules) == ["fails", "holds", "holds", "fails", "holds"]
+
+
+def test_a_figure_without_values_does_not_keep_its_rule(connection: Connection) -> None:
+    (empty,) = samples.read(connection, where=samples.exchanges.c.status == 500)
+    row = stats.row(empty, ())
+    assert verdicts(row, "max ttft.p95=1s", "max error_rate=1%", "min tps.p50=1") == ["nothing to judge"] * 3
+    assert verdicts(row, "min n=1", "max n=0", "max ttft.n=0") == ["fails", "holds", "holds"]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([], 0),
+        (["holds"], 0),
+        (["holds", "fails"], 3),
+        (["nothing to judge", "holds"], 4),
+        (["nothing to judge", "fails"], 3),
+    ],
+)
+def test_a_failing_rule_is_worse_than_one_that_cannot_be_judged(found: list[str], expected: int) -> None:
+    assert check.exit_code([{"verdict": verdict} for verdict in found]) == expected
+
+
+def test_a_junit_report_has_a_case_for_each_rule(row: Any) -> None:
+    rules = [check.rule("max", text) for text in ("ttft.p50=1s", "ttft.p50=10ms", "ttfo.max=9s")]
+    empty = [{"rule": "max tpot.p50=1ms", "value": None, "unit": "ms", "n": 0, "verdict": check.NOTHING}]
+    (suite,) = ElementTree.fromstring(check.junit([*check.judge(rules, row), *empty]))
+    assert (suite.get("tests"), suite.get("failures")) == ("4", "2")
+    assert [case.get("name") for case in suite][1] == "max ttft.p50=10ms"
+    said = [case[0].get("message") if len(case) else None for case in suite]
+    assert said == [None, "fails: 80 ms (n 2)", None, "nothing to judge: no values among 0"]

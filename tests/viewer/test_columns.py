@@ -1,0 +1,32 @@
+"""Columns: one expression for each field of a row."""
+
+import pytest
+from sqlalchemy import Connection, select
+
+from recorder.schema import exchanges
+from viewer import rows
+from viewer.columns import JOINED, column
+
+from .conftest import COMPLETE, COMPLETE_READS, LIVE
+
+
+@pytest.mark.parametrize("field", [*rows.FIELDS, *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, "request_body"])
+def test_every_field_has_a_column(connection: Connection, field: str) -> None:
+    with connection.begin():
+        assert len(connection.execute(select(column(field)).select_from(JOINED)).all()) == 7
+
+
+@pytest.mark.parametrize(
+    ("id", "model", "outcome", "reads", "size"),
+    [
+        (COMPLETE, "gpt-x-mini", "complete", 6, sum(len(data) for _, data in COMPLETE_READS)),
+        (LIVE, "gpt-x", "open", 2, sum(len(data) for _, data in COMPLETE_READS[:2])),
+    ],
+)
+def test_an_open_exchange_shows_what_is_there(
+    connection: Connection, id: str, model: str, outcome: str, reads: int, size: int
+) -> None:
+    wanted = select(*map(column, ("model", "outcome", "reads", "bytes"))).select_from(JOINED)
+    with connection.begin():
+        (found,) = connection.execute(wanted.where(exchanges.c.id == id))
+    assert tuple(found) == (model, outcome, reads, size)

@@ -1,0 +1,103 @@
+"""A tape, as other tools measure it: which exchanges count, what is printed, what goes where."""
+
+import csv
+import io
+import json
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder.schema import exchanges, measures
+from viewer import measured_as
+from viewer.authorities import measure_as
+from viewer.measured_as import FIELDS, TOOLS, render, rows, stats_as
+
+ONE = exchanges.c.id == "aaaa000000000001"
+
+
+def test_a_row_has_the_contracts_fields_for_each_tool(connection: Connection) -> None:
+    for tool in TOOLS:
+        found = rows(connection, tool)
+        assert found
+        assert {tuple(row) for row in found} == {FIELDS}
+        assert {row["tool"] for row in found} == {tool}
+
+
+def test_the_exchanges_that_a_condition_selects_are_measured(connection: Connection) -> None:
+    found = {row["metric"]: row for row in rows(connection, "vllm", ONE)}
+    assert (found["TTFT"]["n"], found["TTFT"]["mean"], found["E2EL"]["mean"]) == (1, 100, 180)
+    assert (found["TPOT"]["mean"], found["ITL"]["n"]) == (pytest.approx(80 / 3), 5)
+    assert rows(connection, "vllm", measures.c.outcome == "no such")[0]["n"] == 0
+
+
+def test_tools_disagree_about_the_same_exchange(connection: Connection) -> None:
+    first = {tool: rows(connection, tool, ONE)[0]["mean"] for tool in ("vllm", "aiperf", "otel")}
+    assert first == {"vllm": 100, "aiperf": 110, "otel": pytest.approx(0.1)}
+    assert rows(connection, "sglang", ONE)[0]["n"] == 0
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7])
+def test_batches_neither_lose_nor_repeat_exchanges(
+    connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = rows(connection, "otel")
+    monkeypatch.setattr(measured_as, "_BATCH", batch)
+    assert rows(connection, "otel") == expected
+
+
+def test_people_get_the_figures_and_what_is_different(
+    connection: Connection, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    stats_as(connection, "sglang")
+    out, err = capfdbinary.readouterr()
+    lines = out.decode().splitlines()
+    assert lines[0].split() == [field for field in FIELDS if field != "tool"]
+    assert lines[1].split()[:3] == ["TTFT", "ms", "2"]
+    assert lines[5:10] == [
+        "sglang: 4 of 6 failed (66.67 %)",
+        "failed there: JSONDecodeError on SSE comment line × 2, HTTP 429 × 1, connection broke (reset) × 1",
+        "fails here, succeeds there: error_event × 1",
+        "complete here, fails there: 1",
+        "left out: still open × 1",
+    ]
+    assert lines[10].startswith("counts differently: Tool calls are no output")
+    assert lines[11] == "definitions of: sglang.benchmark.serving, 00f9ec47"
+    assert err == b""
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "json"])
+def test_machines_get_rows_and_people_beside_them_the_remarks(
+    connection: Connection, format: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    stats_as(connection, "guidellm", ONE, format)
+    out, err = capfdbinary.readouterr()
+    text = out.decode()
+    read = {
+        "csv": lambda: list(csv.DictReader(io.StringIO(text))),
+        "json": lambda: json.loads(text),
+        "jsonl": lambda: [json.loads(line) for line in text.splitlines()],
+    }
+    found = read[format]()
+    assert [row["metric"] for row in found] == [row["metric"] for row in rows(connection, "guidellm", ONE)]
+    assert float(found[0]["mean"]) == 110
+    assert tuple(found[0]) == FIELDS
+    assert err.decode().startswith("guidellm: 0 of 1 failed (0.00 %)\n")
+
+
+def test_nothing_measured_is_unknown_not_0() -> None:
+    lines = [line.plain for line in render(measure_as("llmperf", []))]
+    assert lines[1].split() == ["inter_token_latency_s", "s", "0", *["–"] * 8]
+    assert lines[4] == "llmperf: 0 of 0 failed (–)"
+
+
+def test_recorded_words_reach_a_terminal_harmless(connection: Connection) -> None:
+    odd = exchanges.c.id == "e000000000000006"
+    report = measure_as("otel", measured_as._measured(connection, odd))
+    text = "\n".join(line.plain for line in render(report))
+    assert "error.type" in text
+    assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(text)
+
+
+def test_a_narrow_terminal_gets_fewer_columns() -> None:
+    lines = list(render(measure_as("aiperf", []), 60))
+    assert all(len(line.plain) <= 60 for line in lines[:9])

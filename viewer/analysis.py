@@ -1,0 +1,228 @@
+"""The commands that turn a tape into figures: `stats`, `compare` and `check`; `viewer.cli` adds them to the group.
+
+Only click is imported at the top: `--help` must not wait for a database library. Data goes to stdout and messages to
+stderr. The figures themselves are made by the modules of the same names.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recorder import options
+from viewer import measuring, output, selecting
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from viewer.aggregates import Method
+    from viewer.filter_syntax import Filter
+    from viewer.rows import Row
+    from viewer.samples import Sample
+
+_BROKEN_EXIT = 3
+
+
+@click.command()
+@options.db
+@selecting.filtered
+@click.option(
+    "--by",
+    metavar="NAMES",
+    help="Group by model, request_model, upstream, path, status, outcome, label.KEY, day, hour, …",
+)
+@measuring.measured
+@click.option("--hist", metavar="NAME", help="Draw how ttft, icl, … is distributed, on a logarithmic scale.")
+@click.option(
+    "--as",
+    "tool",
+    type=click.Choice(["vllm", "sglang", "aiperf", "guidellm", "genai-perf", "llmperf", "mlperf", "otel"]),
+    help="Measure as this tool does, under its names, and say what it counts differently.",
+)
+@click.option("--schema", is_flag=True, help="Say what each field of csv, jsonl and json means.")
+@output.formatted
+@output.quiet
+def stats(
+    db: Path | None,
+    where: "Filter | None",
+    by: str | None,
+    method: "Method",
+    slo: str | None,
+    include_failed: bool,
+    hist: str | None,
+    tool: str | None,
+    schema: bool,
+    format: str,
+    raw_csv: bool,
+) -> None:  # fmt: skip
+    """Count, time and rate the exchanges of a tape.
+
+    Latency is that of complete exchanges only. Durations are in ms and from T0, the moment before the request was sent.
+    Standard deviations are the population's. A gap (icl) is between two output chunks, not between tokens; chunks of
+    one read are 0 apart. The model is the one that answered, so what failed before that counts for the one asked for.
+    """
+    from viewer import stats as statistics
+
+    if tool is not None:
+        _stats_as(db, where, tool, format, raw_csv)
+        return
+    keys, bounds = measuring.keys_of(by), measuring.bounds_of(slo)
+    if schema:
+        rows = [{"field": name, "meaning": meaning} for name, meaning in statistics.schema().items()]
+        measuring.listed(format, ("field", "meaning"), rows, raw_csv)
+        return
+    if hist is not None and format != "table":
+        raise click.UsageError("--hist draws: it goes with --format table only")
+    drawn = measuring.quantity_of(hist).name if hist is not None else None
+    found = measuring.samples(db, where, keys, include_failed=include_failed)
+    rows = [statistics.row(sample, keys, method, bounds) for sample in found]
+    if format == "table":
+        for number, (sample, row) in enumerate(zip(found, rows, strict=True)):
+            output.show(_block(number, sample, row, keys, slo, drawn))
+    else:
+        output.put(format, statistics.fields(keys), rows, raw_csv)
+
+
+def _stats_as(db: Path | None, where: "Filter | None", tool: str, format: str, raw_csv: bool) -> None:
+    from viewer import measured_as, queries
+
+    with queries.opened(options.tape_path(db)) as connection:
+        measured_as.stats_as(connection, tool, selecting.condition(where), format, raw_csv=raw_csv)
+
+
+@click.command()
+@click.argument("ids", nargs=-1, metavar="[A B]")
+@options.db
+@selecting.filtered
+@click.option("--base", metavar="EXPR", help="The group to compare with, as a filter.")
+@click.option("--new", metavar="EXPR", help="The group that is compared, as a filter.")
+@click.option("--include-failed", is_flag=True, help="Let exchanges that are not complete into the figures, too.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn at random.")
+@click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if anything got worse.")
+@output.formatted
+@output.quiet
+def compare(
+    ids: tuple[str, ...],
+    db: Path | None,
+    where: "Filter | None",
+    base: str | None,
+    new: str | None,
+    include_failed: bool,
+    seed: int,
+    exit_code: bool,
+    format: str,
+    raw_csv: bool,
+) -> None:
+    """Compare two exchanges, A and B, or two groups, --base and --new.
+
+    Differences of groups are new − base, each with a bootstrap interval (of error rates: Newcombe's). All intervals of
+    a comparison hold together with 95 %; one that holds 0 shows no clear difference.
+    """
+    from viewer import compare
+
+    if len(ids) == 2 and base is None and new is None:
+        rows = compare.pair(*measuring.details(db, ids))
+        measuring.listed(format, compare.PAIR_FIELDS, rows, raw_csv)
+        return
+    if ids or base is None or new is None:
+        raise click.UsageError("name two exchanges, or two groups with --base and --new")
+    groups = [measuring.group_of(where, base, "--base"), measuring.group_of(where, new, "--new")]
+    before, after = (
+        measuring.samples(db, group, include_failed=include_failed, gaps=False)[0] for group in groups
+    )  # fmt: skip
+    rows = compare.groups(before, after, seed)
+    measuring.listed(format, compare.FIELDS, rows, raw_csv)
+    if exit_code and compare.is_worse(rows):
+        raise click.exceptions.Exit(_BROKEN_EXIT)
+
+
+@click.command()
+@options.db
+@selecting.filtered
+@click.option(
+    "--max",
+    "highest",
+    multiple=True,
+    metavar="FIGURE=LIMIT",
+    help="The most allowed: ttft.p95=1500ms, error_rate=1%, … May be repeated.",
+)
+@click.option(
+    "--min",
+    "lowest",
+    multiple=True,
+    metavar="FIGURE=LIMIT",
+    help="The least allowed: tps.p50=20, n=50, goodput=95%, … May be repeated.",
+)
+@click.option(
+    "--rules",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="More rules, in TOML: tables [max] and [min], and slo.",
+)
+@click.option(
+    "--junit",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the verdicts as a JUnit report, too.",
+)
+@measuring.measured
+@output.formatted
+@output.quiet
+def check(
+    db: Path | None,
+    where: "Filter | None",
+    highest: tuple[str, ...],
+    lowest: tuple[str, ...],
+    rules: Path | None,
+    junit: Path | None,
+    method: "Method",
+    slo: str | None,
+    include_failed: bool,
+    format: str,
+    raw_csv: bool,
+) -> None:  # fmt: skip
+    """Judge the tape's figures by rules, for CI.
+
+    Exit 0 if all rules hold, 3 if one fails, and 4 if none fails but for one there is nothing to judge.
+    """
+    from viewer import check, export
+    from viewer import stats as statistics
+
+    asked, objective = measuring.rules_of(rules, highest, lowest)
+    bounds = measuring.bounds_of(slo if slo is not None else objective)
+    if not asked:
+        raise click.UsageError("no rules: give --max, --min or --rules")
+    if not bounds and any(rule.field == "goodput_pct" for rule in asked):
+        raise click.UsageError("goodput needs an objective: give --slo")
+    (sample,) = measuring.samples(db, where, include_failed=include_failed)
+    judged = check.judge(asked, statistics.row(sample, (), method, bounds))
+    if junit is not None:
+        with export.replacing(junit) as file:
+            file.write(check.junit(judged))
+    measuring.listed(format, check.FIELDS, judged, raw_csv)
+    if code := check.exit_code(judged):
+        raise click.exceptions.Exit(code)
+
+
+COMMANDS: list[click.Command] = [stats, compare, check]
+"""The commands of this module, for the group."""
+
+
+def _block(
+    number: int, sample: "Sample", row: "Row", keys: Sequence[str], slo: str | None, drawn: str | None
+) -> "Iterator[Text]":
+    """Lay out one group: an empty line after the one before, its statistics, and its histogram."""
+    from rich.text import Text
+
+    from viewer import sheets
+    from viewer import stats as statistics
+    from viewer.quantities import QUANTITIES
+
+    width = output.width()
+    if number:
+        yield Text()
+    yield from sheets.block(row, keys, slo, width)
+    if drawn is not None:
+        quantity = QUANTITIES[drawn]
+        yield from sheets.drawn(statistics.values(sample, quantity), quantity, width or output.PLAIN_WIDTH)

@@ -1,0 +1,233 @@
+"""What a measuring tool gets to see of one exchange, and the errors on which it gives up.
+
+The tools differ in where they look: some read the lines of the body, some the blocks between blank lines, one what
+each read brought. `Frame` keeps all three, at the instant that wiretape gives it: that of the read with its last byte.
+What a tool concludes is left to `authorities_engines`, `authorities_clients` and `authorities_standards`.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from recorder import assembly
+from recorder.derive import Decoded
+from recorder.exchange import Exchange, TimedChunk, TimedItem
+
+Numbers = dict[str, float | list[float] | None]
+"""A tool's own numbers for one exchange, by its own names, in ms unless the name says otherwise; None is unknown."""
+
+_CLEAN_ENDS: Final = frozenset({"end", "client", "client_stalled"})
+_FIRST_BAD_STATUS: Final = 300
+
+
+class Judged(Protocol):
+    """What is needed of an exchange's measures; `recorder.derive.Measures` has it, and so has a row of the tape."""
+
+    @property
+    def outcome(self) -> str | None:
+        """How the exchange ended."""
+
+    @property
+    def error_code(self) -> str | None:
+        """The code or type of the error that upstream reported."""
+
+    @property
+    def duration_ns(self) -> int | None:
+        """T0 to `[DONE]`, else to the end of the exchange, in ns."""
+
+
+class ToolError(Exception):
+    """What makes a tool count a request as failed, in that tool's words.
+
+    `usage_only` says that it stumbled over a chunk without choices; `numbers` are what it records all the same.
+    """
+
+    def __init__(self, reason: str, *, usage_only: bool = False, numbers: Numbers | None = None) -> None:
+        super().__init__(reason)
+        self.usage_only = usage_only
+        self.numbers = numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """An event, a comment, or the unterminated rest of a body (`whole` is False), with its bytes as they came."""
+
+    at_ns: int
+    read: int | None
+    comment: bool
+    type: str
+    data: str
+    raw: bytes
+    whole: bool = True
+
+    def lines(self) -> list[bytes]:
+        """Give its lines that are not blank, without the white space around them."""
+        return [line for line in map(bytes.strip, self.raw.splitlines()) if line]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One exchange, as far as tools differ about it. Instants are ns since T0."""
+
+    status: int | None
+    ended_by: str | None
+    end_ns: int | None
+    outcome: str
+    error_code: str | None = None
+    duration_ns: int | None = None
+    done_ns: int | None = None
+    frames: Sequence[Frame] = ()
+    chunks: Sequence[TimedChunk] = field(default=())
+
+    def check_status(self) -> None:
+        """Raise what a client raises that got no answer, or one that is not 200."""
+        if self.status is None:
+            raise ToolError(f"no answer ({self.ended_by})")
+        if self.status != 200:
+            raise ToolError(f"HTTP {self.status}")
+
+    def check_transport(self) -> None:
+        """Raise what a client raises whose connection breaks within the body."""
+        if self.ended_by not in _CLEAN_ENDS:
+            raise ToolError(f"connection broke ({self.ended_by})")
+
+    def reported_tokens(self) -> int | None:
+        """Give the completion tokens of the last usage that has them, wherever it stands."""
+        reported = (assembly.completion_tokens(timed.chunk.usage) for timed in reversed(self.chunks))
+        return next((tokens for tokens in reported if tokens is not None), None)
+
+    def without_usage_chunks(self) -> "Request":
+        """Give the same request, had its upstream sent no chunk without choices."""
+        return replace(self, frames=[frame for frame in self.frames if not _is_usage_only(frame)])
+
+
+def request(exchange: Exchange, decoded: Decoded, judged: Judged) -> Request | str:
+    """Give what tools see of an exchange, or the reason why none of them would have measured it."""
+    outcome = judged.outcome or "open"
+    if outcome in ("open", "client_closed"):
+        return {"open": "still open", "client_closed": "the client left"}[outcome]
+    seen = Request(exchange.status, exchange.ended_by, exchange.end_ns, outcome, judged.error_code, judged.duration_ns)
+    if exchange.status is None or exchange.status >= _FIRST_BAD_STATUS:
+        return seen
+    unfit = _unfit(exchange, decoded)
+    if unfit:
+        return unfit
+    frames = list(_frames(decoded, exchange.end_ns or 0))
+    return replace(seen, done_ns=decoded.done_ns, frames=frames, chunks=decoded.chunks)
+
+
+def load(text: bytes | str, place: str) -> dict[str, Any]:
+    """Read a JSON object as a tool does; `place` is what the error is to name."""
+    try:
+        payload = msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        payload = _load_slowly(text, place)
+    if not isinstance(payload, dict):
+        raise ToolError(f"TypeError on {place} that is no object")
+    return payload
+
+
+def place(line: bytes) -> str:
+    """Name a line of the body that a tool cannot read."""
+    if line.startswith(b":"):
+        return "SSE comment line"
+    if line.startswith(b"data:"):
+        return "data line" if line.startswith(b"data: ") else "'data:' without a space"
+    return "SSE field line"
+
+
+def first_choice(payload: dict[str, Any]) -> dict[str, Any] | None:
+    """Give the first choice of a payload, {} where it is no object, None where there is no choice."""
+    choices = payload.get("choices")
+    if not isinstance(choices, list) or not choices:
+        return None
+    return choices[0] if isinstance(choices[0], dict) else {}
+
+
+def part(choice: dict[str, Any], name: str) -> dict[str, Any]:
+    """Give a choice's `delta` or `message`, {} where it has none."""
+    found = choice.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def completion_tokens(payload: dict[str, Any]) -> int | None:
+    """Give the completion tokens that a payload's usage reports."""
+    usage = payload.get("usage")
+    return assembly.completion_tokens(usage) if isinstance(usage, dict) else None
+
+
+def ms(ns: float) -> float:
+    """Give nanoseconds as milliseconds."""
+    return ns / 1e6
+
+
+def gaps(at: Sequence[int]) -> list[float]:
+    """Give the gaps between instants in ns, in ms."""
+    return [ms(later - earlier) for earlier, later in pairwise(at)]
+
+
+def per_token(window_ns: float, tokens: int | None) -> float | None:
+    """Give the ms for each token after the first; None without a count of at least 2."""
+    return ms(window_ns) / (tokens - 1) if tokens is not None and tokens > 1 else None
+
+
+def _unfit(exchange: Exchange, decoded: Decoded) -> str | None:
+    if not decoded.stream:
+        return "not streamed"
+    timed = all(item.at_ns is not None for item in decoded.items)
+    if exchange.gap_bytes or not decoded.whole or not timed:
+        return "not wholly on the tape"
+    foreign = decoded.dialect == "unknown" and "malformed" not in decoded.flags
+    if foreign or (decoded.chunks and not any(item.kind == "event" for item in decoded.items)):
+        return "not a stream of chat completions"
+    return None
+
+
+def _frames(decoded: Decoded, end_ns: int) -> Iterator[Frame]:
+    covered = 0
+    for item in _apart(decoded.items):
+        if item.at_ns is not None:
+            raw = decoded.data[item.start : item.end]
+            yield Frame(item.at_ns, item.read, item.kind == "comment", item.type, item.data, raw)
+        covered = item.end
+    rest = decoded.data[covered:].removeprefix(b"\xef\xbb\xbf" if not covered else b"")
+    if rest.strip():
+        last = decoded.chunks[-1] if decoded.chunks else None
+        at_ns, read = (last.at_ns, last.read) if last is not None and last.item is None else (decoded.done_ns, None)
+        lines = [line[5:].removeprefix(b" ") for line in rest.splitlines() if line.startswith(b"data:")]
+        data = b"\n".join(lines).decode("utf-8", "replace")
+        yield Frame(end_ns if at_ns is None else at_ns, read, rest.startswith(b":"), "message", data, rest, False)
+
+
+def _apart(items: Sequence[TimedItem]) -> list[TimedItem]:
+    """Leave out the comments between the lines of an event: they are among that event's bytes."""
+    kept: list[TimedItem] = []
+    block: int | None = None
+    for item in reversed(items):
+        if item.kind == "event":
+            block = item.start
+        elif block is not None and item.end > block:
+            continue
+        kept.append(item)
+    return kept[::-1]
+
+
+def _is_usage_only(frame: Frame) -> bool:
+    if frame.comment or '"choices"' not in frame.data:
+        return False
+    try:
+        return load(frame.data, "").get("choices") == []
+    except ToolError:
+        return False
+
+
+def _load_slowly(text: bytes | str, place: str) -> Any:
+    # The tools use the standard library's reader, which takes NaN and lone surrogates.
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ToolError(f"JSONDecodeError on {place}") from None

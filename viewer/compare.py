@@ -1,0 +1,137 @@
+"""Pure: two exchanges side by side, and whether two groups of them differ.
+
+Each row of a comparison of groups has an interval for the difference, new − base. The intervals of one comparison hold
+together: with k of them each has the level 1 − 5 %/k, so that of 100 comparisons of equals at most 5 or so find any
+difference at all. Gaps of one exchange are alike, so they are compared by each exchange's own figures, never pooled.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from viewer import intervals, stats
+from viewer.aggregates import percentile
+from viewer.quantities import QUANTITIES, Quantity
+from viewer.rows import Row
+from viewer.samples import Sample
+
+LEAST: Final = 20
+"""With fewer values on a side than this, nothing is said; a percentile also needs 5 values beyond it."""
+
+FIELDS: Final = (
+    "metric", "base_n", "new_n", "base", "new", "difference", "change_pct", "low", "high", "verdict",
+)  # fmt: skip
+"""Of a comparison of groups; `low` and `high` are the interval of the difference, in the unit of the metric."""
+
+PAIR_FIELDS: Final = ("metric", "a", "b", "difference", "change_pct")
+BETTER: Final = "new is better"
+WORSE: Final = "new is worse"
+UNCLEAR: Final = "no clear difference"
+TOO_FEW: Final = "too few"
+
+_PERCENTS: Final = (50, 95)
+_LEVEL: Final = 0.95
+_BEYOND: Final = 5
+_PAIRED: Final = (
+    "started_at", "model", "upstream", "status", "outcome", "finish_reason", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms",
+    "thinking_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "tps_user", "icl_mean_ms", "icl_p50_ms",
+    "icl_p90_ms", "icl_p99_ms", "icl_max_ms", "max_stall_ms", "coalesced_fraction", "prompt_tokens",
+    "completion_tokens", "reasoning_tokens", "tokens_per_chunk", "reads", "events", "output_chunks", "bytes", "flags",
+)  # fmt: skip
+
+
+def pair(a: Row, b: Row) -> list[Row]:
+    """Compare two exchanges, field by field: numbers also by their difference, b − a."""
+    nothing = {"difference": None, "change_pct": None}
+    changes = {name: nothing if name == "status" else _change(a[name], b[name]) for name in _PAIRED}
+    return [{"metric": name, "a": a[name], "b": b[name], **changes[name]} for name in _PAIRED]
+
+
+def groups(base: Sample, new: Sample, seed: int = 0) -> list[Row]:
+    """Compare two groups: medians and 95th percentiles of every quantity, and the error rates."""
+    judged: list[_Percentile | _Rate] = [*_percentiles(base, new), *_rates(base, new)]
+    enough = sum(not one.too_few for one in judged)
+    level = 1 - (1 - _LEVEL) / max(enough, 1)
+    return [one.row(level, seed) for one in judged]
+
+
+def is_worse(compared: Iterable[Row]) -> bool:
+    """Say whether anything got worse beyond doubt."""
+    return any(row["verdict"] == WORSE for row in compared)
+
+
+class _Percentile:
+    """The comparison of one percentile of one quantity."""
+
+    def __init__(self, quantity: Quantity, percent: int, base: Any, new: Any) -> None:
+        self._quantity, self._percent, self._base, self._new = quantity, percent, base, new
+        self.too_few = min(len(base), len(new)) < max(LEAST, 100 * _BEYOND / (100 - percent))
+
+    def row(self, level: float, seed: int) -> Row:
+        """Judge the difference at a level."""
+        base, new = (percentile(values, self._percent) for values in (self._base, self._new))
+        interval = None
+        if not self.too_few:
+            interval = intervals.difference(self._base, self._new, self._percent, level, seed)
+        name = stats.field_name(self._quantity, f"p{self._percent}")
+        sizes = len(self._base), len(self._new)
+        return _row(name, sizes, base, new, interval, self._quantity.low_is_good)
+
+
+class _Rate:
+    """The comparison of one error rate, in percent."""
+
+    def __init__(self, name: str, base: tuple[int, int], new: tuple[int, int]) -> None:
+        self._name, self._base, self._new = name, base, new
+        self.too_few = min(base[1], new[1]) < LEAST
+
+    def row(self, level: float, seed: int) -> Row:
+        """Judge the difference at a level; nothing here is random."""
+        before, after = (100 * failed / n if n else None for failed, n in (self._base, self._new))
+        interval = None
+        if not self.too_few:
+            low, high = intervals.share_difference(self._base, self._new, level)
+            interval = 100 * low, 100 * high
+        return _row(f"{self._name}_pct", (self._base[1], self._new[1]), before, after, interval, True)
+
+
+def _percentiles(base: Sample, new: Sample) -> Iterator[_Percentile]:
+    for quantity in QUANTITIES.values():
+        if quantity.column is not None:
+            values = stats.values(base, quantity), stats.values(new, quantity)
+            yield from (_Percentile(quantity, percent, *values) for percent in _PERCENTS)
+
+
+def _rates(base: Sample, new: Sample) -> Iterator[_Rate]:
+    after = stats.trials(new)
+    for name, before in stats.trials(base).items():
+        yield _Rate(name, before, after[name])
+
+
+def _row(
+    name: str,
+    sizes: Sequence[int],
+    base: float | None,
+    new: float | None,
+    interval: intervals.Interval | None,
+    low_is_good: bool,
+) -> Row:
+    low, high = interval or (None, None)
+    found: Row = {"metric": name, "base_n": sizes[0], "new_n": sizes[1], "base": base, "new": new}
+    found |= {**_change(base, new), "low": low, "high": high, "verdict": _verdict(interval, low_is_good)}
+    return {field: round(value, 6) if isinstance(value, float) else value for field, value in found.items()}
+
+
+def _verdict(interval: intervals.Interval | None, low_is_good: bool) -> str:
+    if interval is None:
+        return TOO_FEW
+    low, high = interval
+    if low <= 0 <= high:
+        return UNCLEAR
+    return BETTER if (high < 0) == low_is_good else WORSE
+
+
+def _change(before: Any, after: Any) -> Row:
+    numbers = all(isinstance(value, int | float) for value in (before, after))
+    difference = after - before if numbers else None
+    change = 100 * difference / before if difference is not None and before else None
+    return {"difference": difference, "change_pct": change}

@@ -1,0 +1,120 @@
+"""`stats --as TOOL`: a tape measured as another tool defines its numbers, printed for people or written for machines.
+
+What a tool does is in `authorities`; here the tape is walked, one exchange decoded at a time, and the report laid out.
+For people, everything is printed. For machines there is one row for each metric, and what else there is to say (what
+the tool counts differently, what it takes for a failure) goes to stderr.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, fields
+from typing import Any, Final
+
+from rich.text import Text
+from sqlalchemy import ColumnElement, Connection, select
+
+from recorder.derive import Decoded
+from recorder.exchange import Exchange
+from recorder.safe import safe
+from recorder.schema import exchanges as _exchanges
+from recorder.schema import measures as _measures
+from viewer import output, queries, report
+from viewer.authorities import TOOLS, Report, measure_as
+from viewer.authorities_seen import Judged
+from viewer.authorities_summary import Summary
+from viewer.rows import Row
+
+__all__ = ["FIELDS", "TOOLS", "render", "rows", "stats_as"]
+
+FIELDS: Final = ("tool", *(field.name for field in fields(Summary)))
+"""The fields of a row: the tool, the metric as it prints it, its unit, how many values, and their statistics."""
+
+Where = ColumnElement[bool]
+
+_BATCH = 1000
+_FACTS = (
+    _exchanges.c.no,
+    _exchanges.c.status,
+    _exchanges.c.ended_by,
+    _exchanges.c.end_ns,
+    _exchanges.c.gap_bytes,
+    _measures.c.outcome,
+    _measures.c.error_code,
+    _measures.c.duration_ns,
+)
+
+
+def stats_as(
+    connection: Connection, tool: str, where: Where | None = None, format: str = "table", *, raw_csv: bool = False
+) -> None:
+    """Print the exchanges that `where` selects as a tool measures them; `format` is table, csv, jsonl or json."""
+    measured = measure_as(tool, _measured(connection, where))
+    if format == "table":
+        output.show(render(measured, output.width()))
+        return
+    output.put(format, FIELDS, _rows(measured), raw_csv)
+    for line in _remarks(measured):
+        print(line.plain, file=sys.stderr)
+
+
+def rows(connection: Connection, tool: str, where: Where | None = None) -> list[Row]:
+    """Give one row of `FIELDS` for each metric of a tool, over the exchanges that `where` selects."""
+    return _rows(measure_as(tool, _measured(connection, where)))
+
+
+def render(measured: Report, width: int | None = None) -> Iterator[Text]:
+    """Lay a report out for people; given a width in cells, the last columns give way until lines fit."""
+    shown = [field for field in FIELDS if field != "tool"]
+    yield from report.grid(shown, map(_rounded, _rows(measured)), width)
+    yield from _remarks(measured)
+
+
+def _remarks(measured: Report) -> Iterator[Text]:
+    rate = "–" if measured.error_rate is None else f"{measured.error_rate:.2f} %"
+    yield Text(f"{measured.tool}: {measured.failed:,} of {measured.attempts:,} failed ({rate})")
+    told = {
+        "failed there": _counted(measured.failures),
+        "fails here, succeeds there": _counted(measured.forgiven),
+        "complete here, fails there": f"{measured.refused:,}" if measured.refused else "",
+        "left out": _counted(measured.left_out),
+        "counts differently": measured.note,
+        "definitions of": measured.source,
+    }
+    for label, text in told.items():
+        if text:
+            yield Text.assemble((f"{label}: ", "dim"), text)
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{safe(reason)} × {count:,}" for reason, count in counts.items())
+
+
+def _rows(measured: Report) -> list[Row]:
+    return [{"tool": measured.tool, **asdict(summary)} for summary in measured.rows]
+
+
+def _rounded(row: Row) -> Row:
+    digits = 4 if row["unit"] == "s" else 2
+    return {name: round(value, digits) if isinstance(value, float) else value for name, value in row.items()}
+
+
+def _measured(connection: Connection, where: Where | None) -> Iterable[tuple[Exchange, Decoded, Judged]]:
+    for row in _facts(connection, where):
+        exchange = Exchange(row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes)
+        yield exchange, queries.decoded(connection, row.no), row
+
+
+def _facts(connection: Connection, where: Where | None) -> Iterator[Any]:
+    """Give what decoding does not, oldest first; in batches, so that no transaction outlives one."""
+    joined = _exchanges.outerjoin(_measures, _measures.c.exchange_no == _exchanges.c.no)
+    statement = select(*_FACTS).select_from(joined).order_by(_exchanges.c.no).limit(_BATCH)
+    if where is not None:
+        statement = statement.where(where)
+    last = 0
+    while True:
+        with connection.begin():
+            batch = connection.execute(statement.where(_exchanges.c.no > last)).all()
+        yield from batch
+        if len(batch) < _BATCH:
+            return
+        last = batch[-1].no

@@ -1,0 +1,135 @@
+"""The options by which a command selects exchanges, and reading them: one filter from all of them.
+
+Only click is imported at the top: `--help` must not wait for a database library. What is wrong with a filter is a usage
+error that names the option. The language is `filter_parser`'s.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+if TYPE_CHECKING:
+    from viewer.filter_syntax import Filter
+    from viewer.filters import Condition
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+def filtered(command: F) -> F:
+    """Add the options that select exchanges; the command gets them as `where`: a `Filter`, or None for all."""
+
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        filters: tuple[str, ...],
+        models: tuple[str, ...],
+        since: str | None,
+        until: str | None,
+        errors: bool,
+        labels: tuple[str, ...],
+        **kwargs: Any,
+    ) -> Any:
+        return command(*args, where=read(filters, models, since, until, errors, labels), **kwargs)
+
+    added = (
+        click.option("-f", "--filter", "filters", multiple=True, metavar="EXPR",
+                     help="Only what fits, such as 'model:gpt-* ttft>800ms -is:ok'. Several must all fit."),
+        click.option("--model", "models", multiple=True, metavar="NAME", help="Only of this model; * is a wildcard."),
+        click.option("--since", metavar="TIME", help="Only from then on: -2h, today, 14:00, 2026-11-21T14:00Z."),
+        click.option("--until", metavar="TIME", help="Only before then."),
+        click.option("--errors", is_flag=True, help="Only failed ones."),
+        click.option("--label", "labels", multiple=True, metavar="K[=V]", help="Only with this label."),
+    )  # fmt: skip
+    return cast(F, _with(added, wrapped))
+
+
+def limited(command: F) -> F:
+    """Add `-n`: how many rows are given at most, after filter and order."""
+    number = click.IntRange(min=0)
+    return click.option("-n", "--limit", type=number, metavar="N", help="At most N rows.")(command)
+
+
+def sorted_by(command: F) -> F:
+    """Add `-s`; the command gets it as `sort`: a row's field and whether the largest come first, or None."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, sort: str | None, **kwargs: Any) -> Any:
+        return command(*args, sort=None if sort is None else read_sort(sort), **kwargs)
+
+    said = "Sort by a field, such as ttft, or -gap.max for the largest first; unknown comes last."
+    return cast(F, _with((click.option("-s", "--sort", metavar="FIELD", help=said),), wrapped))
+
+
+def read(
+    filters: Sequence[str] = (),
+    models: Sequence[str] = (),
+    since: str | None = None,
+    until: str | None = None,
+    errors: bool = False,
+    labels: Sequence[str] = (),
+) -> "Filter | None":
+    """Make one filter of all that was asked for; None if nothing was. Raises `click.BadParameter`."""
+    from viewer.filter_syntax import every
+
+    parts = [*_expressions(filters), *_terms(models, since, until, errors, labels)]
+    return every(parts) if parts else None
+
+
+def read_sort(text: str) -> tuple[str, bool]:
+    """Read a field to sort by, and whether it is the largest first. Raises `click.BadParameter`."""
+    from viewer.filter_parser import sort_order
+
+    return _read("--sort", sort_order, text)
+
+
+def condition(where: "Filter | None") -> "Condition | None":
+    """Give a filter as the condition that `queries` takes."""
+    from viewer import filters
+
+    return None if where is None else filters.condition(where)
+
+
+def _expressions(filters: Sequence[str]) -> Iterator["Filter"]:
+    from viewer.filter_parser import parse
+
+    for text in filters:
+        yield _read("--filter", parse, text)
+
+
+def _terms(
+    models: Sequence[str], since: str | None, until: str | None, errors: bool, labels: Sequence[str]
+) -> Iterator["Filter"]:
+    from viewer.filter_fields import FAILURES
+    from viewer.filter_parser import now
+    from viewer.filter_syntax import Labelled, Match
+    from viewer.filter_terms import label, started
+    from viewer.filter_values import pattern
+
+    if models:
+        yield Match("model", tuple(_read("--model", pattern, model) for model in models))
+    if since is not None:
+        yield _read("--since", lambda text: started(">=", text, now()), since)
+    if until is not None:
+        yield _read("--until", lambda text: started("<", text, now()), until)
+    if errors:
+        yield Match("outcome", tuple((name,) for name in FAILURES))
+    for text in labels:
+        yield Labelled((_read("--label", label, text),))
+
+
+def _read(option: str, reader: Callable[[str], T], text: str) -> T:
+    from viewer.filter_cursor import checked
+
+    try:
+        return reader(checked(text))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from error
+
+
+def _with(added: Sequence[Callable[[Any], Any]], command: Callable[..., Any]) -> Any:
+    for option in reversed(added):
+        command = option(command)
+    return command

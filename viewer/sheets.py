@@ -1,0 +1,90 @@
+"""Statistics laid out for people: each group in a block of a head, a table and what to beware of.
+
+As in `report`, recorded text (a group's keys) passes `safe` and only ever becomes `rich.text.Text`. Unknown is `–`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from rich.text import Text
+
+from recorder.exchange import OUTCOMES
+from recorder.safe import safe
+from viewer import histogram, stats
+from viewer.aggregates import STATISTICS, Values
+from viewer.quantities import QUANTITIES, Quantity
+from viewer.report import grid
+from viewer.rows import Row
+from viewer.samples import UNMEASURED
+
+_UNKNOWN: Final = "–"
+
+
+def block(row: Row, by: Sequence[str], objective: str | None = None, width: int | None = None) -> Iterator[Text]:
+    """Show one row of statistics; `objective` is what its goodput is about, `width` the terminal's, in cells."""
+    counted = f"{row['n']:,} exchange{'' if row['n'] == 1 else 's'}"
+    yield Text.assemble((_title(row, by), "bold"), f" · {counted}{_span(row)}")
+    for label, said in _head(row, objective):
+        yield Text.assemble((f"{label:<11}", "dim"), said)
+    yield from grid(("", *STATISTICS), [_line(row, quantity) for quantity in QUANTITIES.values()], width)
+    for warning in row["warnings"]:
+        yield Text.assemble(("note: ", "yellow"), explained(warning))
+
+
+def drawn(values: Values, quantity: Quantity, width: int) -> Iterator[Text]:
+    """Draw the histogram of a quantity's values."""
+    yield Text(f"{quantity.name} ({quantity.meaning})", "bold")
+    for line in histogram.lines(values, quantity.unit, width):
+        yield Text(line)
+
+
+def explained(warning: str) -> str:
+    """Give a warning of a row as a sentence."""
+    name, _, about = warning.partition(":")
+    return stats.WARNINGS[name] + (f" ({about.replace(',', ', ')})" if about else "")
+
+
+def number(value: Any) -> str:
+    """Give a figure with as many decimals as a reader wants: fewer for large ones; unknown is `–`."""
+    if value is None:
+        return _UNKNOWN
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.{1 if abs(value) >= 10 or value == 0 else 3}f}"
+
+
+def percent(value: float | None) -> str:
+    """Give a percentage."""
+    return _UNKNOWN if value is None else f"{value:.2f} %"
+
+
+def _title(row: Row, by: Sequence[str]) -> str:
+    return ", ".join(f"{safe(name)} {_UNKNOWN if row[name] is None else safe(str(row[name]))}" for name in by) or "all"
+
+
+def _span(row: Row) -> str:
+    if row["first_at"] is None:
+        return ""
+    first, last = (safe(row[name])[:19].replace("T", " ") for name in ("first_at", "last_at"))
+    return f" · {first} – {last} UTC"
+
+
+def _head(row: Row, objective: str | None) -> Iterator[tuple[str, str]]:
+    counted = [(outcome, row[f"n_{outcome}"]) for outcome in (*OUTCOMES, UNMEASURED)]
+    yield "outcomes", ", ".join(f"{name} {count:,}" for name, count in counted if count) or _UNKNOWN
+    yield (
+        "errors",
+        f"{percent(row['error_rate_pct'])}; of all {percent(row['error_rate_all_pct'])}, after a 2xx "
+        f"{percent(row['stream_error_rate_pct'])}, cancelled {percent(row['cancel_rate_pct'])}",
+    )
+    tokens = ("prompt", "completion", "reasoning", "total")
+    counts = ", ".join(f"{name} {number(row[f'{name}_tokens'])}" for name in tokens)
+    yield "tokens", f"{counts}; usage from {row['usage_n']:,}, missing from {row['usage_missing_n']:,} complete ones"
+    if objective is not None:
+        yield "goodput", f"{percent(row['goodput_pct'])} ({safe(objective)})"
+    yield "coalesced", percent(row["coalesced_pct"])
+
+
+def _line(row: Row, quantity: Quantity) -> Row:
+    cells = {name: number(row[stats.field_name(quantity, name)]) for name in STATISTICS}
+    return {"": f"{quantity.name} {quantity.unit}", **cells}
