@@ -1,9 +1,9 @@
 """Writes the tape, as a recorder does: it appends journal frames to a tape and derives measures from the facts.
 
 A batch of frames is one transaction. Appending is idempotent: frames that are already on the tape are passed over, so
-a relay may send again what was not acknowledged. What has ended is settled after that, in a transaction of its own: its
-measures are derived and its body is packed, so that no decoding stands in the way of facts. Opening, locking and migrating are left to `recorder.tapefile`; reading to `viewer.queries`;
-synthetic tapes to `recorder.fixture`.
+a relay may send again what was not acknowledged. What has ended is settled after that, in a transaction of its own:
+its measures are derived and its body is packed, so that no decoding stands in the way of facts. Opening, locking and
+migrating are left to `recorder.tapefile`; reading to `viewer.queries`; synthetic tapes to `recorder.fixture`.
 """
 
 import dataclasses
