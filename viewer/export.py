@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal
+from typing import Any, BinaryIO, Final, Literal, cast
 
 from sqlalchemy import Connection
 
@@ -28,6 +28,7 @@ Source = tuple[Sequence[str], Callable[[Connection], Iterator[Row]]]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0")
 _LINE_ENDS = ("\x85", "\u2028", "\u2029")
 _FLUSH = 1 << 16
+_NUMBERS = frozenset({int, float})
 _TEXTS = rows.FIELDS + rows.TEXT_FIELDS
 
 TABLES: Final[dict[str, Source]] = {
@@ -120,6 +121,8 @@ def _write_csv(out: BinaryIO, fields: Sequence[str], found: Iterable[Row], raw: 
 
 
 def _cell(value: Any, raw: bool, terminal: bool) -> str | int | float | None:
+    if value is None or type(value) in _NUMBERS:  # nearly every cell
+        return cast("int | float | None", value)
     flat = rows.flat(value)
     if not isinstance(flat, str):
         return flat
