@@ -20,9 +20,14 @@ _SECRET_NAME = re.compile(
 )
 _CHALLENGES = frozenset({"www-authenticate", "proxy-authenticate"})
 _HARMLESS = _CHALLENGES | {"idempotency-key", "x-idempotency-key", "sec-websocket-key"}
+_PREFIXES = (
+    r"(?:sk|xai|pplx|csk|fw)-", r"gsk_", r"hf_", r"r8_", r"nvapi-", r"gh[pousr]_", r"github_pat_", r"glpat-",
+    r"hv[sbr]\.", r"sk_(?:live|test)_", r"ya29\.", r"npm_", r"xox[abprs]-", r"AKIA", r"AIza",
+)  # fmt: skip
 _SECRET_VALUE = re.compile(
-    r"^\s*(bearer|basic|token|digest|apikey)\s+\S|(?<![\w-])(?:sk|xai|pplx|csk|fw)-[\w-]{8,}|(?<![\w-])(?:gsk_|hf_|r8_|nvapi-|gh[pousr]_|glpat-|hvs\.|xox[abprs]-|AKIA)[\w-]{12,}"
-    r"|(?<![\w-])AIza[\w-]{16,}|(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+    r"^\s*(?:token|digest|apikey)\s+\S|(?<![\w-])(?:bearer|basic)\s+\S{8,}"
+    r"|(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
+    rf"|(?<![\w-])(?:{'|'.join(_PREFIXES)})[\w-]{{8,}}",
     re.IGNORECASE,
 )
 _ADDRESSES = frozenset({"location", "content-location", "referer", "link"})

@@ -22,9 +22,9 @@ from recorder.proxy import Proxy
 from recorder.tap import Tap
 from recorder.upstream import Limits, Transport
 
-DRAIN_SECONDS = 8
+DRAIN_SECONDS = 7
 """Running exchanges may take this long to end."""
-STOP_SECONDS = 9.5
+STOP_SECONDS = 9.0
 """A stop takes this long at most; what the drain leaves of it, but never less than 1.5 s, is for the last commits."""
 _WRITER_SECONDS = 1.5
 _OPEN_FILES = (65536, 10240)

@@ -108,12 +108,30 @@ class Store:
         return ended
 
     def settle(self, numbers: Iterable[int]) -> list[journal.Finished]:
-        """Derive the measures of ended exchanges and pack their bodies, in one transaction; give what to show of them.
+        """Derive the measures of ended exchanges and pack their bodies; give what to show of them.
 
-        That is apart from `append`, so that no decoding stands in the way of facts.
+        That is apart from `append`, so that no decoding stands in the way of facts. `unsettled_facts` and `put` are
+        its two halves, for whoever decodes in between elsewhere.
         """
+        return [self.put(decode_facts(self.unsettled_facts(no))) for no in numbers]
+
+    def unsettled_facts(self, no: int) -> "Facts":
+        """Read what is decoded of an ended exchange; None as its body if it is settled already."""
         with self._connection.begin():
-            return [self._settle(no) for no in numbers]
+            settled = self._connection.execute(select(bodies.c.size).where(bodies.c.exchange_no == no)).scalar()
+            exchange, its_reads = facts(self._connection, no)
+            body = stored_body(self._connection, no) if settled is None else None
+        return Facts(no, exchange, its_reads, body)
+
+    def put(self, decoded: "Decoded") -> journal.Finished:
+        """Store a body and its measures, in one transaction; give what to show of the exchange."""
+        no = decoded.no
+        with self._connection.begin():
+            if decoded.packed is not None:
+                self._connection.execute(insert(bodies).values(decoded.packed))
+                self._connection.execute(delete(segments).where(segments.c.exchange_no == no))
+                self._store_measures(no, decoded.measures)
+            return self._finished(no)
 
     def unsettled(self) -> list[int]:
         """Give the ended exchanges that no writer has settled yet."""
@@ -236,31 +254,13 @@ class Store:
         self._touched[id] = dataclasses.replace(known)
         return self._touched[id]
 
-    def _settle(self, no: int) -> journal.Finished:
-        if self._connection.execute(select(bodies.c.size).where(bodies.c.exchange_no == no)).scalar() is None:
-            self._pack(no)
-        return self._finished(no)
-
-    def _pack(self, no: int) -> None:
-        body = stored_body(self._connection, no)
-        packed = {
-            "exchange_no": no,
-            "size": len(body),
-            "sha256": hashlib.sha256(body).hexdigest(),
-            "data": zlib.compress(body),
-        }
-        self._connection.execute(insert(bodies).values(packed))
-        self._connection.execute(delete(segments).where(segments.c.exchange_no == no))
-        self._measure(no, body)
-
-    def _measure(self, no: int, body: bytes) -> bool:
-        """Derive an exchange's measures and store them; say whether they are other than before."""
-        exchange, its_reads = facts(self._connection, no)
+    def _store_measures(self, no: int, found: Measures | None) -> bool:
+        """Store an exchange's measures; say whether they are other than before."""
         try:
-            return self._put_measures(_measures_row(no, derive(exchange, its_reads, body)))
+            return found is not None and self._put_measures(_measures_row(no, found))
         except OperationalError:
             raise
-        except Exception:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are kept, to be derived again
+        except Exception:  # noqa: BLE001 - a value that SQLite refuses must not cost the facts
             traceback.print_exc(file=sys.stderr)
             return False
 
@@ -295,13 +295,56 @@ class Store:
             numbers = self._connection.execute(ended).scalars().all()
         unsettled = set(self.unsettled())
         for no in numbers:
-            with self._connection.begin():
-                changed = no in unsettled
-                if changed:
-                    self._pack(no)
-                else:
-                    changed = self._measure(no, stored_body(self._connection, no))
-            yield changed
+            if no in unsettled:
+                self.settle([no])
+                yield True
+            else:
+                yield self._rederive(no)
+
+    def _rederive(self, no: int) -> bool:
+        with self._connection.begin():
+            exchange, its_reads = facts(self._connection, no)
+            return self._store_measures(no, _measured(exchange, its_reads, stored_body(self._connection, no)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Facts:
+    """What is decoded of an exchange: its number, facts, reads and body (None: nothing is left to be done)."""
+
+    no: int
+    exchange: Exchange
+    reads: list[Read]
+    body: bytes | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decoded:
+    """What decoding gave: the packed body's row, and the measures; None where there is nothing to store."""
+
+    no: int
+    packed: dict[str, Any] | None
+    measures: Measures | None
+
+
+def decode_facts(given: Facts) -> Decoded:
+    """Derive measures and pack the body: pure, and the one thing in a writer that can take long."""
+    if given.body is None:
+        return Decoded(given.no, None, None)
+    packed = {
+        "exchange_no": given.no,
+        "size": len(given.body),
+        "sha256": hashlib.sha256(given.body).hexdigest(),
+        "data": zlib.compress(given.body),
+    }
+    return Decoded(given.no, packed, _measured(given.exchange, given.reads, given.body))
+
+
+def _measured(exchange: Exchange, its_reads: list[Read], body: bytes) -> Measures | None:
+    try:
+        return derive(exchange, its_reads, body)
+    except Exception:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are kept, to be derived again
+        traceback.print_exc(file=sys.stderr)
+        return None
 
 
 def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:

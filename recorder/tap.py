@@ -258,6 +258,8 @@ class Tap:
     async def close(self, grace: float = 10.0) -> int:
         """Let the writer commit everything and end; give the number of frames that could not be stored."""
         self._closing = True
+        for task in self._tasks[1:]:
+            task.cancel()  # no sign of life may come after the end
         self.put(journal.Close(self._clock.wall()))
         self._flush_now()
         self._until = min(self._until, self._clock.now() + int(grace * 1e9))
@@ -266,7 +268,7 @@ class Tap:
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._settled.wait()
         if self._kept:
-            self._say(f"{len(self._kept)} frames could not be stored within {grace:g} s")
+            self._say(f"{len(self._kept)} frames could not be stored within {grace:.2g} s")
         left = (self._until - self._clock.now()) / 1e9
         await self._end_writer(max(left, _LAST_SECONDS))
         self._lose()
@@ -278,20 +280,20 @@ class Tap:
         self._flush()
 
     async def _end_writer(self, seconds: float) -> None:
+        """Give the writer the end of file, and listen to what it still reports until it ends."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks[:1], timeout=seconds)
         async with self._starting:  # a start that is cancelled half-way would leave a process to nobody
             for task in self._tasks:
                 task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._process is None:
             return
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._process.wait()
-        except TimeoutError:
+        if self._process.returncode is None:
             self._process.kill()
-            await self._process.wait()
+        await self._process.wait()
 
 
 async def _answer(process: asyncio.subprocess.Process) -> journal.Answer | None:

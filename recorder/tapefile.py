@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, pool, text
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
 
 from recorder import locking
 from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeDamaged, TapeError
@@ -98,9 +98,12 @@ def writing(path: Path, purpose: str, *, create: bool = True, any_revision: bool
         with explained(path), engine.connect() as connection:
             _prepare(connection, path, any_revision)
         with explained(path), engine.connect() as connection:
-            yield connection
-            connection.rollback()
-            connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            try:
+                yield connection
+            finally:  # a tape that was moved would leave its log to whatever takes its name
+                with contextlib.suppress(SQLAlchemyError, sqlite3.Error):
+                    connection.rollback()
+                    connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def lock_of(path: Path) -> Path:

@@ -21,7 +21,7 @@ from sqlalchemy.exc import OperationalError
 from recorder import journal, tapefile
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import TapeGone, WiretapeError
-from recorder.store import Store
+from recorder.store import Decoded, Facts, Store, decode_facts
 
 WINDOW_NS = 200_000_000
 """A commit is due this long after the first frame that it holds …"""
@@ -34,7 +34,9 @@ _PIPE_READ = 1 << 18
 _PIPE_PIECES = 16
 _RETRY_SECONDS = 0.5
 _LAST_TRIES = 20
-_SETTLED = 4
+_IDLE_SECONDS = 1.0
+_LAST_SETTLING_NS = 5_000_000_000
+"""After the end of the pipe; what is not settled then is left to the next writer."""
 
 T = TypeVar("T")
 
@@ -52,7 +54,11 @@ class Writer:
         self._seq = 0
         self._committed = 0
         self._due: int | None = None
-        self._pieces: queue.Queue[bytes] = queue.Queue(_PIPE_PIECES)
+        self._pieces: queue.Queue[bytes | Decoded] = queue.Queue(_PIPE_PIECES)
+        self._to_decode: queue.Queue[Facts] = queue.Queue()
+        self._decoding: int | None = None
+        self._reported = False
+        self._parent = os.getppid()
         self._ended = False
         self._closed = False
         self._unsettled: deque[int] = deque()
@@ -60,33 +66,57 @@ class Writer:
 
     def run(self) -> None:
         """Serve until end of file; raises what SQLite raises when a batch cannot be stored."""
-        threading.Thread(target=self._read_pipe, daemon=True).start()
+        for work in (self._read_pipe, self._decode):
+            threading.Thread(target=work, daemon=True).start()
         while not self._ended:
             self._take()
             if self._is_due():
                 self._commit()
-            self._settle()
         self._commit()
         if not self._closed:
             self._store.recover()
-            self._leftover.extend(self._store.unsettled())
-        while self._unsettled or self._leftover:
-            self._settle()
+            self._leftover.extend(no for no in self._store.unsettled() if no not in self._unsettled)
+        until = self._clock.now() + _LAST_SETTLING_NS
+        self._hand_over()
+        while self._decoding and self._clock.now() < until:
+            self._take()
 
     def _read_pipe(self) -> None:
         while piece := os.read(0, _PIPE_READ):
             self._pieces.put(piece)
         self._pieces.put(b"")
 
+    def _decode(self) -> None:
+        """Decode beside the thread that commits: a body that takes long may not hold up the facts of others."""
+        while True:
+            self._pieces.put(decode_facts(self._to_decode.get()))
+
+    def _hand_over(self) -> None:
+        """Give the decoding thread the next of what has ended; first what this recorder is waiting to report."""
+        waiting = self._unsettled or self._leftover
+        if self._decoding is None and waiting:
+            self._reported = waiting is self._unsettled
+            self._decoding = waiting.popleft()
+            self._to_decode.put(self._store.unsettled_facts(self._decoding))
+
+    def _put(self, decoded: Decoded) -> None:
+        finished = self._tried(lambda: self._store.put(decoded))
+        if self._reported:  # what another recorder left behind is not this one's to report
+            answer(journal.Ack(self._committed, [finished]))
+        self._decoding = None
+        self._hand_over()
+
     def _take(self) -> None:
-        """Wait for a piece of the pipe, or until a commit is due."""
-        wait = None if self._due is None else max(0.0, (self._due - self._clock.now()) / 1e9)
-        wait = 0.0 if self._unsettled or self._leftover else wait
+        """Wait for a piece of the pipe or something decoded, or until a commit is due."""
+        wait = _IDLE_SECONDS if self._due is None else max(0.0, (self._due - self._clock.now()) / 1e9)
         try:
-            piece = self._pieces.get(block=wait != 0.0, timeout=wait)
+            piece = self._pieces.get(timeout=wait) if wait else self._pieces.get_nowait()
         except queue.Empty:
             return
-        self._ended = not piece
+        if isinstance(piece, Decoded):
+            self._put(piece)
+            return
+        self._ended = self._ended or not piece
         self._buffer += piece
         self._size += len(piece)
         for seq, frame in journal.decode(self._buffer):
@@ -97,6 +127,7 @@ class Writer:
         if isinstance(frame, journal.Session):
             self._store.begin_session(frame)
             self._leftover.extend(self._store.unsettled())
+            self._hand_over()
             return
         self._batch.append(frame)
         self._closed = self._closed or isinstance(frame, journal.Close)
@@ -118,19 +149,8 @@ class Writer:
             raise TapeGone(f"{self._path} was removed or replaced while it was recorded: nothing more is stored")
         self._committed = self._seq
         answer(journal.Ack(self._committed, []))
+        self._hand_over()
         self._batch, self._size, self._due = [], 0, None
-
-    def _settle(self) -> None:
-        """Settle the first few of what has ended; the rest waits until the pipe has been looked at again."""
-        waiting = self._unsettled or self._leftover
-        first = [waiting[place] for place in range(min(_SETTLED, len(waiting)))]
-        if not first:
-            return
-        finished = self._tried(lambda: self._store.settle(first))
-        for _ in first:
-            waiting.popleft()
-        if waiting is self._unsettled:  # what another recorder left behind is not this one's to report
-            answer(journal.Ack(self._committed, finished))
 
     def _tried(self, write: Callable[[], T]) -> T:
         """Write, waiting out a full disk or a lock; what is to be written is kept until its commit returned."""
@@ -140,7 +160,7 @@ class Writer:
                 result = write()
             except OperationalError as error:
                 tries += 1
-                orphaned = self._ended and tries > _LAST_TRIES
+                orphaned = (self._ended or os.getppid() != self._parent) and tries > _LAST_TRIES
                 if orphaned or not _passing(error):
                     raise
                 if tries == 1:

@@ -312,3 +312,19 @@ def test_a_tape_that_is_taken_away_is_the_end_and_said(tape: Path) -> None:
         assert said.final
         assert "removed or replaced" in said.message
     assert not tape.exists()
+
+
+def test_a_tape_that_was_moved_has_its_rows_in_its_own_file(tape: Path) -> None:
+    moved = tape.with_name("moved.db")
+    with writer(tape) as process:
+        assert process.answer() == journal.Ready(str(tape), [])
+        process.send(exchange("e1"))
+        process.acknowledged()
+        tape.rename(moved)
+        process.send([begin("e2")])
+        while not isinstance(process.answer(), journal.Fatal):
+            pass
+        process.end()
+    for log in ("-wal", "-shm"):
+        tape.with_name(tape.name + log).unlink(missing_ok=True)
+    assert bodies_of(moved)["e1"] == b"".join(STREAM)
