@@ -7,7 +7,6 @@ migrating are left to `recorder.tapefile`; reading to `viewer.queries`; syntheti
 """
 
 import dataclasses
-import hashlib
 import secrets
 import sys
 import traceback
@@ -20,10 +19,11 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 from sqlalchemy.exc import OperationalError
 
 from recorder import journal
-from recorder.derive import Measures, derive
+from recorder.derive import Measures
 from recorder.exchange import Exchange, Read
 from recorder.redact import Redactor
 from recorder.schema import bodies, exchanges, measures, reads, segments, sessions
+from recorder.settling import Decoded, Facts, decode_facts, measured
 
 _SHOWN_FACTS = [exchanges.c[name] for name in ("id", "method", "path", "status", "request_model")]
 _SHOWN_MEASURES = [measures.c[name] for name in journal.Finished.__struct_fields__ if name in measures.c]
@@ -115,7 +115,7 @@ class Store:
         """
         return [self.put(decode_facts(self.unsettled_facts(no))) for no in numbers]
 
-    def unsettled_facts(self, no: int) -> "Facts":
+    def unsettled_facts(self, no: int) -> Facts:
         """Read what is decoded of an ended exchange; None as its body if it is settled already."""
         with self._connection.begin():
             settled = self._connection.execute(select(bodies.c.size).where(bodies.c.exchange_no == no)).scalar()
@@ -123,7 +123,7 @@ class Store:
             body = stored_body(self._connection, no) if settled is None else None
         return Facts(no, exchange, its_reads, body)
 
-    def put(self, decoded: "Decoded") -> journal.Finished:
+    def put(self, decoded: Decoded) -> journal.Finished:
         """Store a body and its measures, in one transaction; give what to show of the exchange."""
         no = decoded.no
         with self._connection.begin():
@@ -304,47 +304,7 @@ class Store:
     def _rederive(self, no: int) -> bool:
         with self._connection.begin():
             exchange, its_reads = facts(self._connection, no)
-            return self._store_measures(no, _measured(exchange, its_reads, stored_body(self._connection, no)))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Facts:
-    """What is decoded of an exchange: its number, facts, reads and body (None: nothing is left to be done)."""
-
-    no: int
-    exchange: Exchange
-    reads: list[Read]
-    body: bytes | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Decoded:
-    """What decoding gave: the packed body's row, and the measures; None where there is nothing to store."""
-
-    no: int
-    packed: dict[str, Any] | None
-    measures: Measures | None
-
-
-def decode_facts(given: Facts) -> Decoded:
-    """Derive measures and pack the body: pure, and the one thing in a writer that can take long."""
-    if given.body is None:
-        return Decoded(given.no, None, None)
-    packed = {
-        "exchange_no": given.no,
-        "size": len(given.body),
-        "sha256": hashlib.sha256(given.body).hexdigest(),
-        "data": zlib.compress(given.body),
-    }
-    return Decoded(given.no, packed, _measured(given.exchange, given.reads, given.body))
-
-
-def _measured(exchange: Exchange, its_reads: list[Read], body: bytes) -> Measures | None:
-    try:
-        return derive(exchange, its_reads, body)
-    except Exception:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are kept, to be derived again
-        traceback.print_exc(file=sys.stderr)
-        return None
+            return self._store_measures(no, measured(exchange, its_reads, stored_body(self._connection, no)))
 
 
 def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:

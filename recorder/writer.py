@@ -21,7 +21,8 @@ from sqlalchemy.exc import OperationalError
 from recorder import journal, tapefile
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import TapeGone, WiretapeError
-from recorder.store import Decoded, Facts, Store, decode_facts
+from recorder.settling import Decoded, Facts, decode_facts
+from recorder.store import Store
 
 WINDOW_NS = 200_000_000
 """A commit is due this long after the first frame that it holds …"""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError
 
-from recorder import checks, journal, store
+from recorder import checks, journal, settling
 from recorder.derive import DECODER_VERSION, derive
 from recorder.schema import bodies, exchanges, measures, segments, sessions
 from tests.recorder.frames import (
@@ -176,7 +176,7 @@ def test_a_bug_in_the_decoder_costs_no_facts(
         raise fault
 
     with opened(tape) as first, monkeypatch.context() as patch:
-        patch.setattr(store, "derive", broken)
+        patch.setattr(settling, "derive", broken)
         (finished,) = record(first, exchange("e1"))
     assert finished.outcome == "not measured"
     assert fault.__name__ in capfd.readouterr().err
