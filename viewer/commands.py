@@ -4,9 +4,7 @@ Only click is imported at the top: `--help` must not wait for a database library
 stderr. `WiretapeError` is left to the command line's `main`.
 """
 
-import functools
 import itertools
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -29,7 +27,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _FORMATS = click.Choice(["table", "csv", "jsonl", "json"])
 _PARTS = click.Choice(["summary", "text", "events", "reads", "request", "raw"])
-_SIGPIPE_EXIT = 128 + 13
 _SIGINT_EXIT = 128 + 2
 _FIRST_FOLLOWED = 10
 _LAID_OUT = 50
@@ -42,22 +39,6 @@ def _formatted(command: F) -> F:
     return click.option("--format", "format", type=_FORMATS, help="Format of the output.")(command)
 
 
-def _quiet_on_broken_pipe(command: F) -> F:
-    """End as other filters do when nobody reads their output any more, such as `ls | head`: without a word."""
-
-    @functools.wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> None:
-        try:
-            command(*args, **kwargs)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # What is still buffered would fail again when the interpreter flushes it at its exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(_SIGPIPE_EXIT)
-
-    return cast(F, wrapped)
-
-
 @click.command()
 @options.db
 @selecting.filtered
@@ -67,7 +48,7 @@ def _quiet_on_broken_pipe(command: F) -> F:
     "-F", "--follow", is_flag=True, help="Print exchanges as they end, until interrupted; first the last N, or 10."
 )
 @_formatted
-@_quiet_on_broken_pipe
+@output.quiet
 def ls(
     db: Path | None,
     where: "Filter | None",
@@ -106,7 +87,7 @@ def ls(
 @click.option("--part", type=_PARTS, default="summary", show_default=True, help="What to show of it.")
 @click.option("--force", is_flag=True, help="Write raw bytes even to a terminal.")
 @_formatted
-@_quiet_on_broken_pipe
+@output.quiet
 def show(id: str, db: Path | None, part: str, force: bool, format: str | None, raw_csv: bool) -> None:
     """Show one exchange: ID is 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
 
@@ -141,7 +122,7 @@ def show(id: str, db: Path | None, part: str, force: bool, format: str | None, r
     help="Write to FILE; - is stdout. Its suffix .jsonl or .json gives the format. [default: -]",
 )
 @_formatted
-@_quiet_on_broken_pipe
+@output.quiet
 def export(
     db: Path | None,
     where: "Filter | None",
