@@ -53,7 +53,7 @@ def stats(
     hist: str | None,
     tool: str | None,
     schema: bool,
-    format: str,
+    format: str | None,
     raw_csv: bool,
 ) -> None:  # fmt: skip
     """Count, time and rate the exchanges of a tape.
@@ -64,6 +64,7 @@ def stats(
     """
     from viewer import stats as statistics
 
+    format = output.chosen(format) if hist is None else format or "table"
     if tool is not None:
         _stats_as(db, where, tool, format, raw_csv)
         return
@@ -111,7 +112,7 @@ def compare(
     include_failed: bool,
     seed: int,
     exit_code: bool,
-    format: str,
+    format: str | None,
     raw_csv: bool,
 ) -> None:
     """Compare two exchanges, A and B, or two groups, --base and --new.
@@ -179,7 +180,7 @@ def check(
     method: "Method",
     slo: str | None,
     include_failed: bool,
-    format: str,
+    format: str | None,
     raw_csv: bool,
 ) -> None:  # fmt: skip
     """Judge the tape's figures by rules, for CI.

@@ -6,11 +6,10 @@ import sys
 from recorder.cli import main as group
 from recorder.errors import WiretapeError
 from recorder.safe import safe
-from viewer import analysis
-from viewer.commands import COMMANDS
+from viewer import analysis, exporting, listing, showing
 from viewer.demo import demo
 
-for _command in (*COMMANDS, *analysis.COMMANDS, demo):
+for _command in (*listing.COMMANDS, *showing.COMMANDS, *exporting.COMMANDS, *analysis.COMMANDS, demo):
     group.add_command(_command)
 
 

@@ -1,9 +1,10 @@
-"""Rows as bytes: CSV, JSON Lines and JSON, written as they come, so that memory does not grow with the tape.
+"""Rows as bytes: CSV, TSV, JSON Lines and JSON, written as they come, so that memory does not grow with the tape.
 
 CSV follows RFC 4180 (CRLF, minimal quoting, UTF-8, no mark). A text that a spreadsheet would take for a formula gets a
-leading `'`, as OWASP's ASVS 1.2.10 asks; numbers never do. JSON is exact. A lone surrogate, which UTF-8 has no bytes
-for, is written as its escape in all of them. Only on its way to a terminal is text changed: CSV cells pass `safe`, in
-JSON what `safe` would change is escaped. Which rows there are is left to `queries`.
+leading `'`, as OWASP's ASVS 1.2.10 asks; numbers never do. TSV has no quotes: tab, line feed, carriage return and
+backslash are written as `\\t`, `\\n`, `\\r` and `\\\\`, so that a line is a row and `cut` works. JSON is exact. A lone
+surrogate, which UTF-8 has no bytes for, is written as its escape in all of them. Only on its way to a terminal is text
+changed: CSV cells pass `safe`, in JSON what `safe` would change is escaped. Which rows there are is left to `queries`.
 """
 
 import contextlib
@@ -22,11 +23,12 @@ from recorder.safe import safe
 from viewer import queries, rows
 from viewer.rows import Row
 
-Format = Literal["csv", "jsonl", "json"]
+Format = Literal["csv", "tsv", "jsonl", "json"]
 Source = tuple[Sequence[str], Callable[[Connection], Iterator[Row]]]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0")
 _LINE_ENDS = ("\x85", "\u2028", "\u2029")
+_TSV = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _FLUSH = 1 << 16
 _NUMBERS = frozenset({int, float})
 _TEXTS = rows.FIELDS + rows.TEXT_FIELDS
@@ -48,11 +50,17 @@ def write(
     *,
     raw_csv: bool = False,
     terminal: bool = False,
+    header: bool = True,
 ) -> int:
-    """Write rows in a format and give how many there were. `raw_csv` leaves what looks like a formula as it is."""
+    """Write rows in a format and give how many there were. `raw_csv` leaves what looks like a formula as it is.
+
+    `header` is whether TSV begins with the names of the fields.
+    """
     match format:
         case "csv":
             return _write_csv(out, fields, found, raw_csv, terminal)
+        case "tsv":
+            return _write_tsv(out, fields, found, terminal, header)
         case "jsonl":
             return _write_text(out, (f"{_json(row, terminal)}\n" for row in found))
         case "json":
@@ -143,12 +151,24 @@ def _write_json(out: BinaryIO, found: Iterable[Row], terminal: bool) -> int:
     return count
 
 
+def _write_tsv(out: BinaryIO, fields: Sequence[str], found: Iterable[Row], terminal: bool, header: bool) -> int:
+    if header:
+        out.write(_encoded("\t".join(fields) + "\n"))
+    return _write_text(out, ("\t".join(_unquoted(row[field], terminal) for field in fields) + "\n" for row in found))
+
+
 def _write_text(out: BinaryIO, lines: Iterable[str]) -> int:
     count = 0
     for line in lines:
         out.write(_encoded(line))
         count += 1
     return count
+
+
+def _unquoted(value: Any, terminal: bool) -> str:
+    flat = rows.flat(value)
+    text = "" if flat is None else str(flat).translate(_TSV)
+    return safe(text) if terminal else text
 
 
 def _json(row: Row, terminal: bool, indent: int | None = None) -> str:

@@ -68,12 +68,12 @@ def details(db: Path | None, ids: Sequence[str]) -> "list[Row]":
         return [queries.detail(connection, queries.find(connection, id)) for id in ids]
 
 
-def listed(format: str, fields: Sequence[str], rows: "Sequence[Row]", raw_csv: bool) -> None:
+def listed(format: str | None, fields: Sequence[str], rows: "Sequence[Row]", raw_csv: bool) -> None:
     """Write rows of any kind, as a table or in another format; a table rounds its numbers."""
     from viewer import report, sheets
 
-    if format != "table":
-        output.put(format, fields, rows, raw_csv)
+    if output.chosen(format) != "table":
+        output.put(output.chosen(format), fields, rows, raw_csv)
         return
     rounded = [{name: sheets.number(value) if _is_number(value) else value for name, value in row.items()}
                for row in rows]  # fmt: skip

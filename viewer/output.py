@@ -29,12 +29,20 @@ PLAIN_WIDTH = 100
 """How many cells a drawing takes where there is no terminal to ask."""
 
 
+FORMATS = ("table", "tsv", "csv", "jsonl", "json")
+"""In what a command writes rows: `table` is for people, the others are for machines and stay as they are."""
+
+
 def formatted(command: F) -> F:
-    """Add the options for the format of what is written."""
+    """Add the options for the format of what is written; the command gets None where none was asked for."""
     raw = click.option("--raw-csv", is_flag=True, help="CSV: leave texts that a spreadsheet takes for formulas alone.")
-    choice = click.Choice(["table", "csv", "jsonl", "json"])
-    chosen = click.option("--format", "format", type=choice, default="table", show_default=True, help="Output format.")
-    return chosen(raw(command))
+    said = "Output format. [default: table on a terminal, else tsv]"
+    return click.option("--format", "format", type=click.Choice(FORMATS), help=said)(raw(command))
+
+
+def chosen(format: str | None) -> str:
+    """Give the format asked for; else the one for whoever reads stdout: people a table, programs TSV."""
+    return format or ("table" if on_terminal() else "tsv")
 
 
 def quiet(command: F) -> F:
@@ -53,12 +61,36 @@ def quiet(command: F) -> F:
     return cast(F, wrapped)
 
 
-def put(format: str, fields: Sequence[str], found: "Iterable[Row]", raw_csv: bool = False) -> None:
-    """Write rows to stdout as csv, jsonl or json."""
+def put(
+    format: str,
+    fields: Sequence[str],
+    found: "Iterable[Row]",
+    raw_csv: bool = False,
+    out: BinaryIO | None = None,
+    *,
+    header: bool = True,
+) -> int:
+    """Write rows to `out` (None: stdout) in one of `FORMATS`, and give how many there were; `header` is TSV's."""
+    if format == "table":
+        return _put_table(fields, list(found), out)
     from viewer.export import write
 
+    chosen = cast("Format", format)
+    if out is not None:
+        return write(out, chosen, fields, found, raw_csv=raw_csv)
+    with stdout() as own:
+        return write(own, chosen, fields, found, raw_csv=raw_csv, terminal=on_terminal(), header=header)
+
+
+def put_one(format: str, row: "Row", raw_csv: bool = False) -> None:
+    """Write one row to stdout in one of `FORMATS`; as JSON it is an object, and no list of one."""
+    if format != "json":
+        put(format, list(row), [row], raw_csv)
+        return
+    from viewer.export import write_object
+
     with stdout() as out:
-        write(out, cast("Format", format), fields, found, raw_csv=raw_csv, terminal=on_terminal())
+        write_object(out, row, terminal=on_terminal())
 
 
 def show(lines: "Iterable[Text]") -> None:
@@ -70,6 +102,16 @@ def show(lines: "Iterable[Text]") -> None:
     else:
         with stdout() as out:
             report.emit(lines, out)
+
+
+def _put_table(fields: Sequence[str], found: "list[Row]", out: BinaryIO | None) -> int:
+    from viewer import report
+
+    if out is not None:
+        report.emit(report.grid(fields, found), out)
+    else:
+        show(report.grid(fields, found, width()))
+    return len(found)
 
 
 def width() -> int | None:

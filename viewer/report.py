@@ -6,16 +6,14 @@ can neither drive a terminal nor style itself. Unknown is `–`. What machines r
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, Final
-from urllib.parse import urlsplit
+from typing import BinaryIO, Final
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from recorder.exchange import FLAGS, OUTCOMES
 from recorder.safe import safe
-from viewer import rows
+from viewer import cells
 from viewer.rows import Row
 
 LISTED: Final = (
@@ -24,10 +22,7 @@ LISTED: Final = (
 )  # fmt: skip
 """The fields that `listing` wants."""
 
-_UNKNOWN = "–"
 _SHORT_ID = 8
-_PREVIEW = 60
-_TAB = 4
 _NARROWEST = 26
 _STYLES = {"complete": "green", "open": "cyan", "client_closed": "yellow", "outcome": ""}
 
@@ -63,56 +58,19 @@ def listing(found: Iterable[Row], width: int | None = None) -> Iterator[Text]:
 
 def grid(fields: Sequence[str], found: Iterable[Row], width: int | None = None) -> Iterator[Text]:
     """Lay out rows of any kind under their field names; given a width in cells, the last columns give way first."""
-    cells = [[_cell(row[field]) for field in fields] for row in found]
-    return _table(fields, cells, width, range(len(fields), 0, -1))
-
-
-def page(row: Row) -> Iterator[Text]:
-    """Tell about one exchange: `row` is `queries.detail`'s."""
-    yield Text.assemble((safe(row["id"]), "bold"), f"  {_line(row['method'])} {_line(row['upstream'] + row['path'])}")
-    for label, text in (*_story(row), *_numbers(row)):
-        yield _labelled(label, text)
-    for flag in row["flags"]:
-        yield _labelled("flag", f"{safe(flag)}: {FLAGS.get(flag, 'not known to this version')}")
-    for name in ("reasoning", "content", "refusal"):
-        if row[name] is not None:
-            yield _labelled(name, f"{len(row[name]):,} characters: {_cut(_line(row[name]), _PREVIEW)}")
-    for call in row["tool_calls"] or ():
-        yield _labelled("tool call", _cut(_line(f"{call['name']}({call['arguments']})"), 2 * _PREVIEW))
-
-
-def answer(row: Row) -> Iterator[Text]:
-    """Show the assembled texts of an exchange: reasoning dimmed, then content, refusal and tool calls."""
-    for name, style in (("reasoning", "dim"), ("content", ""), ("refusal", "red")):
-        if row[name] is not None:
-            if name != "content":
-                yield Text(f"{name}:", f"bold {style}")
-            yield Text(_block(row[name]), style)
-    for call in row["tool_calls"] or ():
-        yield Text.assemble(("tool call: ", "bold"), _line(f"{call['name']}({call['arguments']})"))
-
-
-def request(row: Row) -> Iterator[Text]:
-    """Show a request: its line, its headers as stored (redacted), and its body."""
-    yield Text(f"{_line(row['method'])} {_line(row['upstream'] + row['path'])}", "bold")
-    for name, value in row["headers"]:
-        yield Text.assemble((f"{_line(name)}: ", "dim"), _line(value))
-    yield Text()
-    if row["body"]:
-        yield Text(_block(row["body"]))
-    if row["body"] is None or len(row["body"].encode()) != row["size"]:
-        yield Text(f"({row['size']:,} bytes, not all of them shown: not UTF-8, or more than the tape keeps)", "dim")
+    body = [[cells.cell(row[field]) for field in fields] for row in found]
+    return _table(fields, body, width, range(len(fields), 0, -1))
 
 
 def _table(
-    titles: Sequence[str], cells: Sequence[Sequence[str]], width: int | None, order: Sequence[int]
+    titles: Sequence[str], body: Sequence[Sequence[str]], width: int | None, order: Sequence[int]
 ) -> Iterator[Text]:
-    widths = [max(map(_width, column)) for column in zip(titles, *cells, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(titles, *body, strict=True)]
     if width is not None:
         widths = _fitted(widths, width, order)
     shown = [at for at, size in enumerate(widths) if size]
-    right = {at for at in shown if _is_numeric(cells, at)}
-    for number, row in enumerate([titles, *cells]):
+    right = {at for at in shown if _is_numeric(body, at)}
+    for number, row in enumerate([titles, *body]):
         line, spans = "", []
         for at in shown:
             padded = _padded(row[at], widths[at], at in right)
@@ -141,8 +99,10 @@ def _fitted(widths: list[int], width: int, order: Sequence[int]) -> list[int]:
     return fitted
 
 
-def _is_numeric(cells: Sequence[Sequence[str]], at: int) -> bool:
-    return all(row[at] == _UNKNOWN or row[at].replace(",", "").replace(".", "").lstrip("-").isdigit() for row in cells)
+def _is_numeric(body: Sequence[Sequence[str]], at: int) -> bool:
+    return all(
+        row[at] == cells.UNKNOWN or row[at].replace(",", "").replace(".", "").lstrip("-").isdigit() for row in body
+    )
 
 
 def _padded(text: str, width: int, right: bool) -> str:
@@ -167,94 +127,17 @@ def _outcome_style(cell: str) -> str:
 def _listed(row: Row) -> tuple[str, ...]:
     """Give the cells of one line of a list, in the order of `_TITLES`."""
     return (
-        _line(row["id"])[:_SHORT_ID],
-        _moment(row["started_at"]),
-        _line(row["model"]),
-        _line(_host(row["upstream"])),
-        _cell(row["status"]),
-        _outcome(row),
-        _ms(row["ttft_ms"]),
-        _ms(row["icl_p50_ms"]),
-        _ms(row["max_stall_ms"]),
-        _count(row["completion_tokens"]),
-        _ms(row["duration_ms"]),
+        cells.line(row["id"])[:_SHORT_ID],
+        cells.moment(row["started_at"]),
+        cells.line(row["model"]),
+        cells.line(cells.host(row["upstream"])),
+        cells.cell(row["status"]),
+        cells.outcome(row),
+        cells.ms(row["ttft_ms"]),
+        cells.ms(row["icl_p50_ms"]),
+        cells.ms(row["max_stall_ms"]),
+        cells.count(row["completion_tokens"]),
+        cells.ms(row["duration_ms"]),
         safe(" ".join(row["flags"])),
         safe(row["sparkline"] or ""),
     )
-
-
-def _story(row: Row) -> Iterator[tuple[str, str]]:
-    """Say what was asked, what came of it and how it ended."""
-    yield "started", f"{_moment(row['started_at'])} UTC"
-    asked = f" (asked for {_line(row['request_model'])})" if row["request_model"] not in (None, row["model"]) else ""
-    answered = f", answer {_line(row['response_id'])}" if row["response_id"] else ""
-    yield "model", f"{_line(row['model'])}{asked}{answered}"
-    meaning = OUTCOMES.get(row["outcome"])
-    yield "outcome", _outcome(row) + (f": {meaning}" if meaning else "")
-    yield "status", f"{_cell(row['status'])}, finish reason {_line(row['finish_reason'])}"
-    if row["error_code"] or row["error_message"]:
-        yield "error", f"{_line(row['error_code'])}: {_line(row['error_message'])}"
-    if row["ended_detail"]:
-        yield "transport", f"{_line(row['ended_by'])}: {_line(row['ended_detail'])}"
-    for key, value in row["labels"].items():
-        yield "label", _line(f"{key}={value}")
-
-
-def _numbers(row: Row) -> Iterator[tuple[str, str]]:
-    yield "times, ms", _listed_ms(row, "ttfb", "ttfc", "ttft", "ttfo", "ttst", "latency", "duration")
-    yield "gaps, ms", _listed_ms(row, "icl_p50", "icl_p90", "icl_p99", "icl_max", "max_stall")
-    yield "pace", f"tpot {_ms(row['tpot_ms'])} ms, {_ms(row['tps_user'])} tokens a second"
-    tokens = ("prompt", "completion", "reasoning", "total")
-    yield "tokens", ", ".join(f"{name} {_count(row[f'{name}_tokens'])}" for name in tokens)
-    counts = ("reads", "events", "comments", "chunks", "output_chunks", "bytes", "gap_bytes")
-    yield "counts", ", ".join(f"{name.replace('_', ' ')} {_count(row[name])}" for name in counts)
-    if row["sparkline"]:
-        yield "", safe(row["sparkline"])
-
-
-def _listed_ms(row: Row, *names: str) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {_ms(row[f'{name}_ms'])}" for name in names)
-
-
-def _labelled(label: str, text: str) -> Text:
-    return Text.assemble((f"{label:<11}", "dim"), text)
-
-
-def _outcome(row: Row) -> str:
-    return _line(row["outcome"]) + (f" ({_line(row['outcome_detail'])})" if row["outcome_detail"] else "")
-
-
-def _line(text: str | None) -> str:
-    return _UNKNOWN if text is None else safe(text)
-
-
-def _block(text: str) -> str:
-    return safe(text.expandtabs(_TAB), multiline=True)
-
-
-def _cell(value: Any) -> str:
-    flat = rows.flat(value)
-    return _UNKNOWN if flat is None else safe(str(flat))
-
-
-def _ms(value: float | None) -> str:
-    return _UNKNOWN if value is None else f"{value:,.1f}"
-
-
-def _count(value: int | None) -> str:
-    return _UNKNOWN if value is None else f"{value:,}"
-
-
-def _moment(started_at: str) -> str:
-    return safe(started_at)[:23].replace("T", " ")
-
-
-def _host(upstream: str) -> str:
-    try:
-        return urlsplit(upstream).netloc or upstream
-    except ValueError:
-        return upstream
-
-
-def _cut(text: str, size: int) -> str:
-    return text if len(text) <= size else f"{text[: size - 1]}…"

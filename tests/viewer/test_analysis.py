@@ -39,8 +39,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_stats_is_one_block_for_each_group(tape: Path) -> None:
-    assert run(tape, "stats").stdout.startswith("all · 7 exchanges ·")
-    blocks = run(tape, "stats", "--by", "status").stdout.split("\n\n")
+    assert run(tape, "stats", "--format", "table").stdout.startswith("all · 7 exchanges ·")
+    blocks = run(tape, "stats", "--by", "status", "--format", "table").stdout.split("\n\n")
     assert [block.split(" ·")[0] for block in blocks] == ["status 200", "status 429"]
 
 
@@ -58,7 +58,13 @@ def test_stats_of_a_selection(tape: Path) -> None:
     assert (row["n"], row["ttft_max_ms"]) == (1, 110)
     (nothing,) = json.loads(run(tape, "stats", "-f", "status:500", "--format", "json").stdout)
     assert (nothing["n"], nothing["ttft_max_ms"], nothing["error_rate_pct"]) == (0, None, None)
-    assert run(tape, "stats", "-f", "status:500", "--by", "model").stdout == ""
+    assert run(tape, "stats", "-f", "status:500", "--by", "model", "--format", "table").stdout == ""
+
+
+def test_stats_on_a_pipe_are_a_row_for_each_group(tape: Path) -> None:
+    header, *rows = run(tape, "stats", "--by", "status").stdout.splitlines()
+    assert tuple(header.split("\t")) == stats.fields(("status",))
+    assert [row.split("\t")[0] for row in rows] == ["200", "429"]
 
 
 def test_stats_options_reach_the_figures(tape: Path) -> None:
@@ -94,7 +100,7 @@ def test_what_cannot_be_read_is_a_usage_error(tape: Path, arguments: tuple[str, 
 
 
 def test_two_exchanges_are_compared_side_by_side(tape: Path) -> None:
-    lines = run(tape, "compare", COMPLETE, TOOLS).stdout.splitlines()
+    lines = run(tape, "compare", COMPLETE, TOOLS, "--format", "table").stdout.splitlines()
     (ttft,) = [line.split() for line in lines if line.startswith("ttft_ms")]
     assert ttft == ["ttft_ms", "110.0", "50.0", "-60.0", "-54.5"]
     rows = json.loads(run(tape, "compare", COMPLETE, TOOLS, "--format", "json").stdout)

@@ -1,13 +1,22 @@
 """The command line as a whole: what it says and exits with when something is wrong."""
 
+import os
+import re
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
-ROOT = Path(__file__).parent.parent.parent
+from recorder import errors
+from viewer.cli import group
+
+from .commanding import ROOT, RUN, on_terminal
+from .conftest import ODD, TOOLS
 
 
 def wiretape(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -47,3 +56,86 @@ def test_the_version_is_printed() -> None:
 
 def test_a_wrong_option_is_2() -> None:
     assert wiretape("ls", "--no-such-option").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        (("ls", "--db", "/none/tape.db"), errors.NotFound),
+        (("show", "zzzz"), errors.NotFound),
+        (("ls", "--db", __file__), errors.ForeignFile),
+    ],
+)
+def test_what_cannot_be_read_is_left_to_main_as_one_line(tape: Path, arguments: tuple[str, ...], kind: type) -> None:
+    result = CliRunner().invoke(group, arguments, env={"WIRETAPE_DB": str(tape)})
+    assert isinstance(result.exception, kind)
+    assert "\n" not in str(result.exception)
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ls",),
+        ("ls", "--format", "csv"),
+        ("ls", "--format", "json"),
+        ("show", ODD),
+        ("show", ODD, "--format", "json"),
+        ("show", ODD, "--part", "text"),
+        ("show", ODD, "--part", "events"),
+        ("show", ODD, "--part", "request"),
+        ("export", "--table", "texts", "--format", "jsonl"),
+    ],
+    ids=" ".join,
+)
+def test_a_terminal_gets_no_control_from_the_tape(tape: Path, arguments: tuple[str, ...]) -> None:
+    shown = on_terminal(tape, *arguments)
+    assert "cmd()" in shown
+    rest = re.sub(r"\x1b\[[0-9;]*m", "", shown).replace("\r\n", "\n")
+    assert not {sign for sign in rest if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0} - {"\n"}
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\u2028\u2029]", rest)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_is_no_error(tape: Path, unbuffered: str) -> None:
+    environment = os.environ | {"WIRETAPE_DB": str(tape), "PYTHONUNBUFFERED": unbuffered}
+    process = subprocess.Popen(
+        [*RUN, "export", "--table", "chunks"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    said = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(timeout=30), said) == (141, b"")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
+def test_output_that_does_not_fit_is_an_error_of_one_line(tape: Path, unbuffered: str) -> None:
+    environment = os.environ | {"WIRETAPE_DB": str(tape), "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-m", "viewer.cli", "show", TOOLS, "--part", "raw"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=ROOT, env=environment, check=False)
+    said = b"wiretape: the output cannot be written (No space left on device)\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+def test_importing_the_commands_loads_no_heavy_library() -> None:
+    heavy = {"pandas", "textual", "sqlalchemy", "alembic", "uvicorn", "httpx", "msgspec", "rich"}
+    code = f"import sys, viewer.cli; print(sorted({heavy!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == "[]\n"
+
+
+def commands(command: click.Command) -> Iterator[click.Command]:
+    yield command
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            yield from commands(child)
+
+
+@pytest.mark.parametrize("command", list(commands(group)), ids=lambda command: command.name)
+def test_every_command_and_option_has_help(command: click.Command) -> None:
+    assert command.help
+    assert all(option.help for option in command.params if isinstance(option, click.Option))

@@ -166,3 +166,15 @@ def test_a_device_is_written_to_and_not_replaced() -> None:
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(WiretapeError, match="cannot be written"), export.replacing(tmp_path / "none" / "out.csv"):
         pass
+
+
+def test_tsv_has_one_line_for_each_row_whatever_is_in_it() -> None:
+    out = io.BytesIO()
+    assert export.write(out, "tsv", ("a", "b"), [{"a": "x\ty\r\n\\", "b": None}, {"a": [1], "b": True}]) == 2
+    assert out.getvalue() == b"a\tb\nx\\ty\\r\\n\\\\\t\n[1]\ttrue\n"
+
+
+def test_tsv_can_go_on_without_a_header() -> None:
+    out = io.BytesIO()
+    export.write(out, "tsv", ("a",), [{"a": 1.5}], header=False)
+    assert out.getvalue() == b"1.5\n"

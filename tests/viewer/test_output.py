@@ -16,7 +16,8 @@ ROWS = [{"name": "=x", "n": 1}, {"name": "b", "n": None}]
 
 @click.command()
 @output.formatted
-def written(format: str, raw_csv: bool) -> None:
+def written(format: str | None, raw_csv: bool) -> None:
+    format = output.chosen(format)
     if format == "table":
         output.show([Text("a line"), Text(f"width {output.width()}")])
     else:
@@ -29,8 +30,12 @@ def run(*arguments: str) -> bytes:
     return result.stdout_bytes
 
 
-def test_a_table_is_the_default_and_plain_on_a_pipe() -> None:
-    assert run() == b"a line\nwidth None\n"
+def test_a_table_on_a_pipe_is_plain() -> None:
+    assert run("--format", "table") == b"a line\nwidth None\n"
+
+
+def test_programs_get_tsv_unless_told_otherwise() -> None:
+    assert run() == b"name\tn\n=x\t1\nb\t\n"
 
 
 def test_rows_come_in_the_format_asked_for() -> None:

@@ -10,9 +10,9 @@ from rich.cells import cell_len
 from rich.text import Text
 from sqlalchemy import Connection
 
-from viewer import queries, report, rows
+from viewer import pages, queries, report, rows
 
-from .conftest import COMPLETE, HOSTILE, LIVE, ODD, TOOLS
+from .conftest import HOSTILE, LIVE, ODD
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -102,51 +102,7 @@ def test_a_wide_cell_is_cut_to_the_terminal() -> None:
     assert "…" in lines[1].plain
 
 
-def test_a_page_says_what_happened(connection: Connection) -> None:
-    text = plain(report.page(detail(connection, COMPLETE)))
-    for said in (
-        "POST https://api.example.com/v1/chat/completions",
-        "gpt-x-mini (asked for gpt-x), answer r1",
-        "complete: [DONE], or",
-        "ttft 110.0",
-        "icl p50 10.0",
-        "tpot 20.0 ms, 50.0 tokens a second",
-        "prompt 5, completion 4, reasoning –, total 9",
-        "run=a7",
-        "12 characters: Hello, world",
-    ):
-        assert said in text
-
-
-def test_a_page_names_errors_flags_and_tool_calls(connection: Connection) -> None:
-    failed = plain(report.page(detail(connection, "d000")))
-    assert "server_overloaded: overloaded" in failed
-    assert "no_done: the stream has no [DONE]" in failed
-    assert 'get_weather({"city":"Oslo"})' in plain(report.page(detail(connection, TOOLS)))
-
-
-def test_an_answer_shows_reasoning_before_content_and_dimmed(connection: Connection) -> None:
-    row = detail(connection, TOOLS) | {"content": "Cold.", "refusal": "No."}
-    lines = list(report.answer(row))
-    assert [line.plain for line in lines] == [
-        "reasoning:", "Think. ", "Cold.", "refusal:", "No.", 'tool call: get_weather({"city":"Oslo"})',
-    ]  # fmt: skip
-    assert str(lines[1].style) == "dim"
-
-
-def test_an_answer_keeps_its_lines_and_expands_its_tabs(connection: Connection) -> None:
-    row = detail(connection, COMPLETE) | {"content": "a\n\tb"}
-    assert plain(report.answer(row)) == "a\n    b"
-
-
-def test_a_request_shows_redacted_headers_and_says_when_its_body_is_not_whole(connection: Connection) -> None:
-    row, _ = queries.request(connection, queries.find(connection, "c000"))
-    text = plain(report.request(row))
-    assert "authorization: REDACTED" in text
-    assert "12 bytes, not all of them shown" in text
-
-
-def pages(connection: Connection) -> list[Iterable[Text]]:
+def everything(connection: Connection) -> list[Iterable[Text]]:
     row = detail(connection, ODD)
     request, _ = queries.request(connection, queries.find(connection, ODD))
     hostile: dict[str, Any] = {"headers": [[HOSTILE, HOSTILE]], "path": HOSTILE, "method": HOSTILE, "body": HOSTILE}
@@ -154,9 +110,9 @@ def pages(connection: Connection) -> list[Iterable[Text]]:
     return [
         listing(connection),
         listing(connection, 100),
-        report.page(row | {"path": HOSTILE, "method": HOSTILE, "id": HOSTILE, "flags": [HOSTILE]}),
-        report.answer(row | {"reasoning": HOSTILE, "refusal": HOSTILE}),
-        report.request(request | hostile),
+        pages.page(row | {"path": HOSTILE, "method": HOSTILE, "id": HOSTILE, "flags": [HOSTILE]}),
+        pages.answer(row | {"reasoning": HOSTILE, "refusal": HOSTILE}),
+        pages.request(request | hostile),
         report.grid(rows.EVENT_FIELDS, events),
         report.grid(("a",), [{"a": HOSTILE}]),
     ]
@@ -165,7 +121,7 @@ def pages(connection: Connection) -> list[Iterable[Text]]:
 def test_no_recorded_control_reaches_a_terminal_or_a_pipe(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for lines in pages(connection):
+    for lines in everything(connection):
         kept = list(lines)
         shown = on_terminal(kept, monkeypatch)
         out = io.BytesIO()
@@ -177,7 +133,7 @@ def test_no_recorded_control_reaches_a_terminal_or_a_pipe(
 
 
 def test_markup_in_recorded_text_is_shown_as_it_is(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = STYLE.sub("", on_terminal(report.answer(detail(connection, ODD)), monkeypatch))
+    shown = STYLE.sub("", on_terminal(pages.answer(detail(connection, ODD)), monkeypatch))
     assert "[/ [bold]x[/bold]" in shown
 
 
@@ -189,9 +145,3 @@ def test_colours_are_left_out_when_asked_for(connection: Connection, monkeypatch
 
 def test_a_long_line_is_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert on_terminal([Text("x" * 500)], monkeypatch) == "x" * 500 + "\n"
-
-
-@pytest.mark.parametrize("upstream", ["http://[", "", "not a url"])
-def test_an_upstream_that_is_no_url_is_shown_as_it_is(connection: Connection, upstream: str) -> None:
-    row = next(queries.exchanges(connection, report.LISTED)) | {"upstream": upstream}
-    assert upstream in plain(report.listing([row]))

@@ -1,0 +1,76 @@
+"""The command `show`, from the outside: its parts, their formats, exact bytes on a pipe."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from viewer import rows
+
+from .commanding import on_terminal, run
+from .conftest import COMPLETE, COMPLETE_READS, ODD, TOOLS
+
+BODY = b"".join(data for _, data in COMPLETE_READS)
+
+
+def test_show_finds_the_newest_that_failed(tape: Path) -> None:
+    assert json.loads(run(tape, "show", "@err", "--format", "json").stdout)["id"] == ODD
+
+
+def test_show_as_json_is_one_object_that_begins_with_the_contract(tape: Path) -> None:
+    found = json.loads(run(tape, "show", COMPLETE, "--format", "json").stdout)
+    assert tuple(found) == rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS
+    assert (found["content"], found["labels"], found["usage"]["total_tokens"]) == ("Hello, world", {"run": "a7"}, 9)
+
+
+def test_show_as_csv_has_the_structures_as_json(tape: Path) -> None:
+    (row,) = csv.DictReader(io.StringIO(run(tape, "show", TOOLS, "--format", "csv").stdout))
+    assert json.loads(row["tool_calls"])[0]["arguments"] == '{"city":"Oslo"}'
+    assert (row["flags"], row["completion_tokens"]) == ("no_usage stall", "")
+
+
+@pytest.mark.parametrize("part", ["events", "reads"])
+def test_events_and_reads_come_in_every_format(tape: Path, part: str) -> None:
+    fields = {"events": rows.EVENT_FIELDS, "reads": rows.READ_FIELDS}[part]
+    found = json.loads(run(tape, "show", COMPLETE, "--part", part, "--format", "json").stdout)
+    assert {tuple(row) for row in found} == {fields}
+    assert tuple(run(tape, "show", COMPLETE, "--part", part).stdout.splitlines()[0].split()) == fields
+    assert len(run(tape, "show", COMPLETE, "--part", part, "--format", "jsonl").stdout.splitlines()) == len(found)
+
+
+def test_events_say_where_in_the_body_they_are_and_when_they_came(tape: Path) -> None:
+    found = json.loads(run(tape, "show", COMPLETE, "--part", "events", "--format", "json").stdout)
+    assert [row["kind"] for row in found][1:3] == ["event", "comment"]
+    assert [row["at_ms"] for row in found] == [100.0, 110.0, 120.0, 120.0, 120.0, 170.0, 180.0, 180.0, 180.0]
+    assert [row["gap_ms"] for row in found] == [None, 10.0, 10.0, 0.0, 0.0, 50.0, 10.0, 0.0, 0.0]
+    assert BODY[found[2]["start"] : found[2]["end"]].startswith(b": keep-alive")
+
+
+def test_text_on_a_pipe_is_the_content_and_nothing_else(tape: Path) -> None:
+    assert run(tape, "show", COMPLETE, "--part", "text").stdout_bytes == b"Hello, world"
+    assert run(tape, "show", TOOLS, "--part", "text").stdout_bytes == b""
+    found = json.loads(run(tape, "show", TOOLS, "--part", "text", "--format", "json").stdout)
+    assert (found["reasoning"], found["tool_calls"][0]["name"]) == ("Think. ", "get_weather")
+
+
+def test_the_request_on_a_pipe_is_its_body_byte_for_byte(tape: Path) -> None:
+    assert run(tape, "show", "c000", "--part", "request").stdout_bytes == b"\xff\xfe not UTF-8"
+    found = json.loads(run(tape, "show", "c000", "--part", "request", "--format", "json").stdout)
+    assert tuple(found) == rows.REQUEST_FIELDS
+    assert "authorization: REDACTED" in run(tape, "show", "c000", "--part", "request", "--format", "table").stdout
+
+
+def test_raw_on_a_pipe_is_the_body_byte_for_byte_also_while_it_is_open(tape: Path) -> None:
+    assert run(tape, "show", COMPLETE, "--part", "raw").stdout_bytes == BODY
+    assert run(tape, "show", "@", "--part", "raw").stdout_bytes == COMPLETE_READS[0][1] + COMPLETE_READS[1][1]
+
+
+def test_raw_has_no_format(tape: Path) -> None:
+    assert "has no --format" in run(tape, "show", "@", "--part", "raw", "--format", "json", code=2).stderr
+
+
+def test_raw_is_not_thrown_at_a_terminal_without_force(tape: Path) -> None:
+    assert "say --force" in on_terminal(tape, "show", COMPLETE, "--part", "raw")
+    assert "keep-alive" in on_terminal(tape, "show", COMPLETE, "--part", "raw", "--force")

@@ -1,0 +1,111 @@
+"""The command `show`: one exchange, as a page or in its parts; `viewer.cli` adds it to the group.
+
+Only click is imported at the top: `--help` must not wait for a database library. What a page looks like is `pages`'s.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recorder import options
+from viewer import output
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_PARTS = click.Choice(["summary", "text", "events", "reads", "request", "raw"])
+
+
+@click.command()
+@click.argument("id")
+@options.db
+@click.option("--part", type=_PARTS, default="summary", show_default=True, help="What to show of it.")
+@click.option("--force", is_flag=True, help="Write raw bytes even to a terminal.")
+@output.formatted
+@output.quiet
+def show(id: str, db: Path | None, part: str, force: bool, format: str | None, raw_csv: bool) -> None:
+    """Show one exchange: ID is 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
+
+    On a pipe, the parts text, request and raw are the content, the request body and the response body, byte for byte.
+    """
+    from viewer import queries
+
+    if part == "raw" and format is not None:
+        raise click.UsageError("--part raw is the body as it came: it has no --format")
+    if part == "raw" and output.on_terminal() and not force:
+        raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe, or say --force")
+    with queries.opened(options.tape_path(db)) as connection:
+        _SHOWN[part](connection, queries.find(connection, id), format, raw_csv)
+
+
+def _show_summary(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
+    from viewer import pages, queries
+
+    row = queries.detail(connection, no)
+    if format is None or format == "table":
+        output.show(pages.page(row))
+    else:
+        row.pop("sparkline")
+        output.put_one(format, row, raw_csv)
+
+
+def _show_text(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
+    from viewer import pages, queries, rows
+
+    row = queries.detail(connection, no)
+    if format is None and not output.on_terminal():
+        _write_bytes((row["content"] or "").encode())
+    elif format is None or format == "table":
+        output.show(pages.answer(row))
+    else:
+        output.put_one(format, {field: row[field] for field in ("id", *rows.TEXT_FIELDS)}, raw_csv)
+
+
+def _show_events(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
+    from viewer import queries, rows
+
+    output.put(output.chosen(format), rows.EVENT_FIELDS, rows.events(queries.decoded(connection, no).items), raw_csv)
+
+
+def _show_reads(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
+    from viewer import queries, rows
+
+    output.put(output.chosen(format), rows.READ_FIELDS, queries.reads(connection, no), raw_csv)
+
+
+def _show_request(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
+    from viewer import pages, queries
+
+    row, body = queries.request(connection, no)
+    if format is None and not output.on_terminal():
+        _write_bytes(body or b"")
+    elif format is None or format == "table":
+        output.show(pages.request(row))
+    else:
+        output.put_one(format, row, raw_csv)
+
+
+def _show_raw(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
+    from viewer import queries
+
+    _write_bytes(queries.body(connection, no))
+
+
+_SHOWN = {
+    "summary": _show_summary,
+    "text": _show_text,
+    "events": _show_events,
+    "reads": _show_reads,
+    "request": _show_request,
+    "raw": _show_raw,
+}
+
+
+def _write_bytes(data: bytes) -> None:
+    with output.stdout() as out:
+        out.write(data)
+
+
+COMMANDS: list[click.Command] = [show]
+"""The commands of this module, for the group."""
