@@ -72,29 +72,32 @@ def completion_tokens(usage: dict[str, Any] | None) -> int | None:
 
 
 @dataclass(slots=True)
-class _Call:
+class Call:
+    """One tool call as it grows; its arguments in the pieces in which they came."""
+
     id: str
     name: str = ""
     arguments: list[str] = field(default_factory=list)
 
 
-class _Calls:
+class Calls:
     """The tool calls of one choice, in the order in which they began."""
 
     __slots__ = ("_by_id", "_by_index", "calls")
 
     def __init__(self) -> None:
-        self.calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
-        self._by_id: dict[str, _Call] = {}
+        self.calls: list[Call] = []
+        self._by_index: dict[int, Call] = {}
+        self._by_id: dict[str, Call] = {}
 
-    def add(self, pieces: tuple[ToolPiece, ...]) -> None:
-        """Add the pieces of one delta."""
+    def add(self, pieces: tuple[ToolPiece, ...]) -> list[Call]:
+        """Add the pieces of one delta, and give the call that each of them went to."""
         touched: set[int] = set()
+        found = []
         for piece in pieces:
             call = self._continued(piece)
             if call is None or _starts_another(piece, call, id(call) in touched):
-                call = _Call(piece.id)
+                call = Call(piece.id)
                 self.calls.append(call)
             touched.add(id(call))
             if piece.index is not None:
@@ -104,8 +107,10 @@ class _Calls:
             if piece.name != call.name:
                 call.name += piece.name
             call.arguments.append(piece.arguments)
+            found.append(call)
+        return found
 
-    def _continued(self, piece: ToolPiece) -> _Call | None:
+    def _continued(self, piece: ToolPiece) -> Call | None:
         if piece.index is not None:
             return self._by_index.get(piece.index)
         if piece.id:
@@ -113,7 +118,7 @@ class _Calls:
         return self.calls[-1] if self.calls else None
 
 
-def _starts_another(piece: ToolPiece, call: _Call, touched: bool) -> bool:
+def _starts_another(piece: ToolPiece, call: Call, touched: bool) -> bool:
     # A new id on a used index is another call (Gemini's compatible endpoint puts every call on index 0). So is, without
     # any id, another name after arguments have come, or a second name in the same delta.
     if piece.id and call.id:
@@ -131,7 +136,7 @@ class _Choice:
         self.content: list[str] = []
         self.reasoning: list[str] = []
         self.refusal: list[str] = []
-        self.calls = _Calls()
+        self.calls = Calls()
         self.finish_reason: str | None = None
 
     def add(self, piece: Piece) -> None:
@@ -159,7 +164,7 @@ class _Choice:
         }
 
 
-def _call_record(slot: int, call: _Call, cleaner: Cleaner) -> dict[str, Any]:
+def _call_record(slot: int, call: Call, cleaner: Cleaner) -> dict[str, Any]:
     return {
         "index": slot,
         "id": cleaner.optional(call.id),

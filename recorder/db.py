@@ -1,5 +1,6 @@
 """The commands `wiretape db …`: what a tape is, whether it is whole, deriving its measures again, making one up."""
 
+import sys
 from pathlib import Path
 
 import click
@@ -29,12 +30,18 @@ def info(db: Path | None) -> None:
         ).all()
         runs = connection.execute(select(func.count()).select_from(sessions)).scalar()
         (sqlite,) = connection.exec_driver_sql("SELECT sqlite_version()").one()
-    rows = [("tape", path), ("size", f"{path.stat().st_size:,} bytes"), ("schema", REVISION), ("sqlite", sqlite)]
+    size, is_terminal = path.stat().st_size, sys.stdout.isatty()
+    rows: list[tuple[str, object]] = [
+        ("tape", path),
+        ("size", f"{size:,} bytes" if is_terminal else size),
+        ("schema", REVISION),
+        ("sqlite", sqlite),
+    ]
     rows += [("sessions", runs), ("exchanges", sum(count for _, count in counts))]
     rows += [(f"  {name}", count) for name, count in counts]
     rows.append(("written by", locking.holder(tapefile.lock_of(path)) or "nobody now"))
     for name, value in rows:
-        click.echo(f"{name:<16} {value}")
+        click.echo(f"{name:<16} {value}" if is_terminal else f"{name.strip()}\t{value}")
 
 
 @db.command()

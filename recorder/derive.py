@@ -18,6 +18,7 @@ from recorder.chat import Chunk, Fault
 from recorder.encoding import Cleaner
 from recorder.exchange import Evidence, Exchange, Read, TimedChunk, TimedItem, judge, transport_flags
 from recorder.metrics import Timing, doc
+from recorder.repeats import Reader
 
 __all__ = ["DECODER_VERSION", "Decoded", "Measures", "TimedChunk", "TimedItem", "decode", "derive"]
 
@@ -102,21 +103,23 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
     ends, places = encoding.spans([(read.start, read.size) for read in reads], len(body))
     owners = [None if place is None else reads[place] for place in places]
     plain = encoding.plain(exchange.content_encoding, body, ends)
-    media_type = (exchange.content_type or "").partition(";")[0].strip().lower()
-    is_lines = media_type in _LINE_TYPES
-    stream = is_lines or media_type in _STREAM_TYPES or _LOOKS_LIKE_EVENTS.match(plain.data) is not None
-    stream = stream and exchange.framing != "none"
-    decoded = Decoded(plain.data, stream, whole=plain.flag is None)
+    decoded = Decoded(plain.data, is_stream(exchange, plain.data), whole=plain.flag is None)
     if plain.flag is not None:
         decoded.flags.add(plain.flag)
-    if stream:
-        _StreamReader(decoded, plain.ends, owners, is_lines).run()
+    if decoded.stream:
+        _StreamReader(decoded, plain.ends, owners, _media_type(exchange) in _LINE_TYPES).run()
     elif _LOOKS_LIKE_JSON.match(plain.data):
         chunk = chunks.read(plain.data.decode("utf-8-sig", "replace"))
         if chunk is not chunks.MALFORMED:
             decoded.chunks.append(TimedChunk(None, None, None, chunk, len(plain.data)))
     decoded.dialect = _dialect(decoded)
     return decoded
+
+
+def is_stream(exchange: Exchange, data: bytes) -> bool:
+    """Say whether a body, here without its content coding, is read as an event stream: by its type, else its looks."""
+    is_typed = _media_type(exchange) in _STREAM_TYPES | _LINE_TYPES
+    return exchange.framing != "none" and (is_typed or _LOOKS_LIKE_EVENTS.match(data) is not None)
 
 
 def derive(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Measures:
@@ -154,6 +157,10 @@ def derive(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Measures:
     )
 
 
+def _media_type(exchange: Exchange) -> str:
+    return (exchange.content_type or "").partition(";")[0].strip().lower()
+
+
 class _TooMany(Exception):
     """The body holds more items than are decoded."""
 
@@ -167,6 +174,7 @@ class _StreamReader:
         self._ends = ends
         self._owners = owners
         self._is_lines = is_lines
+        self._reader = Reader()
 
     def run(self) -> None:
         """Decode the data, as far as `MAX_ITEMS` goes."""
@@ -204,7 +212,8 @@ class _StreamReader:
 
     def _event(self, event: sse.Event) -> None:
         item = self._item("event", event.type, event.id, event.data, event.start, event.end)
-        chunk = chunks.read(event.data, event.type)
+        untyped = event.type == "message"
+        chunk = self._reader.read(event.data) if untyped else chunks.read(event.data, event.type)
         if chunk is chunks.MALFORMED or self._data[event.start] == 0x7B:
             for repaired in self._repaired(event):
                 self._add(repaired, item.seq, item.end)

@@ -23,7 +23,7 @@ from recorder import options, providers
               help="As given to record. [default: as the running recorder's, else 127.0.0.1:8377]")  # fmt: skip
 def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None:
     """Print the lines that point SDKs at a running recorder: eval "$(wiretape env)"."""
-    found = None if upstreams or listen else _running(options.tape_path(db))
+    found = None if upstreams or listen else running(options.tape_path(db))
     if found is None:
         host, port = options.read_listen(listen or "127.0.0.1:8377", frozenset(["any"]))
         base, chosen = f"http://{f'[{host}]' if ':' in host else host}:{port}", options.read_upstreams(upstreams)
@@ -35,7 +35,7 @@ def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None
         click.echo(f"export {variable}={shlex.quote(value)}")
 
 
-def _running(path: Path) -> tuple[str, list[providers.Upstream]] | None:
+def running(path: Path) -> tuple[str, list[providers.Upstream]] | None:
     """Give the base URL and upstreams of the recorder that holds the tape; None if there is none."""
     from sqlalchemy import select
 
@@ -47,13 +47,13 @@ def _running(path: Path) -> tuple[str, list[providers.Upstream]] | None:
     newest = select(sessions).order_by(sessions.c.no.desc()).limit(1)
     with tapefile.read_engine(path).connect() as connection:
         row = connection.execute(newest).one_or_none()
-    if row is None or row.ended_at is not None or not _lives(row.pid):
+    if row is None or row.ended_at is not None or not lives(row.pid):
         return None
     return row.listen, [providers.make(name, url) for name, url in row.upstreams]
 
 
-def _lives(pid: int) -> bool:
-    """A recorder that was killed leaves its name on the lock, and its session without an end."""
+def lives(pid: int) -> bool:
+    """Say whether a process is there: a recorder that was killed leaves its session without an end."""
     if os.name != "posix":
         return True  # elsewhere there is no asking without harm
     try:

@@ -178,21 +178,25 @@ def percentile(ordered: Sequence[int], fraction: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
-def sparkline(at: Sequence[int]) -> str:
+def sparkline(at: Sequence[int], cells: int = _SPARK_CELLS, span: tuple[int, int] | None = None) -> str:
     """Draw the gaps between ascending instants, in ns: each cell is the longest gap that ends in its slice of time.
 
     The scale is logarithmic and absolute, so that two lines compare: ▁ is below 3 ms, then come 3, 10, 30, 100 and
-    300 ms, 1 s, and █ is 3 s or more. A space is a slice in which no gap ended. No gaps, no line.
+    300 ms, 1 s, and █ is 3 s or more. A space is a slice in which no gap ended. No gaps, no line. The slices are of
+    the time from the first instant to the last, at most `cells` and no more than there are gaps; or, of a `span` that
+    is longer than nothing, exactly `cells`.
     """
     if len(at) < 2:
         return ""
-    window = at[-1] - at[0]
-    cells = min(_SPARK_CELLS, len(at) - 1) if window else 1
+    start, end = span or (at[0], at[-1])
+    if span is None:
+        cells = min(cells, len(at) - 1) if end > start else 1
     longest = [-1] * cells
     for earlier, later in pairwise(at):
         # A gap that ends on a border ends the cell before it: an even stream fills every cell.
-        cell = max(-((at[0] - later) * cells // window) - 1, 0) if window else 0
-        longest[cell] = max(longest[cell], later - earlier)
+        cell = max(-((start - later) * cells // (end - start)) - 1, 0) if end > start else 0
+        if cell < cells:
+            longest[cell] = max(longest[cell], later - earlier)
     return "".join(_spark(gap) for gap in longest)
 
 

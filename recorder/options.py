@@ -4,6 +4,7 @@ Only click is imported at the top: `--help` must not wait for a database library
 """
 
 import ipaddress
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -92,9 +93,14 @@ def read_listen(text: str, allowed: frozenset[str]) -> tuple[str, int]:
 
 
 def tape_path(given: Path | None) -> Path:
-    """Give the tape's path: as given, else the default one."""
+    """Give the tape's path: as given, else `WIRETAPE_DB`, else `tape.db` in the user's data directory.
+
+    No database library is loaded for it: a shell that completes a line asks, too.
+    """
     if given is not None:
         return given
-    from recorder.tapefile import default_path
+    if named := os.environ.get("WIRETAPE_DB"):
+        return Path(named)
+    import platformdirs
 
-    return default_path()
+    return Path(platformdirs.user_data_path("wiretape")) / "tape.db"

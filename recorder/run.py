@@ -1,6 +1,5 @@
 """The command `wiretape run -- CMD`: records one command."""
 
-import asyncio
 import os
 import signal
 import sys
@@ -14,6 +13,8 @@ from recorder import options, providers
 from recorder.safe import safe
 
 if TYPE_CHECKING:
+    import asyncio
+
     from recorder.journal import Finished
     from recorder.service import Options, Recorder
 
@@ -136,6 +137,8 @@ def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:
 
 async def _child(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run the command with our own standard streams; give its exit code, or 128 + N if signal N ended it."""
+    import asyncio
+
     try:
         child = await asyncio.create_subprocess_exec(*command, env=environment)
     except FileNotFoundError:
@@ -149,8 +152,10 @@ async def _child(command: Sequence[str], environment: Mapping[str, str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _forward_signals(child: asyncio.subprocess.Process) -> None:
+def _forward_signals(child: "asyncio.subprocess.Process") -> None:
     """Pass signals on. A terminal sends its SIGINT to the child as well, so there we only have to survive it."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
 
     def forward(number: int) -> None:

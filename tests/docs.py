@@ -5,6 +5,7 @@ from click.testing import CliRunner
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateTable
 
+import viewer.cli
 from recorder.exchange import FLAGS
 from recorder.providers import WELL_KNOWN
 from recorder.schema import measures, metadata
@@ -24,15 +25,15 @@ _INHERITED = {
 
 def help_texts() -> str:
     """Every command's `--help`."""
-    import viewer.cli
-
-    return "".join(_help(viewer.cli.group, ["wiretape"]))
+    return "".join(_help(viewer.cli.group, []))
 
 
 def _help(command: click.Command, path: list[str]) -> list[str]:
-    root = command
-    said = CliRunner().invoke(root, ["--help"], prog_name=" ".join(path), terminal_width=WIDTH, max_content_width=WIDTH)
-    found = [f"```text\n$ {' '.join(path)} --help\n{said.output.rstrip()}\n```\n\n"]
+    # From the top, as people ask: a command alone does not know the group's settings.
+    said = CliRunner().invoke(
+        viewer.cli.group, [*path, "--help"], prog_name="wiretape", terminal_width=WIDTH, max_content_width=WIDTH
+    )
+    found = [f"```text\n$ {' '.join(['wiretape', *path])} --help\n{said.output.rstrip()}\n```\n\n"]
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
             found += _help(child, [*path, name])

@@ -4,14 +4,14 @@ Only click is imported at the top: `--help` must not wait for a database library
 stderr. The figures themselves are made by the modules of the same names.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from recorder import options
-from viewer import measuring, output, selecting
+from viewer import completion, measuring, output, selecting
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from viewer.rows import Row
     from viewer.samples import Sample
 
-_BROKEN_EXIT = 3
-
 
 @click.command()
 @options.db
@@ -30,10 +28,16 @@ _BROKEN_EXIT = 3
 @click.option(
     "--by",
     metavar="NAMES",
+    shell_complete=completion.groups,
     help="Group by model, request_model, upstream, path, status, outcome, label.KEY, day, hour, …",
 )
 @measuring.measured
-@click.option("--hist", metavar="NAME", help="Draw how ttft, icl, … is distributed, on a logarithmic scale.")
+@click.option(
+    "--hist",
+    metavar="NAME",
+    shell_complete=completion.quantities,
+    help="Draw how ttft, icl, … is distributed, on a logarithmic scale.",
+)
 @click.option(
     "--as",
     "tool",
@@ -42,7 +46,6 @@ _BROKEN_EXIT = 3
 )
 @click.option("--schema", is_flag=True, help="Say what each field of csv, jsonl and json means.")
 @output.formatted
-@output.quiet
 def stats(
     db: Path | None,
     where: "Filter | None",
@@ -66,6 +69,8 @@ def stats(
 
     format = output.chosen(format) if hist is None else format or "table"
     if tool is not None:
+        ours = {"--by": by, "--percentile-method": method != "linear", "--slo": slo, "--hist": hist, "--schema": schema}
+        _refuse("--as measures as that tool does", ours | {"--include-failed": include_failed})
         _stats_as(db, where, tool, format, raw_csv)
         return
     keys, bounds = measuring.keys_of(by), measuring.bounds_of(slo)
@@ -85,6 +90,13 @@ def stats(
         output.put(format, statistics.fields(keys), rows, raw_csv)
 
 
+def _refuse(why: str, options: Mapping[str, object]) -> None:
+    """Raise a usage error if any of these options was given: what has no effect must not seem to have one."""
+    given = [name for name, value in options.items() if value not in (None, False)]
+    if given:
+        raise click.UsageError(f"{why}: leave out {', '.join(given)}")
+
+
 def _stats_as(db: Path | None, where: "Filter | None", tool: str, format: str, raw_csv: bool) -> None:
     from viewer import measured_as, queries
 
@@ -93,16 +105,19 @@ def _stats_as(db: Path | None, where: "Filter | None", tool: str, format: str, r
 
 
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[A B]")
+@click.argument("ids", nargs=-1, metavar="[A B]", shell_complete=completion.ids)
 @options.db
 @selecting.filtered
-@click.option("--base", metavar="EXPR", help="The group to compare with, as a filter.")
-@click.option("--new", metavar="EXPR", help="The group that is compared, as a filter.")
+@click.option(
+    "--base", metavar="EXPR", shell_complete=completion.filters, help="The group to compare with, as a filter."
+)
+@click.option(
+    "--new", metavar="EXPR", shell_complete=completion.filters, help="The group that is compared, as a filter."
+)
 @click.option("--include-failed", is_flag=True, help="Let exchanges that are not complete into the figures, too.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn at random.")
-@click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if anything got worse.")
+@click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if anything got worse, 4 if nothing can be said.")
 @output.formatted
-@output.quiet
 def compare(
     ids: tuple[str, ...],
     db: Path | None,
@@ -123,6 +138,8 @@ def compare(
     from viewer import compare
 
     if len(ids) == 2 and base is None and new is None:
+        only_groups = {"--exit-code": exit_code, "--include-failed": include_failed, "a filter": where}
+        _refuse("two exchanges are only shown side by side", only_groups)
         rows = compare.pair(*measuring.details(db, ids))
         measuring.listed(format, compare.PAIR_FIELDS, rows, raw_csv)
         return
@@ -134,8 +151,8 @@ def compare(
     )  # fmt: skip
     rows = compare.groups(before, after, seed)
     measuring.listed(format, compare.FIELDS, rows, raw_csv)
-    if exit_code and compare.is_worse(rows):
-        raise click.exceptions.Exit(_BROKEN_EXIT)
+    if exit_code and (code := compare.exit_code(rows)):
+        raise click.exceptions.Exit(code)
 
 
 @click.command()
@@ -145,6 +162,7 @@ def compare(
     "--max",
     "highest",
     multiple=True,
+    shell_complete=completion.figures,
     metavar="FIGURE=LIMIT",
     help="The most allowed: ttft.p95=1500ms, error_rate=1%, … May be repeated.",
 )
@@ -152,6 +170,7 @@ def compare(
     "--min",
     "lowest",
     multiple=True,
+    shell_complete=completion.figures,
     metavar="FIGURE=LIMIT",
     help="The least allowed: tps.p50=20, n=50, goodput=95%, … May be repeated.",
 )
@@ -169,7 +188,6 @@ def compare(
 )
 @measuring.measured
 @output.formatted
-@output.quiet
 def check(
     db: Path | None,
     where: "Filter | None",

@@ -41,12 +41,13 @@ def rule(bound: str, text: str) -> Rule:
     if not equals:
         raise ValueError(f"{text!r} is no rule: write a figure and its limit, such as ttft.p95=1500ms")
     field, count, unit = _figure(name)
+    value = " ".join(value.split())  # no line feed, and nothing else that XML could not hold
     return Rule(f"{bound} {name}={value}", field, count, unit, bound == "max", amount(value, unit))
 
 
 def rules_of(document: str) -> tuple[list[Rule], str | None]:
     """Read a file of rules in TOML: tables `max` and `min`, and an objective, `slo`. Raises `ValueError`."""
-    found: dict[str, Any] = tomllib.loads(document)
+    found = _toml(document)
     slo = found.pop("slo", None)
     if slo is not None and not isinstance(slo, str):
         raise ValueError("slo is not a text, such as 'ttft<800ms'")
@@ -56,6 +57,13 @@ def rules_of(document: str) -> tuple[list[Rule], str | None]:
             raise ValueError(f"{bound!r} is not one of the tables max and min, nor slo")
         rules += [rule(bound, f"{name}={value}") for name, value in _flat(limits)]
     return rules, slo
+
+
+def _toml(document: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(document.removeprefix("\ufeff"))
+    except RecursionError as error:
+        raise ValueError("its tables or lists are nested too deep") from error
 
 
 def judge(rules: Iterable[Rule], statistics: Row) -> list[Row]:
@@ -98,7 +106,8 @@ def said(row: Row) -> str:
     """Say what was found of a rule, in words."""
     if row["value"] is None:
         return f"no values among {row['n']:,}"
-    return f"{round(row['value'], 3):,g} {row['unit'] or ''}".rstrip() + f" (n {row['n']:,})"
+    value = f"{row['value']:,.3f}".rstrip("0").rstrip(".")
+    return f"{value} {row['unit'] or ''}".rstrip() + f" (n {row['n']:,})"
 
 
 def _figure(name: str) -> tuple[str, str, str]:
@@ -122,9 +131,11 @@ def _verdict(one: Rule, value: float | None) -> str:
 
 
 def _flat(limits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Join the names of nested tables: in TOML a dot in a bare key makes one."""
+    """Join the names of a table in a table: in TOML a dot in a bare key makes one."""
     for name, value in limits.items():
-        if isinstance(value, dict):
-            yield from ((f"{name}.{inner}", limit) for inner, limit in _flat(value))
-        else:
+        if not isinstance(value, dict):
             yield name, value
+        elif not value or any(isinstance(limit, dict) for limit in value.values()):
+            raise ValueError(f"{name!r} is no figure and its limit: write, say, ttft.p95 = '1500ms'")
+        else:
+            yield from ((f"{name}.{statistic}", limit) for statistic, limit in value.items())

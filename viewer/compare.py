@@ -54,9 +54,10 @@ def groups(base: Sample, new: Sample, seed: int = 0) -> list[Row]:
     return [one.row(level, seed) for one in judged]
 
 
-def is_worse(compared: Iterable[Row]) -> bool:
-    """Say whether anything got worse beyond doubt."""
-    return any(row["verdict"] == WORSE for row in compared)
+def exit_code(compared: Iterable[Row]) -> int:
+    """Give 3 if anything got worse beyond doubt, else 4 if all values are too few to tell, else 0."""
+    verdicts = {row["verdict"] for row in compared}
+    return 3 if WORSE in verdicts else 4 if verdicts <= {TOO_FEW} else 0
 
 
 class _Percentile:

@@ -42,7 +42,7 @@ def demo(db: Path | None) -> None:
     width = report.terminal_width() if sys.stdout.isatty() else None
     report.emit(report.listing(found, width))
     click.echo("\nmetrics of the complete exchanges, in ms:\n")
-    click.echo(frames.shown(frames.summary(frames.exchanges_frame(path).tail(len(SCENES)))))
+    click.echo(frames.shown(frames.summary(frames.open_tape(path).exchanges().tail(len(SCENES)))))
     click.echo(_next_steps(path))
     sys.exit(code)
 

@@ -9,19 +9,23 @@ changed: CSV cells pass `safe`, in JSON what `safe` would change is escaped. Whi
 
 import contextlib
 import csv
+import functools
 import io
+import itertools
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, cast
+from types import NoneType
+from typing import Any, BinaryIO, Final, Literal
 
 from sqlalchemy import Connection
 
 from recorder.errors import WiretapeError
 from recorder.safe import safe
-from viewer import queries, rows
-from viewer.rows import Row
+from viewer import chunk_lines, queries, rows
+from viewer.rows import Chunks, Exchanges, Row
 
 Format = Literal["csv", "tsv", "jsonl", "json"]
 Source = tuple[Sequence[str], Callable[[Connection], Iterator[Row]]]
@@ -29,8 +33,13 @@ Source = tuple[Sequence[str], Callable[[Connection], Iterator[Row]]]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0")
 _LINE_ENDS = ("\x85", "\u2028", "\u2029")
 _TSV = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+_QUOTE = '"'
+_TO_QUOTE = re.compile(r'[",\r\n]').search
+_UNQUOTED = re.compile(r'[^",\r\n=+\-@\t\0][^",\r\n]*+').fullmatch
+_ASIS = frozenset({NoneType, int, float, str})
+_ASIS_THERE = _ASIS - {str}
+_NONE = ()
 _FLUSH = 1 << 16
-_NUMBERS = frozenset({int, float})
 _TEXTS = rows.FIELDS + rows.TEXT_FIELDS
 
 TABLES: Final[dict[str, Source]] = {
@@ -54,11 +63,11 @@ def write(
 ) -> int:
     """Write rows in a format and give how many there were. `raw_csv` leaves what looks like a formula as it is.
 
-    `header` is whether TSV begins with the names of the fields.
+    `header` is whether CSV and TSV begin with the names of the fields.
     """
     match format:
         case "csv":
-            return _write_csv(out, fields, found, raw_csv, terminal)
+            return _write_csv(out, fields, found, raw_csv, terminal, header)
         case "tsv":
             return _write_tsv(out, fields, found, terminal, header)
         case "jsonl":
@@ -114,13 +123,22 @@ def _created(part: Path) -> BinaryIO:
     return os.fdopen(os.open(part, flags, 0o600), "wb")
 
 
-def _write_csv(out: BinaryIO, fields: Sequence[str], found: Iterable[Row], raw: bool, terminal: bool) -> int:
+def _write_csv(
+    out: BinaryIO, fields: Sequence[str], found: Iterable[Row], raw: bool, terminal: bool, header: bool
+) -> int:
+    end = "\n" if terminal else "\r\n"
     buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n" if terminal else "\r\n")
-    writer.writerow(fields)
+    writer = csv.writer(buffer, lineterminator=end)
+    if header:
+        writer.writerow(fields)
+    if isinstance(found, Chunks) and tuple(fields) == rows.CHUNK_FIELDS and not terminal:
+        _drain(buffer, out)
+        return _write_lines(out, found, raw, end)
+    if isinstance(found, Exchanges) and tuple(fields) == found.fields and not terminal:
+        return _write_columns(out, found, raw, writer, buffer)
     count = 0
     for row in found:
-        writer.writerow([_cell(row[field], raw, terminal) for field in fields])
+        writer.writerow(_cells([row[field] for field in fields], raw, terminal))
         count += 1
         if buffer.tell() > _FLUSH:
             _drain(buffer, out)
@@ -128,9 +146,61 @@ def _write_csv(out: BinaryIO, fields: Sequence[str], found: Iterable[Row], raw: 
     return count
 
 
+def _write_columns(out: BinaryIO, found: Exchanges, raw: bool, writer: Any, buffer: io.StringIO) -> int:
+    """Write exchanges a batch at a time, column by column: most columns are all alike."""
+    count = 0
+    for batch in found.batches:
+        _, *columns = zip(*batch, strict=True)
+        writer.writerows(zip(*map(_column, found.fields, columns, itertools.repeat(raw)), strict=True))
+        _drain(buffer, out)
+        count += len(batch)
+    _drain(buffer, out)
+    return count
+
+
+def _column(field: str, stored: Sequence[Any], raw: bool) -> Sequence[Any]:
+    if field.endswith("_ms"):
+        return chunk_lines.milliseconds(stored)
+    if field == "flags":
+        return [" ".join((flags or "").split()) for flags in stored]
+    return _cells(stored, raw, terminal=False)
+
+
+def _cells(values: Iterable[Any], raw: bool, terminal: bool) -> list[Any]:
+    # Nearly every cell is written as it is; a call for each would take as long as all the rest.
+    asis, marks = _ASIS_THERE if terminal else _ASIS, _NONE if raw else _FORMULA
+    return [
+        value
+        if (kind := type(value)) in asis and (kind is not str or value[:1] not in marks)
+        else _cell(value, raw, terminal)
+        for value in values
+    ]
+
+
+def _write_lines(out: BinaryIO, found: Chunks, raw: bool, end: str) -> int:
+    count = 0
+    cell = functools.partial(_quoted, raw=raw)
+    for id, runs in found.runs:
+        lines = chunk_lines.lines(id, runs, cell, end)
+        if found.limit is not None:
+            del lines[found.limit - count :]
+        out.write(_encoded("".join(lines)))
+        count += len(lines)
+        if count == found.limit:
+            break
+    return count
+
+
+def _quoted(value: Any, raw: bool) -> str:
+    """Write one value as `csv.writer` writes the cell of it."""
+    if type(value) is str and _UNQUOTED(value):  # nearly every cell
+        return value
+    cell = _cell(value, raw, terminal=False)
+    text = "" if cell is None else str(cell)
+    return f'"{text.replace(_QUOTE, _QUOTE * 2)}"' if _TO_QUOTE(text) else text
+
+
 def _cell(value: Any, raw: bool, terminal: bool) -> str | int | float | None:
-    if value is None or type(value) in _NUMBERS:  # nearly every cell
-        return cast("int | float | None", value)
     flat = rows.flat(value)
     if not isinstance(flat, str):
         return flat

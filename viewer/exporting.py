@@ -1,82 +1,122 @@
-"""The command `export`: the tape as a table for machines; `viewer.cli` adds it to the group.
+"""The command `export`: the tape as a table for machines, or whole exchanges; `viewer.cli` adds it to the group.
 
-Only click is imported at the top: `--help` must not wait for a database library. The formats are `export`'s.
+Only click is imported at the top: `--help` must not wait for a database library. The work is `exports`'s.
 """
 
-import itertools
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from recorder import options
+from viewer import measuring, selecting
 from viewer import output as writing
-from viewer import selecting
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from viewer.exports import Asked
     from viewer.filter_syntax import Filter
-    from viewer.rows import Row
+    from viewer.filters import Condition
 
-_SUFFIXES = {".tsv": "tsv", ".jsonl": "jsonl", ".json": "json"}
+_SIGINT_EXIT = 128 + 2
+_TABLES = ("exchanges", "texts", "chunks", "reads", "summary")
+_WHOLE = ("sse", "har", "asciicast")
+_SUFFIXES = {".cast": "asciicast"} | {f".{name}": name for name in ("tsv", "jsonl", "json", "parquet", "har", "sse")}
 
 
 @click.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...")
 @options.db
 @selecting.filtered
 @selecting.limited
-@click.option(
-    "--table",
-    type=click.Choice(["exchanges", "texts", "chunks", "reads"]),
-    default="exchanges",
-    show_default=True,
-    help="One row for each of these.",
-)
+@click.option("--table", type=click.Choice(_TABLES), help="One row for each of these. [default: exchanges]")
+@click.option("--by", metavar="NAMES", help="Of the summary: one row for each model, label.KEY, …, as in stats.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="Write to FILE; - is stdout. Its suffix .tsv, .jsonl or .json gives the format. [default: -]",
+    help="Write to FILE; - is stdout. Its suffix (.tsv, .jsonl, .json, .parquet, .har, .cast or .sse) gives the "
+    "format. [default: -]",
 )
-@writing.formatted
-@writing.quiet
+@click.option(
+    "--format",
+    type=click.Choice((*writing.FORMATS, "parquet", *_WHOLE)),
+    help="Of whole exchanges: sse (the bytes of one), har (any number) and asciicast (one); the others of a table. "
+    "[default: csv]",
+)
+@click.option("--raw-csv", is_flag=True, help="CSV: leave texts that a spreadsheet takes for formulas alone.")
+@click.option("--no-header", is_flag=True, help="TSV, CSV: leave out the line of field names.")
+@click.option("--schema", is_flag=True, help="Say what each column is: type, unit and meaning.")
 def export(
+    ids: tuple[str, ...],
     db: Path | None,
     where: "Filter | None",
     limit: int | None,
-    table: str,
+    table: str | None,
+    by: str | None,
     output: Path | None,
     format: str | None,
     raw_csv: bool,
+    no_header: bool,
+    schema: bool,
 ) -> None:
-    """Export the tape as CSV (the default), JSON Lines or JSON, the oldest exchange first."""
-    from viewer import queries
-    from viewer.export import TABLES, replacing
+    """Export the tape as CSV (the default), JSON or Parquet, or whole exchanges; the oldest exchange comes first.
 
-    fields = tuple(TABLES[table][0])
-    if output is None or str(output) == "-":
+    ID is as in show: 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (failed);
+    - reads them from stdin, one a line. Without any, it is all that fit.
+    """
+    from viewer import exports, queries
+
+    file = None if output is None or str(output) == "-" else output
+    format = format or (_SUFFIXES.get(file.suffix.lower()) if file is not None else None)
+    format = writing.chosen(format) if schema and file is None else format or "csv"
+    asked = exports.Asked(table or "exchanges", format, file, measuring.keys_of(by), limit, raw_csv, not no_header)
+    _refuse(asked, table, schema)
+    try:
+        if schema:
+            exports.describe(_TABLES if table is None else (table,), asked)
+            return
         with queries.opened(options.tape_path(db)) as connection:
-            writing.put(format or "csv", fields, _source(connection, table, fields, where, limit), raw_csv)
-        return
-    chosen = format or _SUFFIXES.get(output.suffix.lower(), "csv")
-    with queries.opened(options.tape_path(db)) as connection, replacing(output) as file:
-        count = writing.put(chosen, fields, _source(connection, table, fields, where, limit), raw_csv, file)
-    click.echo(f"wrote {output} ({count:,} rows)", err=True)
+            exports.run(connection, asked, _selected(connection, ids, where))
+    except KeyboardInterrupt:
+        sys.exit(_SIGINT_EXIT)
 
 
-def _source(
-    connection: "Connection", table: str, fields: tuple[str, ...], where: "Filter | None", limit: int | None
-) -> "Iterator[Row]":
+def _refuse(asked: "Asked", table: str | None, schema: bool) -> None:
+    """Raise a usage error where what is asked for does not go together."""
+    if asked.format in _WHOLE and (schema or table is not None):
+        raise click.UsageError(f"{asked.format} is of whole exchanges: it has no --table and no --schema")
+    if asked.by and table != "summary":
+        raise click.UsageError("--by groups the summary: add --table summary")
+    if asked.format == "parquet" and (schema or asked.file is None):
+        raise click.UsageError("Parquet is a file of rows: name it with -o FILE, and ask for --schema without it")
+    if asked.format == "sse" and asked.file is None and writing.on_terminal():
+        raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe")
+
+
+def _selected(connection: "Connection", ids: Sequence[str], where: "Filter | None") -> "Condition | None":
+    """Give what was asked for as one condition: the exchanges that are named, of those the ones that fit."""
     from viewer import queries
 
     condition = selecting.condition(where)
-    if table in ("chunks", "reads"):
-        source = queries.all_chunks if table == "chunks" else queries.all_reads
-        return itertools.islice(source(connection, condition), limit)
-    return queries.exchanges(connection, fields, limit=limit, where=condition)
+    if not ids:
+        return condition
+    named = queries.among(queries.find(connection, id) for id in _references(ids))
+    return named if condition is None else named & condition
+
+
+def _references(ids: Sequence[str]) -> Iterator[str]:
+    for id in ids:
+        if id != "-":
+            yield id
+            continue
+        lines = (line.strip() for line in sys.stdin)
+        # The first line of a column cut from a table is its name, which is too short for an id.
+        yield from (line for line in lines if line not in ("", "id"))
 
 
 COMMANDS: list[click.Command] = [export]

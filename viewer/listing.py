@@ -4,6 +4,7 @@ Only click is imported at the top: `--help` must not wait for a database library
 """
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from viewer.filter_syntax import Filter
-    from viewer.filters import Condition
     from viewer.rows import Row
 
 _SIGINT_EXIT = 128 + 2
 _FIRST_FOLLOWED = 10
 _LAID_OUT = 50
+_NOTHING_EXIT = 3
+_READ_AT_ONCE = 200
 
 
 @click.command()
@@ -32,49 +34,103 @@ _LAID_OUT = 50
 @click.option(
     "-F", "--follow", is_flag=True, help="Print exchanges as they end, until interrupted; first the last N, or 10."
 )
-@output.formatted
-@output.quiet
+@click.option("--spark", is_flag=True, help="Draw each exchange's gaps, all on one axis of time and one scale.")
+@click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII, as where there is no UTF-8.")
+@click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if nothing matches.")
+@output.formatted_or_ids
 def ls(
     db: Path | None,
     where: "Filter | None",
     limit: int | None,
     sort: tuple[str, bool] | None,
     follow: bool,
+    spark: bool,
+    ascii: bool,
+    exit_code: bool,
     format: str | None,
     raw_csv: bool,
 ) -> None:
     """List exchanges, the newest first."""
-    from viewer import queries, report, rows
+    from viewer import queries
 
-    format = output.chosen(format)
-    if follow and (sort or format in ("csv", "json")):
-        raise click.UsageError("--follow goes by the order of ending, as --format table, tsv or jsonl")
-    fields = report.LISTED if format == "table" else rows.FIELDS
+    format = format or "table" if spark else output.chosen(format)
+    if follow and (sort or spark or exit_code or format in ("csv", "json")):
+        raise click.UsageError("--follow goes by the order of ending, as --format table, tsv, jsonl or ids")
+    if spark and format != "table":
+        raise click.UsageError("--spark draws: it goes with --format table only")
+    fields = _fields(format, spark)
     with queries.opened(options.tape_path(db)) as connection:
-        condition = selecting.condition(where)
         if follow:
-            _follow(connection, fields, condition, _FIRST_FOLLOWED if limit is None else limit, format)
+            _follow(connection, fields, where, _FIRST_FOLLOWED if limit is None else limit, format, ascii)
             return
-        if sort:
-            by, descending = sort
-            found = queries.ordered(connection, fields, by, descending=descending, limit=limit, where=condition)
+        found = _found(connection, fields, where, limit, sort)
+        if format != "table":
+            count = output.put(format, fields, found, raw_csv)
         else:
-            found = queries.exchanges(connection, fields, newest_first=True, limit=limit, where=condition)
-        if format == "table":
-            output.show(report.listing(found, output.width()))
-        else:
-            output.put(format, fields, found, raw_csv)
+            count = _show(connection, list(found), spark, ascii)
+        if not count and limit != 0:
+            selecting.tell_nothing(connection, where)
+    if exit_code and not count:
+        raise click.exceptions.Exit(_NOTHING_EXIT)
+
+
+def _fields(format: str, spark: bool) -> tuple[str, ...]:
+    from viewer import report, rows
+
+    if format == "ids":
+        return ("id",)
+    if format != "table":
+        return rows.FIELDS
+    return report.SPARKED if spark else report.LISTED
+
+
+def _found(
+    connection: "Connection",
+    fields: tuple[str, ...],
+    where: "Filter | None",
+    limit: int | None,
+    sort: tuple[str, bool] | None,
+) -> "Iterator[Row]":
+    from viewer import queries
+
+    condition = selecting.condition(where)
+    if sort is None:
+        return queries.exchanges(connection, fields, newest_first=True, limit=limit, where=condition)
+    by, descending = sort
+    return queries.ordered(connection, fields, by, descending=descending, limit=limit, where=condition)
+
+
+def _show(connection: "Connection", found: "list[Row]", spark: bool, ascii: bool) -> int:
+    from viewer import report
+
+    if spark and found:
+        lines = report.sparked(found, _gaps(connection, found), output.width() or output.PLAIN_WIDTH)
+    else:
+        lines = report.listing(found, output.width())
+    output.show(lines, ascii=ascii)
+    return len(found)
+
+
+def _gaps(connection: "Connection", found: "list[Row]") -> Iterator[bytes | None]:
+    """Read the packed gaps of these exchanges, some of them at a time."""
+    from viewer import queries
+    from viewer.columns import column
+
+    for start in range(0, len(found), _READ_AT_ONCE):
+        ids = [row["id"] for row in found[start : start + _READ_AT_ONCE]]
+        packed = dict(queries.packed_gaps(connection, column("id").in_(ids)))
+        yield from map(packed.get, ids)
 
 
 def _follow(
-    connection: "Connection", fields: tuple[str, ...], where: "Condition | None", last: int, format: str
+    connection: "Connection", fields: tuple[str, ...], where: "Filter | None", last: int, format: str, ascii: bool
 ) -> None:
     from viewer import following, report
 
     width = output.width()
     recent: list[Row] | None = None
     try:
-        for batch in following.ended(connection, fields, where, last=last):
+        for batch in following.ended(connection, fields, selecting.condition(where), last=last):
             if format != "table":
                 output.put(format, fields, batch, header=recent is None)
                 recent = []
@@ -82,7 +138,7 @@ def _follow(
             # What was printed before is laid out again, so that the columns stay where they are.
             before = recent or []
             lines = list(report.listing([*before, *batch], width))
-            output.show(lines if recent is None else lines[1 + len(before) :])
+            output.show(lines if recent is None else lines[1 + len(before) :], ascii=ascii)
             recent = [*before, *batch][-_LAID_OUT:]
     except KeyboardInterrupt:
         sys.exit(_SIGINT_EXIT)

@@ -18,7 +18,7 @@ from recorder.exchange import Exchange
 from recorder.safe import safe
 from recorder.schema import exchanges as _exchanges
 from recorder.schema import measures as _measures
-from viewer import output, queries, report
+from viewer import output, progress, queries, report
 from viewer.authorities import TOOLS, Report, measure_as
 from viewer.authorities_seen import Judged
 from viewer.authorities_summary import Summary
@@ -48,7 +48,8 @@ def stats_as(
     connection: Connection, tool: str, where: Where | None = None, format: str = "table", *, raw_csv: bool = False
 ) -> None:
     """Print the exchanges that `where` selects as a tool measures them; `format` is table, csv, jsonl or json."""
-    measured = measure_as(tool, _measured(connection, where))
+    with progress.bar("measuring", lambda: queries.count(connection, where), "exchanges") as bar:
+        measured = measure_as(tool, bar.over(_measured(connection, where)))
     if format == "table":
         output.show(render(measured, output.width()))
         return
@@ -94,8 +95,10 @@ def _rows(measured: Report) -> list[Row]:
 
 
 def _rounded(row: Row) -> Row:
-    digits = 4 if row["unit"] == "s" else 2
-    return {name: round(value, digits) if isinstance(value, float) else value for name, value in row.items()}
+    """Give figures with as many decimals as their unit wants, the same in all of a row."""
+    digits = {"s": 4, "ns": 0}.get(row["unit"], 2)
+    decimals = {name: f"{value:,.{digits}f}" for name, value in row.items() if isinstance(value, float)}
+    return {**row, **decimals, "n": f"{row['n']:,}"}
 
 
 def _measured(connection: Connection, where: Where | None) -> Iterable[tuple[Exchange, Decoded, Judged]]:

@@ -133,6 +133,8 @@ def rules_of(file: Path | None, highest: Sequence[str], lowest: Sequence[str]) -
 def _read(option: str, reader: Callable[[str], T], text: str) -> T:
     try:
         return reader(text)
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{text} is not UTF-8 (byte {error.start})", param_hint=option) from error
     except (ValueError, OSError) as error:
         raise click.BadParameter(str(error), param_hint=option) from error
 

@@ -4,9 +4,9 @@ Only click is imported at the top, so that commands can take the options from he
 """
 
 import contextlib
-import functools
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
@@ -32,33 +32,39 @@ PLAIN_WIDTH = 100
 FORMATS = ("table", "tsv", "csv", "jsonl", "json")
 """In what a command writes rows: `table` is for people, the others are for machines and stay as they are."""
 
+_NO_HEADER = f"{__name__}.no_header"
+
 
 def formatted(command: F) -> F:
     """Add the options for the format of what is written; the command gets None where none was asked for."""
+    return _formatted(command, FORMATS)
+
+
+def formatted_or_ids(command: F) -> F:
+    """Add the same options, with one format more: `ids`, one whole id a line, for other commands to read."""
+    return _formatted(command, (*FORMATS, "ids"))
+
+
+def _formatted(command: F, formats: Sequence[str]) -> F:
     raw = click.option("--raw-csv", is_flag=True, help="CSV: leave texts that a spreadsheet takes for formulas alone.")
+    bare = click.option("--no-header", is_flag=True, expose_value=False, callback=_leave_header,
+                        help="TSV, CSV: leave out the line of field names.")  # fmt: skip
     said = "Output format. [default: table on a terminal, else tsv]"
-    return click.option("--format", "format", type=click.Choice(FORMATS), help=said)(raw(command))
+    return click.option("--format", "format", type=click.Choice(formats), help=said)(raw(bare(command)))
+
+
+def _leave_header(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.meta[_NO_HEADER] = value  # for `put`, so that no command has to hand it on
+
+
+def _with_header() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is None or not context.meta.get(_NO_HEADER)
 
 
 def chosen(format: str | None) -> str:
     """Give the format asked for; else the one for whoever reads stdout: people a table, programs TSV."""
     return format or ("table" if on_terminal() else "tsv")
-
-
-def quiet(command: F) -> F:
-    """End as other filters do when nobody reads their output any more, such as `stats | head`: without a word."""
-
-    @functools.wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> None:
-        try:
-            command(*args, **kwargs)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # What is still buffered would fail again when the interpreter flushes it at its exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(_SIGPIPE_EXIT)
-
-    return cast(F, wrapped)
 
 
 def put(
@@ -70,12 +76,16 @@ def put(
     *,
     header: bool = True,
 ) -> int:
-    """Write rows to `out` (None: stdout) in one of `FORMATS`, and give how many there were; `header` is TSV's."""
+    """Write rows to `out` (None: stdout) in one of `FORMATS`, or as `ids`, and give how many there were.
+
+    `header` is TSV's and CSV's, unless `--no-header` was said.
+    """
     if format == "table":
         return _put_table(fields, list(found), out)
     from viewer.export import write
 
-    chosen = cast("Format", format)
+    header = header and format != "ids" and _with_header()
+    chosen, fields = ("tsv", ("id",)) if format == "ids" else (cast("Format", format), fields)
     if out is not None:
         return write(out, chosen, fields, found, raw_csv=raw_csv)
     with stdout() as own:
@@ -93,11 +103,16 @@ def put_one(format: str, row: "Row", raw_csv: bool = False) -> None:
         write_object(out, row, terminal=on_terminal())
 
 
-def show(lines: "Iterable[Text]") -> None:
-    """Print lines for people: in colour on a terminal, as plain text on a pipe."""
+def show(lines: "Iterable[Text]", *, ascii: bool = False) -> None:
+    """Print lines for people: in colour on a terminal, as plain text on a pipe unless `FORCE_COLOR` is set.
+
+    On a terminal without UTF-8, or if `ascii`, the signs of drawings are ASCII.
+    """
     from viewer import report
 
-    if on_terminal():
+    if ascii or (on_terminal() and not has_utf8()):
+        lines = map(report.in_ascii, lines)
+    if on_terminal() or os.environ.get("FORCE_COLOR"):
         report.emit(lines)
     else:
         with stdout() as out:
@@ -124,6 +139,14 @@ def width() -> int | None:
 def on_terminal() -> bool:
     """Say whether stdout is a terminal."""
     return sys.stdout.isatty()
+
+
+def has_utf8() -> bool:
+    """Say whether the locale promises a terminal that shows UTF-8; where there is none, it is taken for granted."""
+    everything, characters, language = (os.environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    if characters == "C.UTF-8" and language in ("C", "POSIX"):
+        characters = ""  # Python itself has set it
+    return re.search(r"utf-?8", everything or characters or language or "utf-8", re.IGNORECASE) is not None
 
 
 @contextlib.contextmanager

@@ -1,26 +1,37 @@
-"""One exchange for people: a page that sums it up, its assembled texts, its request.
+"""One exchange for people: a page that sums it up, its verdicts and who was slow, its assembled texts, its request.
 
 As in `report`, every recorded text passes `safe` and is only ever put into `rich.text.Text`. Unknown is `–`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.text import Text
 
 from recorder.exchange import FLAGS, OUTCOMES
 from recorder.safe import safe
-from viewer.cells import block, cell, count, cut, line, moment, ms, outcome
+from viewer import rows, wording
+from viewer.cells import UNKNOWN, block, cell, count, cut, line, moment, ms, outcome
 from viewer.rows import Row
+from viewer.slowness import Slowness
+from viewer.thresholds import Thresholds
+from viewer.verdicts import Verdict
 
 _PREVIEW: Final = 60
+_QUOTED: Final = 24
+_MOST_VERDICTS: Final = 5
 
 
-def page(row: Row) -> Iterator[Text]:
-    """Tell about one exchange: `row` is `queries.detail`'s."""
+def page(row: Row, verdicts: Sequence[Verdict] = ()) -> Iterator[Text]:
+    """Tell about one exchange: `row` is `queries.detail`'s. Of many stalls the longest are told."""
     yield Text.assemble((safe(row["id"]), "bold"), f"  {line(row['method'])} {line(row['upstream'] + row['path'])}")
-    for label, text in (*_story(row), *_numbers(row)):
+    for label, text in (*_story(row), *_numbers(row, any(verdict.kind == "burst" for verdict in verdicts))):
         yield _labelled(label, text)
+    told = _longest(verdicts)
+    for verdict in told:
+        yield from _verdict(verdict)
+    if len(told) < len(verdicts):
+        yield _labelled("", f"and {len(verdicts) - len(told):,} shorter stalls: --part timing has them all")
     for flag in row["flags"]:
         yield _labelled("flag", f"{safe(flag)}: {FLAGS.get(flag, 'not known to this version')}")
     for name in ("reasoning", "content", "refusal"):
@@ -28,6 +39,22 @@ def page(row: Row) -> Iterator[Text]:
             yield _labelled(name, f"{len(row[name]):,} characters: {cut(line(row[name]), _PREVIEW)}")
     for call in row["tool_calls"] or ():
         yield _labelled("tool call", cut(line(f"{call['name']}({call['arguments']})"), 2 * _PREVIEW))
+
+
+def timing(slowness: Slowness, verdicts: Sequence[Verdict], limits: Thresholds) -> Iterator[Text]:
+    """Say who was slow, and give every verdict."""
+    yield from _spreads(slowness)
+    if slowness.client is not None and not slowness.client.max_ns:
+        yield Text("note: a client that reads slowly shows only once the system's buffers for it are full", "dim")
+    yield Text()
+    for verdict in verdicts:
+        yield from _verdict(verdict)
+    if not verdicts:
+        share, window = (f"{100 * value:g} %" for value in (limits.burst_share, limits.burst_window))
+        yield Text(
+            f"no stall of more than {limits.stall_ms:,g} ms; no burst: {limits.burst_chunks} or more output chunks, "
+            f"{share} of them in {limits.burst_reads} reads or all within {window} of the latency"
+        )
 
 
 def answer(row: Row) -> Iterator[Text]:
@@ -70,10 +97,13 @@ def _story(row: Row) -> Iterator[tuple[str, str]]:
         yield "label", line(f"{key}={value}")
 
 
-def _numbers(row: Row) -> Iterator[tuple[str, str]]:
+def _numbers(row: Row, burst: bool) -> Iterator[tuple[str, str]]:
     yield "times, ms", _listed_ms(row, "ttfb", "ttfc", "ttft", "ttfo", "ttst", "latency", "duration")
     yield "gaps, ms", _listed_ms(row, "icl_p50", "icl_p90", "icl_p99", "icl_max", "max_stall")
-    yield "pace", f"tpot {ms(row['tpot_ms'])} ms, {ms(row['tps_user'])} tokens a second"
+    rate = f"{ms(row['tps_user'])} tokens a second"
+    if burst or "burst" in row["flags"]:
+        rate = "tokens a second withheld: burst"
+    yield "pace", f"tpot {ms(row['tpot_ms'])} ms, {rate}"
     tokens = ("prompt", "completion", "reasoning", "total")
     yield "tokens", ", ".join(f"{name} {count(row[f'{name}_tokens'])}" for name in tokens)
     counts = ("reads", "events", "comments", "chunks", "output_chunks", "bytes", "gap_bytes")
@@ -88,3 +118,35 @@ def _listed_ms(row: Row, *names: str) -> str:
 
 def _labelled(label: str, text: str) -> Text:
     return Text.assemble((f"{label:<11}", "dim"), text)
+
+
+def _longest(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    ranked = sorted(verdicts, key=lambda verdict: (verdict.kind == "stall", -verdict.lasted_ns))[:_MOST_VERDICTS]
+    return [verdict for verdict in verdicts if verdict in ranked]
+
+
+def _verdict(verdict: Verdict) -> Iterator[Text]:
+    told, evidence = wording.sentences(verdict)
+    yield Text.assemble((f"{verdict.kind:<11}", "yellow"), told)
+    yield _labelled("", evidence)
+
+
+def _spreads(slowness: Slowness) -> Iterator[Text]:
+    lines = {
+        "upstream gap": (slowness.upstream, "between reads with output: upstream, or the network before wiretape"),
+        "relay delay": (slowness.relay, "wiretape itself, for each read that did not wait for the client"),
+        "client wait": (slowness.client, "for each read: the client's side took no more"),
+        "unclear": (slowness.unclear, "relay or client: the tape cannot tell"),
+        "both together": (slowness.delay, "from when a read came to its handing on, behind others too"),
+    }
+    yield Text(_aligned("who was slow?", "n", ("p50 ms", "p99 ms", "max ms"), "what it is"), "bold")
+    for name, (found, meaning) in lines.items():
+        if found is not None:
+            figures = [ms(rows.ms(value)) for value in (found.p50_ns, found.p99_ns, found.max_ns)]
+            yield Text(_aligned(name, count(found.n), figures, meaning))
+        elif name != "unclear":
+            yield Text(_aligned(name, UNKNOWN, [UNKNOWN] * 3, meaning))
+
+
+def _aligned(name: str, number: str, figures: Sequence[str], meaning: str) -> str:
+    return f"{name:<13}  {number:>7}  {''.join(f'{figure:>10}  ' for figure in figures)}{meaning}"

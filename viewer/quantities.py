@@ -59,7 +59,7 @@ BOUNDED: Final = {
 """What an objective can bound, by the name that it has there: one value of each exchange."""
 
 _MS: Final = {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "min": 6e4}
-_AMOUNT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ%]*)")
+_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zµ%]*)")
 _BOUND = re.compile(r"\s*([a-z0-9_.]+)\s*(<|>)\s*([^<>=,]+?)\s*")
 
 

@@ -6,31 +6,44 @@ memory does not grow with the tape. What a row looks like is left to `rows`, dec
 """
 
 import contextlib
+import itertools
 import json
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import Connection, Select, event, select, tuple_
+import msgspec
+from sqlalchemy import Connection, Select, bindparam, event, func, select, tuple_
 from sqlalchemy.exc import DBAPIError
 
 from recorder import store, tapefile
 from recorder.derive import Decoded, decode
 from recorder.errors import NotFound, TapeBusy, TapeDamaged, TapeError
-from recorder.exchange import Read
+from recorder.exchange import Exchange, Read
+from recorder.runs import Run, Span, runs
 from recorder.safe import safe
 from recorder.schema import exchanges as _exchanges
+from recorder.schema import measures as _measures
 from recorder.schema import reads as _reads
+from recorder.schema import sessions as _sessions
 from viewer import filters, rows
 from viewer.columns import JOINED, column
 from viewer.filter_fields import FAILURES
 from viewer.filters import Condition
-from viewer.rows import Row
+from viewer.rows import Chunks, Exchanges, Row
+from viewer.whole import Whole
 
 _BATCH = 1000
 _BATCH_OF_READS = 10_000
+_BATCH_OF_EXCHANGES = 200
+_RESPONSE = select(_exchanges.c.response_headers, _exchanges.c.framing).where(_exchanges.c.no == bindparam("no"))
+_SPANS = (
+    select(_reads.c.seq, _reads.c.at_ns, _reads.c.start, _reads.c.size)
+    .where(_reads.c.exchange_no == bindparam("no"))
+    .order_by(_reads.c.seq)
+)
 _LEAST_PREFIX = 4
 _CANDIDATES = 5
 
@@ -41,16 +54,22 @@ def opened(path: Path) -> Iterator[Connection]:
     engine = tapefile.read_engine(path)
     event.listen(engine, "connect", lambda connection, _: filters.register(connection))
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    with explained(path), engine.connect() as connection:
+        yield connection
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Raise what goes wrong within, while a tape is read, as a `TapeError` in our words."""
     try:
-        with engine.connect() as connection:
-            yield connection
+        yield
     except DBAPIError as error:
-        raise _explained(path, str(error.orig)) from error
+        raise _reason(path, str(error.orig)) from error
     except (zlib.error, json.JSONDecodeError) as error:
         raise TapeDamaged(f"{path} is damaged ({error}): run 'wiretape db check'") from error
 
 
-def _explained(path: Path, reason: str) -> TapeError:
+def _reason(path: Path, reason: str) -> TapeError:
     if "locked" in reason:
         return TapeBusy(f"{path} is locked by another program: try again when it is done")
     if "malformed" in reason or "not a database" in reason or "decode" in reason:
@@ -65,8 +84,14 @@ def exchanges(
     newest_first: bool = False,
     limit: int | None = None,
     where: Condition | None = None,
-) -> Iterator[Row]:
+) -> Exchanges:
     """Give the exchanges, oldest first unless told otherwise, with these fields: at most `limit` of those that fit."""
+    return Exchanges(fields, _batches(connection, fields, newest_first, limit, where))
+
+
+def _batches(
+    connection: Connection, fields: tuple[str, ...], newest_first: bool, limit: int | None, where: Condition | None
+) -> Iterator[Sequence[Any]]:
     order = _exchanges.c.no.desc() if newest_first else _exchanges.c.no
     statement = _filtered(_selected(fields), where).order_by(order)
     last, left = None, limit
@@ -77,9 +102,9 @@ def exchanges(
             query = query.where(_exchanges.c.no < last if newest_first else _exchanges.c.no > last)
         with connection.begin():
             batch = connection.execute(query).all()
-        for no, *values in batch:
-            last = no
-            yield rows.exchange(fields, values)
+        if batch:
+            yield batch
+            last = batch[-1][0]
         if len(batch) < size:
             return
         left = None if left is None else left - size
@@ -225,10 +250,22 @@ def _every_read(connection: Connection) -> Iterator[Row]:
         query = statement.where(tuple_(*key) > tuple_(*batch[-1][:2])).limit(_BATCH_OF_READS)
 
 
-def all_chunks(connection: Connection, where: Condition | None = None) -> Iterator[Row]:
+def all_chunks(connection: Connection, where: Condition | None = None, limit: int | None = None) -> Chunks:
     """Give every chunk of the exchanges that fit, oldest exchange first; one exchange is decoded at a time."""
-    for no, id in _numbers(connection, where):
-        yield from rows.chunks(id, decoded(connection, no).chunks)
+    return Chunks(((id, _runs(connection, no)) for no, id in _numbers(connection, where)), limit)
+
+
+def _runs(connection: Connection, no: int) -> list[Run]:
+    """Decode an exchange's chunks: as `decoded` does, but what is the same in many of them once."""
+    with connection.begin():
+        headers, framing = connection.execute(_RESPONSE, {"no": no}).one()
+        its_reads = connection.execute(_SPANS, {"no": no}).all()
+        data = store.stored_body(connection, no)
+    named = dict(reversed(headers or []))
+    kind, coding = named.get("content-type"), named.get("content-encoding")
+    return runs(
+        Exchange(None, kind, coding, None, None, None, None, framing=framing), cast("list[Span]", its_reads), data
+    )
 
 
 def _numbers(connection: Connection, where: Condition | None) -> Iterator[tuple[int, str]]:
@@ -251,3 +288,80 @@ def _selected(fields: Sequence[str]) -> Any:
 
 def _filtered(statement: Select[Any], where: Condition | None) -> Select[Any]:
     return statement if where is None else statement.where(where)
+
+
+def read_columns(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, list[list[Any]]]]:
+    """Give the id of each exchange that fits and has reads, and these as columns of bare numbers.
+
+    Those are seq, at_ns, relayed_ns (which may be None), start and size. SQLite packs the reads of an exchange into one
+    row, which is several times as fast as a row for each of millions.
+    """
+    columns = (_reads.c.seq, _reads.c.at_ns, _reads.c.relayed_ns, _reads.c.start, _reads.c.size)
+    packed = func.json_array(*(func.json_group_array(column) for column in columns))
+    # Grouped by the head of its key, the table is gone through in the order of the key.
+    statement = select(_reads.c.exchange_no, packed).group_by(_reads.c.exchange_no).order_by(_reads.c.exchange_no)
+    numbers = _numbers(connection, where)
+    while batch := dict(itertools.islice(numbers, _BATCH_OF_EXCHANGES)):
+        with connection.begin():
+            found = connection.execute(statement.where(_reads.c.exchange_no.in_(batch))).all()
+        yield from ((batch[no], msgspec.json.decode(text)) for no, text in found)
+
+
+def packed_gaps(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, bytes]]:
+    """Give the gaps between output chunks of each exchange that fits, as the tape packs them: int64, ns."""
+    wanted = select(_exchanges.c.no, _exchanges.c.id, _measures.c.icl).select_from(JOINED).order_by(_exchanges.c.no)
+    last, statement = 0, _filtered(wanted, where).limit(_BATCH)
+    while True:
+        with connection.begin():
+            batch = connection.execute(statement.where(_exchanges.c.no > last)).all()
+        yield from ((row.id, row.icl or b"") for row in batch)
+        if len(batch) < _BATCH:
+            return
+        last = batch[-1].no
+
+
+def whole(connection: Connection, no: int) -> Whole:
+    """Read one exchange as a whole: the columns of `exchanges`, and of what was derived how it ended."""
+    derived = ("model", "outcome", "outcome_detail", "finish_reason", "error_code", "error_message")
+    columns = (column(field).label(field) for field in derived)
+    statement = select(_exchanges, *columns).select_from(JOINED).where(_exchanges.c.no == no)
+    with connection.begin():
+        row = connection.execute(statement).mappings().one()
+        facts, its_reads = store.facts(connection, no)
+        data = store.stored_body(connection, no)
+    return Whole({str(name): value for name, value in row.items()}, its_reads, data, decode(facts, its_reads, data))
+
+
+def count(connection: Connection, where: Condition | None = None) -> int:
+    """Count the exchanges that fit."""
+    with connection.begin():
+        found = connection.execute(_filtered(select(func.count()).select_from(JOINED), where)).scalar_one()
+    return int(found)
+
+
+def numbers(connection: Connection, where: Condition | None = None) -> Iterator[int]:
+    """Give the numbers of the exchanges that fit, oldest first."""
+    for no, _ in _numbers(connection, where):
+        yield no
+
+
+def among(numbers: Iterable[int]) -> Condition:
+    """Give the condition that an exchange is one of these; however many they are, they are one bound value."""
+    listed = func.json_each(json.dumps(list(numbers))).table_valued("value")
+    return _exchanges.c.no.in_(select(listed.c.value))
+
+
+def observed(connection: Connection, no: int) -> tuple[Exchange, list[Read], Decoded]:
+    """Give the facts of an exchange, its reads, and its body decoded: all that its verdicts are given by."""
+    with connection.begin():
+        facts, its_reads = store.facts(connection, no)
+        data = store.stored_body(connection, no)
+    return facts, its_reads, decode(facts, its_reads, data)
+
+
+def newest_session(connection: Connection) -> Row | None:
+    """Give the newest run of a recorder: `pid`, `listen`, `heartbeat_at` and `ended_at`; None if there was none."""
+    columns = (_sessions.c.pid, _sessions.c.listen, _sessions.c.heartbeat_at, _sessions.c.ended_at)
+    with connection.begin():
+        found = connection.execute(select(*columns).order_by(_sessions.c.no.desc()).limit(1)).mappings().one_or_none()
+    return None if found is None else {str(name): value for name, value in found.items()}

@@ -6,6 +6,7 @@ can neither drive a terminal nor style itself. Unknown is `–`. What machines r
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import BinaryIO, Final
 
 from rich.cells import cell_len, set_cell_size
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from recorder.safe import safe
-from viewer import cells
+from viewer import cells, sparks
 from viewer.rows import Row
 
 LISTED: Final = (
@@ -32,6 +33,13 @@ _TITLES: Final = (
 )  # fmt: skip
 # The order in which the columns of a list give way on a narrow terminal, the first to go first.
 _GIVES_WAY = ("upstream", "gaps", "started (UTC)", "icl p50 ms", "flags", "status", "tokens", "max gap ms", "total ms")
+
+
+SPARKED: Final = ("id", "model", "outcome", "ttft_ms", "duration_ms")
+"""The fields that `sparked` wants."""
+
+_SPARKED_TITLES: Final = ("id", "model", "outcome", "total ms")
+_LEAST_DRAWN = 20
 
 
 def emit(lines: Iterable[Text], out: BinaryIO | None = None) -> None:
@@ -54,6 +62,32 @@ def listing(found: Iterable[Row], width: int | None = None) -> Iterator[Text]:
     """Lay out exchanges, one a line; given a width in cells, columns give way until the lines fit."""
     order = [_GIVES_WAY.index(title) if title in _GIVES_WAY else len(_GIVES_WAY) for title in _TITLES]
     return _table(_TITLES, [_listed(row) for row in found], width, order)
+
+
+def sparked(found: Sequence[Row], gaps: Iterable[bytes | None], width: int) -> Iterator[Text]:
+    """Lay out exchanges, one a line of `width` cells, and draw the packed gaps of each, all on the first line's axis.
+
+    `gaps` has one item for each exchange and is read as lines are taken.
+    """
+    body = [_named(row, max(width // 5, _SHORT_ID)) for row in found]
+    beside = list(_table(_SPARKED_TITLES, body, width - _LEAST_DRAWN, (9, 1, 0, 2)))
+    left = 2 + max(cell_len(text.plain) for text in beside)
+    room = max(width - left, _LEAST_DRAWN)
+    axis_ns = max((_ns(row["duration_ms"]) or 0 for row in found), default=0)
+    drawn = chain(
+        [Text(sparks.axis(axis_ns, room), "bold")],
+        (_drawing(row, packed, axis_ns, room) for row, packed in zip(found, gaps, strict=True)),
+    )
+    for text, drawing in zip(beside, drawn, strict=True):
+        text.pad_right(left - cell_len(text.plain))
+        yield text.append_text(drawing)
+    yield Text(sparks.LEGEND, "dim")
+
+
+def in_ascii(line: Text) -> Text:
+    """Give a line with ASCII for the signs of drawings and tables; recorded text stays as it is otherwise."""
+    line.plain = line.plain.translate(sparks.ASCII)
+    return line
 
 
 def grid(fields: Sequence[str], found: Iterable[Row], width: int | None = None) -> Iterator[Text]:
@@ -122,6 +156,23 @@ def _width(text: str) -> int:
 
 def _outcome_style(cell: str) -> str:
     return _STYLES.get(cell.partition(" ")[0], "red")
+
+
+def _named(row: Row, longest: int) -> tuple[str, ...]:
+    """Give the cells of one line beside a drawing, in the order of `_SPARKED_TITLES`."""
+    id, model = cells.line(row["id"])[:_SHORT_ID], cells.cut(cells.line(row["model"]), longest)
+    return id, model, cells.line(row["outcome"]), cells.ms(row["duration_ms"])
+
+
+def _drawing(row: Row, packed: bytes | None, axis_ns: int, width: int) -> Text:
+    drawn = Text(sparks.line(_ns(row["ttft_ms"]), packed, _ns(row["duration_ms"]), axis_ns, width))
+    drawn.highlight_regex(f"[{sparks.SLOW}]+", "yellow")
+    drawn.highlight_regex(f"[{sparks.STALLED}]+", "red")
+    return drawn
+
+
+def _ns(ms: float | None) -> int | None:
+    return None if ms is None else round(ms * 1e6)
 
 
 def _listed(row: Row) -> tuple[str, ...]:

@@ -7,12 +7,16 @@ paper to `export` and `report`.
 
 import base64
 import functools
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from recorder.chat import Chunk, Piece
-from recorder.exchange import Read, TimedChunk, TimedItem
+from recorder.exchange import Read, TimedItem
+
+if TYPE_CHECKING:
+    from recorder.runs import Run
 
 Row = dict[str, Any]
 
@@ -37,13 +41,24 @@ CHUNK_FIELDS: Final = (
     "id", "seq", "at_ms", "gap_ms", "read", "event", "kinds", "output", "choice", "content", "reasoning", "refusal",
     "tool_name", "tool_arguments", "finish_reason", "completion_tokens",
 )  # fmt: skip
+PART_FIELDS: Final = {
+    "content": "content", "reasoning": "reasoning", "refusal": "refusal", "arguments": "tool_arguments",
+}  # fmt: skip
+"""Where a chunk's row has what `recorder.repeats` calls a part."""
+
 REQUEST_FIELDS: Final = (
     "id", "method", "path", "upstream", "headers", "body", "body_base64", "size", "sha256", "labels",
 )  # fmt: skip
 
 
+EXACT: Final = 1 << 52
+"""Of fewer nanoseconds than this, the quotient by a million is the float nearest to the decimal: no need to round."""
+
+
 def ms(ns: float | None) -> float | None:
     """Give nanoseconds as milliseconds, exact to the nanosecond."""
+    if type(ns) is int and -EXACT < ns < EXACT:
+        return ns / 1e6
     return None if ns is None else round(ns / 1e6, 6)
 
 
@@ -56,10 +71,26 @@ def exchange(fields: tuple[str, ...], values: Sequence[Any]) -> Row:
     """Name the stored values of an exchange: ns become ms, flags a list."""
     row = dict(zip(fields, values, strict=True))
     for field in _durations(fields):
-        row[field] = ms(row[field])
+        if row[field] is not None:
+            row[field] = ms(row[field])
     if "flags" in row:
         row["flags"] = (row["flags"] or "").split()
     return row
+
+
+class Exchanges(Iterator[Row]):
+    """Some exchanges, one row after the other; `export` takes `batches` and writes them column by column instead.
+
+    `batches` has the stored values of `fields`, behind the number of each exchange.
+    """
+
+    def __init__(self, fields: tuple[str, ...], batches: Iterable[Sequence[Sequence[Any]]]) -> None:
+        self.fields = fields
+        self.batches = batches
+        self._rows = (exchange(fields, values) for batch in batches for _, *values in batch)
+
+    def __next__(self) -> Row:
+        return next(self._rows)
 
 
 @functools.cache
@@ -97,7 +128,22 @@ def read(one: Read) -> Row:
     }
 
 
-def chunks(id: str, timed: Iterable[TimedChunk]) -> Iterator[Row]:
+class Chunks(Iterator[Row]):
+    """The chunks of some exchanges, one row after the other; `export` takes `runs` and makes lines of them instead.
+
+    `found` has the id and the runs of each exchange; `limit` is how many rows there are at most.
+    """
+
+    def __init__(self, found: "Iterable[tuple[str, Sequence[Run]]]", limit: int | None = None) -> None:
+        self.runs = found
+        self.limit = limit
+        self._rows = itertools.islice((row for id, runs in found for row in chunks(id, runs)), limit)
+
+    def __next__(self) -> Row:
+        return next(self._rows)
+
+
+def chunks(id: str, runs: "Iterable[Run]") -> Iterator[Row]:
     """Give one row for each choice of each chunk, or one without a choice where a chunk has none.
 
     What is the whole chunk's (`seq`, instants, `output`, `completion_tokens`) is the same on all of its rows. `gap_ms`
@@ -105,22 +151,34 @@ def chunks(id: str, timed: Iterable[TimedChunk]) -> Iterator[Row]:
     space, arguments by a line feed.
     """
     before: int | None = None
-    for seq, one in enumerate(timed):
-        chunk = one.chunk
-        for piece in chunk.pieces or (None,):
-            yield {
-                "id": id,
-                "seq": seq,
-                "at_ms": ms(one.at_ns),
-                "gap_ms": _gap(before, one.at_ns),
-                "read": one.read,
-                "event": one.item,
-                "kinds": " ".join(_kinds(chunk, piece)),
-                "output": chunk.output,
-                **_piece(piece),
-                "completion_tokens": _completion_tokens(chunk),
-            }
-        before = one.at_ns
+    seq = 0
+    for run in runs:
+        own, field = chunk(id, run.chunk), PART_FIELDS.get(run.part or "")
+        for text, item, at_ns, read in zip(run.texts, run.items, run.at_ns, run.reads, strict=True):
+            where = {"seq": seq, "at_ms": ms(at_ns), "gap_ms": _gap(before, at_ns), "read": read, "event": item}
+            for row in own:
+                yield {**row, **where} if field is None else {**row, **where, field: text}
+            before, seq = at_ns, seq + 1
+
+
+def chunk(id: str, one: Chunk) -> list[Row]:
+    """Give the rows of a chunk, without its number and its instants."""
+    return [
+        {
+            **dict.fromkeys(CHUNK_FIELDS),
+            "id": id,
+            "kinds": " ".join(_kinds(one, piece)),
+            "output": one.output,
+            **_piece(piece),
+            "completion_tokens": _completion_tokens(one),
+        }
+        for piece in one.pieces or (None,)
+    ]
+
+
+def gaps(at_ns: Sequence[int | None]) -> list[int | None]:
+    """Give the time from each of some instants to the next: None beside an unknown one."""
+    return [None if a is None or b is None else b - a for a, b in itertools.pairwise(at_ns)]
 
 
 def request(values: Mapping[str, Any]) -> Row:

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Select, case, func, null, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, null, select
 
 from recorder.exchange import OUTCOMES
 from recorder.schema import exchanges, measures
 from viewer.aggregates import Values
-from viewer.columns import JOINED
+from viewer.columns import JOINED, flagged
 from viewer.columns import column as column_of
 from viewer.quantities import QUANTITIES
 
@@ -43,7 +43,7 @@ class Sample:
 
     `columns` hold one value for each exchange, NaN where unknown: the quantities by name, durations in ms, and
     `TOKENS`. `measured` says which exchanges enter figures of latency; `gaps` are all gaps between their output
-    chunks, in ns.
+    chunks, in ns. Of `withheld` of them the tokens per second are left out: they came in a burst.
     """
 
     key: Key
@@ -55,6 +55,7 @@ class Sample:
     gaps: NDArray[np.int64]
     first_at: str | None = None
     last_at: str | None = None
+    withheld: int = 0
 
     @property
     def size(self) -> int:
@@ -87,7 +88,7 @@ def read(
     gathered = _gather(connection, _statement(by, where, gaps, include_failed), len(by))
     if not by and not gathered.gaps:
         gathered.gaps[()] = bytearray()
-    width = 2 + len(TOKENS) + len(_COLUMNS)
+    width = 2 + len(TOKENS) + len(_COLUMNS) + 1
     table = np.concatenate([np.empty((0, width)), *gathered.numbers])
     gathered.numbers.clear()
     numbers = {key: number for number, key in enumerate(gathered.gaps)}
@@ -121,7 +122,8 @@ def _statement(by: Sequence[str], where: ColumnElement[bool] | None, gaps: bool,
         case(_CODES, value=outcome),
         exchanges.c.status,
         *(measures.c[name] for name in TOKENS),
-        *(measures.c[quantity.column] for quantity in _COLUMNS.values() if quantity.column),
+        *(column_of(quantity.column) for quantity in _COLUMNS.values() if quantity.column),
+        and_(flagged("burst"), measures.c.tps_user.is_not(None)),
     )
     statement = select(*columns).select_from(JOINED).order_by(exchanges.c.no).limit(_BATCH)
     return statement if where is None else statement.where(where)
@@ -153,15 +155,19 @@ def _sample(
     for at, quantity in enumerate(_COLUMNS.values(), 2 + len(TOKENS)):
         columns[quantity.name] = table[:, at] / (1e6 if quantity.unit == "ms" else 1)
     complete = codes == _CODES["complete"]
+    measured = np.ones(len(table), bool) if include_failed else complete
+    first_at, last_at = span or (None, None)
     return Sample(
         key,
         _counts(codes),
         _counts(codes[(statuses >= 200) & (statuses < 300)]),
         complete,
-        np.ones(len(table), bool) if include_failed else complete,
+        measured,
         columns,
         np.frombuffer(gaps, "<i8"),
-        *(span or (None, None)),
+        first_at,
+        last_at,
+        int(np.count_nonzero(table[measured, -1] > 0)),
     )
 
 

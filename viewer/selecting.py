@@ -5,12 +5,18 @@ error that names the option. The language is `filter_parser`'s.
 """
 
 import functools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from recorder.safe import safe
+from viewer import completion
+
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from viewer.filter_syntax import Filter
     from viewer.filters import Condition
 
@@ -35,13 +41,15 @@ def filtered(command: F) -> F:
         return command(*args, where=read(filters, models, since, until, errors, labels), **kwargs)
 
     added = (
-        click.option("-f", "--filter", "filters", multiple=True, metavar="EXPR",
+        click.option("-f", "--filter", "filters", multiple=True, metavar="EXPR", shell_complete=completion.filters,
                      help="Only what fits, such as 'model:gpt-* ttft>800ms -is:ok'. Several must all fit."),
-        click.option("--model", "models", multiple=True, metavar="NAME", help="Only of this model; * is a wildcard."),
+        click.option("--model", "models", multiple=True, metavar="NAME", shell_complete=completion.models,
+                     help="Only of this model; * is a wildcard."),
         click.option("--since", metavar="TIME", help="Only from then on: -2h, today, 14:00, 2026-11-21T14:00Z."),
         click.option("--until", metavar="TIME", help="Only before then."),
         click.option("--errors", is_flag=True, help="Only failed ones."),
-        click.option("--label", "labels", multiple=True, metavar="K[=V]", help="Only with this label."),
+        click.option("--label", "labels", multiple=True, metavar="K[=V]", shell_complete=completion.labels,
+                     help="Only with this label."),
     )  # fmt: skip
     return cast(F, _with(added, wrapped))
 
@@ -60,7 +68,8 @@ def sorted_by(command: F) -> F:
         return command(*args, sort=None if sort is None else read_sort(sort), **kwargs)
 
     said = "Sort by a field, such as ttft, or -gap.max for the largest first; unknown comes last."
-    return cast(F, _with((click.option("-s", "--sort", metavar="FIELD", help=said),), wrapped))
+    option = click.option("-s", "--sort", metavar="FIELD", shell_complete=completion.sorts, help=said)
+    return cast(F, _with((option,), wrapped))
 
 
 def read(
@@ -90,6 +99,25 @@ def condition(where: "Filter | None") -> "Condition | None":
     from viewer import filters
 
     return None if where is None else filters.condition(where)
+
+
+def tell_nothing(connection: "Connection", where: "Filter | None") -> None:
+    """Tell people on stderr that nothing fits, and of each term of the filter how much fits that alone.
+
+    Programs are told nothing: to them, no rows are an answer.
+    """
+    if not sys.stderr.isatty():
+        return
+    from viewer import queries
+    from viewer.filter_syntax import And
+
+    total = queries.count(connection)
+    if not total:
+        click.echo("wiretape: the tape holds no exchanges yet: record some with 'wiretape record'", err=True)
+        return
+    terms = where.parts if isinstance(where, And) else ()
+    alone = [f"`{safe(str(term))}` alone matches {queries.count(connection, condition(term)):,}" for term in terms]
+    click.echo(f"wiretape: 0 of {total:,} match{'. ' if alone else ''}{'; '.join(alone)}", err=True)
 
 
 def _expressions(filters: Sequence[str]) -> Iterator["Filter"]:

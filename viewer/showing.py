@@ -9,22 +9,26 @@ from typing import TYPE_CHECKING
 import click
 
 from recorder import options
-from viewer import output
+from viewer import completion, output
+from viewer import thresholds as limiting
+from viewer.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-_PARTS = click.Choice(["summary", "text", "events", "reads", "request", "raw"])
+_PARTS = click.Choice(["summary", "text", "timing", "events", "reads", "request", "raw"])
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", shell_complete=completion.ids)
 @options.db
 @click.option("--part", type=_PARTS, default="summary", show_default=True, help="What to show of it.")
 @click.option("--force", is_flag=True, help="Write raw bytes even to a terminal.")
+@limiting.options
 @output.formatted
-@output.quiet
-def show(id: str, db: Path | None, part: str, force: bool, format: str | None, raw_csv: bool) -> None:
+def show(
+    id: str, db: Path | None, part: str, force: bool, thresholds: Thresholds, format: str | None, raw_csv: bool
+) -> None:
     """Show one exchange: ID is 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
 
     On a pipe, the parts text, request and raw are the content, the request body and the response body, byte for byte.
@@ -36,18 +40,35 @@ def show(id: str, db: Path | None, part: str, force: bool, format: str | None, r
     if part == "raw" and output.on_terminal() and not force:
         raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe, or say --force")
     with queries.opened(options.tape_path(db)) as connection:
-        _SHOWN[part](connection, queries.find(connection, id), format, raw_csv)
+        no = queries.find(connection, id)
+        if part in _JUDGED:
+            _JUDGED[part](connection, no, thresholds, format, raw_csv)
+        else:
+            _SHOWN[part](connection, no, format, raw_csv)
 
 
-def _show_summary(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
+def _show_summary(connection: "Connection", no: int, limits: Thresholds, format: str | None, raw_csv: bool) -> None:
     from viewer import pages, queries
+    from viewer.verdicts import Timed, verdicts
 
     row = queries.detail(connection, no)
     if format is None or format == "table":
-        output.show(pages.page(row))
+        output.show(pages.page(row, verdicts(Timed(*queries.observed(connection, no)), row["outcome"], limits)))
     else:
         row.pop("sparkline")
         output.put_one(format, row, raw_csv)
+
+
+def _show_timing(connection: "Connection", no: int, limits: Thresholds, format: str | None, raw_csv: bool) -> None:
+    from viewer import pages, queries
+    from viewer import verdicts as judging
+
+    timed = judging.Timed(*queries.observed(connection, no))
+    found = judging.verdicts(timed, queries.detail(connection, no)["outcome"], limits)
+    if output.chosen(format) == "table":
+        output.show(pages.timing(timed.slowness(), found, limits))
+    else:
+        output.put(output.chosen(format), judging.FIELDS, map(judging.row, found), raw_csv)
 
 
 def _show_text(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
@@ -92,8 +113,8 @@ def _show_raw(connection: "Connection", no: int, format: str | None, raw_csv: bo
     _write_bytes(queries.body(connection, no))
 
 
+_JUDGED = {"summary": _show_summary, "timing": _show_timing}
 _SHOWN = {
-    "summary": _show_summary,
     "text": _show_text,
     "events": _show_events,
     "reads": _show_reads,

@@ -29,9 +29,10 @@ WARNINGS: Final = {
     "usage_missing": "complete exchanges without usage: tokens are not all counted, tpot and tps are not of all",
     "unmeasured": "ended exchanges without measures, left out of everything: if no recorder runs, derive them with "
     "'wiretape db rebuild'",
+    "burst": "exchanges that came in a burst: how fast they were made is not known, so their tps is withheld",
     "objective_unknown": "complete exchanges of which the objective is not known, left out of the goodput",
 }
-"""What each warning means; `few` is followed by the quantities that it is about."""
+"""What each warning means; `few` is followed by the quantities that it is about, `burst` by how many there are."""
 
 _COUNTED: Final = (*OUTCOMES, UNMEASURED)
 _HEAD: Final = {
@@ -87,7 +88,7 @@ def row(sample: Sample, by: Sequence[str], method: Method = "linear", bounds: Se
     for quantity in QUANTITIES.values():
         for name, value in figures(sample, quantity, method).items():
             found[field_name(quantity, name)] = value if value is None or name == "n" else round(value, 6)
-    found["warnings"] = _warnings(found)
+    found["warnings"] = _warnings(found, sample.withheld)
     return found
 
 
@@ -153,13 +154,14 @@ def _coalesced(sample: Sample) -> float | None:
     return 100 * (len(sample.gaps) - int(np.count_nonzero(sample.gaps))) / chunks if chunks else None
 
 
-def _warnings(found: Row) -> list[str]:
+def _warnings(found: Row, withheld: int) -> list[str]:
     few = [name for name in QUANTITIES if 0 < found[f"{name}_n"] < FEW]
     raised = {
         f"few:{','.join(few)}": bool(few),
         "coalesced": (found["coalesced_pct"] or 0) > COALESCED_PCT,
         "usage_missing": found["usage_missing_n"] > 0,
         "unmeasured": found[f"n_{UNMEASURED}"] > 0,
+        f"burst:{withheld}": withheld > 0,
         "objective_unknown": (found["objective_unknown_n"] or 0) > 0,
     }
     return [warning for warning, is_raised in raised.items() if is_raised]

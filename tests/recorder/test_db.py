@@ -26,7 +26,8 @@ def recorded(tape: Path) -> Path:
 
 def test_info_says_what_a_tape_holds(recorded: Path) -> None:
     result = run("info", "--db", recorded)
-    shown = dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if not line.startswith("written"))
+    shown = dict(line.split("\t") for line in result.stdout.splitlines())
+    assert int(shown["size"]) == recorded.stat().st_size
     assert (shown["tape"], shown["schema"], shown["sessions"], shown["exchanges"]) == (
         str(recorded),
         REVISION,
@@ -34,7 +35,7 @@ def test_info_says_what_a_tape_holds(recorded: Path) -> None:
         "3",
     )
     assert (shown["complete"], shown["truncated"], shown["open"]) == ("1", "1", "1")
-    assert result.stdout.splitlines()[-1] == "written by       nobody now"
+    assert result.stdout.splitlines()[-1] == "written by\tnobody now"
 
 
 def test_info_names_the_writer_by_whatever_link_the_tape_is_called(recorded: Path) -> None:
@@ -43,7 +44,7 @@ def test_info_names_the_writer_by_whatever_link_the_tape_is_called(recorded: Pat
     link.symlink_to(recorded)
     with opened(recorded):
         for path in (recorded, link):
-            assert run("info", "--db", path).stdout.splitlines()[-1] == "written by       a test"
+            assert run("info", "--db", path).stdout.splitlines()[-1] == "written by\ta test"
 
 
 def test_check_of_a_whole_tape(recorded: Path) -> None:

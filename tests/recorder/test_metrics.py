@@ -128,6 +128,12 @@ def test_a_sparkline_shows_gaps_on_an_absolute_scale(at_ms, line):
 
 def test_a_sparkline_fits_its_width():
     assert len(metrics.sparkline(range(0, 10**12, 10**9))) == 24
+    assert len(metrics.sparkline(range(0, 10**12, 10**9), 60)) == 60
+
+
+def test_a_sparkline_of_a_longer_span_has_a_cell_for_each_of_its_slices():
+    assert metrics.sparkline([20 * MS, 50 * MS], 10, (0, 100 * MS)) == "    ▄     "
+    assert metrics.sparkline([0, 5 * MS, 500 * MS], 4, (0, 20 * MS)) == "▂   "
 
 
 @pytest.mark.parametrize(

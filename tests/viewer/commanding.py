@@ -20,10 +20,10 @@ def run(tape: Path, *arguments: str, code: int = 0) -> Result:
     return result
 
 
-def on_terminal(tape: Path, *arguments: str, columns: int = 100) -> str:
+def on_terminal(tape: Path, *arguments: str, columns: int = 100, terminal: str = "xterm-256color") -> str:
     """Run a command with a pseudo-terminal for stdout, and give what came out of it."""
     outer, inner = pty.openpty()
-    environment = os.environ | {"WIRETAPE_DB": str(tape), "COLUMNS": str(columns), "TERM": "xterm-256color"}
+    environment = os.environ | {"WIRETAPE_DB": str(tape), "COLUMNS": str(columns), "TERM": terminal}
     process = subprocess.Popen([*RUN, *arguments], stdout=inner, stderr=inner, cwd=ROOT, env=environment)
     os.close(inner)
     shown = b""

@@ -90,7 +90,10 @@ def test_the_fields_explain_themselves() -> None:
     [("stats", "--by", "colour"), ("stats", "--slo", "fast"), ("stats", "--hist", "speed"), ("compare",),
      ("stats", "--hist", "icl", "--format", "csv"), ("stats", "-f", "model:("), ("compare", "@"), ("check",),
      ("compare", "@", "@-1", "--base", "status:200"), ("compare", "--base", "status:200"), ("check", "--max", "x=1"),
-     ("compare", "--base", "status:200", "--new", "status:("), ("check", "--min", "goodput=95%")],
+     ("compare", "--base", "status:200", "--new", "status:("), ("check", "--min", "goodput=95%"),
+     ("stats", "--as", "vllm", "--by", "model"), ("stats", "--as", "otel", "--slo", "ttft<1s"),
+     ("stats", "--as", "vllm", "--include-failed"), ("stats", "--as", "vllm", "--percentile-method", "mlperf"),
+     ("compare", "@", "@-1", "-e"), ("compare", "@", "@-1", "--include-failed"), ("compare", "@", "@-1", "--errors")],
     ids=" ".join,
 )  # fmt: skip
 def test_what_cannot_be_read_is_a_usage_error(tape: Path, arguments: tuple[str, ...]) -> None:
@@ -115,6 +118,12 @@ def test_groups_are_compared_with_intervals(made: Path) -> None:
     assert run(made, "compare", *given).stdout.splitlines()[0].split() == list(compare.FIELDS)
     run(made, "compare", *given, "-e", code=3)
     run(made, "compare", "-e", "--base", "model:gpt-x-2026*", "--new", "model:gpt-x-mini*")
+
+
+def test_a_comparison_of_nothing_is_no_success(made: Path) -> None:
+    given = ("--base", "label:team=none", "--new", "label:team=search")
+    assert compare.TOO_FEW in run(made, "compare", *given).stdout
+    run(made, "compare", *given, "-e", code=4)
 
 
 def test_labels_that_were_drawn_at_random_make_no_difference(made: Path) -> None:

@@ -73,11 +73,29 @@ def test_rules_come_from_toml_with_dots_or_quotes() -> None:
 @pytest.mark.parametrize(
     ("document", "expected"),
     [("most.ttft = 1", "'most'"), ("max = 3", "'max'"), ("slo = 3", "slo is not a text"), ("[max", "Expected"),
-     ("[max]\nttft.p95 = 1500", "a duration with its unit"), ("[max]\nttft.p95 = true", "a duration")],
+     ("[max]\nttft.p95 = 1500", "a duration with its unit"), ("[max]\nttft.p95 = true", "a duration"),
+     ("[max]\nttft.p95.x = '1s'", "'ttft' is no figure and its limit"), ("[max]\nttft = {}", "'ttft' is no figure"),
+     ("[max]\n" + ".".join("a" * 3000) + " = 1", "'a' is no figure"), ("[max]\nn = " + "[" * 9000, "too deep")],
 )  # fmt: skip
 def test_a_file_that_holds_no_rules_is_told_why(document: str, expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         check.rules_of(document)
+
+
+def test_a_byte_order_mark_is_no_mistake() -> None:
+    assert [rule.text for rule in check.rules_of("\ufeff[min]\nn = 5")[0]] == ["min n=5"]
+
+
+def test_a_rule_is_one_line_of_text_that_xml_can_hold(row: Any) -> None:
+    one = check.rule("max", "ttft.p95=1\x0b\x1f\n s")
+    assert one.text == "max ttft.p95=1 s"
+    assert ElementTree.fromstring(check.junit(check.judge([one], row))).tag == "testsuites"
+
+
+def test_large_values_are_said_in_full() -> None:
+    row = {"value": 1234567.8914, "unit": "ms", "n": 1234567}
+    assert check.said(row) == "1,234,567.891 ms (n 1,234,567)"
+    assert check.said(row | {"value": 1200000}) == "1,200,000 ms (n 1,234,567)"
 
 
 def test_the_limit_itself_is_allowed(row: Any) -> None:

@@ -5,7 +5,7 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from recorder import errors
-from viewer.cli import group
+from viewer.cli import group, main
 
 from .commanding import ROOT, RUN, on_terminal
 from .conftest import ODD, TOOLS
@@ -108,6 +108,43 @@ def test_a_reader_that_leaves_is_no_error(tape: Path, unbuffered: str) -> None:
     said = process.stderr.read()
     process.stderr.close()
     assert (process.wait(timeout=30), said) == (141, b"")
+
+
+def test_whatever_is_read_no_more_ends_quietly(tape: Path) -> None:
+    commands = ["ls", "ls --format table", "stats", "db info", "env --listen :1", "completion bash", "--help"]
+    unread, closed = os.pipe()
+    os.close(unread)
+    started = {}
+    for command in commands:
+        environment = os.environ | {"WIRETAPE_DB": str(tape), "FORCE_COLOR": "1" if "table" in command else ""}
+        started[command] = subprocess.Popen(
+            [*RUN, *command.split()], stdout=closed, stderr=subprocess.PIPE, cwd=ROOT, env=environment
+        )
+    os.close(closed)
+    ended = {command: (process.communicate(timeout=60)[1], process.returncode) for command, process in started.items()}
+    assert ended == dict.fromkeys(commands, (b"", 141))
+
+
+def test_an_interrupted_command_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    assert exit_code_of(interrupt, monkeypatch) == 130
+
+
+def test_a_question_that_was_answered_with_no_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise click.Abort
+
+    assert exit_code_of(refuse, monkeypatch) == 1
+
+
+def exit_code_of(body: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setitem(group.commands, "tested", click.Command("tested", callback=body))
+    monkeypatch.setattr(sys, "argv", ["wiretape", "tested"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -5,9 +5,10 @@ from sqlalchemy import Connection, select
 
 from recorder.schema import exchanges
 from viewer import rows
-from viewer.columns import JOINED, column
+from viewer.columns import JOINED, column, flagged
 
 from .conftest import COMPLETE, COMPLETE_READS, LIVE
+from .filtering import ended, engine, fill
 
 
 @pytest.mark.parametrize("field", [*rows.FIELDS, *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, "request_body"])
@@ -30,3 +31,17 @@ def test_an_open_exchange_shows_what_is_there(
     with connection.begin():
         (found,) = connection.execute(wanted.where(exchanges.c.id == id))
     assert tuple(found) == (model, outcome, reads, size)
+
+
+@pytest.mark.parametrize(
+    ("flags", "shown"),
+    [("", 50.0), ("burst", None), ("backpressure burst coalesced", None), ("bursting", 50.0), ("outburst", 50.0)],
+)
+def test_tokens_a_second_are_withheld_where_the_answer_came_in_a_burst(flags: str, shown: float | None) -> None:
+    made = engine()
+    wanted = select(*map(column, ("tps_user", "e2e_tps", "tpot_ms")), flagged("burst")).select_from(JOINED)
+    with made.connect() as connection:
+        fill(connection, ended(flags=flags, tps_user=50.0, e2e_tps=40.0, tpot_ns=2e7))
+        with connection.begin():
+            assert tuple(connection.execute(wanted).one()) == (shown, 40.0, 2e7, shown is None)
+    made.dispose()

@@ -34,13 +34,18 @@ def test_a_regression_of_a_fifth_is_found() -> None:
     assert {found[f"{name}_p50_ms"] for name in QUANTITIES if name not in ("tps", "icl", "read_gap")} == {compare.WORSE}
     assert found["tps_p50"] == compare.WORSE
     assert found["error_rate_pct"] == compare.UNCLEAR
-    assert compare.is_worse(compare.groups(sample(1), sample(2, slower=1.2)))
+    assert compare.exit_code(compare.groups(sample(1), sample(2, slower=1.2))) == 3
 
 
 def test_an_improvement_of_a_fifth_is_one() -> None:
     found = verdicts(sample(1, slower=1.2), sample(2))
     assert (found["ttft_p50_ms"], found["tps_p50"]) == (compare.BETTER, compare.BETTER)
-    assert not compare.is_worse(compare.groups(sample(1, slower=1.2), sample(2)))
+    assert compare.exit_code(compare.groups(sample(1, slower=1.2), sample(2))) == 0
+
+
+def test_where_nothing_can_be_said_no_gate_is_passed() -> None:
+    assert compare.exit_code(compare.groups(sample(1, 0, failed=0), sample(2))) == 4
+    assert compare.exit_code(compare.groups(sample(1, 5, failed=30), sample(2))) in (0, 3)
 
 
 def test_of_many_comparisons_of_equals_few_find_anything() -> None:

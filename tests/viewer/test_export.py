@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection
 
 from recorder.errors import WiretapeError
-from viewer import export, rows
+from viewer import export, queries, rows
 
 from .conftest import HOSTILE, ODD
 
@@ -53,6 +53,21 @@ def test_all_formats_have_the_same_fields_and_rows(connection: Connection, table
     assert json.loads(exported(connection, table, "json")) == lines
     assert len(cells) == len(lines) > 0
     assert {tuple(line) for line in lines} == {export.TABLES[table][0]} == {tuple(row) for row in cells}
+
+
+@pytest.mark.parametrize("limit", [None, 0, 1, 3, 99])
+@pytest.mark.parametrize("options", [{}, {"raw_csv": True}, {"terminal": True}, {"header": False}])
+@pytest.mark.parametrize("fields", [rows.FIELDS, rows.FIELDS + rows.TEXT_FIELDS, ("flags", "ttft_ms"), ("id",)])
+def test_exchanges_are_the_same_written_by_column_and_by_row(
+    connection: Connection, fields: tuple[str, ...], options: dict[str, Any], limit: int | None
+) -> None:
+    both = []
+    for made in (iter, list):
+        out = io.BytesIO()
+        found: Any = made(queries.exchanges(connection, fields, limit=limit))
+        count = export.write(out, "csv", fields, found, **options)
+        both.append((count, out.getvalue()))
+    assert both[0] == both[1]
 
 
 def test_texts_are_the_contract_and_four_more() -> None:

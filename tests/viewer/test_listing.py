@@ -94,3 +94,61 @@ def test_what_is_followed_has_no_other_order_and_no_end(tape: Path, arguments: t
 def test_ls_fits_its_terminal(tape: Path) -> None:
     lines = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "ls", columns=60)).split("\r\n")
     assert max(map(len, lines)) <= 60
+
+
+def test_ids_are_whole_and_alone_on_their_lines(tape: Path) -> None:
+    assert run(tape, "ls", "-f", "flag:stall or is:cut", "--format", "ids").stdout == f"{TRUNCATED}\n{TOOLS}\n"
+
+
+def test_a_header_can_be_left_out(tape: Path) -> None:
+    for format in ("tsv", "csv"):
+        assert run(tape, "ls", "-n", "1", "--no-header", "--format", format).stdout.startswith(LIVE)
+
+
+def test_nothing_found_is_3_only_where_that_is_asked_for(tape: Path) -> None:
+    for format in ("table", "tsv", "ids", "jsonl"):
+        run(tape, "ls", "--model", "none", "--format", format)
+        run(tape, "ls", "--model", "none", "--format", format, "--exit-code", code=3)
+        run(tape, "ls", "--model", "gpt-*", "--format", format, "-e")
+
+
+def test_gaps_are_drawn_on_one_axis(tape: Path) -> None:
+    title, *lines, legend = run(tape, "ls", "--spark").stdout.splitlines()
+    assert title.split() == ["id", "model", "outcome", "total", "ms", "╷0", "╷1", "s", "╷2", "s"]
+    assert [line[:8] for line in lines] == [id[:8] for id in (LIVE, ODD, FAILED, LIMITED, TRUNCATED, TOOLS, COMPLETE)]
+    assert lines[5].split()[1:] == ["gpt-x-mini", "complete", "3,070.0", "·", "█"]
+    assert lines[5].index("█") > title.index("2 s") + 10
+    assert max(map(len, lines)) <= 100
+    assert legend.startswith("gaps: ▁ <3")
+
+
+def test_drawings_can_be_ascii(tape: Path) -> None:
+    shown = run(tape, "ls", "--spark", "--ascii", "-f", "flag:stall").stdout
+    assert shown.isascii()
+    assert shown.splitlines()[1].endswith("@")
+    assert "@" in run(tape, "ls", "--ascii", "--format", "table", "-f", "flag:stall").stdout
+
+
+def test_drawings_keep_their_axis_in_any_order_and_number(tape: Path) -> None:
+    lines = run(tape, "ls", "--spark", "-n", "2", "-s", "-dur").stdout.splitlines()
+    assert [line[:8] for line in lines[1:3]] == [TOOLS[:8], COMPLETE[:8]]
+    assert run(tape, "ls", "--spark", "-f", "is:live").stdout.splitlines()[1].split()[-1] == "–"
+    assert len(run(tape, "ls", "--spark", "-f", "model:none").stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [("--spark", "--format", "csv"), ("--spark", "-F"), ("-e", "-F")])
+def test_what_cannot_be_drawn_or_ended_is_a_usage_error(tape: Path, arguments: tuple[str, ...]) -> None:
+    run(tape, "ls", *arguments, code=2)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 130])
+def test_a_drawing_fills_its_terminal(tape: Path, columns: int) -> None:
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "ls", "--spark", columns=columns)).split("\r\n")
+    longest = max(len(line.rstrip()) for line in lines if not line.startswith("gaps:"))
+    assert columns - 2 <= longest <= columns
+
+
+def test_people_are_told_why_nothing_matches(tape: Path) -> None:
+    said = on_terminal(tape, "ls", "-f", "model:gpt-* ttft>800s", columns=200).splitlines()[-1]
+    assert said == "wiretape: 0 of 7 match. `model:gpt-*` alone matches 5; `ttft_ms>800000ms` alone matches 0"
+    assert run(tape, "ls", "--model", "none").stderr == ""

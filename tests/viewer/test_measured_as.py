@@ -84,6 +84,16 @@ def test_machines_get_rows_and_people_beside_them_the_remarks(
     assert err.decode().startswith("guidellm: 0 of 1 failed (0.00 %)\n")
 
 
+def test_figures_for_people_have_the_decimals_of_their_unit(connection: Connection) -> None:
+    def shown(tool: str) -> list[str]:
+        _, first, *_ = render(measure_as(tool, measured_as._measured(connection, ONE)))
+        return first.plain.split()
+
+    assert shown("vllm")[-9:] == ["1", "100.00", "0.00", *["100.00"] * 6]
+    assert shown("mlperf")[-3:] == ["110,000,000"] * 3
+    assert shown("otel")[-1] == "0.1000"
+
+
 def test_nothing_measured_is_unknown_not_0() -> None:
     lines = [line.plain for line in render(measure_as("llmperf", []))]
     assert lines[1].split() == ["inter_token_latency_s", "s", "0", *["–"] * 8]

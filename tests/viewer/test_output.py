@@ -1,6 +1,9 @@
 """How commands write: the formats, and stdout when it is full."""
 
+import io
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import click
@@ -10,6 +13,8 @@ from rich.text import Text
 
 from recorder.errors import WiretapeError
 from viewer import output
+
+from .commanding import ROOT, RUN, on_terminal
 
 ROWS = [{"name": "=x", "n": 1}, {"name": "b", "n": None}]
 
@@ -51,3 +56,53 @@ def test_output_that_does_not_fit_is_an_error_in_our_words(monkeypatch: pytest.M
         patched.setattr("sys.stdout", full)
         with pytest.raises(WiretapeError, match="the output cannot be written"):
             output.put("csv", ("name", "n"), ROWS)
+
+
+@pytest.mark.parametrize(
+    ("locale", "expected"),
+    [
+        ({}, True),
+        ({"LANG": "en_US.UTF-8"}, True),
+        ({"LC_CTYPE": "C.UTF-8"}, True),
+        ({"LC_ALL": "C", "LANG": "en_US.UTF-8"}, False),
+        ({"LC_CTYPE": "nb_NO.utf8", "LANG": "C"}, True),
+        ({"LC_CTYPE": "C.UTF-8", "LANG": "C"}, False),
+        ({"LANG": "de_DE.ISO-8859-1"}, False),
+    ],
+)
+def test_the_locale_says_whether_a_terminal_has_utf8(
+    monkeypatch: pytest.MonkeyPatch, locale: dict[str, str], expected: bool
+) -> None:
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.setenv(name, locale.get(name, ""))
+    assert output.has_utf8() is expected
+
+
+def test_a_header_can_be_left_out_where_there_is_one() -> None:
+    assert run("--no-header") == b"=x\t1\nb\t\n"
+    assert run("--no-header", "--format", "csv") == b"'=x,1\r\nb,\r\n"
+    assert len(run("--no-header", "--format", "jsonl").splitlines()) == 2
+
+
+def test_a_file_has_a_header_whoever_writes_it() -> None:
+    out = io.BytesIO()
+    assert output.put("tsv", ("name",), ROWS, out=out) == 2
+    assert out.getvalue() == b"name\n=x\nb\n"
+
+
+@pytest.mark.parametrize(("given", "coloured"), [("", True), ("1", False)])
+def test_colours_on_a_pipe_are_for_those_who_force_them(tape: Path, given: str, coloured: bool) -> None:
+    forced = {"FORCE_COLOR": "1", "NO_COLOR": given, "TERM": "xterm-256color", "WIRETAPE_DB": str(tape)}
+    command = [*RUN, "ls", "--format", "table", "-f", "is:ok"]
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, env=os.environ | forced, check=True)
+    assert (b"\x1b[32m" in done.stdout) == coloured
+    assert (b"\x1b[3" in done.stdout) == coloured
+
+
+def test_a_terminal_without_utf8_gets_ascii(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    assert on_terminal(tape, "ls", "-f", "is:ok").isascii()
+
+
+def test_a_dumb_terminal_gets_no_escapes(tape: Path) -> None:
+    assert "\x1b" not in on_terminal(tape, "ls", terminal="dumb")

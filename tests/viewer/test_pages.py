@@ -6,8 +6,11 @@ from rich.text import Text
 from sqlalchemy import Connection
 
 from viewer import pages, queries, rows
+from viewer.thresholds import Thresholds
+from viewer.verdicts import Timed, Verdict, verdicts
 
 from .conftest import COMPLETE, TOOLS
+from .timing import Part, evenly, outcome, timed, word
 
 
 def plain(lines: Iterable[Text]) -> str:
@@ -39,6 +42,54 @@ def test_a_page_names_errors_flags_and_tool_calls(connection: Connection) -> Non
     assert "server_overloaded: overloaded" in failed
     assert "no_done: the stream has no [DONE]" in failed
     assert 'get_weather({"city":"Oslo"})' in plain(pages.page(detail(connection, TOOLS)))
+
+
+def judged(*parts: Part, stall_ms: float = 2000) -> tuple[Timed, list[Verdict]]:
+    one = timed(*parts)
+    return one, verdicts(one, outcome(*parts), Thresholds(stall_ms=stall_ms))
+
+
+def test_a_page_tells_the_verdicts_with_their_evidence(connection: Connection) -> None:
+    row = detail(connection, TOOLS)
+    _, found = judged((0, word("so ")), (3000, word("far")))
+    text = plain(pages.page(row, found))
+    assert "stall      3,000.0 ms from 0.000 s, before event #1: 'so ' … 'far'" in text
+    assert "           upstream silent, relay 0.1 ms, no wait for the client" in text
+
+
+def test_a_page_withholds_the_rate_of_a_burst(connection: Connection) -> None:
+    row = detail(connection, COMPLETE)
+    _, found = judged((1000, word() * 30))
+    assert "tokens a second withheld: burst" in plain(pages.page(row, found))
+    assert "tokens a second withheld: burst" in plain(pages.page(row | {"flags": ["burst"], "tps_user": None}))
+    assert "withheld" not in plain(pages.page(row))
+
+
+def test_of_many_stalls_a_page_tells_the_longest_and_how_many_more_there_are(connection: Connection) -> None:
+    row = detail(connection, COMPLETE)
+    _, found = judged(*((at * at * 100, word(f"w{at}")) for at in range(10)), stall_ms=1)
+    text = plain(pages.page(row, found))
+    assert "and 4 shorter stalls: --part timing has them all" in text
+    assert "1,700.0 ms" in text
+    assert " 100.0 ms from" not in text
+
+
+def test_timing_says_who_was_slow_and_gives_every_verdict() -> None:
+    one, found = judged(*evenly(4, 3000))
+    lines = plain(pages.timing(one.slowness(), found, Thresholds())).splitlines()
+    assert lines[0].split("  ")[0] == "who was slow?"
+    assert lines[1].startswith("upstream gap         3     3,000.0     3,000.0     3,000.0  ")
+    assert lines[2].startswith("relay delay          4         0.1  ")
+    assert lines[3].startswith("client wait          4         0.0  ")
+    assert sum(line.startswith("stall") for line in lines) == 3
+    assert any("only once the system's buffers" in line for line in lines)
+
+
+def test_timing_says_what_is_not_known_and_by_which_limits_nothing_was_found() -> None:
+    one, found = judged((0, word()))
+    text = plain(pages.timing(one.slowness(), found, Thresholds(stall_ms=1500, burst_share=0.9)))
+    assert "upstream gap         –           –           –           –  " in text
+    assert "no stall of more than 1,500 ms; no burst: 20 or more output chunks, 90 % of them in 2 reads" in text
 
 
 def test_an_answer_shows_reasoning_before_content_and_dimmed(connection: Connection) -> None:

@@ -224,3 +224,29 @@ def read_all(path: Path) -> None:
     with queries.opened(path) as connection:
         queries.detail(connection, 1)
         list(queries.all_chunks(connection))
+
+
+def test_exchanges_are_counted_and_numbered_as_a_filter_says(connection: Connection) -> None:
+    assert queries.count(connection) == len(list(queries.numbers(connection))) == 7
+    failed = filters.condition(parse("is:err"))
+    assert queries.count(connection, failed) == len(list(queries.numbers(connection, failed))) > 0
+
+
+def test_any_number_of_exchanges_can_be_named(connection: Connection) -> None:
+    assert list(queries.numbers(connection, queries.among([3, 1, 3]))) == [1, 3]
+    assert queries.count(connection, queries.among(range(50_000))) == 7
+    assert queries.count(connection, queries.among([])) == 0
+
+
+def test_an_exchange_is_read_as_a_whole(connection: Connection) -> None:
+    one = queries.whole(connection, queries.find(connection, COMPLETE))
+    assert one.body == queries.body(connection, queries.find(connection, COMPLETE))
+    assert (one.facts["outcome"], one.facts["model"], len(one.reads)) == ("complete", "gpt-x-mini", 6)
+    assert len(one.decoded.items) == 9
+
+
+def test_the_newest_session_is_the_one_that_began_last(connection: Connection) -> None:
+    at = "2026-03-01T12:00:00.000000Z"
+    assert queries.newest_session(connection) == {
+        "pid": 1, "listen": "http://127.0.0.1:8377", "heartbeat_at": at, "ended_at": None,
+    }  # fmt: skip

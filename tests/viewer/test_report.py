@@ -145,3 +145,17 @@ def test_colours_are_left_out_when_asked_for(connection: Connection, monkeypatch
 
 def test_a_long_line_is_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert on_terminal([Text("x" * 500)], monkeypatch) == "x" * 500 + "\n"
+
+
+def test_a_drawing_keeps_room_beside_long_names() -> None:
+    row = {"id": "a" * 16, "model": "m" * 200, "outcome": "complete", "ttft_ms": 10.0, "duration_ms": 100.0}
+    title, line, legend = report.sparked([row], [None], 80)
+    assert (title.cell_len, line.cell_len) <= (80, 80)
+    assert line.plain.split() == ["aaaaaaaa", "m" * 15 + "…", "complete", "100.0", "·", "│"]
+    assert report.in_ascii(legend).plain.isascii()
+
+
+def test_a_hostile_name_beside_a_drawing_is_shown_as_signs() -> None:
+    row = {"id": HOSTILE, "model": HOSTILE, "outcome": HOSTILE, "ttft_ms": None, "duration_ms": None}
+    for line in report.sparked([row], [b"odd"], 60):
+        assert not {sign for sign in line.plain if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0}

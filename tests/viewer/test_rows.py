@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from recorder import chunks
-from recorder.exchange import TimedChunk, TimedItem
+from recorder.exchange import TimedItem
+from recorder.runs import Run
 from viewer import rows
 
 CONTRACT = (
@@ -18,10 +19,11 @@ CONTRACT = (
 
 
 def chunk_rows(*payloads: dict[str, Any], step_ns: int = 1_000_000) -> list[rows.Row]:
-    timed = [
-        TimedChunk(seq, seq * step_ns, seq, chunks.read(json.dumps(payload)), 0) for seq, payload in enumerate(payloads)
+    runs = [
+        Run(chunks.read(json.dumps(payload)), None, [""], (seq,), (seq * step_ns,), (seq,))
+        for seq, payload in enumerate(payloads)
     ]
-    return list(rows.chunks("a1", timed))
+    return list(rows.chunks("a1", runs))
 
 
 def choice(delta: dict[str, Any], index: int = 0, finish: str | None = None) -> dict[str, Any]:

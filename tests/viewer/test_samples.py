@@ -12,6 +12,7 @@ from tests.recorder.frames import damage, exchange, opened
 from viewer import queries, samples
 
 from .conftest import HOSTILE
+from .filtering import Stored, ended, engine, fill
 
 
 def test_without_groups_all_exchanges_are_one_sample(connection: Connection) -> None:
@@ -107,3 +108,23 @@ def test_exchanges_without_measures_are_counted_apart(tape_of_many: Path) -> Non
     with queries.opened(tape_of_many) as connection:
         (sample,) = samples.read(connection)
     assert sample.outcomes == {"complete": 7, "unmeasured": 2}
+
+
+def test_tokens_a_second_of_a_burst_are_left_out_and_counted() -> None:
+    given = [
+        ("burst", 50.0, "complete"),
+        ("burst", None, "complete"),
+        ("burst", 9.0, "truncated"),
+        ("", 20.0, "complete"),
+    ]
+    tape: Stored = []
+    for no, (flags, tps, outcome) in enumerate(given, 1):
+        tape += ended(no=no, id=f"e{no}", exchange_no=no, flags=flags, tps_user=tps, outcome=outcome)
+    made = engine()
+    with made.connect() as connection:
+        fill(connection, tape)
+        (complete,) = samples.read(connection)
+        (every,) = samples.read(connection, include_failed=True)
+    made.dispose()
+    assert np.isnan(complete.columns["tps"]).tolist() == [True, True, True, False]
+    assert (complete.withheld, every.withheld) == (1, 2)

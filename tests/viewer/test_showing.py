@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from viewer import rows
+from viewer import rows, verdicts
 
 from .commanding import on_terminal, run
 from .conftest import COMPLETE, COMPLETE_READS, ODD, TOOLS
@@ -46,6 +46,31 @@ def test_events_say_where_in_the_body_they_are_and_when_they_came(tape: Path) ->
     assert [row["at_ms"] for row in found] == [100.0, 110.0, 120.0, 120.0, 120.0, 170.0, 180.0, 180.0, 180.0]
     assert [row["gap_ms"] for row in found] == [None, 10.0, 10.0, 0.0, 0.0, 50.0, 10.0, 0.0, 0.0]
     assert BODY[found[2]["start"] : found[2]["end"]].startswith(b": keep-alive")
+
+
+def test_the_summary_tells_a_stall_and_who_was_slow(tape: Path) -> None:
+    shown = run(tape, "show", TOOLS).stdout
+    assert "stall      3,000.0 ms from 0.050 s, before event #1: 'Think. ' … 'get_weather{\"city\":'" in shown
+    assert "upstream silent, relay 0.1 ms, no wait for the client" in shown
+    assert "upstream silent" not in run(tape, "show", TOOLS, "--stall-ms", "3000").stdout
+
+
+def test_timing_is_a_row_for_each_verdict_for_programs_and_a_page_for_people(tape: Path) -> None:
+    (found,) = json.loads(run(tape, "show", TOOLS, "--part", "timing", "--format", "json").stdout)
+    assert tuple(found) == verdicts.FIELDS
+    assert (found["kind"], found["form"], found["who"], found["lasted_ms"]) == ("stall", "gap", "upstream", 3000)
+    assert run(tape, "show", TOOLS, "--part", "timing").stdout.splitlines()[0].split("\t") == list(verdicts.FIELDS)
+    assert run(tape, "show", COMPLETE, "--part", "timing", "--format", "jsonl").stdout == ""
+    stalls = run(tape, "show", COMPLETE, "--part", "timing", "--stall-ms", "5", "--format", "jsonl").stdout
+    assert [json.loads(line)["lasted_ms"] for line in stalls.splitlines()] == [10, 50]
+    assert "who was slow?" in run(tape, "show", TOOLS, "--part", "timing", "--format", "table").stdout
+
+
+def test_timing_of_hostile_and_of_open_exchanges_is_safe(tape: Path) -> None:
+    shown = on_terminal(tape, "show", ODD, "--part", "timing", "--stall-ms", "1")
+    assert "who was slow?" in shown
+    assert "\x1b]52" not in shown
+    assert "upstream gap" in run(tape, "show", "@", "--part", "timing", "--format", "table").stdout
 
 
 def test_text_on_a_pipe_is_the_content_and_nothing_else(tape: Path) -> None:

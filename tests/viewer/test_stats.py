@@ -110,6 +110,13 @@ def test_warnings(given: Sample, expected: list[str]) -> None:
     assert all(warning.partition(":")[0] in stats.WARNINGS for warning in expected)
 
 
+def test_what_is_withheld_of_bursts_is_warned_of_with_its_number() -> None:
+    given = sample(100, ttft=[1.0] * 100, completion_tokens=[5.0] * 100)
+    given.withheld = 7
+    assert stats.row(given, ())["warnings"] == ["burst:7"]
+    assert stats.WARNINGS["burst"].endswith("their tps is withheld")
+
+
 def test_exchanges_without_measures_are_no_attempts() -> None:
     found = stats.row(sample(3, outcomes={"unmeasured": 5, "truncated": 1}), ())
     assert (found["error_rate_pct"], found["n_unmeasured"], found["n"]) == (25, 5, 3)

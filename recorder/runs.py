@@ -1,0 +1,128 @@
+"""The chunks of a body for whoever reads all of a tape: as `derive.decode` gives them, several at a time.
+
+A body of nothing but events of one `data` line each, and comments between them, as nearly every API sends it, is read
+without an object for each event, and its payloads that repeat (see `repeats`) without decoding them. Whatever else a
+body holds (events of several lines or with other fields, text outside of events, a cut or broken end, bytes that are no
+UTF-8), it is `decode` that reads all of it. Which of the two did it cannot be told from what comes out.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from recorder import chunks, encoding
+from recorder.chat import Chunk
+from recorder.derive import MAX_ITEMS, decode, is_stream
+from recorder.exchange import Exchange, Read
+from recorder.repeats import Reader
+
+Span = tuple[int, int, int, int]
+"""Of a read: seq, instant in ns, start and size."""
+
+# The place of the first, and what a `Run` has.
+_Row = tuple[int, Chunk, str | None, list[str]]
+
+_Arrival = Span | tuple[None, None]
+
+_NO_READ: Final = (None, None)
+_LF: Final = b"\n\n"
+_CRLF: Final = b"\r\n\r\n"
+
+
+@dataclass(slots=True)
+class Run:
+    """One chunk, or several in a row that are the same but for one text.
+
+    `part` (one of `repeats.PARTS`) says which text, `texts` has it for each chunk; of a chunk by itself it is None.
+    `items`, `at_ns` and `reads` are, for each chunk, what `TimedChunk` has of it.
+    """
+
+    chunk: Chunk
+    part: str | None
+    texts: list[str]
+    items: Sequence[int | None]
+    at_ns: Sequence[int | None]
+    reads: Sequence[int | None]
+
+
+class _Unusual(Exception):
+    """The body is not of the kind that is read here."""
+
+
+def runs(exchange: Exchange, reads: Sequence[Span], body: bytes) -> list[Run]:
+    """Decode the chunks of a body, in order; `reads` are as `decode` takes them."""
+    ends, places = _spans(reads, len(body))
+    plain = encoding.plain(exchange.content_encoding, body, ends)
+    try:
+        if not is_stream(exchange, plain.data):
+            raise _Unusual
+        blocks, block_ends = _blocks(plain.data)
+        found = list(_read(blocks))
+    except _Unusual:
+        timed = decode(exchange, [Read(seq, at_ns, None, start, size) for seq, at_ns, start, size in reads], body)
+        return [Run(one.chunk, None, [""], (one.item,), (one.at_ns,), (one.read,)) for one in timed.chunks]
+    owners = [_NO_READ if place is None else reads[place] for place in places] + [_NO_READ]
+    arrivals = [owners[bisect_left(plain.ends, end)] for end in block_ends]
+    return [_timed(row, arrivals) for row in found]
+
+
+def _spans(reads: Sequence[Span], size: int) -> tuple[Sequence[int], Sequence[int | None]]:
+    """Cut a body where its reads end, as `encoding.spans` does; nearly always they follow each other, to its end."""
+    starts, sizes = [read[2] for read in reads], [read[3] for read in reads]
+    ends = list(accumulate(sizes))
+    if ends and ends[-1] == size and starts == [0, *ends[:-1]] and min(sizes) > 0:
+        return ends, range(len(ends))
+    return encoding.spans(list(zip(starts, sizes, strict=True)), size)
+
+
+def _blocks(data: bytes) -> tuple[list[bytes], list[int]]:
+    """Split a body at its blank lines; give the blocks, and where each ends, its blank line included."""
+    separator = _CRLF if b"\r" in data else _LF
+    blocks = data.split(separator)
+    if blocks.pop() or 2 * len(blocks) >= MAX_ITEMS:
+        raise _Unusual
+    width = len(separator)
+    # A blank line ends at its CR: the LF after it is not waited for.
+    ends = accumulate([len(block) + width for block in blocks], initial=0 if separator is _LF else -1)
+    return blocks, list(ends)[1:]
+
+
+def _read(blocks: Sequence[bytes]) -> Iterator[_Row]:
+    """Put together what repeats: one row for each chunk by itself, and for each few that repeat another."""
+    reader = Reader()
+    place = 0
+    while place < len(blocks):
+        block = blocks[place]
+        lead = b"data: " if block.startswith(b"data: ") else b"data:"
+        found = reader.find(blocks, place, lead)
+        if found is not None:
+            known, texts = found
+            yield place, known.chunk, known.part, texts
+            place += len(texts)
+            continue
+        if b"\n" in block or b"\r" in block or not block.startswith((lead, b":")):
+            raise _Unusual
+        chunk = _chunk(reader, block.removeprefix(lead)) if block.startswith(lead) else None
+        if chunk is not None:
+            yield place, chunk, None, [""]
+        place += 1
+
+
+def _chunk(reader: Reader, raw: bytes) -> Chunk | None:
+    payload = raw.decode("utf-8", "replace")
+    chunk = chunks.read(payload)
+    if chunk is chunks.MALFORMED or chunk is chunks.EMPTY:
+        raise _Unusual
+    if chunk is chunks.DONE:
+        return None
+    reader.learn(payload, chunk)
+    return chunk
+
+
+def _timed(row: _Row, arrivals: Sequence[_Arrival]) -> Run:
+    place, chunk, part, texts = row
+    end = place + len(texts)
+    own = arrivals[place:end]
+    return Run(chunk, part, texts, range(place, end), [one[1] for one in own], [one[0] for one in own])

@@ -1,0 +1,247 @@
+"""Pure: what is fine about a place for recording, what is not, and what to do about it.
+
+Each check is given facts and gives findings; looking is left to `doctor`. A secret cannot get in: of URLs only scheme,
+host and port are said, of other variables only their names.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+Level = Literal["ok", "note", "problem"]
+
+FIELDS: Final = ("level", "check", "found", "advice")
+PROXIES: Final = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+_NETWORK = frozenset({
+    "9p", "afp", "afs", "beegfs", "ceph", "cifs", "drvfs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs",
+    "fuse.sshfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs", "vboxsf", "virtiofs", "webdav",
+})  # fmt: skip
+_MEMORY = frozenset({"tmpfs", "ramfs"})
+_OLDEST_SQLITE = (3, 31, 0)
+_MENDED_SQLITE = (3, 51, 3)
+_BACKPORTED = frozenset({(3, 44, 6), (3, 50, 7)})
+_LITTLE_SPACE, _NO_SPACE = 1 << 30, 64 << 20
+_SILENCE_SECONDS = 60
+_SLOW_FLUSH_NS = 50_000_000
+_COARSE_NS = 1_000_000
+_NARROW = 60
+_LOOPBACK = re.compile(r"127\.\d+\.\d+\.\d+|localhost|::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How it is with one thing: in order, worth knowing, or broken; what was found, and what to do about it."""
+
+    level: Level
+    check: str
+    found: str
+    advice: str | None = None
+
+
+def sqlite(version: tuple[int, ...]) -> Finding:
+    """Judge SQLite: some versions lose data when two programs write a tape, which wiretape's lock keeps apart."""
+    said = ".".join(map(str, version))
+    if version < _OLDEST_SQLITE:
+        return Finding("problem", "sqlite", f"{said} is too old", "use a Python with SQLite 3.31 or newer")
+    if version < _MENDED_SQLITE and version not in _BACKPORTED:
+        return Finding("ok", "sqlite", f"{said}; before 3.51.3 let no other program write a tape while it is recorded")
+    return Finding("ok", "sqlite", said)
+
+
+def tape(path: PurePath, exists: bool, refusal: str | None, revision: str) -> Finding:
+    """Judge the file: `refusal` is why it cannot be read as a tape, and what to do, in the words of an error."""
+    if refusal is not None:
+        what, _, advice = refusal.rpartition(": ")
+        return Finding("problem", "tape", what or refusal, advice)
+    if not exists:
+        return Finding("note", "tape", f"there is none at {path} yet", "record one: wiretape record")
+    return Finding("ok", "tape", f"{path}, schema {revision}")
+
+
+def directory(path: PurePath, exists: bool, writable: bool) -> Finding:
+    """Judge where the tape is; of a directory that does not exist, `writable` is whether it can be made."""
+    if not writable:
+        what = f"{path} may not be written" if exists else f"{path} cannot be made"
+        return Finding("problem", "directory", what, "name a tape elsewhere with --db or WIRETAPE_DB")
+    return Finding("ok", "directory", f"{path} may be written" if exists else f"{path} will be made")
+
+
+def privacy(modes: Mapping[str, int], foreign: Sequence[str]) -> Finding:
+    """Judge who may read the tape and the files beside it: their modes, and which of them are somebody else's."""
+    if foreign:
+        advice = "record to a tape of your own, or change the owner"
+        return Finding("note", "owner", f"{', '.join(foreign)} belongs to another user", advice)
+    opened = {name: mode for name, mode in modes.items() if mode & 0o077}
+    if opened:
+        said = ", ".join(f"{name} has mode {mode:04o}" for name, mode in opened.items())
+        return Finding("problem", "mode", f"others may read it: {said}", f"chmod 600 {' '.join(opened)}")
+    return Finding("ok", "mode", ", ".join(f"{name} {mode:04o}" for name, mode in modes.items()))
+
+
+def recorder(holder: str, lives: bool, silent_seconds: float | None, is_ended: bool) -> Finding:
+    """Judge the recorder: who holds the tape, whether its relay lives, and how long ago that was heard of."""
+    if holder and silent_seconds is not None and not is_ended:
+        if not lives:
+            advice = "if this stays so, stop that process and start the recorder again"
+            return Finding("problem", "recorder", f"{holder} holds the tape, but its relay is gone", advice)
+        heard = f"{holder} holds the tape, last heard of {silent_seconds:,.0f} s ago"
+        is_silent = silent_seconds > _SILENCE_SECONDS
+        return Finding("note" if is_silent else "ok", "recorder", heard, "see whether it hangs" if is_silent else None)
+    if holder:
+        return Finding("ok", "recorder", f"{holder} holds the tape")
+    if silent_seconds is not None and not is_ended:
+        said = "none is running; the last one was killed"
+        return Finding("note", "recorder", said, "nothing need be done: the next one settles what was left open")
+    return Finding("ok", "recorder", "none is running")
+
+
+def space(free: int) -> Finding:
+    """Judge the free space, in bytes."""
+    said = f"{free / (1 << 30):,.1f} GiB are free"
+    if free < _LITTLE_SPACE:
+        level: Level = "problem" if free < _NO_SPACE else "note"
+        return Finding(level, "space", said, "free some, or name a tape elsewhere with --db")
+    return Finding("ok", "space", said)
+
+
+def filesystem_of(path: PurePath, mounts: str) -> str | None:
+    """Give the kind of filesystem of an absolute path, from Linux's table of mounts (`/proc/self/mountinfo`)."""
+    best, kind = -1, None
+    for line in mounts.splitlines():
+        ours, _, theirs = line.partition(" - ")
+        fields = ours.split(" ")
+        if len(fields) > 4 and theirs:
+            mount = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
+            if path.is_relative_to(mount) and len(mount) >= best:
+                best, kind = len(mount), theirs.split(" ")[0]
+    return kind
+
+
+def filesystem(kind: str | None) -> Finding:
+    """Judge the kind of filesystem: SQLite's log needs memory shared by all who have the tape open."""
+    if kind in _NETWORK:
+        advice = "name a tape on a disk of this machine with --db"
+        return Finding("problem", "filesystem", f"{kind} is shared with other machines: tapes break there", advice)
+    if kind in _MEMORY:
+        return Finding("note", "filesystem", f"{kind} is memory: the tape is gone when this machine stops")
+    return Finding("ok", "filesystem", kind or "of a kind that cannot be told here")
+
+
+def flush(durations_ns: Sequence[int]) -> Finding:
+    """Judge how long it takes until what is written is safe."""
+    median = sorted(durations_ns)[len(durations_ns) // 2]
+    said = f"{median / 1e6:,.1f} ms in the middle, {max(durations_ns) / 1e6:,.1f} ms at worst, of {len(durations_ns)}"
+    if median > _SLOW_FLUSH_NS:
+        return Finding("note", "flush", said, "a faster disk keeps the recorder from falling behind")
+    return Finding("ok", "flush", said)
+
+
+def clock(step_ns: int) -> Finding:
+    """Judge the monotonic clock by its smallest step."""
+    if step_ns >= _COARSE_NS:
+        advice = "shorter gaps than that cannot be told apart on this machine"
+        return Finding("note", "clock", f"it goes in steps of {step_ns / 1e6:,.1f} ms", advice)
+    return Finding("ok", "clock", f"monotonic, in steps of {step_ns:,} ns")
+
+
+def base_urls(environment: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Finding]:
+    """Judge where the environment points SDKs: `wanted` is what `wiretape env` says for the recorder that runs.
+
+    Without one, the values of `wanted` are empty.
+    """
+    for name, url in wanted.items():
+        given = environment.get(name)
+        if given and url and given.rstrip("/") == url.rstrip("/"):
+            yield Finding("ok", name, f"points at the recorder, {origin(given)}")
+        elif given and (not url or origin(given) != origin(url)):
+            yield _elsewhere(name, given, bool(url))
+        elif given:
+            yield Finding("note", name, "points at the recorder, but with another path", 'eval "$(wiretape env)"')
+        elif url:
+            yield Finding("note", name, "is not set: SDKs go past the recorder", 'eval "$(wiretape env)"')
+
+
+def _elsewhere(name: str, given: str, is_running: bool) -> Finding:
+    if is_running:
+        advice = 'to record, eval "$(wiretape env)"'
+        return Finding("note", name, f"points at {origin(given)}, not at the recorder of this tape", advice)
+    if is_loopback(given):
+        advice = "start it, or unset the variable"
+        return Finding("note", name, f"points at {origin(given)}; no recorder of this tape runs", advice)
+    return Finding("ok", name, f"points at {origin(given)}")
+
+
+def proxies(environment: Mapping[str, str], bases: Iterable[str]) -> Iterator[Finding]:
+    """Judge proxies that SDKs would ask even for this machine; wiretape itself uses none."""
+    named = [name for name in PROXIES if environment.get(name)]
+    if not named:
+        return
+    skipped = re.split(r"[,\s]+", environment.get("no_proxy") or environment.get("NO_PROXY") or "")
+    if {"*", "127.0.0.1", "localhost"} & set(skipped):
+        yield Finding("ok", "proxy", f"{', '.join(named)} is set, and not used for this machine")
+        return
+    level: Level = "problem" if any(is_loopback(environment.get(name, "")) for name in bases) else "note"
+    said = f"SDKs would ask the proxy of {', '.join(named)} for the recorder"
+    yield Finding(level, "proxy", said, "export NO_PROXY=127.0.0.1,localhost")
+
+
+def certificates(missing: Sequence[str], has_any: bool) -> Finding:
+    """Judge what upstreams are trusted by: variables that name what is not there, and whether there is anything."""
+    if missing:
+        said = f"{', '.join(missing)} names what is not there"
+        return Finding("problem", "certificates", said, "unset it, or name a file of certificates (PEM)")
+    if not has_any:
+        advice = "install your system's ca-certificates, or set SSL_CERT_FILE"
+        return Finding("problem", "certificates", "the system has none: no https upstream can be trusted", advice)
+    return Finding("ok", "certificates", "the system's")
+
+
+def upstream(url: str, took_ns: int | None, refusal: str) -> Finding:
+    """Judge whether an API server could be connected to, and if not, why."""
+    if took_ns is None:
+        advice = "see whether the URL is right and the network lets this machine there"
+        return Finding("problem", "upstream", f"{origin(url)} cannot be reached ({refusal})", advice)
+    return Finding("ok", "upstream", f"{origin(url)} was reached in {took_ns / 1e6:,.0f} ms")
+
+
+def terminal(is_terminal: bool, has_utf8: bool, colours: str | None, width: int) -> Finding:
+    """Judge what can be shown."""
+    if not is_terminal:
+        return Finding("ok", "terminal", "stdout is none: commands write TSV")
+    said = f"{width} cells wide, {'UTF-8' if has_utf8 else 'no UTF-8'}, {colours or 'no colours'}"
+    if not has_utf8:
+        return Finding("note", "terminal", f"{said}: drawings are ASCII", "for more, set LANG to a UTF-8 locale")
+    if width < _NARROW:
+        return Finding("note", "terminal", f"{said}: columns are left out", f"make it {_NARROW} cells wide or more")
+    return Finding("ok", "terminal", said)
+
+
+def extra(package: str, name: str, is_there: bool, use: str) -> Finding:
+    """Judge an optional package."""
+    if is_there:
+        return Finding("ok", package, f"is there, for {use}")
+    return Finding("note", package, f"is not there: no {use}", f"to have it, pip install 'wiretape[{name}]'")
+
+
+def origin(url: str) -> str:
+    """Give scheme, host and port of a URL: what else it has may be secret."""
+    try:
+        parts = urlsplit(url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "what is no URL"
+    return f"{parts.scheme}://{host}{port}" if parts.scheme and host else "what is no URL"
+
+
+def is_loopback(url: str) -> bool:
+    """Say whether a URL is of this machine."""
+    try:
+        return _LOOPBACK.fullmatch(urlsplit(url).hostname or "") is not None
+    except ValueError:
+        return False

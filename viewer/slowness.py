@@ -1,0 +1,128 @@
+"""Pure: who was slow, as far as the instants of an exchange's reads can tell: upstream, the relay or the client.
+
+A read's way to the client is a *step*: from when the relay could take it (it had come, and the one before it was
+handed on) to when it was handed to the system. Nothing waits for a client until the system's buffers are full, so a
+client that reads slowly shows only in large answers, and there as a long step during which the relay lived on: other
+reads came. What cannot be told apart stays unknown. A silence is upstream's, or the network's before the relay, unless
+reading was paused for the client meanwhile. Verdicts are given in `verdicts`.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from recorder.exchange import Read
+from recorder.metrics import percentile
+
+Who = Literal["upstream", "relay", "client"]
+
+FREE_BYTES: Final = 32 << 10
+"""As long as no more was handed on, no write can wait for the client: it fits into the server's own buffer."""
+
+UNSENT_BYTES: Final = 256 << 10
+"""Reads not handed on; with more of them the relay stops reading from upstream until half of this is left."""
+
+_SHORT_NS: Final = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One read's way to the client, in ns: when it could be taken and when it was handed on.
+
+    `relayed_ns` is None if it never was. `who` held it, None if the tape cannot tell.
+    """
+
+    seq: int
+    began_ns: int
+    relayed_ns: int | None
+    who: Literal["relay", "client"] | None
+
+    @property
+    def ns(self) -> int | None:
+        """How long it took."""
+        return None if self.relayed_ns is None else self.relayed_ns - self.began_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How durations in ns are distributed."""
+
+    n: int
+    p50_ns: float
+    p99_ns: float
+    max_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slowness:
+    """Who was slow over a whole exchange; None where nothing is known.
+
+    `upstream`: its gaps between reads with output. `relay`: the steps without a wait for the client. `client`: how long
+    each step waited for it, mostly 0. `unclear`: the steps of either. `delay`: from each read to its handing on.
+    """
+
+    upstream: Spread | None
+    relay: Spread | None
+    client: Spread | None
+    unclear: Spread | None
+    delay: Spread | None
+
+
+def steps(reads: Sequence[Read], paused: int, *, coarse: bool = False) -> list[Step]:
+    """Give the steps of reads up to the first that was never handed on, which has no end.
+
+    `paused` is how often reading had to wait for the client; `coarse`: the instants are not those of socket reads.
+    """
+    instants = [read.at_ns for read in reads]
+    found: list[Step] = []
+    before = 0
+    for read in reads:
+        began = max(read.at_ns, before)
+        found.append(Step(read.seq, began, read.relayed_ns, None if coarse else _holder(read, began, instants, paused)))
+        if read.relayed_ns is None:
+            break
+        before = read.relayed_ns
+    return found
+
+
+def slowness(gaps: Sequence[int], reads: Sequence[Read], taken: Sequence[Step]) -> Slowness:
+    """Sum up the gaps of upstream's between reads with output, the reads and their steps."""
+    known = [(step, step.ns) for step in taken if step.ns is not None]
+    own = [ns for step, ns in known if step.who == "relay"]
+    waits = [ns if step.who == "client" else 0 for step, ns in known if step.who is not None]
+    unclear = [ns for step, ns in known if step.who is None]
+    delays = [read.relayed_ns - read.at_ns for read in reads if read.relayed_ns is not None]
+    return Slowness(*(_spread(values) for values in (gaps, own, waits, unclear, delays)))
+
+
+def paused_ns(reads: Sequence[Read], place: int) -> int:
+    """Give how long after the read at `place` upstream had to wait for the client, before reading went on; mostly 0.
+
+    It says what the relay does with so many bytes, and holds only where it did pause at all.
+    """
+    at, unsent, resumed = reads[place].at_ns, 0, 0
+    for number in range(place, -1, -1):
+        before = reads[number - 1].relayed_ns if number else 0
+        if before is not None and max(reads[number].at_ns, before) <= at:
+            break
+        if before is not None and unsent < UNSENT_BYTES // 2:
+            resumed = before
+        unsent += reads[number].size
+    return max(resumed - at, 0) if unsent > UNSENT_BYTES else 0
+
+
+def _holder(read: Read, began: int, instants: Sequence[int], paused: int) -> Literal["relay", "client"] | None:
+    ended = read.relayed_ns
+    if read.start <= FREE_BYTES or (ended is not None and ended - began < _SHORT_NS):
+        return "relay"
+    following = bisect_right(instants, began)
+    lived = following < len(instants) and (ended is None or instants[following] < ended)
+    return "client" if paused or lived else None
+
+
+def _spread(values: Iterable[int]) -> Spread | None:
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    return Spread(len(ordered), percentile(ordered, 0.5), percentile(ordered, 0.99), ordered[-1])

@@ -1,0 +1,84 @@
+"""Pure: the gaps of exchanges drawn one below the other, on one axis of time and one absolute scale of height.
+
+A line begins when the request was sent, so that the wait for the first output is the blank at its left. How long a gap
+is shows in its height; the scale is that of `recorder.metrics.sparkline`. Every sign is one cell wide, and `ASCII` has
+another for each. Which exchanges there are and what stands beside the drawing is left to the callers.
+"""
+
+import struct
+from itertools import accumulate
+from typing import Final
+
+from recorder.metrics import sparkline
+
+FIRST: Final = "·"
+"""The cell of the first output, where no gap ends."""
+
+END: Final = "│"
+"""The cell in which an exchange ended, where it is not that of the last output."""
+
+LEGEND: Final = f"gaps: ▁ <3  ▂ 3  ▃ 10  ▄ 30  ▅ 100  ▆ 300 ms  ▇ 1  █ 3 s  {FIRST} first output  {END} end"
+ASCII: Final = str.maketrans("▁▂▃▄▅▆▇█·│╷–…→", ".:-=+*#@o||-~>")
+"""The signs of drawings and tables for terminals that only have ASCII, for `str.translate`."""
+
+SLOW: Final = "▆"
+"""Gaps of 300 ms and more."""
+
+STALLED: Final = "▇█"
+"""Gaps of a second and more."""
+
+_TICK: Final = "╷"
+_LEAST_BETWEEN_TICKS = 10
+_STEPS = (1, 2, 5)
+_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
+
+
+def line(first_ns: int | None, gaps: bytes | None, end_ns: int | None, axis_ns: int, cells: int) -> str:
+    """Draw one exchange in at most `cells` cells, which stand for `axis_ns` since its request; None is unknown.
+
+    `gaps` are those between its output chunks, as the tape packs them: little-endian int64, ns.
+    """
+    if axis_ns <= 0:
+        return ""
+    drawn = [" "] * cells
+    last = None
+    if first_ns is not None:
+        at = list(accumulate(struct.unpack_from(f"<{len(gaps or b'') // 8}q", gaps or b""), initial=first_ns))
+        drawn = list(sparkline(at, cells, (0, axis_ns))) or drawn
+        _mark(drawn, _cell(at[0], axis_ns, cells), FIRST)
+        last = _cell(at[-1], axis_ns, cells)
+    if end_ns is not None and (last is None or _cell(end_ns, axis_ns, cells) > last):
+        _mark(drawn, _cell(end_ns, axis_ns, cells), END)
+    return "".join(drawn).rstrip(" ")
+
+
+def axis(axis_ns: int, cells: int) -> str:
+    """Draw the axis: a tick and its instant, for as many round instants as there is room for."""
+    step = _step(axis_ns * min(_LEAST_BETWEEN_TICKS, cells) // max(cells, 1))
+    drawn = ""
+    for at in range(0, max(axis_ns, 0) + 1, step):
+        place = at * cells // axis_ns if axis_ns > 0 else 0
+        label = f"{_TICK}{_amount(at)}"
+        if place + len(label) <= cells:
+            drawn += " " * (place - len(drawn)) + label
+    return drawn
+
+
+def _cell(at_ns: int, axis_ns: int, cells: int) -> int:
+    """Give the cell of an instant; one on a border belongs to the cell before it, as in `sparkline`."""
+    return max(-(-at_ns * cells // axis_ns) - 1, 0)
+
+
+def _mark(drawn: list[str], cell: int, sign: str) -> None:
+    if cell < len(drawn) and drawn[cell] == " ":
+        drawn[cell] = sign
+
+
+def _step(least: int) -> int:
+    """Give the smallest round number of ns that is not below `least`."""
+    rounds = (step * int(10**exponent) for exponent in range(20) for step in _STEPS)
+    return next(step for step in rounds if step >= max(least, 1))
+
+
+def _amount(ns: int) -> str:
+    return next((f"{ns / size:.4g} {unit}" for size, unit in _UNITS if ns >= size), "0")

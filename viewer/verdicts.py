@@ -1,0 +1,281 @@
+"""Pure: what is wrong with a stream's timing, each verdict with its evidence: stalls and bursts.
+
+A *stall* is a silence above the threshold: between two reads with output (`gap`: as the tape's flag has it), before an
+end that came too early (`end`), or only on the way to the client, which got late what had come in time (`delivery`). A
+*burst* is an answer that did not come as a stream: many chunks to a read (`buffered`), or one by one and yet all in a
+flash (`fake`). Who was slow is `slowness`'s to say, the limits are `thresholds`'s; how a verdict reads is `pages`'s.
+"""
+
+import dataclasses
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, Literal
+
+from recorder.chat import Chunk
+from recorder.derive import Decoded
+from recorder.exchange import Exchange, Read, TimedChunk
+from recorder.metrics import doc
+from viewer import rows, slowness
+from viewer.rows import Row
+from viewer.slowness import Slowness, Who
+from viewer.thresholds import Thresholds
+
+WORDS: Final = 80
+"""So many characters of the text before and after a stall are given."""
+
+_CUT: Final = frozenset({"timeout", "client_closed", "truncated", "interrupted", "error_event"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One verdict; the meaning of each field is its metadata. What does not apply, or is unknown, is None."""
+
+    kind: Literal["stall", "burst"] = field(metadata=doc("stall or burst"))
+    form: Literal["gap", "end", "delivery", "buffered", "fake"] = field(
+        metadata=doc(
+            "stall: gap (between reads with output), end (never came out of it), delivery (came in time, was handed on "
+            "late); burst: buffered (many chunks to a read), fake (one by one, but all in a flash)"
+        )
+    )
+    who: Who | None = field(
+        metadata=doc("who was slow: upstream (or the network before it), relay, client; null: unclear")
+    )
+    from_ns: int = field(metadata=doc("T0 to the beginning of the silence, or to the first chunk of the burst"))
+    lasted_ns: int = field(metadata=doc("how long the silence, or the burst, lasted"))
+    read: int | None = field(default=None, metadata=doc("the read that ended the silence, or began the burst"))
+    event: int | None = field(default=None, metadata=doc("the event of that read with the next output"))
+    chunk: int | None = field(default=None, metadata=doc("the chunk of that read with the next output"))
+    before: str | None = field(
+        default=None, metadata=doc(f"the last text before the silence, at most {WORDS} characters")
+    )
+    after: str | None = field(default=None, metadata=doc(f"the first text after it, at most {WORDS} characters"))
+    reads_meanwhile: int | None = field(default=None, metadata=doc("reads without output during the silence"))
+    comments_meanwhile: int | None = field(default=None, metadata=doc("comments during it, usually keep-alives"))
+    events_meanwhile: int | None = field(default=None, metadata=doc("events without output during it"))
+    relay_ns: int | None = field(
+        default=None, metadata=doc("the longest that the relay took with a read of before or after")
+    )
+    client_ns: int | None = field(
+        default=None,
+        metadata=doc(
+            "the longest that one of them waited for the client, or how long reading was paused for it; null: unclear"
+        ),
+    )
+    output_chunks: int | None = field(default=None, metadata=doc("burst: its output chunks"))
+    output_reads: int | None = field(default=None, metadata=doc("burst: the reads that they came in"))
+    chunks_per_read: float | None = field(default=None, metadata=doc("burst: output chunks for each of these reads"))
+    ttft_ns: int | None = field(default=None, metadata=doc("burst: T0 to the first output chunk"))
+    latency_ns: int | None = field(default=None, metadata=doc("burst: T0 to the last output chunk"))
+
+
+FIELDS: Final = tuple(
+    f"{one.name.removesuffix('_ns')}_ms" if one.name.endswith("_ns") else one.name
+    for one in dataclasses.fields(Verdict)
+)
+"""The fields of a verdict's row: the contract."""
+
+
+def schema() -> dict[str, str]:
+    """Give each field of a row and what it means."""
+    meanings = (one.metadata["doc"] for one in dataclasses.fields(Verdict))
+    return dict(zip(FIELDS, meanings, strict=True))
+
+
+def row(verdict: Verdict) -> Row:
+    """Give a verdict's row, durations in ms."""
+    found: Row = {}
+    for name in FIELDS:
+        stored = rows.stored_name(name)
+        value = getattr(verdict, stored)
+        found[name] = rows.ms(value) if stored != name else value
+    return found
+
+
+class Timed:
+    """One exchange as its verdicts need it: its reads and their steps, and its output chunks with an instant.
+
+    Of an answer that is no chat stream, or failed, no chunk is known to be output.
+    """
+
+    def __init__(self, exchange: Exchange, reads: Sequence[Read], decoded: Decoded) -> None:
+        self.exchange, self.reads, self.decoded = exchange, reads, decoded
+        succeeded = exchange.status is not None and exchange.status < 300
+        self.stream = succeeded and decoded.stream and decoded.dialect in ("chat", None)
+        numbered = enumerate(decoded.chunks) if self.stream else ()
+        self.outputs = [(no, one) for no, one in numbered if one.chunk.output and one.at_ns is not None]
+        self.steps = slowness.steps(reads, exchange.paused, coarse=exchange.coarse_clock)
+        self._ends = [item.end for item in decoded.items]
+
+    def slowness(self) -> Slowness:
+        """Say who was slow, over the whole exchange."""
+        pairs = [(_read(before), _read(after)) for (_, before), (_, after) in pairwise(self.outputs)]
+        gaps = [
+            self.reads[last].at_ns - self.reads[first].at_ns
+            for first, last in pairs
+            if first != last and self.silent(first, last)[0] == "upstream"
+        ]
+        return slowness.slowness(gaps, self.reads, self.steps)
+
+    def meanwhile(self, first: int, last: int, start: int, end: int) -> Row:
+        """Count what came in the reads between the seqs `first` and `last`, and in the data from `start` to `end`."""
+        between = self.decoded.items[bisect_right(self._ends, start) : bisect_left(self._ends, end)]
+        came = Counter(item.kind for item in between if item.read is not None and first < item.read < last)
+        return {
+            "reads_meanwhile": max(min(last, len(self.reads)) - first - 1, 0),
+            "comments_meanwhile": came["comment"],
+            "events_meanwhile": came["event"],
+        }
+
+    def held(self, first: int, last: int) -> Row:
+        """Give the longest step of the relay, and the longest wait for the client, from read `first` to `last`."""
+        found = [step for step in self.steps[first : last + 1] if step.ns is not None]
+        clear = bool(found) and all(step.who is not None for step in found)
+        return {
+            "relay_ns": max((step.ns or 0 for step in found if step.who == "relay"), default=None),
+            "client_ns": max((step.ns or 0 for step in found if step.who == "client"), default=0) if clear else None,
+        }
+
+    def silent(self, first: int, last: int) -> tuple[Who | None, int]:
+        """Say whose a silence was between two reads, and for how many ns of it reading was paused for the client."""
+        if self.exchange.coarse_clock or not self.exchange.paused:
+            return None if self.exchange.coarse_clock else "upstream", 0
+        lasted = self.reads[last].at_ns - self.reads[first].at_ns
+        paused = sum(
+            min(slowness.paused_ns(self.reads, place), self.reads[place + 1].at_ns - self.reads[place].at_ns)
+            for place in range(first, last)
+        )
+        return "client" if paused > lasted / 2 else "upstream", paused
+
+
+def verdicts(timed: Timed, outcome: str, limits: Thresholds) -> list[Verdict]:
+    """Judge one exchange: its stalls in their order, then its burst. With the default limits, stalls of the form `gap`
+    and bursts are what the tape's flags say.
+    """
+    found = [
+        *_gaps(timed, limits.stall_ns),
+        *_deliveries(timed, limits.stall_ns),
+        *_ends(timed, outcome, limits.stall_ns),
+    ]
+    return [*sorted(found, key=lambda verdict: verdict.from_ns), *_bursts(timed, limits)]
+
+
+def _gaps(timed: Timed, limit: int) -> Iterator[Verdict]:
+    for (_, before), (no, after) in pairwise(timed.outputs):
+        lasted = _at(after) - _at(before)
+        if before.read != after.read and lasted > limit:
+            first, last = _read(before), _read(after)
+            who, paused = timed.silent(first, last)
+            held = timed.held(first, last)
+            yield Verdict(
+                kind="stall",
+                form="gap",
+                who=who,
+                from_ns=_at(before),
+                lasted_ns=lasted,
+                **_place(no, before, after),
+                **timed.meanwhile(first, last, before.end, after.end),
+                **(held | {"client_ns": paused} if who == "client" else held),
+            )
+
+
+def _deliveries(timed: Timed, limit: int) -> Iterator[Verdict]:
+    """Find what was handed on long after what came before it, though it had come in time."""
+    for (_, before), (no, after) in pairwise(timed.outputs):
+        first, last = _read(before), _read(after)
+        given, got = timed.reads[first].relayed_ns, timed.reads[last].relayed_ns
+        if first == last or given is None or got is None:
+            continue
+        if got - given > limit and _at(after) - _at(before) <= limit:
+            longest = max(timed.steps[first + 1 : last + 1], key=lambda step: step.ns or 0)
+            yield Verdict(
+                kind="stall",
+                form="delivery",
+                who=longest.who,
+                from_ns=given,
+                lasted_ns=got - given,
+                **_place(no, before, after),
+                **timed.meanwhile(first, last, before.end, after.end),
+                **timed.held(first + 1, last),
+            )
+
+
+def _ends(timed: Timed, outcome: str, limit: int) -> Iterator[Verdict]:
+    """Find the silence that a stream never came out of: of the client, which took no more, or else of upstream."""
+    end = timed.exchange.end_ns
+    if not timed.stream or outcome not in _CUT or end is None:
+        return
+    stuck = next((step for step in timed.steps if step.relayed_ns is None), None)
+    if stuck is not None and end - stuck.began_ns > limit:
+        who: Who | None = "client" if timed.exchange.ended_by == "client_stalled" else stuck.who
+        yield Verdict(
+            kind="stall", form="end", who=who, from_ns=stuck.began_ns, lasted_ns=end - stuck.began_ns, read=stuck.seq
+        )
+        return
+    last = timed.outputs[-1][1] if timed.outputs else None
+    began = last.at_ns if last else timed.exchange.headers_ns
+    if began is not None and end - began > limit:
+        first = _read(last) if last else -1
+        yield Verdict(
+            kind="stall",
+            form="end",
+            who=None if timed.exchange.coarse_clock else "upstream",
+            from_ns=began,
+            lasted_ns=end - began,
+            before=_words(last.chunk, last=True) if last else None,
+            **timed.meanwhile(first, len(timed.reads), last.end if last else -1, len(timed.decoded.data) + 1),
+            **timed.held(max(first, 0), max(first, 0)),
+        )
+
+
+def _bursts(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
+    count = len(timed.outputs)
+    if count < max(limits.burst_chunks, 1):
+        return
+    (no, first), (_, last) = timed.outputs[0], timed.outputs[-1]
+    reads = Counter(one.read for _, one in timed.outputs)
+    together = sum(times for _, times in reads.most_common(limits.burst_reads))
+    in_a_flash = _at(last) - _at(first) < limits.burst_window * _at(last)
+    if together < limits.burst_share * count and not in_a_flash:
+        return
+    yield Verdict(
+        kind="burst",
+        form="buffered" if count - len(reads) >= count / 2 else "fake",
+        who=None if timed.exchange.coarse_clock else "upstream",
+        from_ns=_at(first),
+        lasted_ns=_at(last) - _at(first),
+        read=first.read,
+        event=first.item,
+        chunk=no,
+        output_chunks=count,
+        output_reads=len(reads),
+        chunks_per_read=count / len(reads),
+        ttft_ns=_at(first),
+        latency_ns=_at(last),
+    )
+
+
+def _place(no: int, before: TimedChunk, after: TimedChunk) -> Row:
+    words = {"before": _words(before.chunk, last=True), "after": _words(after.chunk)}
+    return {"read": after.read, "event": after.item, "chunk": no, **words}
+
+
+def _words(chunk: Chunk, *, last: bool = False) -> str | None:
+    """Give what a chunk adds to the text, whichever: the end of it or its beginning; None if it adds none."""
+    for piece in chunk.pieces:
+        called = "".join(tool.name + tool.arguments for tool in piece.tools)
+        if text := piece.content or piece.reasoning or piece.refusal or called:
+            return text[-WORDS:] if last else text[:WORDS]
+    return None
+
+
+def _at(output: TimedChunk) -> int:
+    assert output.at_ns is not None
+    return output.at_ns
+
+
+def _read(output: TimedChunk) -> int:
+    assert output.read is not None
+    return output.read

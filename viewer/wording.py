@@ -1,0 +1,98 @@
+"""A verdict in words: what was judged, and the evidence for it, each in one line.
+
+Recorded text passes `safe` here. Where the lines stand is left to `pages`, the judgement to `verdicts`.
+"""
+
+from typing import Final
+
+from viewer import rows
+from viewer.cells import UNKNOWN, count, cut, line, ms
+from viewer.verdicts import Verdict
+
+_QUOTED: Final = 24
+_CAUSES: Final = {
+    "buffered": ("buffered", "upstream, or something on the way, held it back"),
+    "fake": ("fake streaming", "as if made whole, then cut up"),
+}
+
+
+def sentences(verdict: Verdict) -> tuple[str, str]:
+    """Give what was judged, and its evidence."""
+    return (_stall if verdict.kind == "stall" else _burst)(verdict)
+
+
+def _stall(verdict: Verdict) -> tuple[str, str]:
+    told = f"{_ms(verdict.lasted_ns)} ms from {verdict.from_ns / 1e9:,.3f} s, {_where(verdict)}"
+    relayed = "" if verdict.relay_ns is None else f", relay {_ms(verdict.relay_ns)} ms"
+    return told, f"{_blamed(verdict)}{relayed}{_waited(verdict)}"
+
+
+def _where(verdict: Verdict) -> str:
+    if verdict.form == "end" and verdict.read is not None:
+        return f"until it was cut off: read {verdict.read} was never handed on"
+    if verdict.form == "end":
+        return "until it was cut off" + (f": {_quoted(verdict.before, last=True)} …" if verdict.before else "")
+    place = f"read {verdict.read}" if verdict.event is None else f"event #{verdict.event}"
+    given = " was handed on" if verdict.form == "delivery" else ""
+    return f"before {place}{given}: {_quoted(verdict.before, last=True)} … {_quoted(verdict.after)}"
+
+
+def _blamed(verdict: Verdict) -> str:
+    if verdict.who == "upstream":
+        return f"upstream {_sent(verdict)}"
+    late = "it had come in time" if verdict.form == "delivery" else "what had come was not taken"
+    match verdict.who:
+        case "relay":
+            return f"the relay: {late}, and nothing waited for the client"
+        case "client":
+            paused = "reading from upstream was paused for it" if verdict.form == "gap" else late
+            return f"the client read slowly: {paused}"
+    return "unclear: " + (
+        "relay or client, the tape cannot tell"
+        if verdict.form != "gap"
+        else "the instants are not those of socket reads"
+    )
+
+
+def _sent(verdict: Verdict) -> str:
+    came = [(verdict.comments_meanwhile, "comment"), (verdict.events_meanwhile, "other event")]
+    listed = " and ".join(_times(number, thing) for number, thing in came if number)
+    if listed:
+        return f"sent no output meanwhile, only {listed}"
+    if verdict.reads_meanwhile:
+        return f"sent only parts of an event meanwhile, in {_times(verdict.reads_meanwhile, 'read')}"
+    return "silent"
+
+
+def _waited(verdict: Verdict) -> str:
+    if verdict.client_ns is None:
+        return ""
+    return (
+        f", {_ms(verdict.client_ns)} ms of waiting for the client" if verdict.client_ns else ", no wait for the client"
+    )
+
+
+def _burst(verdict: Verdict) -> tuple[str, str]:
+    name, cause = _CAUSES[verdict.form]
+    reads = _times(verdict.output_reads or 0, "read")
+    told = f"{name}: {count(verdict.output_chunks)} output chunks in {reads} within {_ms(verdict.lasted_ns)} ms"
+    share = 100 * (verdict.ttft_ns or 0) / verdict.latency_ns if verdict.latency_ns else 100.0
+    first = f"ttft {_ms(verdict.ttft_ns)} ms is {share:.1f} % of the latency"
+    return told, f"{verdict.chunks_per_read or 0:,.1f} chunks a read, {first}: {cause}"
+
+
+def _quoted(text: str | None, *, last: bool = False) -> str:
+    if text is None:
+        return UNKNOWN
+    shown = line(text)
+    if len(shown) > _QUOTED:
+        shown = f"…{shown[-_QUOTED:]}" if last else cut(shown, _QUOTED)
+    return f"'{shown}'"
+
+
+def _times(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _ms(ns: float | None) -> str:
+    return ms(rows.ms(ns))
