@@ -135,14 +135,24 @@ def end_to_end(headers: Headers, *, without: frozenset[bytes] = frozenset()) -> 
 
 
 def labels(headers: Headers) -> dict[str, str] | Refusal:
-    """Read `X-Wiretape-Label: k=v[, k=v…]`; a label that is not `k=v` is refused rather than lost."""
+    """Read `X-Wiretape-Label: k=v[, k=v…]`; a label that is not `k=v` is refused rather than lost.
+
+    A value that is not UTF-8 is taken for Latin-1, in which older clients write headers.
+    """
     found: dict[str, str] = {}
     for name, value in headers:
         if name != b"x-wiretape-label":
             continue
-        for part in value.decode("latin-1").split(","):
+        for part in _text(value).split(","):
             match = _LABEL.fullmatch(part)
             if match is None:
                 return Refusal(400, f"X-Wiretape-Label {part.strip()!r} is not of the form key=value")
             found[match[1]] = match[2]
     return found
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")

@@ -9,10 +9,12 @@ What a chunk carries is decided in `chat`, how an exchange ended in `exchange`; 
 """
 
 import struct
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import sub
 from typing import Any
 
 from recorder.assembly import completion_tokens
@@ -191,17 +193,19 @@ def sparkline(at: Sequence[int], cells: int = _SPARK_CELLS, span: tuple[int, int
     start, end = span or (at[0], at[-1])
     if span is None:
         cells = min(cells, len(at) - 1) if end > start else 1
-    longest = [-1] * cells
-    for earlier, later in pairwise(at):
-        # A gap that ends on a border ends the cell before it: an even stream fills every cell.
-        cell = max(-((start - later) * cells // (end - start)) - 1, 0) if end > start else 0
-        if cell < cells:
-            longest[cell] = max(longest[cell], later - earlier)
-    return "".join(_spark(gap) for gap in longest)
+    gaps = list(map(sub, at[1:], at))
+    # A gap that ends on a border ends the cell before it: an even stream fills every cell.
+    borders = [start + cell * (end - start) // cells for cell in range(1, cells + 1)] if end > start else [at[-1]]
+    drawn, done = "", 0
+    for border in borders:
+        until = bisect_right(at, border, done + 1) - 1  # the gap before an instant has a number less by one
+        drawn += _spark(max(gaps[done:until])) if until > done else " "
+        done = until
+    return drawn.ljust(cells)
 
 
 def _spark(gap: int) -> str:
-    return " " if gap < 0 else _SPARKS[sum(gap >= step for step in _SPARK_STEPS_NS)]
+    return " " if gap < 0 else _SPARKS[bisect_right(_SPARK_STEPS_NS, gap)]
 
 
 def _end(exchange: Exchange, done_ns: int | None, counted: Sequence[TimedChunk], latency: int | None) -> dict[str, Any]:

@@ -126,9 +126,11 @@ class Reader:
         """Remember a payload that was read in full; None if it is not of the kind that repeats."""
         if self._learnt > _LEAST_LEARNT + self._hits // _HITS_FOR_ONE:
             return None
+        if _open_text(chunk) is None:
+            return None
+        self._learnt += 1  # a failure costs as much as a success
         learnt = repeat(data, chunk)
         if learnt is not None:
-            self._learnt += 1
             self._known = [learnt, *self._known[: _KEPT - 1]]
         return learnt
 

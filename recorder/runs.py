@@ -15,7 +15,7 @@ from typing import Final
 from recorder import chunks, encoding
 from recorder.chat import Chunk
 from recorder.derive import MAX_ITEMS, decode, is_stream
-from recorder.exchange import Exchange, Read
+from recorder.exchange import Exchange, Read, TimedChunk
 from recorder.repeats import Reader
 
 Span = tuple[int, int, int, int]
@@ -24,7 +24,7 @@ Span = tuple[int, int, int, int]
 # The place of the first, and what a `Run` has.
 _Row = tuple[int, Chunk, str | None, list[str]]
 
-_Arrival = Span | tuple[None, None]
+_Arrival = tuple[int, int] | tuple[None, None]
 
 _NO_READ: Final = (None, None)
 _LF: Final = b"\n\n"
@@ -47,25 +47,54 @@ class Run:
     reads: Sequence[int | None]
 
 
+@dataclass(slots=True)
+class Events:
+    """A body of nothing but events of one `data` line each, and comments between them.
+
+    `blocks` are these, without the blank line behind each, which is two of `line_end`; `runs` are their chunks.
+    `arrivals` has for each block the seq and the instant of the read with the last byte of that line, None if the tape
+    does not have it.
+    """
+
+    blocks: list[bytes]
+    line_end: bytes
+    arrivals: list[_Arrival]
+    runs: list[Run]
+
+
 class _Unusual(Exception):
     """The body is not of the kind that is read here."""
 
 
 def runs(exchange: Exchange, reads: Sequence[Span], body: bytes) -> list[Run]:
     """Decode the chunks of a body, in order; `reads` are as `decode` takes them."""
+    found = events(exchange, reads, body)
+    if found is not None:
+        return found.runs
+    timed = decode(exchange, [Read(seq, at_ns, None, start, size) for seq, at_ns, start, size in reads], body)
+    return [alone(one) for one in timed.chunks]
+
+
+def alone(timed: TimedChunk) -> Run:
+    """Give one chunk as a run."""
+    return Run(timed.chunk, None, [""], (timed.item,), (timed.at_ns,), (timed.read,))
+
+
+def events(exchange: Exchange, reads: Sequence[Span], body: bytes) -> Events | None:
+    """Decode a body as events, if it holds nothing else and all of it could be had; else None."""
     ends, places = _spans(reads, len(body))
     plain = encoding.plain(exchange.content_encoding, body, ends)
     try:
-        if not is_stream(exchange, plain.data):
+        if plain.flag is not None or not is_stream(exchange, plain.data):
             raise _Unusual
         blocks, block_ends = _blocks(plain.data)
         found = list(_read(blocks))
     except _Unusual:
-        timed = decode(exchange, [Read(seq, at_ns, None, start, size) for seq, at_ns, start, size in reads], body)
-        return [Run(one.chunk, None, [""], (one.item,), (one.at_ns,), (one.read,)) for one in timed.chunks]
-    owners = [_NO_READ if place is None else reads[place] for place in places] + [_NO_READ]
+        return None
+    owners = [_NO_READ if place is None else reads[place][:2] for place in places] + [_NO_READ]
     arrivals = [owners[bisect_left(plain.ends, end)] for end in block_ends]
-    return [_timed(row, arrivals) for row in found]
+    line_end = b"\n" if plain.data.endswith(b"\n\n") else b"\r\n"
+    return Events(blocks, line_end, arrivals, [_timed(row, arrivals) for row in found])
 
 
 def _spans(reads: Sequence[Span], size: int) -> tuple[Sequence[int], Sequence[int | None]]:

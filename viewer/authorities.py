@@ -13,6 +13,7 @@ from typing import Final
 
 from recorder.derive import Decoded
 from recorder.exchange import Exchange
+from recorder.runs import Events
 from viewer import authorities_clients as clients
 from viewer import authorities_engines as engines
 from viewer import authorities_standards as standards
@@ -197,9 +198,9 @@ AUTHORITIES: Final[dict[str, Authority]] = {
 TOOLS: Final[tuple[str, ...]] = tuple(AUTHORITIES)
 
 
-def measure(tool: str, exchange: Exchange, decoded: Decoded, judged: Judged) -> Seen:
+def measure(tool: str, exchange: Exchange, body: Decoded | Events, judged: Judged) -> Seen:
     """Measure one exchange as a tool does; `judged` are its measures, or a row that has their outcome."""
-    seen = request(exchange, decoded, judged)
+    seen = request(exchange, body, judged)
     if isinstance(seen, str):
         return Seen(left_out=seen)
     authority = AUTHORITIES[tool]
@@ -210,11 +211,11 @@ def measure(tool: str, exchange: Exchange, decoded: Decoded, judged: Judged) -> 
         return Seen(error.numbers or {}, str(error), without_usage_chunks=spared)
 
 
-def measure_as(tool: str, exchanges: Iterable[tuple[Exchange, Decoded, Judged]]) -> Report:
+def measure_as(tool: str, exchanges: Iterable[tuple[Exchange, Decoded | Events, Judged]]) -> Report:
     """Measure a population as a tool does. Of each exchange only its numbers are kept, 8 bytes for each."""
     population = _Population(AUTHORITIES[tool])
-    for exchange, decoded, judged in exchanges:
-        population.add(measure(tool, exchange, decoded, judged), judged.outcome or "open")
+    for exchange, body, judged in exchanges:
+        population.add(measure(tool, exchange, body, judged), judged.outcome or "open")
     return population.report(tool)
 
 

@@ -7,7 +7,7 @@ What a tool concludes is left to `authorities_engines`, `authorities_clients` an
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, Protocol
 
@@ -15,13 +15,15 @@ import msgspec
 
 from recorder import assembly
 from recorder.derive import Decoded
-from recorder.exchange import Exchange, TimedChunk, TimedItem
+from recorder.exchange import Exchange, TimedItem
+from recorder.runs import Events, Run, alone
 
 Numbers = dict[str, float | list[float] | None]
 """A tool's own numbers for one exchange, by its own names, in ms unless the name says otherwise; None is unknown."""
 
 _CLEAN_ENDS: Final = frozenset({"end", "client", "client_stalled"})
 _FIRST_BAD_STATUS: Final = 300
+_UNTIMED: Final = (None, None)
 
 
 class Judged(Protocol):
@@ -79,9 +81,8 @@ class Request:
     outcome: str
     error_code: str | None = None
     duration_ns: int | None = None
-    done_ns: int | None = None
     frames: Sequence[Frame] = ()
-    chunks: Sequence[TimedChunk] = field(default=())
+    runs: Sequence[Run] = ()
 
     def check_status(self) -> None:
         """Raise what a client raises that got no answer, or one that is not 200."""
@@ -97,7 +98,7 @@ class Request:
 
     def reported_tokens(self) -> int | None:
         """Give the completion tokens of the last usage that has them, wherever it stands."""
-        reported = (assembly.completion_tokens(timed.chunk.usage) for timed in reversed(self.chunks))
+        reported = (assembly.completion_tokens(run.chunk.usage) for run in reversed(self.runs))
         return next((tokens for tokens in reported if tokens is not None), None)
 
     def without_usage_chunks(self) -> "Request":
@@ -105,19 +106,21 @@ class Request:
         return replace(self, frames=[frame for frame in self.frames if not _is_usage_only(frame)])
 
 
-def request(exchange: Exchange, decoded: Decoded, judged: Judged) -> Request | str:
-    """Give what tools see of an exchange, or the reason why none of them would have measured it."""
+def request(exchange: Exchange, body: Decoded | Events, judged: Judged) -> Request | str:
+    """Give what tools see of an exchange, or the reason why none of them would have measured it.
+
+    A body that is nothing but simple events may come as these: what is seen of it is the same.
+    """
     outcome = judged.outcome or "open"
     if outcome in ("open", "client_closed"):
         return {"open": "still open", "client_closed": "the client left"}[outcome]
     seen = Request(exchange.status, exchange.ended_by, exchange.end_ns, outcome, judged.error_code, judged.duration_ns)
     if exchange.status is None or exchange.status >= _FIRST_BAD_STATUS:
         return seen
-    unfit = _unfit(exchange, decoded)
-    if unfit:
-        return unfit
-    frames = list(_frames(decoded, exchange.end_ns or 0))
-    return replace(seen, done_ns=decoded.done_ns, frames=frames, chunks=decoded.chunks)
+    if isinstance(body, Events):
+        return _unfit_events(exchange, body) or replace(seen, frames=list(_event_frames(body)), runs=body.runs)
+    frames = _frames(body, exchange.end_ns or 0)
+    return _unfit(exchange, body) or replace(seen, frames=list(frames), runs=list(map(alone, body.chunks)))
 
 
 def load(text: bytes | str, place: str) -> dict[str, Any]:
@@ -185,6 +188,23 @@ def _unfit(exchange: Exchange, decoded: Decoded) -> str | None:
     if foreign or (decoded.chunks and not any(item.kind == "event" for item in decoded.items)):
         return "not a stream of chat completions"
     return None
+
+
+def _unfit_events(exchange: Exchange, events: Events) -> str | None:
+    if exchange.gap_bytes or _UNTIMED in events.arrivals:
+        return "not wholly on the tape"
+    chat = any(run.chunk.dialect for run in events.runs)
+    return None if chat or not any(run.chunk.counts for run in events.runs) else "not a stream of chat completions"
+
+
+def _event_frames(events: Events) -> Iterator[Frame]:
+    # Of a comment it is the instant of the blank line, which no tool looks at.
+    blank = 2 * events.line_end
+    for block, (read, at_ns) in zip(events.blocks, events.arrivals, strict=True):
+        if at_ns is not None:
+            comment = block[:1] == b":"
+            data = block[1 if comment else 5 :].removeprefix(b" ").decode("utf-8", "replace")
+            yield Frame(at_ns, read, comment, "" if comment else "message", data, block + blank)
 
 
 def _frames(decoded: Decoded, end_ns: int) -> Iterator[Frame]:

@@ -14,8 +14,7 @@ def mlperf(request: Request) -> Numbers:
     """Measure as MLPerf: first to last output in whole ns; a query that has no whole answer is no sample."""
     if request.outcome != "complete":
         raise ToolError(f"no QuerySamplesComplete ({request.outcome})")
-    outputs = [timed for timed in request.chunks if timed.chunk.output]
-    at = [timed.at_ns for timed in outputs if timed.at_ns is not None]
+    at = [at_ns for run in request.runs if run.chunk.output for at_ns in run.at_ns if at_ns is not None]
     if not at:
         raise ToolError("no FirstTokenComplete")
     tokens = request.reported_tokens()
@@ -29,8 +28,7 @@ def mlperf(request: Request) -> Numbers:
 
 def otel(request: Request) -> Numbers:
     """Measure as OpenTelemetry's client metrics: any chunk is a chunk; failed operations have a duration, too."""
-    counted = [timed for timed in request.chunks if timed.chunk.counts]
-    at = [timed.at_ns for timed in counted if timed.at_ns is not None]
+    at = [at_ns for run in request.runs if run.chunk.counts for at_ns in run.at_ns if at_ns is not None]
     duration_s = request.duration_ns / 1e9 if request.duration_ns is not None else None
     numbers: Numbers = {
         "time_to_first_chunk_s": at[0] / 1e9 if at else None,

@@ -2,7 +2,9 @@
 
 A rule is a figure and its highest or lowest allowed value: `ttft.p95=1500ms`, `error_rate=1%`, `tps.p50=20`, `n=50`.
 A figure that has no value does not keep its rule: there is nothing to judge, and a gate that passes for want of data
-is no gate. Rules come from the command line, from a TOML file, or from both.
+is no gate. `n` counts what a figure is of: its values, or, of a rate, the exchanges that it is a share of. An exchange
+of which it is not known whether it meets the objective is neither good nor bad: goodput leaves it out, and `unknown`
+counts it. Rules come from the command line, from a TOML file, or from both.
 """
 
 import tomllib
@@ -16,7 +18,7 @@ from viewer.quantities import QUANTITIES, amount
 from viewer.rows import Row
 from viewer.stats import field_name
 
-FIELDS: Final = ("rule", "value", "unit", "n", "verdict")
+FIELDS: Final = ("rule", "value", "unit", "n", "verdict", "unknown")
 HOLDS: Final = "holds"
 FAILS: Final = "fails"
 NOTHING: Final = "nothing to judge"
@@ -55,8 +57,17 @@ def rules_of(document: str) -> tuple[list[Rule], str | None]:
     for bound, limits in found.items():
         if bound not in ("max", "min") or not isinstance(limits, dict):
             raise ValueError(f"{bound!r} is not one of the tables max and min, nor slo")
-        rules += [rule(bound, f"{name}={value}") for name, value in _flat(limits)]
+        rules += list(_table(bound, limits))
     return rules, slo
+
+
+def _table(bound: str, limits: Mapping[str, Any]) -> Iterator[Rule]:
+    for key, given in limits.items():
+        for name, value in _flat(bound, key, given):
+            try:
+                yield rule(bound, f"{name}={value}")
+            except ValueError as error:
+                raise ValueError(f"{bound}.{name}: {error}") from error
 
 
 def _toml(document: str) -> dict[str, Any]:
@@ -75,6 +86,7 @@ def judge(rules: Iterable[Rule], statistics: Row) -> list[Row]:
             "unit": one.unit or None,
             "n": statistics[one.count],
             "verdict": _verdict(one, statistics[one.field]),
+            "unknown": statistics["objective_unknown_n"] if one.field == "goodput_pct" else None,
         }
         for one in rules
     ]
@@ -104,10 +116,11 @@ def junit(judged: Sequence[Row]) -> bytes:
 
 def said(row: Row) -> str:
     """Say what was found of a rule, in words."""
+    left_out = "" if row["unknown"] is None else f", objective unknown of {row['unknown']:,}"
     if row["value"] is None:
-        return f"no values among {row['n']:,}"
+        return f"no values among {row['n'] or 0:,}{left_out}"
     value = f"{row['value']:,.3f}".rstrip("0").rstrip(".")
-    return f"{value} {row['unit'] or ''}".rstrip() + f" (n {row['n']:,})"
+    return f"{value} {row['unit'] or ''}".rstrip() + f" (n {row['n']:,}{left_out})"
 
 
 def _figure(name: str) -> tuple[str, str, str]:
@@ -115,7 +128,7 @@ def _figure(name: str) -> tuple[str, str, str]:
     if name == "n":
         return "n", "n", ""
     if name in RATES:
-        return f"{name}_pct", "n", "%"
+        return f"{name}_pct", f"{name}_n", "%"
     quantity, _, statistic = name.rpartition(".")
     if quantity not in QUANTITIES or statistic not in STATISTICS:
         known = f"n, {', '.join(RATES)}, or one of {', '.join(QUANTITIES)} with .{', .'.join(STATISTICS)}"
@@ -130,12 +143,11 @@ def _verdict(one: Rule, value: float | None) -> str:
     return HOLDS if (value <= one.limit if one.is_highest else value >= one.limit) else FAILS
 
 
-def _flat(limits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Join the names of a table in a table: in TOML a dot in a bare key makes one."""
-    for name, value in limits.items():
-        if not isinstance(value, dict):
-            yield name, value
-        elif not value or any(isinstance(limit, dict) for limit in value.values()):
-            raise ValueError(f"{name!r} is no figure and its limit: write, say, ttft.p95 = '1500ms'")
-        else:
-            yield from ((f"{name}.{statistic}", limit) for statistic, limit in value.items())
+def _flat(bound: str, key: str, limit: Any) -> Iterator[tuple[str, Any]]:
+    """Give the figures of a key and their limits: in TOML a dot in a bare key makes a table."""
+    if not isinstance(limit, dict):
+        yield key, limit
+    elif not limit or any(isinstance(one, dict) for one in limit.values()):
+        raise ValueError(f"{bound}.{key}: {key!r} is no figure and its limit: write, say, ttft.p95 = '1500ms'")
+    else:
+        yield from ((f"{key}.{statistic}", one) for statistic, one in limit.items())

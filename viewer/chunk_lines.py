@@ -41,9 +41,12 @@ def lines(id: str, runs: Sequence[Run], cell: Callable[[Any], str], end: str) ->
 
 
 def milliseconds(ns: Sequence[float | None]) -> list[str]:
-    """Write nanoseconds as CSV has them: `rows.ms` of each, with as many digits as it needs; unknown is empty."""
+    """Write nanoseconds as CSV has them: `rows.ms` of each, with as many digits as it needs; unknown is empty.
+
+    Raises `TapeDamaged` where one is no number.
+    """
     known = [value for value in ns if value is not None]
-    if not known or min(known) < 0 or max(known) >= rows.EXACT:
+    if not _are_usual(known):
         return ["" if value is None else repr(rows.ms(value)) for value in ns]
     whole = set(map(type, known)) == {int}
     written = msgspec.json.encode([value / 1e6 for value in known] if whole else [rows.ms(value) for value in known])
@@ -55,6 +58,13 @@ def milliseconds(ns: Sequence[float | None]) -> list[str]:
         return texts
     following = iter(texts)
     return ["" if value is None else next(following) for value in ns]
+
+
+def _are_usual(known: Sequence[float]) -> bool:
+    try:
+        return bool(known) and min(known) >= 0 and max(known) < rows.EXACT
+    except TypeError:  # a text, of which `rows.ms` says what it means
+        return False
 
 
 def _around(row: rows.Row, part: str | None, cell: Callable[[Any], str], end: str) -> tuple[str, str]:

@@ -9,13 +9,13 @@ import click
 from recorder.cli import main as group
 from recorder.errors import WiretapeError
 from recorder.safe import safe
-from viewer import analysis, doctor, exporting, listing, shells, showing
+from viewer import analysis, doctor, exporting, listing, shells, showing, viewing
 from viewer.demo import demo
 
 _SIGINT_EXIT = 128 + 2
 _SIGPIPE_EXIT = 128 + 13
 
-for _module in (listing, showing, exporting, analysis, doctor, shells):
+for _module in (listing, showing, exporting, analysis, doctor, shells, viewing):
     for _command in _module.COMMANDS:
         group.add_command(_command)
 group.add_command(demo)
@@ -23,6 +23,9 @@ group.add_command(demo)
 
 def main() -> None:
     """Run the command line; a failure that wiretape foresees is one line and its own exit code."""
+    if sys.stdout is None:
+        print("wiretape: stdout is closed: send it to a file, a pipe or /dev/null", file=sys.stderr)
+        sys.exit(1)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 is no reason to fail
     sys.exit(_run())
@@ -37,8 +40,11 @@ def _run() -> int:
     except WiretapeError as error:
         print(f"wiretape: {safe(str(error))}", file=sys.stderr)
         return error.exit_code
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        print(f"{_told(error)}", file=sys.stderr)
         return error.exit_code
     except click.Abort as error:
         return _SIGINT_EXIT if isinstance(error.__cause__, KeyboardInterrupt) else 1
@@ -50,6 +56,15 @@ def _run() -> int:
             return _unread()
         raise
     return code if isinstance(code, int) else 0
+
+
+def _told(error: click.ClickException) -> str:
+    """Say in one line what was wrong, and where to look."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    path, help = (
+        ("wiretape", "") if context is None else (context.command_path, f" (see {context.command_path} --help)")
+    )
+    return f"{path}: {safe(' '.join(error.format_message().split()))}{help}"
 
 
 def _unread() -> int:

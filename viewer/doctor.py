@@ -190,7 +190,10 @@ def _recorder(path: Path, session: "Row | None") -> Finding:
     holder = locking.holder(tapefile.lock_of(path))
     if session is None:
         return findings.recorder(holder, False, None, True)
-    heard = datetime.fromisoformat(session["heartbeat_at"]).timestamp()
+    try:
+        heard = datetime.fromisoformat(session["heartbeat_at"]).timestamp()
+    except (TypeError, ValueError, OverflowError):  # the tape is damaged there: when it was heard of is unknown
+        return findings.recorder(holder, False, None, True)
     silent = max(SYSTEM.wall_ns() / 1e9 - heard, 0)
     return findings.recorder(holder, lives(session["pid"]), silent, session["ended_at"] is not None)
 

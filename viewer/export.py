@@ -15,6 +15,9 @@ import itertools
 import json
 import os
 import re
+import signal
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import NoneType
@@ -90,37 +93,56 @@ def guarded(text: str) -> str:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Write a file of mode 0600 that takes its name only when it is whole; on any failure nothing is left behind.
 
-    What exists and is no regular file (a device, a pipe) is written to directly.
+    What exists and is no regular file (a device, a pipe) is written to directly. Raises `WiretapeError`, also where
+    FILE.part is there already: it may be another's.
     """
     path = path.resolve()
-    part = path.with_name(f"{path.name}.part")
     try:
         if path.exists() and not path.is_file():
             with path.open("wb") as file:
                 yield file
             return
-        with _created(part) as file:
+        with _created(path.with_name(f"{path.name}.part")) as (part, file):
             yield file
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
+            part.replace(path)
+    except FileExistsError as error:
+        raise WiretapeError(f"{path}.part is there: another export writes it, or it is left over: remove it") from error
     except OSError as error:
-        _discard(part)
-        raise WiretapeError(f"{path} cannot be written ({error.strerror}): name another file with -o") from error
+        raise WiretapeError(f"{path} cannot be written ({error.strerror}): name another file") from error
+
+
+@contextlib.contextmanager
+def _created(part: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """Make a file that is gone after any failure, and when the process is told to end."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(part, flags, 0o600)
+    try:
+        with _ending(), os.fdopen(descriptor, "wb") as file:
+            yield part, file
     except BaseException:
-        _discard(part)
+        with contextlib.suppress(OSError):
+            part.unlink()
         raise
 
 
-def _discard(part: Path) -> None:
-    with contextlib.suppress(OSError):
-        part.unlink()
+@contextlib.contextmanager
+def _ending() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP raise `SystemExit`, so that what was begun can be undone."""
 
+    def end(number: int, _: Any) -> None:
+        sys.exit(128 + number)
 
-def _created(part: Path) -> BinaryIO:
-    _discard(part)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(os.open(part, flags, 0o600), "wb")
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _write_csv(
@@ -162,7 +184,7 @@ def _column(field: str, stored: Sequence[Any], raw: bool) -> Sequence[Any]:
     if field.endswith("_ms"):
         return chunk_lines.milliseconds(stored)
     if field == "flags":
-        return [" ".join((flags or "").split()) for flags in stored]
+        stored = [" ".join((flags or "").split()) for flags in stored]
     return _cells(stored, raw, terminal=False)
 
 

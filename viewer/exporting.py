@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recorder import options
-from viewer import measuring, selecting
+from viewer import completion, measuring, selecting
 from viewer import output as writing
 
 if TYPE_CHECKING:
@@ -28,12 +28,17 @@ _SUFFIXES = {".cast": "asciicast"} | {f".{name}": name for name in ("tsv", "json
 
 
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=completion.ids)
 @options.db
 @selecting.filtered
 @selecting.limited
 @click.option("--table", type=click.Choice(_TABLES), help="One row for each of these. [default: exchanges]")
-@click.option("--by", metavar="NAMES", help="Of the summary: one row for each model, label.KEY, …, as in stats.")
+@click.option(
+    "--by",
+    metavar="NAMES",
+    shell_complete=completion.groups,
+    help="Of the summary: one row for each model, label.KEY, …, as in stats.",
+)
 @click.option(
     "-o",
     "--output",

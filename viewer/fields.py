@@ -28,6 +28,7 @@ _MEASURED: Final = {field.name: field.metadata["doc"] for field in dataclasses.f
 _OWN: Final = {
     "method": "HTTP method of the request",
     "model": "the model that answered; where none has, the one asked for",
+    "labels": "what its request was labelled with: {key: value}",
     "tpot_ms": "time per token after the first: first to last output over completion tokens − 1",
     "day": "the day when they started, UTC",
     "hour": "the hour when they started, UTC",
@@ -142,8 +143,9 @@ def _unit(name: str, kind: Kind) -> str | None:
         return "UTC"
     if kind not in ("integer", "number"):
         return None
+    own = {"status": "HTTP status", "tps_user": "tokens/s", "coalesced_fraction": "share of 1"}
     endings = {"_ms": "ms", "_pct": "%", "_tokens": "tokens"}
     ending = next((unit for end, unit in endings.items() if name.endswith(end)), None)
     if ending or name in _BYTES:
         return ending or "bytes"
-    return "HTTP status" if name == "status" else "index" if name in _ORDINALS else "count"
+    return own.get(name) or ("index" if name in _ORDINALS else "count")

@@ -21,7 +21,7 @@ class Field:
     """A field: its name, the kind of its values, the fields of a row that hold them (any may match).
 
     `style` says what a text has to fit: the whole value, its beginning, a part of it; the host of a URL, or the whole
-    of it; a path, with or without its query; one of the words of a list.
+    of it; a path, with or without its query; one of the words of a list. What `has` looks at is said by `having`.
     """
 
     name: str
@@ -41,6 +41,8 @@ OUTCOME_WORDS: Final[dict[str, tuple[str, ...]]] = {
     "done": ("complete",),
     "aborted": ("client_closed",),
     "err": FAILURES,
+    "error": FAILURES,
+    "failed": FAILURES,
 }
 """What `is:` takes: each outcome, and short words for some."""
 
@@ -52,7 +54,7 @@ HAS: Final[dict[str, tuple[str, ...]]] = {
     "content": ("content",),
     "refusal": ("refusal",),
 }
-"""What `has:` takes, and the fields of a row of which one must be known."""
+"""The short words that `has:` takes, and the fields of a row of which one must be known."""
 
 CHOICES: Final[dict[str, Iterable[str]]] = {"outcome": OUTCOME_WORDS, "flags": FLAGS, "has": HAS}
 """The fields that have only certain values, for which anything else is a slip of the pen."""
@@ -74,7 +76,7 @@ _ALIASES = {
     "gap.p90": "icl_p90_ms", "gap.p99": "icl_p99_ms", "gap.max": "icl_max_ms", "icl.p50": "icl_p50_ms",
     "icl.p90": "icl_p90_ms", "icl.p99": "icl_p99_ms", "icl.max": "icl_max_ms", "stall": "max_stall_ms",
     "tok.in": "prompt_tokens", "tok.out": "completion_tokens", "tok.reason": "reasoning_tokens",
-    "tok.total": "total_tokens", "tps": "tps_user", "coalesced": "coalesced_fraction",
+    "tok.total": "total_tokens", "tokens": "completion_tokens", "tps": "tps_user", "coalesced": "coalesced_fraction",
 }  # fmt: skip
 
 
@@ -84,9 +86,9 @@ def _fields() -> Iterable[Field]:
     yield Field("path", "text", ("path",), "path")
     yield Field("flags", "text", ("flags",), "word")
     yield Field("error", "text", ("error_code", "error_message"), "within")
-    yield Field("text", "text", ("content", "reasoning", "refusal"), "within")
+    yield Field("text", "text", ("content", "reasoning", "refusal", "error_message", "tool_calls"), "within")
     yield Field("prompt", "text", ("request_body",), "within")
-    yield Field("has", "has", tuple(dict.fromkeys(name for names in HAS.values() for name in names)))
+    yield Field("has", "has", ())
     yield Field("label", "label", ("labels",))
     yield Field("coalesced_fraction", "share", ("coalesced_fraction",))
     for name in ("started_at", "since", "until"):
@@ -107,6 +109,17 @@ NAMES: Final[dict[str, str]] = {
     **_ALIASES,
 }
 """Every name that a filter may use, and the field that it means."""
+
+KNOWABLE: Final = frozenset(FIELDS) - {
+    "id", "method", "path", "upstream", "started_at", "since", "until", "outcome", "flags", "reads", "bytes",
+    "gap_bytes", "label", "has",
+}  # fmt: skip
+"""The fields that can be unknown: what `has:` takes beside its short words."""
+
+
+def having(word: str) -> tuple[str, ...]:
+    """Give the fields of a row of which one must be known: of a word of `HAS`, or of one of `KNOWABLE`."""
+    return HAS.get(word) or FIELDS[word].rows
 
 
 def near(word: str, known: Iterable[str]) -> str:

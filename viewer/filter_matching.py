@@ -3,6 +3,7 @@
 What is unknown fits no comparison, nor its negation by an operator (`!=`, `!~`). `-` is the logical negation, so
 `-ttft>1s` holds for an exchange without a `ttft`. Case is ignored where it is ASCII's. A text is matched by shapes:
 patterns of which one must fit all of it. Durations compare to the nanosecond.
+Of tool calls the text is `name(arguments)`, as `pages` shows them.
 """
 
 import functools
@@ -12,7 +13,7 @@ from operator import ge, gt, le, lt
 from typing import Any, Final
 
 from viewer import rows
-from viewer.filter_fields import FIELDS, HAS
+from viewer.filter_fields import FIELDS, having
 from viewer.filter_syntax import Among, And, Compare, Filter, Labelled, Match, Not, Number, Or, Pattern, Regex, Word
 from viewer.filter_values import found
 from viewer.rows import Row
@@ -65,6 +66,8 @@ def needed(filter: Filter) -> tuple[str, ...]:
             return (*WORD_IN, "labels")
         case Labelled():
             return ("labels",)
+        case Match("has"):
+            return tuple(dict.fromkeys(_had(filter)))
     return FIELDS[filter.field].rows
 
 
@@ -125,7 +128,7 @@ def _label_fits(value: str | None, pattern: Pattern | None, negated: bool) -> bo
 @matches.register
 def _(filter: Match, row: Row) -> bool:
     if filter.field == "has":
-        return any(row[name] is not None for (word,) in filter.patterns for name in HAS[word]) != filter.negated
+        return any(row[name] is not None for name in _had(filter)) != filter.negated
     wanted = field_shapes(filter)
     return _holds(
         _values(filter.field, row), lambda value: _fits(_readable(filter.field, value), wanted), filter.negated
@@ -138,8 +141,19 @@ def _holds(values: Iterable[Any], check: Callable[[Any], bool], negated: bool = 
     return bool(passed) and not any(passed) if negated else any(passed)
 
 
+def _had(filter: Match) -> list[str]:
+    return [name for (word,) in filter.patterns for name in having(word)]
+
+
 def _values(field: str, row: Row) -> list[Any]:
-    return [" ".join(row["flags"])] if field == "flags" else [row[name] for name in FIELDS[field].rows]
+    if field == "flags":
+        return [" ".join(row["flags"])]
+    return [_called(row[name]) if name == "tool_calls" else row[name] for name in FIELDS[field].rows]
+
+
+def _called(calls: Sequence[Row] | None) -> str | None:
+    """Give tool calls as people are shown them, each on its line."""
+    return "\n".join(f"{call['name'] or ''}({call['arguments']})" for call in calls) if calls else None
 
 
 def _in_row(field: str, limit: Number | str | None) -> Any:

@@ -6,6 +6,7 @@ tree means is left to `filters`.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
@@ -147,6 +148,27 @@ def amount(field: str, number: Number) -> str:
     shown = f"{exact:f}"
     shown = shown.rstrip("0").rstrip(".") if "." in shown else shown
     return f"{shown}ms" if FIELDS[field].kind == "duration" else shown
+
+
+def is_starred(filter: Filter) -> bool:
+    """Say whether a text in quotes holds a `*`, which is no wildcard there."""
+    match filter:
+        case And(parts) | Or(parts):
+            return any(map(is_starred, parts))
+        case Not(part):
+            return is_starred(part)
+    return any(len(pattern) == 1 and "*" in pattern[0] for pattern in _patterns(filter))
+
+
+def _patterns(term: Filter) -> Iterable[Pattern]:
+    match term:
+        case Word(pattern):
+            return [pattern]
+        case Match(_, patterns):
+            return patterns
+        case Labelled(labels):
+            return [pattern for _, pattern in labels if pattern is not None]
+    return ()
 
 
 def _operator(negated: bool) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, cast
 
 from viewer.filter_cursor import VALUE, Cursor, Item
-from viewer.filter_fields import CHOICES, FIELDS, NAMES, OUTCOME_WORDS, Field, near
+from viewer.filter_fields import CHOICES, FIELDS, HAS, KNOWABLE, NAMES, OUTCOME_WORDS, Field, near
 from viewer.filter_syntax import (
     Among,
     And,
@@ -35,6 +35,7 @@ OPERATORS: Final = {
 }
 """The operators that each kind of field takes."""
 
+_STATUS_CLASS = re.compile(r"[1-5]xx", re.IGNORECASE)
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -103,6 +104,8 @@ def _number(field: Field, name: str, item: Item, text: str) -> Number:
 
 
 def _span(field: Field, name: str, item: Item) -> Span:
+    if field.name == "status" and _STATUS_CLASS.fullmatch(item.text):
+        return 100 * int(item.text[0]), 100 * int(item.text[0]) + 99
     low, dots, high = item.text.partition("..")
     if not dots:
         value = _number(field, name, item, item.text)
@@ -121,7 +124,7 @@ def _time(field: Field, item: Item, now: datetime) -> Filter:
     low, dots, high = item.text.partition("..")
     if dots and not (low and high):
         raise item.error("expected a time on both sides; or write since: or until:")
-    if not dots and low.startswith("-"):
+    if not dots and (low.startswith("-") or low.lower() == "now"):
         raise item.error("expected a day or a time of day; or write since:")
     first = item.read(lambda text: started(">=", text, now), low)
     last = item.read(lambda text: started("<=", text, now), high or low)
@@ -134,10 +137,22 @@ def _patterns(field: Field, item: Item) -> list[Pattern]:
     if not choices or (len(item.pattern) > 1 and field.kind == "text"):
         return [item.pattern]
     word = item.text.lower()
+    if field.name == "has":
+        return [(_having(word, item),)]
     if word not in choices:
         known = near(word, choices) or f": one of {', '.join(choices)}"
         raise item.error(f"that is nothing that {field.name} can be{known}")
     return [(name,) for name in (OUTCOME_WORDS[word] if field.name == "outcome" else (word,))]
+
+
+def _having(word: str, item: Item) -> str:
+    """Read a value of `has`: one of its words, or a field by any of its names."""
+    found = word if word in HAS else NAMES.get(word, "")
+    if found in HAS or found in KNOWABLE:
+        return found
+    offered = (*HAS, *(name for name, meant in NAMES.items() if meant in KNOWABLE))
+    known = near(word, offered) or f": one of {', '.join(HAS)}, or a field that can be unknown"
+    raise item.error(f"that is nothing that has can be{known}")
 
 
 def _labels(cursor: Cursor, negated: bool) -> Filter:

@@ -33,7 +33,7 @@ _EXPECTED = {
     "count": "a number, such as 400 or 10k (b, k, M)",
     "rate": "a plain number, such as 20.5",
     "share": "a share, such as 10% or 0.1",
-    "time": "a time, such as -2h, today, yesterday, 14:00, 2026-11-21 or 2026-11-21T14:00Z",
+    "time": "a time, such as -2h, now, today, yesterday, 14:00, 2026-11-21 or 2026-11-21T14:00Z",
 }
 _AGO = re.compile(r"-(\d{1,9}(?:\.\d{1,9})?)(s|m|h|d)")
 _AGO_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -66,7 +66,7 @@ def _factor(kind: Kind, unit: str, in_ms: bool) -> Decimal | int | None:
 
 
 def period(text: str, now: datetime) -> Period:
-    """Read a time: a day, a minute or a second is a period; `-2h` and a time with a fraction are an instant."""
+    """Read a time: a day, a minute or a second is a period; `now`, `-2h` and a time with a fraction are an instant."""
     try:
         start, length = _moment(text, now)
         # A day is as long as the clocks of its place make it: its end is the next day's beginning.
@@ -81,6 +81,8 @@ def _moment(text: str, now: datetime) -> tuple[datetime, timedelta]:
     local = now.astimezone().replace(tzinfo=None)
     if match := _AGO.fullmatch(text):
         return now - timedelta(**{_AGO_UNITS[match[2]]: float(match[1])}), timedelta()
+    if text.lower() == "now":
+        return now, timedelta()
     if text.lower() in ("today", "yesterday"):
         return _midnight(local - (_DAY if text.lower() == "yesterday" else timedelta())), _DAY
     if match := _TIME_OF_DAY.fullmatch(text):

@@ -23,13 +23,14 @@ from sqlalchemy import (
     not_,
     null,
     or_,
+    select,
     true,
     type_coerce,
 )
 
 from recorder.schema import exchanges
 from viewer.columns import column
-from viewer.filter_fields import FIELDS, HAS
+from viewer.filter_fields import FIELDS, having
 from viewer.filter_matching import ORDERS, WORD_IN, field_shapes, shapes
 from viewer.filter_syntax import Among, And, Compare, Filter, Labelled, Match, Not, Number, Or, Pattern, Regex, Word
 from viewer.filter_values import found
@@ -92,10 +93,11 @@ def _(filter: Among) -> Condition:
 
 @condition.register
 def _(filter: Regex) -> Condition:
-    # As it is: a body that is not UTF-8 reaches the function as bytes.
-    texts: list[ColumnElement[Any]] = [type_coerce(column(name), Text) for name in FIELDS[filter.field].rows]
+    texts = _texts(filter.field)
     if filter.field == "flags":
         texts = [func.coalesce(column("flags"), "")]
+    elif filter.field == "prompt":  # as it is: a body that is not UTF-8 reaches the function as bytes
+        texts = [type_coerce(column("request_body"), Text)]
     return _holds(texts, lambda one: one.regexp_match(filter.pattern), filter.negated)
 
 
@@ -111,7 +113,7 @@ def _(filter: Labelled) -> Condition:
 @condition.register
 def _(filter: Match) -> Condition:
     if filter.field == "has":
-        present = or_(*(column(name).is_not(null()) for (word,) in filter.patterns for name in HAS[word]))
+        present = or_(*(column(name).is_not(null()) for (word,) in filter.patterns for name in having(word)))
         return not_(present) if filter.negated else present
     wanted = field_shapes(filter)
     return _holds(_texts(filter.field), lambda one: _like(one, wanted), filter.negated)
@@ -138,7 +140,15 @@ def _fits_label(pattern: Pattern | None) -> Check:
 def _texts(field: str) -> list[ColumnElement[Any]]:
     if field == "flags":  # a space around each
         return [literal(" ") + func.coalesce(func.nullif(column("flags"), "") + " ", "")]
-    return [cast(column(name), Text) if name == "request_body" else column(name) for name in FIELDS[field].rows]
+    own = {"request_body": lambda: cast(column("request_body"), Text), "tool_calls": _called}
+    return [own[name]() if name in own else column(name) for name in FIELDS[field].rows]
+
+
+def _called() -> ColumnElement[str]:
+    """Give the tool calls as people are shown them, `name(arguments)`, each on its line; null if there are none."""
+    each = func.json_each(column("tool_calls")).table_valued("value")
+    name, arguments = (func.coalesce(func.json_extract(each.c.value, f"$.{key}"), "") for key in ("name", "arguments"))
+    return select(func.group_concat(name + "(" + arguments + ")", "\n")).scalar_subquery()
 
 
 def _like(one: ColumnElement[Any], wanted: Sequence[Pattern]) -> Condition:

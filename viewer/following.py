@@ -4,6 +4,8 @@ A poll costs one number from SQLite, and only when that has changed is anything 
 `queries`, which fetches the rows; what the batches look like is left to the commands.
 """
 
+import contextlib
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -21,8 +23,27 @@ POLL_SECONDS = 0.2
 """How long an exchange that has ended may go unseen; people do not notice a fifth of a second."""
 
 
+@contextlib.contextmanager
+def interrupts() -> Iterator[Callable[[], None]]:
+    """Give what waits for the next poll, and raises `KeyboardInterrupt` for an interrupt that has come until then.
+
+    By itself Python raises it wherever it happens to be; within a callback of a library it would be lost.
+    """
+    came = threading.Event()
+
+    def pause() -> None:
+        if came.wait(POLL_SECONDS):
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, lambda *_: came.set())
+    try:
+        yield pause
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def pause() -> None:
-    """Wait for the next poll; an interrupt ends it at once."""
+    """Wait for the next poll."""
     threading.Event().wait(POLL_SECONDS)
 
 

@@ -13,8 +13,9 @@
 
 The columns are those that `export` has for the same table, in its order and with its values; what each holds is in
 `frame.attrs["columns"]`: its dtype, its unit and what it means. All types are nullable, so that unknown is `pd.NA`
-(NaT of an instant) and never turns into 0 or NaN, and they are the same whether there are rows or not. Statistics over
-many exchanges are `stats`', those of one are `recorder.metrics`'; `summary` is a short one, for the demo.
+(NaT of an instant) and never turns into 0 or NaN, and they are the same whether there are rows or not. A lone
+surrogate, which UTF-8 has no bytes for, is given as its escape, as in an export. Statistics over many exchanges are
+`stats`', those of one are `recorder.metrics`'; `summary` is a short one, for the demo.
 """
 
 import contextlib
@@ -71,9 +72,9 @@ def open_tape(path: str | Path | None = None) -> "Tape":
 class Tape:
     """A tape whose tables can be had as frames, the oldest exchange first.
 
-    `where` is a filter as `--filter` takes it, such as `"model:gpt-* ttft>800ms"`; one that cannot be read raises a
-    `ValueError` that says where and why. `limit` is the most rows to give. A tape that cannot be read raises a
-    `recorder.errors.TapeError`.
+    `where` is a filter as `--filter` takes it, such as `"model:gpt-* ttft>800ms"`; an empty one is none, and one that
+    cannot be read raises a `ValueError` that says where and why. `limit` is the most rows to give. A tape that cannot
+    be read raises a `recorder.errors.TapeError`.
     """
 
     path: Path
@@ -81,7 +82,7 @@ class Tape:
     def exchanges(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
         """Give one row for each exchange: when, who and how it ended (text), durations in ms, counts.
 
-        `started_at` is an instant in UTC, to the microsecond; `flags` are words joined by spaces.
+        `started_at` is an instant in UTC, to the microsecond; `flags` are words joined by spaces, `labels` JSON.
         """
         return self._exchanges("exchanges", where, limit)
 
@@ -118,7 +119,7 @@ class Tape:
         They are the gaps of `icl` in `stats`, which takes those of the complete exchanges. Millions take seconds.
         """
         with self._selected(where) as (connection, condition):
-            found = list(queries.packed_gaps(connection, condition))
+            found = [(id, _whole_gaps(packed)) for id, packed in queries.packed_gaps(connection, condition)]
         counts = np.array([len(packed) // 8 for _, packed in found], np.int64)
         gaps = np.frombuffer(b"".join(packed for _, packed in found), "<i8")
         ends = np.cumsum(counts)
@@ -133,7 +134,7 @@ class Tape:
 
     @contextlib.contextmanager
     def _selected(self, where: str | None) -> Iterator[tuple[Connection, Condition | None]]:
-        condition = None if where is None else filters.condition(parse(where))
+        condition = filters.condition(parse(where)) if where and not where.isspace() else None
         with queries.opened(self.path) as connection:
             yield connection, condition
 
@@ -183,18 +184,29 @@ def _dtype(table: str, field: Field) -> str:
 def _array(dtype: Any, values: list[Any]) -> Any:
     """Give values as an array of a type; an integer that no column of a tape could hold is unknown."""
     if dtype == "category":
+        values = [_text(value) for value in values]
         return pd.Categorical(values, categories=pd.Index(list(dict.fromkeys(values)), dtype="string"))
     if dtype == _DTYPES["timestamp"]:
         return pd.DatetimeIndex([instant(value) for value in values], tz="UTC").as_unit("us")
     if dtype == "Int64":
         values = [None if value is None or abs(value) >= _LARGEST else value for value in values]
     if dtype == "string":
-        values = [rows.flat(value) for value in values]
+        values = [None if value is None else _text(value) for value in values]
     return pd.array(values, dtype=dtype)
 
 
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else str(rows.flat(value))
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _whole_gaps(packed: bytes) -> bytes:
+    """Give the gaps of a blob; a damaged tape may have a part of another behind them."""
+    return packed[: len(packed) // 8 * 8]
+
+
 def _category(places: NDArray[Any], names: list[str]) -> Any:
-    return pd.Categorical.from_codes(places.astype(np.int64), pd.Index(names, dtype="string"))
+    return pd.Categorical.from_codes(places.astype(np.int64), pd.Index(list(map(_text, names)), dtype="string"))
 
 
 def _whole(values: NDArray[Any]) -> IntegerArray:

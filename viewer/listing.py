@@ -3,6 +3,7 @@
 Only click is imported at the top: `--help` must not wait for a database library. What a line looks like is `report`'s.
 """
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,8 +130,8 @@ def _follow(
 
     width = output.width()
     recent: list[Row] | None = None
-    try:
-        for batch in following.ended(connection, fields, selecting.condition(where), last=last):
+    with contextlib.suppress(KeyboardInterrupt), following.interrupts() as pause:
+        for batch in following.ended(connection, fields, selecting.condition(where), last=last, wait=pause):
             if format != "table":
                 output.put(format, fields, batch, header=recent is None)
                 recent = []
@@ -140,8 +141,7 @@ def _follow(
             lines = list(report.listing([*before, *batch], width))
             output.show(lines if recent is None else lines[1 + len(before) :], ascii=ascii)
             recent = [*before, *batch][-_LAID_OUT:]
-    except KeyboardInterrupt:
-        sys.exit(_SIGINT_EXIT)
+    sys.exit(_SIGINT_EXIT)
 
 
 COMMANDS: list[click.Command] = [ls]

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from recorder.derive import Decoded
 from recorder.exchange import Exchange
+from recorder.runs import Events
 from recorder.safe import safe
 from recorder.schema import exchanges as _exchanges
 from recorder.schema import measures as _measures
@@ -101,10 +102,10 @@ def _rounded(row: Row) -> Row:
     return {**row, **decimals, "n": f"{row['n']:,}"}
 
 
-def _measured(connection: Connection, where: Where | None) -> Iterable[tuple[Exchange, Decoded, Judged]]:
+def _measured(connection: Connection, where: Where | None) -> Iterable[tuple[Exchange, Decoded | Events, Judged]]:
     for row in _facts(connection, where):
         exchange = Exchange(row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes)
-        yield exchange, queries.decoded(connection, row.no), row
+        yield exchange, queries.events(connection, row.no), row
 
 
 def _facts(connection: Connection, where: Where | None) -> Iterator[Any]:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SIGPIPE_EXIT = 128 + 13
-
 PLAIN_WIDTH = 100
 """How many cells a drawing takes where there is no terminal to ask."""
 
@@ -45,11 +43,17 @@ def formatted_or_ids(command: F) -> F:
     return _formatted(command, (*FORMATS, "ids"))
 
 
-def _formatted(command: F, formats: Sequence[str]) -> F:
+def formatted_page(command: F) -> F:
+    """Add the options of `formatted` to a command that shows a page of one exchange, or what belongs to it."""
+    default = "a page; on a pipe tsv of timing, events and reads, bytes of text and request"
+    return _formatted(command, FORMATS, default)
+
+
+def _formatted(command: F, formats: Sequence[str], default: str = "table on a terminal, else tsv") -> F:
     raw = click.option("--raw-csv", is_flag=True, help="CSV: leave texts that a spreadsheet takes for formulas alone.")
     bare = click.option("--no-header", is_flag=True, expose_value=False, callback=_leave_header,
                         help="TSV, CSV: leave out the line of field names.")  # fmt: skip
-    said = "Output format. [default: table on a terminal, else tsv]"
+    said = f"Output format. [default: {default}]"
     return click.option("--format", "format", type=click.Choice(formats), help=said)(raw(bare(command)))
 
 
@@ -87,7 +91,7 @@ def put(
     header = header and format != "ids" and _with_header()
     chosen, fields = ("tsv", ("id",)) if format == "ids" else (cast("Format", format), fields)
     if out is not None:
-        return write(out, chosen, fields, found, raw_csv=raw_csv)
+        return write(out, chosen, fields, found, raw_csv=raw_csv, header=header)
     with stdout() as own:
         return write(own, chosen, fields, found, raw_csv=raw_csv, terminal=on_terminal(), header=header)
 

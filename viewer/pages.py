@@ -20,19 +20,21 @@ from viewer.verdicts import Verdict
 _PREVIEW: Final = 60
 _QUOTED: Final = 24
 _MOST_VERDICTS: Final = 5
+_JUDGED: Final = ("stall", "burst")
 
 
-def page(row: Row, verdicts: Sequence[Verdict] = ()) -> Iterator[Text]:
-    """Tell about one exchange: `row` is `queries.detail`'s. Of many stalls the longest are told."""
+def page(row: Row, verdicts: Sequence[Verdict] | None = None) -> Iterator[Text]:
+    """Tell about one exchange: `row` is `queries.detail`'s. Of many stalls the longest are told.
+
+    Stalls and bursts are what the verdicts say; where there are none (None), what the tape's flags say.
+    """
+    flags = row["flags"] if verdicts is None else [flag for flag in row["flags"] if flag not in _JUDGED]
+    burst = "burst" in flags if verdicts is None else any(verdict.kind == "burst" for verdict in verdicts)
     yield Text.assemble((safe(row["id"]), "bold"), f"  {line(row['method'])} {line(row['upstream'] + row['path'])}")
-    for label, text in (*_story(row), *_numbers(row, any(verdict.kind == "burst" for verdict in verdicts))):
+    for label, text in (*_story(row), *_numbers(row, burst)):
         yield _labelled(label, text)
-    told = _longest(verdicts)
-    for verdict in told:
-        yield from _verdict(verdict)
-    if len(told) < len(verdicts):
-        yield _labelled("", f"and {len(verdicts) - len(told):,} shorter stalls: --part timing has them all")
-    for flag in row["flags"]:
+    yield from _told(verdicts or ())
+    for flag in flags:
         yield _labelled("flag", f"{safe(flag)}: {FLAGS.get(flag, 'not known to this version')}")
     for name in ("reasoning", "content", "refusal"):
         if row[name] is not None:
@@ -100,10 +102,9 @@ def _story(row: Row) -> Iterator[tuple[str, str]]:
 def _numbers(row: Row, burst: bool) -> Iterator[tuple[str, str]]:
     yield "times, ms", _listed_ms(row, "ttfb", "ttfc", "ttft", "ttfo", "ttst", "latency", "duration")
     yield "gaps, ms", _listed_ms(row, "icl_p50", "icl_p90", "icl_p99", "icl_max", "max_stall")
-    rate = f"{ms(row['tps_user'])} tokens a second"
-    if burst or "burst" in row["flags"]:
-        rate = "tokens a second withheld: burst"
-    yield "pace", f"tpot {ms(row['tpot_ms'])} ms, {rate}"
+    tpot = row["tpot_ms"]  # of which tps_user is the inverse, unless the tape's flag withholds it
+    rate = "tokens a second withheld: burst" if burst else f"{ms(1000 / tpot if tpot else None)} tokens a second"
+    yield "pace", f"tpot {ms(tpot)} ms, {rate}"
     tokens = ("prompt", "completion", "reasoning", "total")
     yield "tokens", ", ".join(f"{name} {count(row[f'{name}_tokens'])}" for name in tokens)
     counts = ("reads", "events", "comments", "chunks", "output_chunks", "bytes", "gap_bytes")
@@ -118,6 +119,14 @@ def _listed_ms(row: Row, *names: str) -> str:
 
 def _labelled(label: str, text: str) -> Text:
     return Text.assemble((f"{label:<11}", "dim"), text)
+
+
+def _told(verdicts: Sequence[Verdict]) -> Iterator[Text]:
+    told = _longest(verdicts)
+    for verdict in told:
+        yield from _verdict(verdict)
+    if len(told) < len(verdicts):
+        yield _labelled("", f"and {len(verdicts) - len(told):,} shorter stalls: --part timing has them all")
 
 
 def _longest(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -136,7 +145,7 @@ def _spreads(slowness: Slowness) -> Iterator[Text]:
         "upstream gap": (slowness.upstream, "between reads with output: upstream, or the network before wiretape"),
         "relay delay": (slowness.relay, "wiretape itself, for each read that did not wait for the client"),
         "client wait": (slowness.client, "for each read: the client's side took no more"),
-        "unclear": (slowness.unclear, "relay or client: the tape cannot tell"),
+        "unclear": (slowness.unclear, "upstream, relay or client: the tape cannot tell"),
         "both together": (slowness.delay, "from when a read came to its handing on, behind others too"),
     }
     yield Text(_aligned("who was slow?", "n", ("p50 ms", "p99 ms", "max ms"), "what it is"), "bold")

@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy import Connection, Select, bindparam, event, func, select, tuple_
+from sqlalchemy import Connection, Select, Text, bindparam, event, func, select, tuple_, type_coerce
 from sqlalchemy.exc import DBAPIError
 
 from recorder import store, tapefile
 from recorder.derive import Decoded, decode
 from recorder.errors import NotFound, TapeBusy, TapeDamaged, TapeError
 from recorder.exchange import Exchange, Read
-from recorder.runs import Run, Span, runs
+from recorder.runs import Events, Run, Span, runs
+from recorder.runs import events as as_events
 from recorder.safe import safe
 from recorder.schema import exchanges as _exchanges
 from recorder.schema import measures as _measures
@@ -257,15 +258,30 @@ def all_chunks(connection: Connection, where: Condition | None = None, limit: in
 
 def _runs(connection: Connection, no: int) -> list[Run]:
     """Decode an exchange's chunks: as `decoded` does, but what is the same in many of them once."""
+    return runs(*_answer(connection, no))
+
+
+def events(connection: Connection, no: int) -> Events | Decoded:
+    """Decode an exchange's body: as the events that it is made of, if it holds nothing else, else as `decoded` does."""
+    exchange, its_reads, data = _answer(connection, no)
+    simple = as_events(exchange, its_reads, data)
+    return (
+        decode(exchange, [Read(one[0], one[1], None, *one[2:]) for one in its_reads], data)
+        if simple is None
+        else simple
+    )
+
+
+def _answer(connection: Connection, no: int) -> tuple[Exchange, list[Span], bytes]:
+    """Read what of an exchange decides how it is decoded."""
     with connection.begin():
         headers, framing = connection.execute(_RESPONSE, {"no": no}).one()
         its_reads = connection.execute(_SPANS, {"no": no}).all()
         data = store.stored_body(connection, no)
     named = dict(reversed(headers or []))
     kind, coding = named.get("content-type"), named.get("content-encoding")
-    return runs(
-        Exchange(None, kind, coding, None, None, None, None, framing=framing), cast("list[Span]", its_reads), data
-    )
+    exchange = Exchange(None, kind, coding, None, None, None, None, framing=framing)
+    return exchange, cast("list[Span]", its_reads), data
 
 
 def _numbers(connection: Connection, where: Condition | None) -> Iterator[tuple[int, str]]:
@@ -283,7 +299,11 @@ def _numbers(connection: Connection, where: Condition | None) -> Iterator[tuple[
 
 
 def _selected(fields: Sequence[str]) -> Any:
-    return select(_exchanges.c.no, *(column(field).label(field) for field in fields)).select_from(JOINED)
+    # Labels are left as they are stored, compact: most who ask for them write them so again.
+    found = (type_coerce(_exchanges.c.labels, Text) if field == "labels" else column(field) for field in fields)
+    return select(_exchanges.c.no, *(one.label(field) for field, one in zip(fields, found, strict=True))).select_from(
+        JOINED
+    )
 
 
 def _filtered(statement: Select[Any], where: Condition | None) -> Select[Any]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from recorder.chat import Chunk, Piece
+from recorder.errors import TapeDamaged
 from recorder.exchange import Read, TimedItem
 
 if TYPE_CHECKING:
@@ -24,16 +25,16 @@ FIELDS: Final = (
     "id", "started_at", "method", "path", "upstream", "model", "status", "outcome", "outcome_detail", "error_code",
     "error_message", "finish_reason", "prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens",
     "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "icl_p50_ms",
-    "icl_p99_ms", "icl_max_ms", "max_stall_ms", "reads", "events", "output_chunks", "bytes", "flags",
+    "icl_p99_ms", "icl_max_ms", "max_stall_ms", "reads", "events", "output_chunks", "bytes", "flags", "request_model",
+    "labels", "connect_ms", "tps_user", "coalesced_fraction",
 )  # fmt: skip
 """The fields of an exchange: the contract."""
 
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
 DETAIL_FIELDS: Final = (
-    "labels", "request_model", "response_id", "framing", "ended_by", "ended_detail", "connect_ms", "ttf_byte_ms",
-    "ttf_content_ms", "thinking_ms", "tail_ms", "tps_user", "e2e_tps", "tokens_per_chunk", "tpot_est_ms",
-    "tpot_adj_ms", "icl_mean_ms", "icl_p90_ms", "coalesced_fraction", "comments", "chunks", "gap_bytes", "choices",
-    "usage",
+    "response_id", "framing", "ended_by", "ended_detail", "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "tail_ms",
+    "e2e_tps", "tokens_per_chunk", "tpot_est_ms", "tpot_adj_ms", "icl_mean_ms", "icl_p90_ms", "comments", "chunks",
+    "gap_bytes", "choices", "usage",
 )  # fmt: skip
 EVENT_FIELDS: Final = ("seq", "kind", "at_ms", "gap_ms", "read", "type", "id", "data", "start", "end")
 READ_FIELDS: Final = ("seq", "at_ms", "relayed_ms", "start", "size")
@@ -55,11 +56,20 @@ EXACT: Final = 1 << 52
 """Of fewer nanoseconds than this, the quotient by a million is the float nearest to the decimal: no need to round."""
 
 
+_COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+_compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def ms(ns: float | None) -> float | None:
-    """Give nanoseconds as milliseconds, exact to the nanosecond."""
+    """Give nanoseconds as milliseconds, exact to the nanosecond. Raises `TapeDamaged` where they are no number."""
     if type(ns) is int and -EXACT < ns < EXACT:
         return ns / 1e6
-    return None if ns is None else round(ns / 1e6, 6)
+    try:
+        return None if ns is None else round(ns / 1e6, 6)
+    except TypeError as error:  # SQLite keeps a text in any column
+        reason = "the tape is damaged (a duration that is no number): run 'wiretape db check'"
+        raise TapeDamaged(reason) from error
 
 
 def stored_name(field: str) -> str:
@@ -68,13 +78,15 @@ def stored_name(field: str) -> str:
 
 
 def exchange(fields: tuple[str, ...], values: Sequence[Any]) -> Row:
-    """Name the stored values of an exchange: ns become ms, flags a list."""
+    """Name the stored values of an exchange: ns become ms, flags a list, labels a mapping."""
     row = dict(zip(fields, values, strict=True))
     for field in _durations(fields):
         if row[field] is not None:
             row[field] = ms(row[field])
     if "flags" in row:
         row["flags"] = (row["flags"] or "").split()
+    if isinstance(row.get("labels"), str):
+        row["labels"] = json.loads(row["labels"])
     return row
 
 
@@ -208,7 +220,7 @@ def flat(value: Any) -> str | int | float | None:
     if isinstance(value, list) and all(isinstance(word, str) for word in value):
         return " ".join(value)
     if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return _COMPACT.encode(value)
     cell: str | int | float | None = value
     return cell
 

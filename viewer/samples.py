@@ -34,6 +34,7 @@ GROUPS: Final = (
 _BATCH = 2000
 _HEADS: Final = {"day": len("2026-01-01"), "hour": len("2026-01-01T00")}
 _CODES: Final = {name: code for code, name in enumerate((*OUTCOMES, UNMEASURED))}
+_FLAGGED: Final = (and_(flagged("burst"), measures.c.tps_user.is_not(None)), flagged("backpressure"))
 _COLUMNS: Final = {quantity.name: quantity for quantity in QUANTITIES.values() if quantity.column is not None}
 
 
@@ -43,7 +44,8 @@ class Sample:
 
     `columns` hold one value for each exchange, NaN where unknown: the quantities by name, durations in ms, and
     `TOKENS`. `measured` says which exchanges enter figures of latency; `gaps` are all gaps between their output
-    chunks, in ns. Of `withheld` of them the tokens per second are left out: they came in a burst.
+    chunks, in ns. Of `withheld` of the measured ones the tokens per second are left out: they came in a burst;
+    `held_up` of them were so by the client: reading from upstream was paused for it.
     """
 
     key: Key
@@ -56,6 +58,7 @@ class Sample:
     first_at: str | None = None
     last_at: str | None = None
     withheld: int = 0
+    held_up: int = 0
 
     @property
     def size(self) -> int:
@@ -88,7 +91,7 @@ def read(
     gathered = _gather(connection, _statement(by, where, gaps, include_failed), len(by))
     if not by and not gathered.gaps:
         gathered.gaps[()] = bytearray()
-    width = 2 + len(TOKENS) + len(_COLUMNS) + 1
+    width = 2 + len(TOKENS) + len(_COLUMNS) + len(_FLAGGED)
     table = np.concatenate([np.empty((0, width)), *gathered.numbers])
     gathered.numbers.clear()
     numbers = {key: number for number, key in enumerate(gathered.gaps)}
@@ -123,7 +126,7 @@ def _statement(by: Sequence[str], where: ColumnElement[bool] | None, gaps: bool,
         exchanges.c.status,
         *(measures.c[name] for name in TOKENS),
         *(column_of(quantity.column) for quantity in _COLUMNS.values() if quantity.column),
-        and_(flagged("burst"), measures.c.tps_user.is_not(None)),
+        *_FLAGGED,
     )
     statement = select(*columns).select_from(JOINED).order_by(exchanges.c.no).limit(_BATCH)
     return statement if where is None else statement.where(where)
@@ -167,7 +170,7 @@ def _sample(
         np.frombuffer(gaps, "<i8"),
         first_at,
         last_at,
-        int(np.count_nonzero(table[measured, -1] > 0)),
+        *np.count_nonzero(table[measured, -len(_FLAGGED) :] > 0, axis=0).tolist(),
     )
 
 

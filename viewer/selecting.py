@@ -42,7 +42,8 @@ def filtered(command: F) -> F:
 
     added = (
         click.option("-f", "--filter", "filters", multiple=True, metavar="EXPR", shell_complete=completion.filters,
-                     help="Only what fits, such as 'model:gpt-* ttft>800ms -is:ok'. Several must all fit."),
+                     help="Only what fits, such as 'model:gpt-* ttft>800ms -is:ok'; ~ takes a regular expression, "
+                     "and in quotes * is itself. Several must all fit."),
         click.option("--model", "models", multiple=True, metavar="NAME", shell_complete=completion.models,
                      help="Only of this model; * is a wildcard."),
         click.option("--since", metavar="TIME", help="Only from then on: -2h, today, 14:00, 2026-11-21T14:00Z."),
@@ -109,7 +110,7 @@ def tell_nothing(connection: "Connection", where: "Filter | None") -> None:
     if not sys.stderr.isatty():
         return
     from viewer import queries
-    from viewer.filter_syntax import And
+    from viewer.filter_syntax import And, is_starred
 
     total = queries.count(connection)
     if not total:
@@ -117,7 +118,10 @@ def tell_nothing(connection: "Connection", where: "Filter | None") -> None:
         return
     terms = where.parts if isinstance(where, And) else ()
     alone = [f"`{safe(str(term))}` alone matches {queries.count(connection, condition(term)):,}" for term in terms]
-    click.echo(f"wiretape: 0 of {total:,} match{'. ' if alone else ''}{'; '.join(alone)}", err=True)
+    notes = ["; ".join(alone)] if alone else []
+    if where is not None and is_starred(where):
+        notes.append("In quotes * is itself; for a part of a text write ~: error~'rate limit'")
+    click.echo(". ".join([f"wiretape: 0 of {total:,} match", *notes]), err=True)
 
 
 def _expressions(filters: Sequence[str]) -> Iterator["Filter"]:

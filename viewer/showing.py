@@ -25,7 +25,7 @@ _PARTS = click.Choice(["summary", "text", "timing", "events", "reads", "request"
 @click.option("--part", type=_PARTS, default="summary", show_default=True, help="What to show of it.")
 @click.option("--force", is_flag=True, help="Write raw bytes even to a terminal.")
 @limiting.options
-@output.formatted
+@output.formatted_page
 def show(
     id: str, db: Path | None, part: str, force: bool, thresholds: Thresholds, format: str | None, raw_csv: bool
 ) -> None:
@@ -39,6 +39,8 @@ def show(
         raise click.UsageError("--part raw is the body as it came: it has no --format")
     if part == "raw" and output.on_terminal() and not force:
         raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe, or say --force")
+    if part not in _JUDGED and (given := limiting.given()):
+        raise click.UsageError(f"--part {part} is not judged: leave out {', '.join(given)}")
     with queries.opened(options.tape_path(db)) as connection:
         no = queries.find(connection, id)
         if part in _JUDGED:

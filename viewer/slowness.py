@@ -4,12 +4,13 @@ A read's way to the client is a *step*: from when the relay could take it (it ha
 handed on) to when it was handed to the system. Nothing waits for a client until the system's buffers are full, so a
 client that reads slowly shows only in large answers, and there as a long step during which the relay lived on: other
 reads came. What cannot be told apart stays unknown. A silence is upstream's, or the network's before the relay, unless
-reading was paused for the client meanwhile. Verdicts are given in `verdicts`.
+reading was paused for the client meanwhile, or what ended it came all at once. Verdicts are given in `verdicts`.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, takewhile
 from typing import Final, Literal
 
 from recorder.exchange import Read
@@ -24,6 +25,9 @@ UNSENT_BYTES: Final = 256 << 10
 """Reads not handed on; with more of them the relay stops reading from upstream until half of this is left."""
 
 _SHORT_NS: Final = 10_000_000
+_SEVERAL: Final = 3
+_AROUND: Final = 8
+_FEWEST_AROUND: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,8 @@ class Slowness:
     """Who was slow over a whole exchange; None where nothing is known.
 
     `upstream`: its gaps between reads with output. `relay`: the steps without a wait for the client. `client`: how long
-    each step waited for it, mostly 0. `unclear`: the steps of either. `delay`: from each read to its handing on.
+    each step waited for it, mostly 0. `unclear`: the steps of either, and the gaps that may not be upstream's. `delay`:
+    from each read to its handing on.
     """
 
     upstream: Spread | None
@@ -86,30 +91,51 @@ def steps(reads: Sequence[Read], paused: int, *, coarse: bool = False) -> list[S
     return found
 
 
-def slowness(gaps: Sequence[int], reads: Sequence[Read], taken: Sequence[Step]) -> Slowness:
-    """Sum up the gaps of upstream's between reads with output, the reads and their steps."""
+def slowness(
+    gaps: Sequence[int], reads: Sequence[Read], taken: Sequence[Step], doubted: Sequence[int] = ()
+) -> Slowness:
+    """Sum up the gaps of upstream's between reads with output, the reads and their steps.
+
+    `doubted` are the gaps of which it is unclear whether they are upstream's.
+    """
     known = [(step, step.ns) for step in taken if step.ns is not None]
     own = [ns for step, ns in known if step.who == "relay"]
     waits = [ns if step.who == "client" else 0 for step, ns in known if step.who is not None]
-    unclear = [ns for step, ns in known if step.who is None]
+    unclear = [*(ns for step, ns in known if step.who is None), *doubted]
     delays = [read.relayed_ns - read.at_ns for read in reads if read.relayed_ns is not None]
     return Slowness(*(_spread(values) for values in (gaps, own, waits, unclear, delays)))
 
 
-def paused_ns(reads: Sequence[Read], place: int) -> int:
-    """Give how long after the read at `place` upstream had to wait for the client, before reading went on; mostly 0.
+def pauses(reads: Sequence[Read]) -> list[int]:
+    """Give for each read how long after it upstream had to wait for the client, before reading went on; mostly 0.
 
     It says what the relay does with so many bytes, and holds only where it did pause at all.
     """
-    at, unsent, resumed = reads[place].at_ns, 0, 0
-    for number in range(place, -1, -1):
-        before = reads[number - 1].relayed_ns if number else 0
-        if before is not None and max(reads[number].at_ns, before) <= at:
-            break
-        if before is not None and unsent < UNSENT_BYTES // 2:
-            resumed = before
-        unsent += reads[number].size
-    return max(resumed - at, 0) if unsent > UNSENT_BYTES else 0
+    handed = [read.relayed_ns for read in takewhile(lambda read: read.relayed_ns is not None, reads)]
+    instants = [at for at in handed if at is not None]
+    sizes = list(accumulate((read.size for read in reads), initial=0))
+    found = []
+    for place, read in enumerate(reads):
+        taken = min(bisect_right(instants, read.at_ns), place)
+        resumed = 0
+        if sizes[place + 1] - sizes[taken + 1] > UNSENT_BYTES:
+            # Reading goes on when the first read is handed on behind which less than half of it waits.
+            last = max(bisect_right(sizes, sizes[place + 1] - UNSENT_BYTES // 2) - 2, taken)
+            resumed = instants[last] if last < len(instants) else 0
+        found.append(max(resumed - read.at_ns, 0))
+    return found
+
+
+def came_at_once(brought: Sequence[int], place: int) -> bool:
+    """Say whether a read brought together what had come one by one: it was held back on the way, or was not taken.
+
+    `brought` is how many output chunks each read with output brought. So it is where this one brought three or more,
+    and of up to eight before it and eight after it, of which there must be three, more than half brought just one.
+    """
+    if brought[place] < _SEVERAL:
+        return False
+    around = [*brought[max(place - _AROUND, 0) : place], *brought[place + 1 : place + 1 + _AROUND]]
+    return len(around) >= _FEWEST_AROUND and sum(count == 1 for count in around) > len(around) / 2
 
 
 def _holder(read: Read, began: int, instants: Sequence[int], paused: int) -> Literal["relay", "client"] | None:

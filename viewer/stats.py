@@ -30,9 +30,11 @@ WARNINGS: Final = {
     "unmeasured": "ended exchanges without measures, left out of everything: if no recorder runs, derive them with "
     "'wiretape db rebuild'",
     "burst": "exchanges that came in a burst: how fast they were made is not known, so their tps is withheld",
+    "backpressure": "exchanges that were held up by the client: reading from upstream was paused for it, so gaps and "
+    "latency are in part its own",
     "objective_unknown": "complete exchanges of which the objective is not known, left out of the goodput",
 }
-"""What each warning means; `few` is followed by the quantities that it is about, `burst` by how many there are."""
+"""What each warning means; `few` is followed by the quantities that it is about, two others by how many there are."""
 
 _COUNTED: Final = (*OUTCOMES, UNMEASURED)
 _HEAD: Final = {
@@ -53,6 +55,15 @@ _HEAD: Final = {
     "coalesced_pct": "output chunks that share a read with an earlier one",
     "measured_n": "exchanges in the figures below: the complete ones, or all with --include-failed",
 }
+_OF: Final = {
+    "error_rate_n": "attempts − cancelled: what the error rate is of",
+    "error_rate_all_n": "attempts",
+    "stream_error_rate_n": "attempts with a 2xx status − cancelled",
+    "cancel_rate_n": "attempts",
+    "goodput_n": "attempts − cancelled − those of objective_unknown_n: what the goodput is of",
+}
+_EXACT: Final = 6
+"""So many decimals a figure has."""
 
 
 def fields(by: Sequence[str]) -> tuple[str, ...]:
@@ -67,7 +78,7 @@ def schema() -> dict[str, str]:
         for quantity in QUANTITIES.values()
         for statistic in STATISTICS
     }
-    return {**_HEAD, **figures, "warnings": f"words: {', '.join(WARNINGS)}"}
+    return {**_HEAD, **figures, "warnings": f"words: {', '.join(WARNINGS)}", **_OF}
 
 
 def field_name(quantity: Quantity, statistic: str) -> str:
@@ -87,9 +98,9 @@ def row(sample: Sample, by: Sequence[str], method: Method = "linear", bounds: Se
     found["measured_n"] = int(sample.measured.sum())
     for quantity in QUANTITIES.values():
         for name, value in figures(sample, quantity, method).items():
-            found[field_name(quantity, name)] = value if value is None or name == "n" else round(value, 6)
-    found["warnings"] = _warnings(found, sample.withheld)
-    return found
+            found[field_name(quantity, name)] = value
+    found = {name: round(value, _EXACT) if isinstance(value, float) else value for name, value in found.items()}
+    return {**found, "warnings": _warnings(found, sample), **_denominators(sample, found)}
 
 
 def rates(sample: Sample) -> dict[str, float | None]:
@@ -123,7 +134,11 @@ def values(sample: Sample, quantity: Quantity) -> aggregates.Values:
 
 
 def goodput(sample: Sample, bounds: Sequence[Bound]) -> dict[str, float | int | None]:
-    """Give the share of attempts that are complete and meet every bound; None without bounds or without attempts."""
+    """Give the share of attempts that are complete and meet every bound; None without bounds or without attempts.
+
+    A complete exchange that lacks what is bounded, and breaks no other bound, is neither good nor bad: it is counted
+    as unknown, and left out.
+    """
     if not bounds:
         return {"goodput_pct": None, "objective_unknown_n": None}
     columns = [(sample.columns[bound.quantity.name][sample.complete], bound) for bound in bounds]
@@ -132,6 +147,19 @@ def goodput(sample: Sample, bounds: Sequence[Bound]) -> dict[str, float | int | 
     failed, _ = aggregates.trials(_judged(sample.outcomes))
     judged = met + missed + failed
     return {"goodput_pct": 100 * met / judged if judged else None, "objective_unknown_n": unknown}
+
+
+def _denominators(sample: Sample, found: Row) -> dict[str, int | None]:
+    attempts = sum(count for outcome, count in _judged(sample.outcomes).items() if outcome != "open")
+    tried = {name: of for name, (_, of) in trials(sample).items()}
+    unknown = found["objective_unknown_n"]
+    return {
+        "error_rate_n": tried["error_rate"],
+        "error_rate_all_n": attempts,
+        "stream_error_rate_n": tried["stream_error_rate"],
+        "cancel_rate_n": attempts,
+        "goodput_n": None if unknown is None else tried["error_rate"] - unknown,
+    }
 
 
 def _judged(outcomes: Mapping[str, int]) -> dict[str, int]:
@@ -154,14 +182,15 @@ def _coalesced(sample: Sample) -> float | None:
     return 100 * (len(sample.gaps) - int(np.count_nonzero(sample.gaps))) / chunks if chunks else None
 
 
-def _warnings(found: Row, withheld: int) -> list[str]:
+def _warnings(found: Row, sample: Sample) -> list[str]:
     few = [name for name in QUANTITIES if 0 < found[f"{name}_n"] < FEW]
     raised = {
         f"few:{','.join(few)}": bool(few),
         "coalesced": (found["coalesced_pct"] or 0) > COALESCED_PCT,
         "usage_missing": found["usage_missing_n"] > 0,
         "unmeasured": found[f"n_{UNMEASURED}"] > 0,
-        f"burst:{withheld}": withheld > 0,
+        f"burst:{sample.withheld}": sample.withheld > 0,
+        f"backpressure:{sample.held_up}": sample.held_up > 0,
         "objective_unknown": (found["objective_unknown_n"] or 0) > 0,
     }
     return [warning for warning, is_raised in raised.items() if is_raised]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from recorder.safe import safe
 
@@ -24,9 +25,10 @@ LOCAL_FILE: Final = ".wiretape.toml"
 """The configuration of a directory; it is looked for where the command is run, and nowhere above."""
 
 _TABLE: Final = "thresholds"
+_ALL: Final = "Lists, filters and --format json go by the tape's flags, whatever the limits."
 
 
-def _limit(default: Any, sign: str, meaning: str, most: float = math.inf) -> Any:
+def _limit(default: Any, sign: str, meaning: str, most: float = 1e9) -> Any:
     return field(default=default, metadata={"sign": sign, "doc": meaning, "most": most})
 
 
@@ -38,7 +40,7 @@ class Thresholds:
     burst_chunks: int = _limit(20, "N", "An answer of so many output chunks or more can be a burst.")
     burst_share: float = _limit(0.8, "SHARE", "A burst: so much of an answer came in --burst-reads reads.", 1)
     burst_reads: int = _limit(2, "N", "In how many reads --burst-share of a burst came.")
-    burst_window: float = _limit(0.05, "SHARE", "A burst, too: all came within this share of the latency.", 1)
+    burst_window: float = _limit(0.05, "SHARE", f"A burst, too: all came within this share of the latency. {_ALL}", 1)
 
     @property
     def stall_ns(self) -> int:
@@ -61,6 +63,12 @@ def options(command: F) -> F:
         said = f"{one.metadata['doc']} [default: {one.default:g}]"
         wrapped = click.option(_option(name), name, metavar=one.metadata["sign"], help=said)(wrapped)
     return cast(F, wrapped)
+
+
+def given() -> list[str]:
+    """Name the options of limits that the command which is run was given."""
+    source = click.get_current_context().get_parameter_source
+    return [_option(name) for name in _FIELDS if source(name) is ParameterSource.COMMANDLINE]
 
 
 def read(given: Mapping[str, str | None]) -> Thresholds:
@@ -131,14 +139,13 @@ def _checked(name: str, value: Any, where: str) -> float:
     whole = isinstance(one.default, int)
     try:
         number = _number(value, whole)
-    except ValueError:
+    except (ValueError, OverflowError):
         number = math.nan
     most = one.metadata["most"]
-    if not 0 < number <= most or math.isinf(number):
+    if not 0 < number <= most:
         wanted = "a whole number" if whole else "a number"
         raise click.UsageError(
-            f"{where} is {safe(repr(value))}: it must be {wanted} above 0"
-            + (f", at most {most:g}" if most == 1 else "")
+            f"{where} is {safe(repr(value))}: it must be {wanted} above 0" + f", at most {most:,.0f}"
         )
     return number
 

@@ -1,9 +1,10 @@
 """Pure: what is wrong with a stream's timing, each verdict with its evidence: stalls and bursts.
 
 A *stall* is a silence above the threshold: between two reads with output (`gap`: as the tape's flag has it), before an
-end that came too early (`end`), or only on the way to the client, which got late what had come in time (`delivery`). A
-*burst* is an answer that did not come as a stream: many chunks to a read (`buffered`), or one by one and yet all in a
-flash (`fake`). Who was slow is `slowness`'s to say, the limits are `thresholds`'s; how a verdict reads is `pages`'s.
+error or an end that came too early (`end`), or only on the way to the client, which got late what had come in time
+(`delivery`). A *burst* is an answer that did not come as a stream: many chunks to a read (`buffered`), or one by one
+and yet all in a flash (`fake`). Who was slow is `slowness`'s to say, the limits are `thresholds`'s; how a verdict reads
+is `wording`'s.
 """
 
 import dataclasses
@@ -11,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final, Literal
 
 from recorder.chat import Chunk
@@ -27,6 +28,10 @@ WORDS: Final = 80
 """So many characters of the text before and after a stall are given."""
 
 _CUT: Final = frozenset({"timeout", "client_closed", "truncated", "interrupted", "error_event"})
+_ORDINARY_NS: Final = 100_000_000
+"""Up to so long a silence, that the network brings several chunks at once says nothing."""
+
+Unclear = Literal["instants", "missing", "at_once", "handing_on"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +41,8 @@ class Verdict:
     kind: Literal["stall", "burst"] = field(metadata=doc("stall or burst"))
     form: Literal["gap", "end", "delivery", "buffered", "fake"] = field(
         metadata=doc(
-            "stall: gap (between reads with output), end (never came out of it), delivery (came in time, was handed on "
-            "late); burst: buffered (many chunks to a read), fake (one by one, but all in a flash)"
+            "stall: gap (between reads with output), end (before an error or the end), delivery (came in time, was "
+            "handed on late); burst: buffered (many chunks to a read), fake (one by one, but all in a flash)"
         )
     )
     who: Who | None = field(
@@ -64,11 +69,21 @@ class Verdict:
             "the longest that one of them waited for the client, or how long reading was paused for it; null: unclear"
         ),
     )
-    output_chunks: int | None = field(default=None, metadata=doc("burst: its output chunks"))
+    output_chunks: int | None = field(
+        default=None, metadata=doc("burst: its output chunks; gap: those that the read which ended it brought")
+    )
     output_reads: int | None = field(default=None, metadata=doc("burst: the reads that they came in"))
     chunks_per_read: float | None = field(default=None, metadata=doc("burst: output chunks for each of these reads"))
     ttft_ns: int | None = field(default=None, metadata=doc("burst: T0 to the first output chunk"))
     latency_ns: int | None = field(default=None, metadata=doc("burst: T0 to the last output chunk"))
+    unclear: Unclear | None = field(
+        default=None,
+        metadata=doc(
+            "why it is unclear who was slow: instants (not those of socket reads), missing (reads of then are not on "
+            "the tape), at_once (what usually came one by one came together: it was held back on the way, or the relay "
+            "did not run), handing_on (relay or client)"
+        ),
+    )
 
 
 FIELDS: Final = tuple(
@@ -94,10 +109,20 @@ def row(verdict: Verdict) -> Row:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Whose a silence between two reads was, and for how many ns of it reading was paused for the client."""
+
+    who: Who | None
+    paused_ns: int = 0
+    unclear: Unclear | None = None
+
+
 class Timed:
     """One exchange as its verdicts need it: its reads and their steps, and its output chunks with an instant.
 
-    Of an answer that is no chat stream, or failed, no chunk is known to be output.
+    Of an answer that is no chat stream, or failed, no chunk is known to be output. A read is named by its *place* among
+    those on the tape, from which reads may be missing.
     """
 
     def __init__(self, exchange: Exchange, reads: Sequence[Read], decoded: Decoded) -> None:
@@ -105,32 +130,56 @@ class Timed:
         succeeded = exchange.status is not None and exchange.status < 300
         self.stream = succeeded and decoded.stream and decoded.dialect in ("chat", None)
         numbered = enumerate(decoded.chunks) if self.stream else ()
-        self.outputs = [(no, one) for no, one in numbered if one.chunk.output and one.at_ns is not None]
+        found = [(no, one) for no, one in numbered if one.chunk.output]
+        self.outputs = [(no, one) for no, one in found if one.at_ns is not None]
+        self.ends_known = not exchange.gap_bytes and found[-1:] == self.outputs[-1:]
         self.steps = slowness.steps(reads, exchange.paused, coarse=exchange.coarse_clock)
         self._ends = [item.end for item in decoded.items]
+        self._places = {read.seq: place for place, read in enumerate(reads)}
+        counts = Counter(self.place(one) for _, one in self.outputs)
+        self._nth = {place: nth for nth, place in enumerate(counts)}
+        self.brought = list(counts.values())
+        waits = slowness.pauses(reads) if exchange.paused else [0] * len(reads)
+        between = (
+            min(wait, after.at_ns - before.at_ns) for wait, (before, after) in zip(waits, pairwise(reads), strict=False)
+        )
+        self._paused = list(accumulate(between, initial=0))
+
+    def place(self, chunk: TimedChunk) -> int:
+        """Give the place of the read that completed a chunk which has an instant."""
+        assert chunk.read is not None
+        return self._places[chunk.read]
 
     def slowness(self) -> Slowness:
         """Say who was slow, over the whole exchange."""
-        pairs = [(_read(before), _read(after)) for (_, before), (_, after) in pairwise(self.outputs)]
-        gaps = [
-            self.reads[last].at_ns - self.reads[first].at_ns
-            for first, last in pairs
-            if first != last and self.silent(first, last)[0] == "upstream"
-        ]
-        return slowness.slowness(gaps, self.reads, self.steps)
+        pairs = [(self.place(before), self.place(after)) for (_, before), (_, after) in pairwise(self.outputs)]
+        found: dict[str | None, list[int]] = {
+            "upstream": [],
+            "client": [],
+            "instants": [],
+            "missing": [],
+            "at_once": [],
+        }
+        for first, last in pairs:
+            if first != last:
+                silence = self.silent(first, last)
+                found[silence.who or silence.unclear].append(self._lasted(first, last))
+        return slowness.slowness(found["upstream"], self.reads, self.steps, found["missing"] + found["at_once"])
 
     def meanwhile(self, first: int, last: int, start: int, end: int) -> Row:
-        """Count what came in the reads between the seqs `first` and `last`, and in the data from `start` to `end`."""
+        """Count what came in the reads between the places `first` and `last`, and in the data from `start` to `end`."""
         between = self.decoded.items[bisect_right(self._ends, start) : bisect_left(self._ends, end)]
-        came = Counter(item.kind for item in between if item.read is not None and first < item.read < last)
+        came = Counter(
+            item.kind for item in between if item.read is not None and first < self._places[item.read] < last
+        )
         return {
-            "reads_meanwhile": max(min(last, len(self.reads)) - first - 1, 0),
+            "reads_meanwhile": max(last - first - 1, 0),
             "comments_meanwhile": came["comment"],
             "events_meanwhile": came["event"],
         }
 
     def held(self, first: int, last: int) -> Row:
-        """Give the longest step of the relay, and the longest wait for the client, from read `first` to `last`."""
+        """Give the longest step of the relay, and the longest wait for the client, from place `first` to `last`."""
         found = [step for step in self.steps[first : last + 1] if step.ns is not None]
         clear = bool(found) and all(step.who is not None for step in found)
         return {
@@ -138,27 +187,43 @@ class Timed:
             "client_ns": max((step.ns or 0 for step in found if step.who == "client"), default=0) if clear else None,
         }
 
-    def silent(self, first: int, last: int) -> tuple[Who | None, int]:
-        """Say whose a silence was between two reads, and for how many ns of it reading was paused for the client."""
-        if self.exchange.coarse_clock or not self.exchange.paused:
-            return None if self.exchange.coarse_clock else "upstream", 0
-        lasted = self.reads[last].at_ns - self.reads[first].at_ns
-        paused = sum(
-            min(slowness.paused_ns(self.reads, place), self.reads[place + 1].at_ns - self.reads[place].at_ns)
-            for place in range(first, last)
+    def silent(self, first: int, last: int) -> Silence:
+        """Say whose a silence was between the places of two reads with output."""
+        if self.exchange.coarse_clock:
+            return Silence(None, unclear="instants")
+        if self.misses(first, last):
+            return Silence(None, unclear="missing")
+        lasted, paused = self._lasted(first, last), self._paused[last] - self._paused[first]
+        if paused > lasted / 2:
+            return Silence("client", paused)
+        if lasted > _ORDINARY_NS and slowness.came_at_once(self.brought, self._nth[last]):
+            return Silence(None, paused, "at_once")
+        return Silence("upstream", paused)
+
+    def misses(self, first: int, last: int) -> bool:
+        """Say whether the tape lacks reads between two places; from -1 on, from the beginning."""
+        if first < 0 and self.reads and self.reads[0].start:
+            return True
+        return any(
+            before.start + before.size != after.start
+            for before, after in pairwise(self.reads[max(first, 0) : last + 1])
         )
-        return "client" if paused > lasted / 2 else "upstream", paused
+
+    def brought_by(self, place: int) -> int:
+        """Give how many output chunks a read with output brought."""
+        return self.brought[self._nth[place]]
+
+    def _lasted(self, first: int, last: int) -> int:
+        return self.reads[last].at_ns - self.reads[first].at_ns
 
 
 def verdicts(timed: Timed, outcome: str, limits: Thresholds) -> list[Verdict]:
     """Judge one exchange: its stalls in their order, then its burst. With the default limits, stalls of the form `gap`
-    and bursts are what the tape's flags say.
+    and bursts are what the tape's flags say. One wait for the client is one stall.
     """
-    found = [
-        *_gaps(timed, limits.stall_ns),
-        *_deliveries(timed, limits.stall_ns),
-        *_ends(timed, outcome, limits.stall_ns),
-    ]
+    gaps = list(_gaps(timed, limits.stall_ns))
+    late = (one for one in _deliveries(timed, limits.stall_ns) if not any(_is_same(one, gap) for gap in gaps))
+    found = [*gaps, *late, *_ends(timed, outcome, limits.stall_ns)]
     return [*sorted(found, key=lambda verdict: verdict.from_ns), *_bursts(timed, limits)]
 
 
@@ -166,40 +231,57 @@ def _gaps(timed: Timed, limit: int) -> Iterator[Verdict]:
     for (_, before), (no, after) in pairwise(timed.outputs):
         lasted = _at(after) - _at(before)
         if before.read != after.read and lasted > limit:
-            first, last = _read(before), _read(after)
-            who, paused = timed.silent(first, last)
+            first, last = timed.place(before), timed.place(after)
+            silence = timed.silent(first, last)
             held = timed.held(first, last)
             yield Verdict(
                 kind="stall",
                 form="gap",
-                who=who,
+                who=silence.who,
                 from_ns=_at(before),
                 lasted_ns=lasted,
-                **_place(no, before, after),
+                output_chunks=timed.brought_by(last),
+                unclear=silence.unclear,
+                **_where(no, before, after),
                 **timed.meanwhile(first, last, before.end, after.end),
-                **(held | {"client_ns": paused} if who == "client" else held),
+                **(held | {"client_ns": silence.paused_ns} if silence.who == "client" else held),
             )
 
 
 def _deliveries(timed: Timed, limit: int) -> Iterator[Verdict]:
     """Find what was handed on long after what came before it, though it had come in time."""
     for (_, before), (no, after) in pairwise(timed.outputs):
-        first, last = _read(before), _read(after)
+        first, last = timed.place(before), timed.place(after)
         given, got = timed.reads[first].relayed_ns, timed.reads[last].relayed_ns
         if first == last or given is None or got is None:
             continue
         if got - given > limit and _at(after) - _at(before) <= limit:
-            longest = max(timed.steps[first + 1 : last + 1], key=lambda step: step.ns or 0)
+            longest = max(timed.steps[first + 1 : last + 1], key=lambda step: step.ns or 0, default=None)
+            who = None if longest is None or timed.misses(first, last) else longest.who
             yield Verdict(
                 kind="stall",
                 form="delivery",
-                who=longest.who,
+                who=who,
                 from_ns=given,
                 lasted_ns=got - given,
-                **_place(no, before, after),
+                unclear=_doubt(timed, first, last) if who is None else None,
+                **_where(no, before, after),
                 **timed.meanwhile(first, last, before.end, after.end),
                 **timed.held(first + 1, last),
             )
+
+
+def _doubt(timed: Timed, first: int, last: int) -> Unclear:
+    """Say why it is unclear who held up what was handed on between two places."""
+    if timed.exchange.coarse_clock:
+        return "instants"
+    return "missing" if timed.misses(first, last) else "handing_on"
+
+
+def _is_same(late: Verdict, gap: Verdict) -> bool:
+    """Say whether it was one wait for the client that held up a delivery and, reading being paused, made a gap."""
+    overlap = late.from_ns < gap.from_ns + gap.lasted_ns and gap.from_ns < late.from_ns + late.lasted_ns
+    return overlap and late.who == gap.who == "client"
 
 
 def _ends(timed: Timed, outcome: str, limit: int) -> Iterator[Verdict]:
@@ -211,23 +293,58 @@ def _ends(timed: Timed, outcome: str, limit: int) -> Iterator[Verdict]:
     if stuck is not None and end - stuck.began_ns > limit:
         who: Who | None = "client" if timed.exchange.ended_by == "client_stalled" else stuck.who
         yield Verdict(
-            kind="stall", form="end", who=who, from_ns=stuck.began_ns, lasted_ns=end - stuck.began_ns, read=stuck.seq
-        )
-        return
-    last = timed.outputs[-1][1] if timed.outputs else None
-    began = last.at_ns if last else timed.exchange.headers_ns
-    if began is not None and end - began > limit:
-        first = _read(last) if last else -1
-        yield Verdict(
             kind="stall",
             form="end",
-            who=None if timed.exchange.coarse_clock else "upstream",
-            from_ns=began,
-            lasted_ns=end - began,
-            before=_words(last.chunk, last=True) if last else None,
-            **timed.meanwhile(first, len(timed.reads), last.end if last else -1, len(timed.decoded.data) + 1),
-            **timed.held(max(first, 0), max(first, 0)),
+            who=who,
+            from_ns=stuck.began_ns,
+            lasted_ns=end - stuck.began_ns,
+            read=stuck.seq,
+            unclear=_doubt(timed, 0, 0) if who is None else None,
         )
+    else:
+        yield from _silent_ends(timed, outcome, limit, end)
+
+
+def _silent_ends(timed: Timed, outcome: str, limit: int, end: int) -> Iterator[Verdict]:
+    """Find the silence between the last output and the end, or the error that came before it.
+
+    Where the tape lacks the end of the body, how long it was silent is not known.
+    """
+    error = _error(timed) if outcome == "error_event" else None
+    if error is None and not timed.ends_known:
+        return
+    output = timed.outputs[-1][1] if timed.outputs else None
+    began = output.at_ns if output else timed.exchange.headers_ns
+    ended = end if error is None else error[1].at_ns
+    if began is None or ended is None or ended - began <= limit:
+        return
+    first = timed.place(output) if output else -1
+    last = len(timed.reads) if error is None else timed.place(error[1])
+    unclear: Unclear | None = "missing" if timed.misses(first, last) else None
+    unclear = "instants" if timed.exchange.coarse_clock else unclear
+    yield Verdict(
+        kind="stall",
+        form="end",
+        who=None if unclear else "upstream",
+        from_ns=began,
+        lasted_ns=ended - began,
+        event=error[1].item if error else None,
+        chunk=error[0] if error else None,
+        before=_words(output.chunk, last=True) if output else None,
+        unclear=unclear,
+        **timed.meanwhile(
+            first, last, output.end if output else -1, error[1].end if error else len(timed.decoded.data) + 1
+        ),
+        **timed.held(max(first, 0), max(first, 0)),
+    )
+
+
+def _error(timed: Timed) -> tuple[int, TimedChunk] | None:
+    """Find the first chunk by which upstream said that it failed, and its number."""
+    for no, one in enumerate(timed.decoded.chunks):
+        if one.chunk.fault is not None or any(piece.finish_reason == "error" for piece in one.chunk.pieces):
+            return no, one
+    return None
 
 
 def _bursts(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
@@ -244,6 +361,7 @@ def _bursts(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
         kind="burst",
         form="buffered" if count - len(reads) >= count / 2 else "fake",
         who=None if timed.exchange.coarse_clock else "upstream",
+        unclear="instants" if timed.exchange.coarse_clock else None,
         from_ns=_at(first),
         lasted_ns=_at(last) - _at(first),
         read=first.read,
@@ -257,7 +375,7 @@ def _bursts(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
     )
 
 
-def _place(no: int, before: TimedChunk, after: TimedChunk) -> Row:
+def _where(no: int, before: TimedChunk, after: TimedChunk) -> Row:
     words = {"before": _words(before.chunk, last=True), "after": _words(after.chunk)}
     return {"read": after.read, "event": after.item, "chunk": no, **words}
 
@@ -274,8 +392,3 @@ def _words(chunk: Chunk, *, last: bool = False) -> str | None:
 def _at(output: TimedChunk) -> int:
     assert output.at_ns is not None
     return output.at_ns
-
-
-def _read(output: TimedChunk) -> int:
-    assert output.read is not None
-    return output.read

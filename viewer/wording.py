@@ -10,6 +10,11 @@ from viewer.cells import UNKNOWN, count, cut, line, ms
 from viewer.verdicts import Verdict
 
 _QUOTED: Final = 24
+_UNCLEAR: Final = {
+    "instants": "the instants are not those of socket reads",
+    "missing": "reads of then are missing from the tape",
+    "handing_on": "relay or client, the tape cannot tell",
+}
 _CAUSES: Final = {
     "buffered": ("buffered", "upstream, or something on the way, held it back"),
     "fake": ("fake streaming", "as if made whole, then cut up"),
@@ -31,7 +36,8 @@ def _where(verdict: Verdict) -> str:
     if verdict.form == "end" and verdict.read is not None:
         return f"until it was cut off: read {verdict.read} was never handed on"
     if verdict.form == "end":
-        return "until it was cut off" + (f": {_quoted(verdict.before, last=True)} …" if verdict.before else "")
+        ended = "it was cut off" if verdict.chunk is None else "an error came"
+        return f"until {ended}" + (f": {_quoted(verdict.before, last=True)} …" if verdict.before else "")
     place = f"read {verdict.read}" if verdict.event is None else f"event #{verdict.event}"
     given = " was handed on" if verdict.form == "delivery" else ""
     return f"before {place}{given}: {_quoted(verdict.before, last=True)} … {_quoted(verdict.after)}"
@@ -47,11 +53,10 @@ def _blamed(verdict: Verdict) -> str:
         case "client":
             paused = "reading from upstream was paused for it" if verdict.form == "gap" else late
             return f"the client read slowly: {paused}"
-    return "unclear: " + (
-        "relay or client, the tape cannot tell"
-        if verdict.form != "gap"
-        else "the instants are not those of socket reads"
-    )
+    if verdict.unclear == "at_once":
+        came = f"what ended it brought {_times(verdict.output_chunks or 0, 'output chunk')} at once"
+        return f"unclear: {came}: held back before the relay, or the relay did not run"
+    return f"unclear: {_UNCLEAR[verdict.unclear or 'handing_on']}"
 
 
 def _sent(verdict: Verdict) -> str:

@@ -171,6 +171,11 @@ def test_headers_that_connection_names_are_not_passed_on_whatever_their_case() -
     assert guard.end_to_end(headers, without=frozenset({b"x-two"})) == [(b"Via", b"v")]
 
 
+def test_a_label_is_utf_8_or_else_latin_1() -> None:
+    assert guard.labels([(b"x-wiretape-label", "run=日本".encode())]) == {"run": "日本"}
+    assert guard.labels([(b"x-wiretape-label", "run=é".encode("latin-1"))]) == {"run": "é"}
+
+
 def test_labels_are_read_from_any_number_of_headers() -> None:
     headers = [(b"x-wiretape-label", b"a=1, b = "), (b"x", b"c=3"), (b"x-wiretape-label", b"d.e-f_9=x=y")]
     assert guard.labels([headers[0], headers[1]]) == Refusal(400, "X-Wiretape-Label 'b =' is not of the form key=value")

@@ -1,7 +1,10 @@
 import struct
 from dataclasses import fields
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recorder import metrics
 from recorder.chat import Chunk, Fault
@@ -129,6 +132,29 @@ def test_a_sparkline_shows_gaps_on_an_absolute_scale(at_ms, line):
 def test_a_sparkline_fits_its_width():
     assert len(metrics.sparkline(range(0, 10**12, 10**9))) == 24
     assert len(metrics.sparkline(range(0, 10**12, 10**9), 60)) == 60
+
+
+def drawn(at, cells, span):
+    """What `sparkline` draws, found by looking for the cell of each gap."""
+    start, end = span or (at[0], at[-1])
+    if span is None:
+        cells = min(cells, len(at) - 1) if end > start else 1
+    longest = [-1] * cells
+    for earlier, later in pairwise(at):
+        cell = max(-((start - later) * cells // (end - start)) - 1, 0) if end > start else 0
+        if cell < cells:
+            longest[cell] = max(longest[cell], later - earlier)
+    return "".join(map(metrics._spark, longest))
+
+
+@given(
+    st.lists(st.integers(0, 4000), min_size=2, max_size=40).map(sorted),
+    st.integers(1, 30),
+    st.none() | st.tuples(st.integers(0, 4000), st.integers(0, 9000)),
+)
+def test_each_gap_of_a_sparkline_is_in_the_cell_in_which_it_ended(at_ms, cells, span_ms):
+    at, span = [one * MS for one in at_ms], span_ms and tuple(one * MS for one in span_ms)
+    assert metrics.sparkline(at, cells, span) == drawn(at, cells, span)
 
 
 def test_a_sparkline_of_a_longer_span_has_a_cell_for_each_of_its_slices():

@@ -106,6 +106,18 @@ def test_any_text_is_read_or_left(part: str, text: str, ascii: bool, padded: boo
         assert known.texts(blocks, 0, b"data: ") == ["a"]
 
 
+def test_two_tool_calls_in_one_piece_are_no_open_text() -> None:
+    def written(text: str) -> str:
+        calls = [{"index": at, "function": {"arguments": given}} for at, given in enumerate((text, ""))]
+        return json.dumps(payload({"tool_calls": calls}))
+
+    assert repeat(written("word"), chunks.read(written("word"))) is None
+    reader = Reader()
+    for data in map(written, ("a", "b", "c")):
+        assert reader.read(data) == chunks.read(data)
+        assert len(reader.read(data).pieces[0].tools) == 2
+
+
 @pytest.mark.parametrize(
     "other",
     [

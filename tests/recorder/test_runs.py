@@ -178,3 +178,15 @@ def test_more_than_is_decoded_of_one_body_is_left_out(monkeypatch: pytest.Monkey
         monkeypatch.setattr(runs, "MAX_ITEMS", limit)
         body = stream(9)
         assert_the_same(exchange(), cut(body, [100]), body)
+
+
+def test_simple_events_are_given_as_they_stand_with_their_reads() -> None:
+    body = stream(2, "\r\n\r\n")
+    half = len(body) // 2
+    found = runs.events(exchange(), cut(body, [half]), body)
+    assert found is not None
+    assert (2 * found.line_end).join([*found.blocks, b""]) == body
+    assert found.arrivals == [(0, 0), (1, 1000), (1, 1000)]
+    assert found.runs == runs.runs(exchange(), cut(body, [half]), body)
+    assert runs.events(exchange(), cut(body, [half]), body[:-1]) is None
+    assert runs.events(exchange(coding="br"), cut(body, [half]), body) is None

@@ -9,7 +9,7 @@ from recorder.exchange import FLAGS, OUTCOMES
 from recorder.schema import exchanges, measures, metadata, sessions
 from viewer import filter_syntax as syntax
 from viewer import filters, rows
-from viewer.filter_fields import FIELDS, HAS
+from viewer.filter_fields import FIELDS, HAS, KNOWABLE
 from viewer.filter_matching import needed
 
 Stored = list[tuple[dict[str, Any], dict[str, Any] | None]]
@@ -49,7 +49,7 @@ def _compare(field: str) -> st.SearchStrategy[syntax.Filter]:
 
 
 def _match(field: str) -> st.SearchStrategy[syntax.Filter]:
-    words: dict[str, list[str]] = {"outcome": [*OUTCOMES], "flags": [*FLAGS][:4], "has": [*HAS]}
+    words: dict[str, list[str]] = {"outcome": [*OUTCOMES], "flags": [*FLAGS][:4], "has": [*HAS, *sorted(KNOWABLE)]}
     one = st.tuples(st.sampled_from(words[field])) if field in words else _PATTERNS
     if field in ("outcome", "flags"):
         one |= st.sampled_from([("", ""), ("", "e", ""), ("b", ""), ("", "t")])
@@ -84,7 +84,12 @@ TREES = st.recursive(LEAVES, _joined, max_leaves=6)
 """Random filters, of every kind that the parser makes."""
 
 
+_CALLS = st.lists(st.fixed_dictionaries({"index": _COUNTS, "name": st.none() | TEXTS, "arguments": TEXTS}), max_size=2)
+
+
 def _column(column: Column[Any]) -> st.SearchStrategy[Any]:
+    if column.name == "tool_calls":
+        return st.none() | _CALLS
     if isinstance(column.type, JSON):
         return st.sampled_from([{"a": 1}, None] if column.nullable else [{}])
     kinds = {int: _COUNTS, float: _COUNTS.map(float), str: TEXTS, bytes: st.just(b""), bool: st.booleans()}

@@ -140,7 +140,7 @@ def test_check_passes_when_all_rules_hold(tape: Path) -> None:
 
 def test_check_fails_with_the_rows_that_fail(tape: Path) -> None:
     lines = run(tape, "check", "--max", "ttft.p95=50ms", "--min", "n=7", code=3).stdout.splitlines()
-    assert [line.split()[-1] for line in lines] == ["verdict", "fails", "holds"]
+    assert [line.split("\t")[4] for line in lines] == ["verdict", "fails", "holds"]
     assert lines[1].split() == ["max", "ttft.p95=50ms", "107.0", "ms", "2", "fails"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from recorder.chat import Chunk, Piece, ToolPiece
+from recorder.chat import Chunk, Fault, Piece, ToolPiece
 from recorder.derive import Decoded
 from recorder.exchange import TimedChunk
 from viewer import asciicast, queries
@@ -107,6 +107,13 @@ def test_an_error_is_marked_and_how_it_ended_is_shown(connection: Connection) ->
     assert (0.06, "m", "error server_overloaded: overloaded") in found
     assert found[-1][1:] == ("x", "1")
     assert "[error_event (mid_stream): overloaded]" in found[-3][2]
+
+
+def test_an_error_is_marked_behind_what_came_with_it() -> None:
+    failed = replace(said(content="a"), fault=Fault("c", "overloaded"))
+    assert [text for _, code, text in made(failed, end_ns=10 * MS) if code in "om"][:4] == [
+        "ttft 10.0 ms", "a", "error c: overloaded", "\r\n",
+    ]  # fmt: skip
 
 
 def test_an_answer_that_is_no_stream_appears_at_its_end(connection: Connection) -> None:

@@ -1,12 +1,17 @@
 """What tools get to see: lines and blocks with their instants, the rest of a body, and what JSON they can read."""
 
+from pathlib import Path
+
 import pytest
 
+from recorder import runs
 from recorder.derive import decode, derive
 from recorder.exchange import Exchange, Read
 from viewer import authorities_seen as seen
+from viewer.authorities import TOOLS, measure
 from viewer.authorities_seen import ToolError
 
+STREAMS = sorted((Path(__file__).parent.parent / "data" / "streams").glob("*.sse"))
 CHUNK = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
 
 
@@ -104,3 +109,51 @@ def test_gaps_and_rates_are_in_ms_and_unknown_without_two_tokens():
     assert seen.gaps([1_000_000, 3_500_000, 3_500_000]) == [2.5, 0.0]
     assert seen.per_token(10_000_000, 5) == 2.5
     assert seen.per_token(10_000_000, 1) is seen.per_token(10_000_000, None) is None
+
+
+def assert_seen_alike(body, size=40, gap_bytes=0):
+    """Measure a body as simple events, and as it is decoded in full; say whether it is simple events."""
+    reads = [
+        Read(at, (at + 1) * 10, None, at * size, min(size, len(body) - at * size))
+        for at in range(-(-len(body) // size))
+    ]
+    exchange = Exchange(200, "text/event-stream", None, "end", None, None, 10**6, gap_bytes)
+    spans = [(read.seq, read.at_ns, read.start, read.size) for read in reads]
+    simple, judged = runs.events(exchange, spans, body), derive(exchange, reads, body)
+    if simple is None:
+        return False
+    decoded = decode(exchange, reads, body)
+    for tool in TOOLS:
+        assert measure(tool, exchange, simple, judged) == measure(tool, exchange, decoded, judged), tool
+    return True
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 1_000_000])
+def test_simple_events_are_measured_as_what_is_decoded_in_full(size):
+    bodies = [path.read_bytes() for path in STREAMS]
+    crlf = [body.replace(b"\r", b"").replace(b"\n", b"\r\n") for body in bodies]
+    assert sum(assert_seen_alike(body, size) for body in bodies + crlf) > len(bodies)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        CHUNK + b": ping\n\n" + CHUNK + b"data: [DONE]\n\n",
+        CHUNK.replace(b"data: ", b"data:") * 3,
+        b'data: {"type":"ping"}\n\n' * 3,
+        b"data: [DONE]\n\n",
+        b": ping\n\n",
+        CHUNK * 3 + b'data: {"choices":[],"usage":{"completion_tokens":7}}\n\n',
+        CHUNK + b'data: {"error":{"message":"no","code":7}}\n\n',
+        CHUNK.replace(b'"a"', b'"\xff"'),
+    ],
+)
+def test_simple_events_of_every_kind_are_seen_alike(body):
+    assert assert_seen_alike(body)
+    assert assert_seen_alike(body, gap_bytes=5)
+
+
+def test_what_has_no_instant_is_not_wholly_on_the_tape():
+    exchange = Exchange(200, "text/event-stream", None, "end", None, None, 99)
+    events = runs.events(exchange, [(0, 10, 0, len(CHUNK))], 2 * CHUNK)
+    assert seen.request(exchange, events, derive(exchange, [], 2 * CHUNK)) == "not wholly on the tape"

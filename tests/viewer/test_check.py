@@ -93,7 +93,7 @@ def test_a_rule_is_one_line_of_text_that_xml_can_hold(row: Any) -> None:
 
 
 def test_large_values_are_said_in_full() -> None:
-    row = {"value": 1234567.8914, "unit": "ms", "n": 1234567}
+    row = {"value": 1234567.8914, "unit": "ms", "n": 1234567, "unknown": None}
     assert check.said(row) == "1,234,567.891 ms (n 1,234,567)"
     assert check.said(row | {"value": 1200000}) == "1,200,000 ms (n 1,234,567)"
 
@@ -106,6 +106,35 @@ def test_the_limit_itself_is_allowed(row: Any) -> None:
 def test_rates_are_judged_in_percent(row: Any) -> None:
     rules = ("max error_rate=66%", "max error_rate=67%", "max cancel_rate=0%", "min goodput=17%", "min goodput=16%")
     assert verdicts(row, *rules) == ["fails", "holds", "holds", "fails", "holds"]
+
+
+def test_the_n_of_a_rate_is_what_it_is_a_share_of(connection: Connection) -> None:
+    (sample,) = samples.read(connection)
+    row = stats.row(sample, (), bounds=objective("tpot<50ms"))
+    names = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate", "goodput")
+    judged = check.judge([check.rule("max", f"{name}=99%") for name in names], row)
+    assert [one["n"] for one in judged] == [6, 6, 5, 6, 5]
+    assert [one["unknown"] for one in judged] == [None, None, None, None, 1]
+    assert check.said(judged[-1]) == "20 % (n 5, objective unknown of 1)"
+
+
+def test_a_goodput_of_which_nothing_is_known_says_so() -> None:
+    row = {"rule": "min goodput=1%", "value": None, "unit": "%", "n": 0, "unknown": 12, "verdict": check.NOTHING}
+    assert check.said(row) == "no values among 0, objective unknown of 12"
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ("[min]\ngoodput = '0.5'", "min.goodput: '0.5' is not a percentage, such as 1%"),
+        ("[max]\nttft.p95 = 1500", "max.ttft.p95: '1500' is not a duration with its unit"),
+        ("[max]\nttft.p95.x = '1s'", "max.ttft: "),
+        ("[max]\nspeed = 1", "max.speed: 'speed' is no figure"),
+    ],
+)
+def test_an_error_of_a_file_names_table_and_key(document: str, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}"):
+        check.rules_of(document)
 
 
 def test_a_figure_without_values_does_not_keep_its_rule(connection: Connection) -> None:
@@ -131,7 +160,7 @@ def test_a_failing_rule_is_worse_than_one_that_cannot_be_judged(found: list[str]
 
 def test_a_junit_report_has_a_case_for_each_rule(row: Any) -> None:
     rules = [check.rule("max", text) for text in ("ttft.p50=1s", "ttft.p50=10ms", "ttfo.max=9s")]
-    empty = [{"rule": "max tpot.p50=1ms", "value": None, "unit": "ms", "n": 0, "verdict": check.NOTHING}]
+    empty = [check.judge(rules[:1], row)[0] | {"value": None, "n": 0, "verdict": check.NOTHING}]
     (suite,) = ElementTree.fromstring(check.junit([*check.judge(rules, row), *empty]))
     assert (suite.get("tests"), suite.get("failures")) == ("4", "2")
     assert [case.get("name") for case in suite][1] == "max ttft.p50=10ms"

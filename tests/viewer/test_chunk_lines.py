@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from recorder.chat import Chunk, Fault, Piece, ToolPiece
+from recorder.errors import TapeDamaged
 from recorder.repeats import PARTS, filler
 from recorder.runs import Run
 from viewer import chunk_lines, export, queries, rows
@@ -83,6 +84,13 @@ def test_milliseconds_are_written_as_python_writes_them(ns: list[float | None]) 
 @given(st.lists(st.integers(0, 1 << 53), min_size=1))
 def test_milliseconds_of_known_instants_are_written_as_python_writes_them(ns: list[int]) -> None:
     assert chunk_lines.milliseconds(ns) == [repr(rows.ms(value)) for value in ns]
+
+
+@pytest.mark.parametrize("damaged", ["x", b"x"])
+def test_an_instant_that_is_no_number_is_damage(damaged: Any) -> None:
+    for ns in ([damaged], [1, damaged], [None, 1.5, damaged]):
+        with pytest.raises(TapeDamaged, match="the tape is damaged"):
+            chunk_lines.milliseconds(ns)
 
 
 @pytest.mark.parametrize("around", [0, 10**2, 10**6, 10**9, 1 << 52, 10**22])

@@ -176,3 +176,18 @@ def commands(command: click.Command) -> Iterator[click.Command]:
 def test_every_command_and_option_has_help(command: click.Command) -> None:
     assert command.help
     assert all(option.help for option in command.params if isinstance(option, click.Option))
+
+
+def test_a_usage_error_is_one_line_that_says_where_to_look() -> None:
+    done = wiretape("ls", "-f", "ttfx>1s")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("wiretape ls: ")
+    assert "there is no such field" in done.stderr
+    assert done.stderr.endswith("(see wiretape ls --help)\n")
+
+
+def test_a_closed_stdout_is_one_line() -> None:
+    command = f"exec {sys.executable} -m viewer.cli ls >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT, timeout=30)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("wiretape: stdout is closed")

@@ -191,6 +191,10 @@ def test_hostile_text_is_not_offered(tape: Path, tmp_path: Path) -> None:
     assert values(completion.models, path) == []
     assert values(completion.labels, path, "k=") == []
     assert "\n" not in "".join(item.help or "" for item in offered(completion.ids, path))
+    with sqlite3.connect(path) as writer:
+        writer.executemany("UPDATE exchanges SET id = ? WHERE no = ?", [(text, no) for no, text in enumerate(mean, 1)])
+    writer.close()
+    assert values(completion.ids, path) == ["@", "@err"]
 
 
 def test_asking_leaves_nothing_behind(tape: Path, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """The command `doctor`, from the outside: what it looks at, what it exits with, and that it keeps secrets."""
 
 import json
+import shutil
 import socket
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,18 @@ def test_a_tape_that_others_may_read_is_3(tmp_path: Path) -> None:
         pass
     path.chmod(0o644)
     assert examined(path, code=3)["mode"][1].startswith(f"others may read it: {path} has mode 0644")
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("heard", ["soon", b"\x00", 7, "0001-01-01"])
+def test_a_heartbeat_that_is_no_instant_is_not_known(tape: Path, tmp_path: Path, heard: object) -> None:
+    path = tmp_path / "tape.db"
+    shutil.copy(tape, path)
+    with sqlite3.connect(path) as writer:
+        writer.execute("UPDATE sessions SET heartbeat_at = ?", (heard,))
+    writer.close()
+    path.chmod(0o600)
+    assert examined(path)["recorder"][1].startswith("none is running")
 
 
 def test_who_holds_the_tape_is_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import signal
 import stat
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from sqlalchemy import Connection
 
 from recorder.errors import WiretapeError
 from viewer import export, queries, rows
+from viewer.rows import Exchanges
 
 from .conftest import HOSTILE, ODD
 
@@ -68,6 +70,17 @@ def test_exchanges_are_the_same_written_by_column_and_by_row(
         count = export.write(out, "csv", fields, found, **options)
         both.append((count, out.getvalue()))
     assert both[0] == both[1]
+
+
+@pytest.mark.parametrize(("raw", "written"), [(False, b"'=1 b"), (True, b"=1 b")])
+def test_flags_of_a_damaged_tape_are_guarded_by_column_and_by_row(raw: bool, written: bytes) -> None:
+    def found() -> Exchanges:
+        return Exchanges(("flags",), [[(1, " =1  b"), (2, None)]])
+
+    for rows_found in (found(), list(found())):
+        out = io.BytesIO()
+        assert export.write(out, "csv", ("flags",), rows_found, raw_csv=raw) == 2
+        assert out.getvalue().splitlines()[1:] == [written, b'""']
 
 
 def test_texts_are_the_contract_and_four_more() -> None:
@@ -167,9 +180,28 @@ def test_a_link_in_place_of_the_part_is_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"mine")
     (tmp_path / "out.csv.part").symlink_to(victim)
-    with export.replacing(tmp_path / "out.csv") as file:
-        file.write(b"x")
+    with pytest.raises(WiretapeError, match=r"out\.csv\.part is there"), export.replacing(tmp_path / "out.csv"):
+        pass
     assert victim.read_bytes() == b"mine"
+
+
+def test_another_export_to_the_same_file_is_refused_and_does_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    with export.replacing(path) as file:
+        with pytest.raises(WiretapeError, match="another export writes it"), export.replacing(path):
+            pass
+        file.write(b"whole")
+    assert path.read_bytes() == b"whole"
+    assert os.listdir(tmp_path) == ["out.csv"]
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_to_end_leaves_nothing_behind(tmp_path: Path, name: str) -> None:
+    number = signal.Signals[name]
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as ended, export.replacing(tmp_path / "out.csv"):
+        signal.raise_signal(number)
+    assert (ended.value.code, os.listdir(tmp_path), signal.getsignal(number)) == (128 + number, [], before)
 
 
 def test_a_device_is_written_to_and_not_replaced() -> None:

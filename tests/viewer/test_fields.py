@@ -50,6 +50,12 @@ def test_what_is_known_is_of_the_kind_that_is_said(connection: Connection, table
             assert known[name] != "timestamp" or value is None or datetime.fromisoformat(value).tzinfo, name
 
 
+def test_rates_and_shares_have_units_of_their_own() -> None:
+    units = {field.name: (field.kind, field.unit) for field in fields.of("exchanges")}
+    assert (units["tps_user"], units["coalesced_fraction"]) == (("number", "tokens/s"), ("number", "share of 1"))
+    assert (units["labels"], units["request_model"]) == (("json", None), ("text", None))
+
+
 def test_a_schema_says_it_in_one_row_for_each_column(tape: Path) -> None:
     found = json.loads(run(tape, "export", "--schema", "--table", "reads", "--format", "json").stdout)
     assert [tuple(row) for row in found] == [fields.SCHEMA_FIELDS] * (1 + len(rows.READ_FIELDS))

@@ -11,6 +11,7 @@ ALIASES = {
     "ttft": "ttft_ms", "ttf_byte": "ttf_byte_ms", "dur": "duration_ms", "gap.p90": "icl_p90_ms",
     "gap.max": "icl_max_ms", "stall": "max_stall_ms", "tok.in": "prompt_tokens", "tok.total": "total_tokens",
     "tps": "tps_user", "at": "started_at", "coalesced": "coalesced_fraction",
+    "tokens": "completion_tokens",
 }  # fmt: skip
 
 
@@ -31,6 +32,12 @@ def test_every_name_means_a_field_and_every_field_looks_at_a_row() -> None:
 def test_failures_are_neither_complete_nor_open_nor_the_clients() -> None:
     assert set(OUTCOMES) - set(fields.FAILURES) == {"complete", "open", "client_closed"}
     assert set(fields.CHOICES["flags"]) == set(FLAGS)
+
+
+def test_what_can_be_unknown_can_be_asked_for_and_nothing_else() -> None:
+    assert {"ttft_ms", "status", "completion_tokens", "prompt", "text"} <= fields.KNOWABLE
+    assert fields.KNOWABLE.isdisjoint({"id", "started_at", "upstream", "outcome", "flags", "label", "has", "bytes"})
+    assert (fields.having("error"), fields.having("ttft_ms")) == (("error_code", "error_message"), ("ttft_ms",))
 
 
 @pytest.mark.parametrize(("word", "said"), [("TTFTT", "; did you mean ttft?"), ("zzzz", "")])

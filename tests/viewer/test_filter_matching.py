@@ -9,7 +9,8 @@ from viewer.rows import Row
 ROW: Row = {
     "id": "b0f3", "model": "gpt-x", "upstream": "https://API.example.com:8443/v1", "path": "/chat?v=1",
     "labels": {"run": "a7"}, "flags": ["no_usage", "stall"], "ttft_ms": 0.000001, "status": None, "tool_calls": None,
-    "request_body": b"caf\xc3\xa9 \xff 100%", "error_code": None, "error_message": "Slow down", "finish_reason": None,
+    "content": None, "reasoning": None, "refusal": None, "request_body": b"caf\xc3\xa9 \xff 100%",
+    "error_code": None, "error_message": "Slow down", "finish_reason": None,
 }  # fmt: skip
 
 
@@ -19,7 +20,7 @@ ROW: Row = {
         "id:B0", "host:api.example.com", "host:api.example.com:8443", "host:*.example.com", "path:/chat",
         "path:/chat?v=1", "flag:stall", "flag:no_*", "flag!=burst", "prompt:café", "prompt:100%", "error:slow",
         "ttft:1ns", "ttft<2ns", "-status>0", "-status<=0", "-has:tool", "has!=tool", "-label:other", "-finish!=stop",
-        "A7", "gpt b0", "b0", "api.example",
+        "A7", "gpt b0", "b0", "api.example", "text:slow", "has:ttft", "-has:status",
     ],
 )  # fmt: skip
 def test_what_fits(text: str) -> None:
@@ -39,4 +40,5 @@ def test_what_does_not_fit(text: str) -> None:
 
 def test_the_fields_that_a_row_must_have_are_named() -> None:
     assert needed(parse("ttft>1s -(ttft<2s or error:x)")) == ("ttft_ms", "error_code", "error_message")
+    assert needed(parse("has:tool,ttft or -has:error")) == ("tool_calls", "ttft_ms", "error_code", "error_message")
     assert set(needed(parse("word label:k"))) == {"model", "upstream", "path", "id", "labels"}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from viewer.filter_parser import parse
-from viewer.filter_syntax import Filter, amount
+from viewer.filter_syntax import Filter, amount, is_starred
 
 from .filtering import TREES
 
@@ -30,6 +30,15 @@ def test_what_is_printed_parses_to_the_same(filter: Filter) -> None:
 )
 def test_a_filter_is_printed_with_the_names_of_the_contract(text: str, printed: str) -> None:
     assert str(parse(text)) == printed
+
+
+@pytest.mark.parametrize("text", ['a -(error:"*rate limit*" or b)', '"a b*"', 'label:k="*"'])
+def test_a_star_in_quotes_is_seen(text: str) -> None:
+    assert is_starred(parse(text))
+
+
+def test_a_wildcard_is_no_star_in_quotes() -> None:
+    assert not is_starred(parse('error:*rate*,"limit" text~"a*b" label:k label:k=x* ttft>1s a*'))
 
 
 @pytest.mark.parametrize(

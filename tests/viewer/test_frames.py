@@ -13,12 +13,12 @@ from sqlalchemy import Connection, update
 
 from recorder import fixture, journal, tapefile
 from recorder.errors import ForeignFile, NotFound, TapeDamaged
-from recorder.schema import exchanges
+from recorder.schema import exchanges, measures
 from recorder.store import Store
 from viewer import export, fields, frames, rows, samples, stats
 from viewer.frames import Tape, open_tape
 
-from .conftest import COMPLETE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin, end, event, response
+from .conftest import COMPLETE, DONE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin, end, event, response
 
 TABLES = ("exchanges", "texts", "chunks", "reads")
 
@@ -110,6 +110,17 @@ def test_a_filter_selects_in_every_table(whole: Tape) -> None:
         frame = table(whole, name, "outcome:complete")
         assert set(frame["id"]) == {COMPLETE, TOOLS}
         assert list(frame["id"].cat.categories) == [COMPLETE, TOOLS]
+
+
+@pytest.mark.parametrize("nothing", ["", " \n"])
+def test_an_empty_filter_is_none(whole: Tape, nothing: str) -> None:
+    pd.testing.assert_frame_equal(whole.exchanges(nothing), whole.exchanges())
+    pd.testing.assert_frame_equal(whole.gaps(nothing), whole.gaps())
+
+
+def test_labels_are_compact_json(whole: Tape) -> None:
+    labels = whole.exchanges().set_index("id")["labels"]
+    assert (labels[COMPLETE], labels[LIVE]) == ('{"run":"a7"}', "{}")
 
 
 @pytest.mark.parametrize("name", [*TABLES, "gaps"])
@@ -209,6 +220,29 @@ def test_a_damaged_instant_is_no_unknown_one(tape: Path, tmp_path: Path) -> None
         connection.execute(update(exchanges).where(exchanges.c.no == 1).values(started_at="yesterday"))
     with pytest.raises(TapeDamaged):
         open_tape(path).exchanges()
+
+
+@pytest.mark.damages
+def test_gaps_that_are_damaged_are_read_as_far_as_they_are_whole(tape: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(tape, tmp_path / "tape.db"))
+    with tapefile.writing(path, "a test") as connection, connection.begin():
+        connection.execute(update(measures).where(measures.c.exchange_no == 1).values(icl=bytes(8) + b"\x01"))
+    assert open_tape(path).gaps(f"id:{COMPLETE}")["icl_ms"].tolist() == [0]
+    assert len(open_tape(path).gaps()) > 1
+
+
+def test_half_of_a_surrogate_pair_is_given_as_its_escape(tmp_path: Path) -> None:
+    halves = [(10, event({"content": "\ud83d"})), (20, event({"content": "\ude00"})), (30, DONE)]
+    with tapefile.writing(tmp_path / "tape.db", "a test") as connection:
+        store = Store(connection)
+        store.begin_session(journal.Session("u", "0", 1, None, "", [], "2026-03-01T12:00:00.000000Z"))
+        frame = begin(COMPLETE, 1, b"{}")
+        store.settle(store.append([frame, *response(COMPLETE, halves), end(COMPLETE, halves)]))
+    halved = open_tape(tmp_path / "tape.db")
+    assert halved.chunks()["content"].tolist() == ["\\ud83d", "\\ude00"]
+    assert halved.texts()["content"].tolist() == ["\U0001f600"]
+    kept = frames._array("category", ["\ud83d", "a", "\ud83d"])
+    assert list(kept) == ["\\ud83d", "a", "\\ud83d"]
 
 
 def test_the_example_is_true(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

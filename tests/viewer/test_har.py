@@ -124,6 +124,11 @@ def test_the_phases_of_a_whole_exchange_are_what_lies_between_its_instants() -> 
     }  # fmt: skip
 
 
+def test_no_phase_is_counted_twice_where_instants_are_out_of_order() -> None:
+    found = timed(connected_ns=5 * MS, sent_ns=3 * MS, headers_ns=20 * MS, end_ns=100 * MS)
+    assert [found[name] for name in ("connect", "send", "wait", "receive")] == [5, 0, 15, 80]
+
+
 def test_the_phase_in_which_it_ended_lasted_until_then_and_later_ones_took_no_time() -> None:
     refused = timed(end_ns=5 * MS)
     assert [refused[name] for name in ("connect", "send", "wait", "receive")] == [5, 0, 0, 0]

@@ -62,10 +62,14 @@ def interrupted(tape: Path, *arguments: str, lines: int) -> list[str]:
         [*RUN, "ls", "-F", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment,
         text=True,
     )  # fmt: skip
-    assert process.stdout is not None
-    found = [process.stdout.readline() for _ in range(lines)]
-    process.send_signal(signal.SIGINT)
-    rest, said = process.communicate(timeout=30)
+    try:
+        assert process.stdout is not None
+        found = [process.stdout.readline() for _ in range(lines)]
+        process.send_signal(signal.SIGINT)
+        rest, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
     assert (process.returncode, rest, said) == (130, "", "")
     return found
 
@@ -151,4 +155,6 @@ def test_a_drawing_fills_its_terminal(tape: Path, columns: int) -> None:
 def test_people_are_told_why_nothing_matches(tape: Path) -> None:
     said = on_terminal(tape, "ls", "-f", "model:gpt-* ttft>800s", columns=200).splitlines()[-1]
     assert said == "wiretape: 0 of 7 match. `model:gpt-*` alone matches 5; `ttft_ms>800000ms` alone matches 0"
+    said = on_terminal(tape, "ls", "-f", 'error:"*slow down*"').splitlines()[-1]
+    assert said == "wiretape: 0 of 7 match. In quotes * is itself; for a part of a text write ~: error~'rate limit'"
     assert run(tape, "ls", "--model", "none").stderr == ""

@@ -88,6 +88,9 @@ def test_a_file_has_a_header_whoever_writes_it() -> None:
     out = io.BytesIO()
     assert output.put("tsv", ("name",), ROWS, out=out) == 2
     assert out.getvalue() == b"name\n=x\nb\n"
+    out = io.BytesIO()
+    assert output.put("tsv", ("name",), ROWS, out=out, header=False) == 2
+    assert out.getvalue() == b"=x\nb\n"
 
 
 @pytest.mark.parametrize(("given", "coloured"), [("", True), ("1", False)])

@@ -61,8 +61,19 @@ def test_a_page_withholds_the_rate_of_a_burst(connection: Connection) -> None:
     row = detail(connection, COMPLETE)
     _, found = judged((1000, word() * 30))
     assert "tokens a second withheld: burst" in plain(pages.page(row, found))
-    assert "tokens a second withheld: burst" in plain(pages.page(row | {"flags": ["burst"], "tps_user": None}))
+    flagged = row | {"flags": ["burst"], "tps_user": None}
+    assert "tokens a second withheld: burst" in plain(pages.page(flagged))
+    assert "tpot 20.0 ms, 50.0 tokens a second" in plain(pages.page(flagged, []))
     assert "withheld" not in plain(pages.page(row))
+
+
+def test_where_verdicts_are_told_the_flags_that_say_the_same_are_not(connection: Connection) -> None:
+    row = detail(connection, COMPLETE) | {"flags": ["burst", "no_done", "stall"]}
+    assert [line.split()[1] for line in plain(pages.page(row)).splitlines() if line.startswith("flag ")] == [
+        "burst:", "no_done:", "stall:",
+    ]  # fmt: skip
+    judged = plain(pages.page(row, []))
+    assert [line.split()[1] for line in judged.splitlines() if line.startswith("flag ")] == ["no_done:"]
 
 
 def test_of_many_stalls_a_page_tells_the_longest_and_how_many_more_there_are(connection: Connection) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from recorder import chunks
+from recorder.errors import TapeDamaged
 from recorder.exchange import TimedItem
 from recorder.runs import Run
 from viewer import rows
@@ -14,7 +15,7 @@ CONTRACT = (
     "id, started_at, method, path, upstream, model, status, outcome, outcome_detail, error_code, error_message, "
     "finish_reason, prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, ttfb_ms, ttfc_ms, ttft_ms, "
     "ttfo_ms, ttst_ms, latency_ms, duration_ms, tpot_ms, icl_p50_ms, icl_p99_ms, icl_max_ms, max_stall_ms, reads, "
-    "events, output_chunks, bytes, flags"
+    "events, output_chunks, bytes, flags, request_model, labels, connect_ms, tps_user, coalesced_fraction"
 )
 
 
@@ -42,6 +43,11 @@ def test_the_contract_is_kept_name_by_name_and_in_order() -> None:
 )
 def test_milliseconds_are_exact_to_the_nanosecond(ns: int | None, shown: float | None) -> None:
     assert rows.ms(ns) == shown
+
+
+def test_a_duration_that_is_no_number_is_damage() -> None:
+    with pytest.raises(TapeDamaged, match="the tape is damaged"):
+        rows.exchange(("ttft_ms",), ["soon"])
 
 
 def test_an_exchange_without_measures_has_no_flags_and_unknown_times() -> None:

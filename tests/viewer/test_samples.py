@@ -128,3 +128,16 @@ def test_tokens_a_second_of_a_burst_are_left_out_and_counted() -> None:
     made.dispose()
     assert np.isnan(complete.columns["tps"]).tolist() == [True, True, True, False]
     assert (complete.withheld, every.withheld) == (1, 2)
+
+
+def test_those_that_the_client_held_up_are_counted() -> None:
+    given = [("backpressure burst", "complete"), ("stall", "complete"), ("backpressure", "truncated")]
+    tape: Stored = []
+    for no, (flags, outcome) in enumerate(given, 1):
+        tape += ended(no=no, id=f"e{no}", exchange_no=no, flags=flags, outcome=outcome)
+    made = engine()
+    with made.connect() as connection:
+        fill(connection, tape)
+        held_up = [samples.read(connection, include_failed=failed)[0].held_up for failed in (False, True)]
+    made.dispose()
+    assert held_up == [1, 2]

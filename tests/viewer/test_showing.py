@@ -52,7 +52,27 @@ def test_the_summary_tells_a_stall_and_who_was_slow(tape: Path) -> None:
     shown = run(tape, "show", TOOLS).stdout
     assert "stall      3,000.0 ms from 0.050 s, before event #1: 'Think. ' … 'get_weather{\"city\":'" in shown
     assert "upstream silent, relay 0.1 ms, no wait for the client" in shown
-    assert "upstream silent" not in run(tape, "show", TOOLS, "--stall-ms", "3000").stdout
+    by_others = run(tape, "show", TOOLS, "--stall-ms", "3000").stdout
+    assert "upstream silent" not in by_others
+    assert "stall:" not in by_others
+    assert "no_usage:" in by_others
+
+
+@pytest.mark.parametrize("part", ["text", "events", "reads", "request", "raw"])
+def test_thresholds_are_refused_where_nothing_is_judged(tape: Path, part: str) -> None:
+    said = run(tape, "show", TOOLS, "--part", part, "--stall-ms", "3000", "--burst-reads", "1", code=2).stderr
+    assert f"--part {part} is not judged: leave out --stall-ms, --burst-reads" in said
+
+
+def test_thresholds_set_elsewhere_are_no_error(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIRETAPE_STALL_MS", "3000")
+    assert run(tape, "show", COMPLETE, "--part", "text").stdout == "Hello, world"
+
+
+def test_the_help_says_what_comes_without_a_format(tape: Path) -> None:
+    said = " ".join(run(tape, "show", "--help").stdout.split())
+    assert "[default: a page; on a pipe tsv of timing, events and reads, bytes of text and request]" in said
+    assert run(tape, "show", TOOLS).stdout.startswith(f"{TOOLS}  POST https://")
 
 
 def test_timing_is_a_row_for_each_verdict_for_programs_and_a_page_for_people(tape: Path) -> None:

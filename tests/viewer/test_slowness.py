@@ -1,11 +1,16 @@
 """Who was slow: what the instants of reads tell, and what they do not."""
 
+import time
+from collections.abc import Sequence
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recorder import connection
 from recorder.exchange import Read
 from viewer import slowness
-from viewer.slowness import FREE_BYTES, Spread, paused_ns, steps
+from viewer.slowness import FREE_BYTES, UNSENT_BYTES, Spread, came_at_once, pauses, steps
 
 MS = 1_000_000
 LARGE = FREE_BYTES + 1
@@ -69,6 +74,70 @@ def test_reading_is_paused_until_half_of_what_may_wait_is_left() -> None:
     piece = 50 << 10
     waiting = reads((0, 1000, piece), *((at, 1000 + 100 * at, piece) for at in range(1, 8)))
     # 350 KiB wait behind the first. When the fifth of the seven is taken, 100 KiB are left and reading goes on.
-    assert paused_ns(waiting, 7) == (1400 - 7) * MS
-    assert paused_ns(waiting, 4) == 0
-    assert paused_ns(reads((0, 1, piece), (10, 11, piece)), 1) == 0
+    assert pauses(waiting)[7] == (1400 - 7) * MS
+    assert pauses(waiting)[4] == 0
+    assert pauses(reads((0, 1, piece), (10, 11, piece))) == [0, 0]
+    assert pauses([]) == []
+
+
+def paused_ns(reads: Sequence[Read], place: int) -> int:
+    """What `pauses` says of one read, found by going back from it."""
+    at, unsent, resumed = reads[place].at_ns, 0, 0
+    for number in range(place, -1, -1):
+        before = reads[number - 1].relayed_ns if number else 0
+        if before is not None and max(reads[number].at_ns, before) <= at:
+            break
+        if before is not None and unsent < UNSENT_BYTES // 2:
+            resumed = before
+        unsent += reads[number].size
+    return max(resumed - at, 0) if unsent > UNSENT_BYTES else 0
+
+
+@st.composite
+def backlogs(draw: st.DrawFn) -> list[Read]:
+    """Reads of all sizes that come in their order and are handed on in it, some time later; the last ones maybe not."""
+    at = handed = start = 0
+    found = list[Read]()
+    sizes = st.sampled_from([0, 1, UNSENT_BYTES // 2, UNSENT_BYTES // 2 + 1, UNSENT_BYTES, UNSENT_BYTES + 1, 50_000])
+    for seq in range(draw(st.integers(0, 12))):
+        at += draw(st.integers(0, 3))
+        handed = max(handed, at) + draw(st.integers(0, 9))
+        size = draw(sizes)
+        found.append(Read(seq, at, handed, start, size))
+        start += size
+    taken = draw(st.integers(0, len(found)))
+    return found[:taken] + [Read(one.seq, one.at_ns, None, one.start, one.size) for one in found[taken:]]
+
+
+@given(backlogs())
+def test_pauses_are_what_going_back_from_each_read_finds(waiting: list[Read]) -> None:
+    assert pauses(waiting) == [paused_ns(waiting, place) for place in range(len(waiting))]
+
+
+def test_a_long_backlog_takes_no_longer_for_each_read() -> None:
+    waiting = reads(*((at, 20_000 + at, 100) for at in range(20_000)))
+    began = time.process_time()
+    assert max(pauses(waiting)) > 0
+    assert time.process_time() - began < 0.2
+
+
+def test_a_step_of_less_than_10_ms_is_the_relays_own_whatever_came_meanwhile() -> None:
+    assert held((0, 1, LARGE), (5, 14, 10), (6, 15, 10))[1] == ("relay", 9)
+    assert held((0, 1, LARGE), (5, 15, 10), (6, 16, 10))[1] == ("client", 10)
+
+
+@pytest.mark.parametrize(
+    ("brought", "expected"),
+    [
+        ([1, 1, 50, 1], True),
+        ([1, 1, 2, 1], False),
+        ([1, 1, 3], False),
+        ([5, 6, 5, 6], False),
+        ([1, 2, 5, 1, 2], False),
+        ([1, 2, 5, 1, 1], True),
+        ([9] * 10 + [1] * 8 + [5] + [1] * 8 + [9] * 10, True),
+    ],
+)
+def test_what_usually_comes_one_by_one_came_at_once(brought: list[int], expected: bool) -> None:
+    place = brought.index(5) if 5 in brought else brought.index(max(brought))
+    assert came_at_once(brought, place) is expected

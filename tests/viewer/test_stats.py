@@ -57,6 +57,26 @@ def test_a_stall_that_vanishes_in_the_pool_shows_in_each_exchanges_own_figures()
     assert (found["icl_p99_ms"], found["each_icl_max_p99_ms"] > 50, found["each_icl_max_max_ms"]) == (10, True, 5000)
 
 
+def test_of_how_many_each_rate_is_is_said(connection: Connection) -> None:
+    (one,) = samples.read(connection)
+    found = stats.row(one, (), bounds=objective("tpot<50ms"))
+    assert [found[f"{name}_n"] for name in ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate")] == [
+        6, 6, 5, 6,
+    ]  # fmt: skip
+    assert (found["goodput_n"], found["objective_unknown_n"]) == (5, 1)
+    assert stats.row(one, ())["goodput_n"] is None
+    left = stats.row(sample(3, outcomes={"truncated": 1, "client_closed": 4, "open": 9, "unmeasured": 5}), ())
+    assert [left[f"{name}_n"] for name in ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate")] == [
+        4, 8, 4, 8,
+    ]  # fmt: skip
+
+
+def test_rates_are_rounded_as_figures_are() -> None:
+    given = sample(3, [MS, MS, 0], outcomes={"truncated": 4}, ttft=[1.0] * 3)
+    found = stats.row(given, (), bounds=objective("ttft<1s"))
+    assert (found["error_rate_pct"], found["goodput_pct"], found["coalesced_pct"]) == (57.142857, 42.857143, 16.666667)
+
+
 def test_failed_exchanges_enter_figures_only_when_asked(connection: Connection) -> None:
     (all_of_them,) = samples.read(connection, include_failed=True)
     found = stats.row(all_of_them, ())
@@ -115,6 +135,13 @@ def test_what_is_withheld_of_bursts_is_warned_of_with_its_number() -> None:
     given.withheld = 7
     assert stats.row(given, ())["warnings"] == ["burst:7"]
     assert stats.WARNINGS["burst"].endswith("their tps is withheld")
+
+
+def test_a_client_that_held_exchanges_up_is_warned_of_with_their_number() -> None:
+    given = sample(100, ttft=[1.0] * 100, completion_tokens=[5.0] * 100)
+    given.held_up = 3
+    assert stats.row(given, ())["warnings"] == ["backpressure:3"]
+    assert "held up by the client" in stats.WARNINGS["backpressure"]
 
 
 def test_exchanges_without_measures_are_no_attempts() -> None:

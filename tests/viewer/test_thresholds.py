@@ -38,6 +38,11 @@ def test_each_source_is_heeded_before_the_next(monkeypatch: pytest.MonkeyPatch) 
     assert read({"stall_ms": "4", "burst_reads": None}) == Thresholds(4, 3, 0.2, 1, 0.05)
 
 
+def test_the_help_says_that_lists_and_filters_go_by_the_flags_of_the_tape(tape: Path) -> None:
+    said = " ".join(run(tape, "show", "--help").stdout.split())
+    assert "Lists, filters and --format json go by the tape's flags, whatever the limits. [default: 0.05]" in said
+
+
 def test_an_empty_variable_and_a_file_about_something_else_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WIRETAPE_STALL_MS", "")
     write(Path(".wiretape.toml"), 'db = "tape.db"\n[views]\nslow = "ttft>1s"\n')
@@ -51,6 +56,8 @@ def test_an_empty_variable_and_a_file_about_something_else_say_nothing(monkeypat
         ({"stall_ms": "nan"}, "--stall-ms is 'nan'"),
         ({"stall_ms": "inf"}, "--stall-ms is 'inf'"),
         ({"burst_chunks": "2.5"}, "--burst-chunks is '2.5': it must be a whole number above 0"),
+        ({"stall_ms": "1e305"}, "--stall-ms is '1e305': it must be a number above 0, at most 1,000,000,000"),
+        ({"burst_reads": "9" * 400}, "--burst-reads is '9"),
         ({"burst_share": "1.1"}, "--burst-share is '1.1': it must be a number above 0, at most 1"),
     ],
 )

@@ -1,6 +1,8 @@
 """Verdicts: what is a stall or a burst, whose it is, and that they agree with the flags of the tape."""
 
 import dataclasses
+import json
+import time
 from pathlib import Path
 
 import pytest
@@ -8,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recorder import fixture, tapefile
-from recorder.derive import derive
+from recorder.derive import decode, derive
 from viewer import queries, verdicts
 from viewer.slowness import FREE_BYTES
 from viewer.thresholds import Thresholds
 from viewer.verdicts import Verdict
 
+from .conftest import event
 from .timing import COMMENT, EMPTY, MS, Part, evenly, facts, outcome, timed, word
 
 LIMITS = Thresholds()
@@ -22,6 +25,10 @@ LARGE = word("x" * 2 * FREE_BYTES)
 
 def judged(*parts: Part, limits: Thresholds = LIMITS, **other: object) -> list[Verdict]:
     return verdicts.verdicts(timed(*parts, **other), outcome(*parts, **other), limits)
+
+
+def error(message: str = "overloaded") -> bytes:
+    return f"data: {json.dumps({'error': {'message': message}})}\n\n".encode()
 
 
 def told(verdict: Verdict) -> tuple[str, str, str | None]:
@@ -97,20 +104,129 @@ def test_what_came_in_time_and_was_handed_on_late_stalled_in_delivery() -> None:
 def test_a_silence_while_reading_was_paused_for_the_client_is_the_clients() -> None:
     many = [(at, word("x" * 50_000), 5000 + at) for at in range(1, 9)]
     parts = (0, LARGE), *many, (5010, word())
-    (found, delivered) = sorted(judged(*parts, paused=1), key=lambda one: one.form, reverse=True)
+    (found,) = judged(*parts, paused=1)
     assert told(found) == ("stall", "gap", "client")
     assert found.client_ns is not None
     assert found.client_ns > 4900 * MS
-    assert told(delivered) == ("stall", "delivery", "client")
     assert "upstream" in {one.who for one in judged(*parts)}
     upstream = timed(*parts, paused=1).slowness().upstream
     assert upstream is not None
     assert upstream.max_ns == MS
 
 
+def test_a_late_delivery_beside_another_silence_of_the_clients_is_told_too() -> None:
+    many = [(at, word("x" * 50_000), 5000 + at) for at in range(1, 9)]
+    later = (6000, LARGE), (6010, word("late"), 9000), (6020, word(), 9001)
+    found = judged((0, LARGE), *many, (5010, word()), *later, paused=1)
+    assert [(told(one), one.from_ns > 6000 * MS) for one in found] == [
+        (("stall", "gap", "client"), False), (("stall", "delivery", "client"), True),
+    ]  # fmt: skip
+
+
+def test_a_wait_for_the_client_ends_with_the_next_read() -> None:
+    comment = b":" + b"x" * 300_000 + b"\n\n"
+    parts = (0, LARGE), (1, comment, 4000), (2, comment, 4001), (3, comment, 4002), (10_000, word())
+    (found,) = judged(*parts, paused=1)
+    assert (told(found), found.lasted_ns) == (("stall", "gap", "upstream"), 10_000 * MS)
+
+
 def test_of_coarse_instants_nobody_is_blamed() -> None:
     (found,) = judged((0, word()), (3000, word()), coarse_clock=True)
-    assert (found.who, found.relay_ns, found.client_ns) == (None, None, None)
+    assert (found.who, found.unclear, found.relay_ns, found.client_ns) == (None, "instants", None, None)
+
+
+def test_what_usually_came_one_by_one_and_ended_a_silence_together_is_unclear() -> None:
+    parts = [*evenly(20, 50), (3600, word() * 52), *evenly(20, 50, first=3650)]
+    (found,) = judged(*parts)
+    assert (told(found), found.unclear, found.output_chunks) == (("stall", "gap", None), "at_once", 52)
+    spread = timed(*parts).slowness()
+    assert spread.upstream is not None
+    assert spread.unclear is not None
+    assert (spread.upstream.max_ns, spread.unclear.max_ns) == (50 * MS, 2650 * MS)
+
+
+def test_what_always_comes_together_was_held_back_by_upstream() -> None:
+    parts = [(500 * at, word() * 10) for at in range(5)] + [(4600 + 500 * at, word() * 10) for at in range(5)]
+    (found,) = judged(*parts)
+    assert (told(found), found.unclear, found.output_chunks) == (("stall", "gap", "upstream"), None, 10)
+
+
+def test_a_short_gap_before_several_chunks_is_the_networks() -> None:
+    spread = timed(*evenly(20, 20), (480, word() * 5), *evenly(20, 20, first=500)).slowness()
+    assert spread.unclear is None
+    assert spread.upstream is not None
+    assert spread.upstream.max_ns == 100 * MS
+
+
+def test_where_the_end_of_the_body_is_missing_no_silence_before_the_end_is_known() -> None:
+    parts = (100, word("Half ")), (200, word("an ans"))
+    assert [told(one) for one in judged(*parts, by="eof", end=5000)] == [("stall", "end", "upstream")]
+    assert judged(*parts, by="eof", end=5000, gap_bytes=70) == []
+    exchange, reads, body = facts(*parts, (300, word()), by="eof", end=5000)
+    lost = verdicts.Timed(exchange, reads[:2], decode(exchange, reads[:2], body))
+    assert verdicts.verdicts(lost, "truncated", LIMITS) == []
+
+
+def without(*seqs: int, parts: list[Part], **other: object) -> verdicts.Timed:
+    """An exchange with reads missing from the tape."""
+    exchange, reads, body = facts(*parts, **other)  # type: ignore[arg-type]
+    left = [read for read in reads if read.seq not in seqs]
+    return verdicts.Timed(exchange, left, decode(exchange, left, body))
+
+
+def test_a_silence_across_missing_reads_is_unclear() -> None:
+    parts: list[Part] = [(1000 * at, word(f"{at}")) for at in range(8)]
+    (found,) = verdicts.verdicts(without(3, 4, parts=parts), "complete", LIMITS)
+    assert (told(found), found.unclear, found.read) == (("stall", "gap", None), "missing", 5)
+    assert (found.from_ns, found.lasted_ns) == (2000 * MS, 3000 * MS)
+    spread = without(3, 4, parts=parts).slowness()
+    assert spread.upstream is not None
+    assert spread.upstream.n == 4
+
+
+def test_a_late_delivery_behind_missing_reads_is_unclear() -> None:
+    parts: list[Part] = [(0, word()), (10, word(), 3000), (20, word(), 4010), (30, word(), 4011)]
+    (found,) = verdicts.verdicts(without(1, parts=parts), "complete", LIMITS)
+    assert (told(found), found.unclear, found.read) == (("stall", "delivery", None), "missing", 2)
+
+
+@given(st.sets(st.integers(0, 9)), st.sampled_from(["complete", "truncated", "error_event"]), st.integers(0, 10))
+def test_a_tape_with_any_reads_missing_is_judged(missing: set[int], outcome: str, taken: int) -> None:
+    times = [0, 10, 3000, 3010, 3020, 6500, 6510, 9000, 9010, 20_000]
+    parts: list[Part] = [
+        (at, word() + COMMENT, at + 2500 * (seq % 3) if seq < taken else None) for seq, at in enumerate(times)
+    ]
+    lost = without(*missing, parts=parts, by="eof", end=30_000, paused=1)
+    for one in verdicts.verdicts(lost, outcome, LIMITS):
+        assert one.lasted_ns > 2000 * MS
+    lost.slowness()
+
+
+def test_a_silence_ends_with_the_error_that_upstream_sent_however_late_it_closed() -> None:
+    parts: list[Part] = [(0, word("Half ")), (100, word("an ans")), (150, error())]
+    assert judged(*parts, end=5000) == []
+    late: list[Part] = [*parts[:2], (1000, COMMENT), (3150, COMMENT + error()), (4000, COMMENT)]
+    (found,) = judged(*late, end=60_000)
+    assert told(found) == ("stall", "end", "upstream")
+    assert (found.from_ns, found.lasted_ns, found.before, found.read) == (100 * MS, 3050 * MS, "an ans", None)
+    assert (found.event, found.chunk) == (4, 2)
+    assert (found.reads_meanwhile, found.comments_meanwhile, found.events_meanwhile) == (1, 1, 0)
+    (silent,) = judged((3000, error()), end=60_000)
+    assert (told(silent), silent.lasted_ns) == (("stall", "end", "upstream"), 2998 * MS)
+
+
+def test_a_silence_ends_with_a_finish_reason_of_an_error() -> None:
+    assert judged((0, word()), (100, event({}, "error")), end=5000) == []
+    assert judged((0, word()), (3000, event({}, "error")), end=5000)[0].lasted_ns == 3000 * MS
+
+
+def test_twenty_thousand_reads_that_wait_for_the_client_are_judged_at_once() -> None:
+    lagging = timed(*((at, word("x" * 64), 20_000 + at) for at in range(20_000)), paused=1)
+    began = time.process_time()
+    again = verdicts.Timed(lagging.exchange, lagging.reads, lagging.decoded)
+    assert verdicts.verdicts(again, "complete", LIMITS) == []
+    assert again.slowness().client is not None
+    assert time.process_time() - began < 0.5
 
 
 def test_many_chunks_to_a_read_are_a_buffered_burst() -> None:

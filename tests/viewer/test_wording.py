@@ -34,8 +34,14 @@ def test_a_stall_in_words() -> None:
         ({"who": "client", "form": "delivery"}, "the client read slowly: it had come in time"),
         ({"who": "client", "form": "end"}, "the client read slowly: what had come was not taken"),
         ({"who": "relay", "form": "delivery"}, "the relay: it had come in time, and nothing waited for the client"),
-        ({"who": None, "form": "delivery", "client_ns": None}, "unclear: relay or client, the tape cannot tell"),
-        ({"who": None, "relay_ns": None, "client_ns": None}, "unclear: the instants are not those of socket reads"),
+        ({"who": None, "unclear": "handing_on"}, "unclear: relay or client, the tape cannot tell"),
+        ({"who": None, "unclear": "instants"}, "unclear: the instants are not those of socket reads"),
+        ({"who": None, "unclear": "missing"}, "unclear: reads of then are missing from the tape"),
+        (
+            {"who": None, "unclear": "at_once", "output_chunks": 51},
+            "unclear: what ended it brought 51 output chunks at once: "
+            "held back before the relay, or the relay did not run, relay 0.1 ms",
+        ),
     ],
 )
 def test_the_evidence_says_who_was_slow(given: dict[str, object], said: str) -> None:
@@ -50,6 +56,7 @@ def test_the_evidence_says_who_was_slow(given: dict[str, object], said: str) -> 
         ({"form": "end", "read": None}, "until it was cut off: ' queue' …"),
         ({"form": "end", "read": None, "before": None}, "until it was cut off"),
         ({"form": "end"}, "until it was cut off: read 9 was never handed on"),
+        ({"form": "end", "read": None, "chunk": 11}, "until an error came: ' queue' …"),
         ({"before": None, "after": "w" * 99}, f"– … '{'w' * 23}…'"),
     ],
 )

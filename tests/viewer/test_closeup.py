@@ -1,0 +1,95 @@
+"""One exchange in words."""
+
+import dataclasses
+import json
+
+import pytest
+from sqlalchemy import Connection
+
+from viewer import closeup, inspecting, opening, queries
+from viewer.closeup import Line
+from viewer.inspecting import Known, Recorder
+from viewer.notes import Notes
+from viewer.opening import Opened
+from viewer.thresholds import Thresholds
+
+from .conftest import COMPLETE, FAILED, LIMITED, LIVE, TOOLS, TRUNCATED
+
+
+def known(connection: Connection, id: str) -> Known:
+    return inspecting.known(connection, queries.find(connection, id))
+
+
+def opened(connection: Connection, id: str) -> Opened:
+    return opening.opened(inspecting.stored(connection, queries.find(connection, id)), Thresholds())
+
+
+def text(lines: list[Line]) -> str:
+    return "\n".join("".join(piece for piece, _ in line).rstrip() for line in lines)
+
+
+def test_the_heading_says_how_it_ended_before_all_else(connection: Connection) -> None:
+    assert text([closeup.heading(known(connection, COMPLETE))]).split() == [
+        "aaaa0000", "✓", "complete", "200", "gpt-x-mini", "comments", "POST", "api.example.com/v1/chat/completions",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("recorder", "dead"),
+    [
+        (Recorder(1, "2026-03-01T12:00:00.000000Z", None), False),
+        (Recorder(1, "2026-03-01T11:59:50.000000Z", None), True),
+        (Recorder(1, "2026-03-01T12:00:00.000000Z", "2026-03-01T12:00:01.000000Z"), True),
+        (Recorder(1, "no time", None), False),
+    ],
+)
+def test_a_recorder_that_is_not_heard_of_is_gone(connection: Connection, recorder: Recorder, dead: bool) -> None:
+    running = dataclasses.replace(known(connection, LIVE), recorder=recorder)
+    assert closeup.is_dead(running, "2026-03-01T12:00:02.000000Z") == dead
+    assert not closeup.is_dead(known(connection, COMPLETE), "2027-03-01T12:00:02.000000Z")
+
+
+def test_what_is_wrong_is_said_in_words(connection: Connection) -> None:
+    told = {
+        id: closeup.trouble(known(connection, id), None, died=False) for id in (COMPLETE, FAILED, TRUNCATED, LIMITED)
+    }
+    assert told[COMPLETE] is None
+    assert text([told[FAILED] or []]) == " server_overloaded: overloaded"
+    assert text([told[TRUNCATED] or []]).endswith("before the stream was complete: closed mid-chunk")
+    died = closeup.trouble(known(connection, LIVE), None, died=True)
+    assert text([died or []]).startswith(" recorder pid 1 gone; last heard of 2026-03-01 12:00:00")
+    missing = dataclasses.replace(opened(connection, COMPLETE), missing=1234)
+    line = closeup.trouble(known(connection, COMPLETE), missing, died=False)
+    assert text([line or []]) == " 1,234 bytes are missing from the tape: the rest is shown"
+
+
+def test_a_request_is_shown_as_stored_and_json_in_order(connection: Connection) -> None:
+    shown = text(closeup.request(known(connection, COMPLETE)))
+    assert "sk-secret" not in shown
+    assert '{\n  "model": "gpt-x",\n  "stream": true\n}' in shown
+    assert "(not UTF-8)" in text(closeup.request(known(connection, LIMITED)))
+    long = dataclasses.replace(known(connection, COMPLETE), request_body=json.dumps("x" * 2_000_000).encode())
+    assert "bytes more than the tape keeps" in text(closeup.request(long))
+
+
+def test_the_timing_says_where_the_time_went_and_who_was_slow(connection: Connection) -> None:
+    shown = text(closeup.timing(known(connection, TOOLS), opened(connection, TOOLS), 100))
+    assert "stall               3,000.0" in shown
+    assert "upstream gap              2" in shown
+    assert "3,000.0 ms from 0.050 s, before event #2: 'Think. ' … 'get_weather" in shown
+    assert "no stall of more than 2,000 ms" in text(
+        closeup.timing(known(connection, COMPLETE), opened(connection, COMPLETE), 100)
+    )
+
+
+def test_before_it_is_decoded_the_measures_are_shown(connection: Connection) -> None:
+    shown = text(closeup.timing(known(connection, COMPLETE), None, 80))
+    assert "ttft 110.0" in shown
+    assert shown.endswith("decoding …")
+
+
+def test_notes_say_what_was_said_at_a_bookmark(connection: Connection) -> None:
+    shown = text(closeup.noted(known(connection, COMPLETE), Notes("look here", [2, 99]), opened(connection, COMPLETE)))
+    assert "run = a7" in shown
+    assert "#2      0.110 s  content  Hel" in shown
+    assert shown.endswith("look here")

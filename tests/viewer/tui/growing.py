@@ -1,0 +1,46 @@
+"""A tape that a test writes to while the viewer looks at it, with any exchanges."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from recorder import journal, tapefile
+from recorder.store import Store
+from tests.viewer.conftest import COMPLETE_READS, begin, end, response
+
+Parts = Sequence[tuple[int, bytes]]
+STARTED = "2026-03-01T12:00:00.000000Z"
+"""When the recorder of such a tape was last heard of."""
+
+
+class Recorder:
+    """Writes exchanges, a commit each."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def record(self, id: str, parts: Parts = COMPLETE_READS, at: int = 0, path: str = "/v1", by: str = "end") -> None:
+        """Write an exchange from its beginning to its end."""
+        self.begin(id, parts, at, path)
+        self.end(id, parts, by)
+
+    def begin(self, id: str, parts: Parts, at: int = 0, path: str = "/v1") -> None:
+        """Write an exchange that goes on."""
+        self._store.append([begin(id, at, b"{}", path), *response(id, parts)])
+
+    def end(self, id: str, parts: Parts, by: str = "end") -> None:
+        """End it."""
+        self._store.settle(self._store.append([end(id, parts, by)]))
+
+
+@contextlib.contextmanager
+def recorder(path: Path) -> Iterator[Recorder]:
+    """Make a tape, or go on with it."""
+    with tapefile.writing(path, "a test") as connection:
+        store = Store(connection)
+        store.begin_session(
+            journal.Session(
+                path.name, "0", 1, None, "http://127.0.0.1:8377", [("", "https://api.example.com")], STARTED
+            )
+        )
+        yield Recorder(store)

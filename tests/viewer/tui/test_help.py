@@ -1,0 +1,160 @@
+"""Help and the palette: made from the bindings, searched, and run."""
+
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
+from textual.screen import Screen
+from textual.widgets import OptionList, Static
+
+from tests.viewer.conftest import COMPLETE, HOSTILE, ODD
+from tests.viewer.tui.staging import (
+    SIZES,
+    Stage,
+    assert_golden,
+    journey,
+    press,
+    resized,
+    shows,
+    staged,
+    typed,
+    wait_for,
+)
+from viewer.tui.keys import Clashes
+from viewer.tui.screens.help import HelpScreen
+from viewer.tui.screens.stats import StatsScreen
+
+
+class Counter(Screen[None]):
+    """A screen with something to do."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("plus,a", "add(1)", "add one", id="count.add"),
+        Binding("minus", "add(-1)", "take one away", id="count.take"),
+        Binding("z", "add(0)", show=False),
+    ]
+    count = 0
+
+    def compose(self) -> ComposeResult:
+        yield Static("counter")
+
+    def action_add(self, number: int) -> None:
+        self.count += number
+
+
+def open_help(app: Stage) -> None:
+    app.push_screen(HelpScreen(app.screen.active_bindings))
+
+
+def test_help_looks_like_this(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Counter) as (app, pilot):
+            open_help(app)
+            await shows(pilot, "count.take", "app.leave")
+            for size in SIZES:
+                assert_golden(f"help-{size[0]}x{size[1]}", await resized(pilot, size))
+
+    journey(steps())
+
+
+def test_help_is_searched_and_runs_what_it_shows_on_the_screen_below(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Counter) as (app, pilot):
+            below = app.screen
+            assert isinstance(below, Counter)
+            open_help(app)
+            await shows(pilot, "count.take")
+            await typed(pilot, "take")
+            await wait_for(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
+            await press(pilot, "enter")
+            await wait_for(pilot, lambda: below.count == -1)
+            assert app.screen is below
+            open_help(app)
+            await shows(pilot, "count.take")
+            await typed(pilot, "ONE  add")
+            await press(pilot, "down", "up", "pagedown", "pageup", "enter")
+            await wait_for(pilot, lambda: below.count == 0)
+            open_help(app)
+            await shows(pilot, "count.take")
+            await typed(pilot, "zzz[/")
+            await press(pilot, "enter")
+            await wait_for(pilot, lambda: app.screen.query_one(OptionList).option_count == 0)
+            await press(pilot, "escape")
+            await wait_for(pilot, lambda: app.screen is below)
+
+    journey(steps())
+
+
+def test_remapped_keys_are_shown_as_they_are(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Counter) as (app, pilot):
+            app.set_keymap({"count.take": "f9"})
+            open_help(app)
+            text = await shows(pilot, "count.take")
+            (line,) = [line for line in text.splitlines() if "count.take" in line]
+            assert line.split()[1] == "f9"
+            await press(pilot, "escape", "f9", "f9")
+            await wait_for(pilot, lambda: isinstance(app.screen, Counter) and app.screen.count == -2)
+
+    journey(steps())
+
+
+def test_a_clash_is_told_once_and_plainly() -> None:
+    clashes = Clashes()
+    lost = {Binding("p", "align", id="compare.align"), Binding("p", "x[/b]")}
+    said = clashes.told(lost)
+    assert said == (
+        "[keys] puts another action on the key of compare.align (p), x[/b] (p): give one of them another key"
+    )
+    assert clashes.told(lost) is None
+    assert clashes.told([]) is None
+
+
+def test_the_palette_finds_actions_views_themes_times_and_exchanges(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".wiretape.toml").write_text('[views]\nslowest = "ttft>80ms"\n')
+
+    async def steps() -> None:
+        async with staged(tape, Counter) as (app, pilot):
+            for query, found in [
+                ("slowest", "view slowest: ttft>80ms"),
+                ("take one", "take one away"),
+                ("tokyo", "theme tokyo-night"),
+                ("14:00", "goto time 14:00"),
+                (COMPLETE[:12], COMPLETE),
+                ("world", COMPLETE),
+                (ODD[:8], "=cmd()␊␛[2J"),
+                ("[/", "=cmd()␊␛[2J"),
+            ]:
+                app.action_command_palette()
+                await wait_for(pilot, lambda: app.screen.is_modal)
+                await typed(pilot, query)
+                text = await shows(pilot, found)
+                assert not any(sign in text for sign in HOSTILE if not sign.isprintable() and sign != "\n")
+                await press(pilot, "escape")
+                await wait_for(pilot, lambda: not app.query(CommandPalette) and not app.screen.is_modal)
+                await pilot.pause()
+
+    journey(steps())
+
+
+def test_the_palette_opens_a_saved_view(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".wiretape.toml").write_text('[views]\nslowest = "ttft>80ms"\n')
+
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("")) as (app, pilot):
+            await shows(pilot, "failures")
+            app.action_command_palette()
+            await wait_for(pilot, lambda: app.screen.is_modal)
+            await typed(pilot, "slowest")
+            await wait_for(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
+            await press(pilot, "enter")
+            await wait_for(pilot, lambda: app.filters == ["ttft>80ms"])
+
+    journey(steps())

@@ -1,0 +1,176 @@
+"""The command `view` in a pseudo-terminal: what a person does, and that the terminal is left as it was found."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.viewer.commanding import RUN
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, event
+from tests.viewer.tui.growing import recorder
+from tests.viewer.tui.terminal import ROOT, Terminal
+
+POINTER = "OSC 22;default"
+"""What Textual itself says: the mouse's pointer is the usual one."""
+
+
+def viewing(tape: Path, *more: str, **environment: str) -> Terminal:
+    return Terminal([*RUN, "view", "--db", str(tape), *more], environment=environment)
+
+
+def test_from_the_list_through_a_filter_into_an_exchange_and_out(tape: Path) -> None:
+    with viewing(tape) as terminal:
+        terminal.wait_for(LIVE[:8])
+        assert {"1049", "1000"} <= terminal.screen.modes
+        terminal.press("/")
+        terminal.wait_for(lambda screen: "q quit" not in screen.lines[-1])
+        terminal.press("id:aaaa")
+        terminal.wait_for("2 / 7")
+        terminal.press("\r")
+        terminal.wait_for("q quit")
+        terminal.press("jq")
+        assert terminal.ended() == 0
+        assert terminal.is_restored()
+
+
+def test_the_terminal_is_restored_whatever_ends_the_viewer(tape: Path) -> None:
+    ends = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
+    with contextlib.ExitStack() as stack:
+        terminals = {number: stack.enter_context(viewing(tape)) for number in ends}
+        interrupted = stack.enter_context(viewing(tape, "--no-mouse"))
+        for terminal in (*terminals.values(), interrupted):
+            terminal.wait_for(LIVE[:8])
+            assert not terminal.is_restored()
+        assert not interrupted.screen.modes & {"1000", "1002", "1003"}
+        for number, terminal in terminals.items():
+            terminal.signal(number)
+        interrupted.press("\x03")
+        assert {number: terminal.ended() for number, terminal in terminals.items()} == ends
+        assert interrupted.ended() == 130
+        assert all(terminal.is_restored() for terminal in (*terminals.values(), interrupted))
+
+
+def test_a_fault_of_the_viewer_is_told_in_five_lines_and_kept_in_a_file(tape: Path, tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from viewer.tui.app import ViewerApp\n"
+        "def broken(): raise RuntimeError('odd \\x1b]0;title\\x07 [/x]')\n"
+        f"app = ViewerApp(Path({str(tape)!r}), opened=broken); sys.exit(app.run() or app.return_code)"
+    )
+    with Terminal([sys.executable, "-c", program], 200, environment={"XDG_STATE_HOME": str(tmp_path)}) as terminal:
+        assert terminal.ended() == 1
+        assert terminal.is_restored()
+        told = [line for line in terminal.screen.lines if line]
+        (kept,) = (tmp_path / "wiretape" / "log").iterdir()
+        assert len(told) == 5
+        assert told[1] == "  RuntimeError: odd ␛]0;title␇ [/x]"
+        assert told[2] == f"The traceback is in {kept}"
+        assert "in broken" in kept.read_text()
+        assert kept.stat().st_mode & 0o077 == 0
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tape on which whatever can be recorded as text is an attack."""
+    path = tmp_path_factory.mktemp("hostile") / "tape.db"
+    odd = [
+        HOSTILE,
+        "[@click=app.leave]x[/]",
+        "[/x=y]",
+        "\x1b]0;SENTINEL\x07",
+        "\x9dSENTINEL\x9c",
+        "\x1b[2J\x1b[1;1H" * 99,
+    ]
+    with recorder(path) as writing:
+        for number, text in enumerate([*odd, "y" * (10 << 20)]):
+            fault = f"{text[:200]} fault".encode("utf-8", "replace")
+            parts = [
+                (10, event({"content": text}, model=text[:200])),
+                (9000, event({}, "stop")),
+                (9010, b"error: " + fault),
+            ]
+            writing.record(f"{number:x}" * 16, parts, number, f"/{text[:99]}", by="reset")
+    return path
+
+
+def test_of_what_was_recorded_no_control_reaches_the_terminal(hostile: Path) -> None:
+    with viewing(hostile, "-f", f'-text:"{HOSTILE[:20]!r}"'.replace("\\", "x")) as terminal:
+        terminal.wait_for("66666666")
+        for number in range(5, -1, -1):
+            terminal.press("j")
+            terminal.wait_for(
+                lambda screen, id=f"{number:x}" * 8: any(f" {id} " in line for line in screen.lines[-12:])
+            )
+        terminal.press("C")
+        terminal.wait_for("columns")
+        terminal.press("\x1b")
+        terminal.wait_for(lambda screen: not any(" columns " in line for line in screen.lines))
+        terminal.press("y")
+        terminal.wait_for("this list")
+        terminal.press("q")
+        terminal.press("q")
+        assert terminal.ended() == 0
+        assert set(terminal.screen.strange) <= {POINTER}
+        assert b"\x1b]0;" not in terminal.sent
+        assert b"SENTINEL" in terminal.sent
+
+
+def test_a_new_exchange_is_painted_soon_after_its_commit(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as writing:
+        writing.record("a" * 16)
+        with viewing(path, "-F") as terminal:
+            terminal.wait_for("aaaaaaaa")
+            waits = []
+            for sign in "bcdef":
+                writing.begin(sign * 16, COMPLETE_READS[:2])
+                waits.append(terminal.wait_for(sign * 8))
+            terminal.press("q")
+            assert terminal.ended() == 0
+    assert min(waits) < 0.3 * 5  # five times what is promised, as elsewhere on machines that do more than this
+
+
+def test_where_there_is_no_utf8_every_sign_is_ascii(tape: Path) -> None:
+    with viewing(tape, LANG="C", LC_ALL="C", NO_COLOR="1") as terminal:
+        terminal.wait_for(LIVE[:8])
+        terminal.press("q")
+        assert terminal.ended() == 0
+        assert terminal.sent.isascii()
+
+
+def refused(*arguments: str, **environment: str) -> Iterator[str]:
+    outer, inner = os.openpty()
+    given = os.environ | {"TERM": "xterm"} | environment
+    process = subprocess.run([*RUN, "view", *arguments], stdin=inner, capture_output=True, cwd=ROOT, env=given)
+    os.close(outer)
+    os.close(inner)
+    yield from (str(process.returncode), process.stderr.decode())
+
+
+def test_without_a_terminal_it_says_what_to_do_instead(tape: Path) -> None:
+    code, said = refused("--db", str(tape))
+    assert code == "2"
+    assert "view needs a terminal for its keys and its screen: try 'wiretape ls'" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("zzzz",), 4, "wiretape: no exchange zzzz"),
+        (("-f", "ttft>fast"), 2, "expected a duration"),
+        (("--theme", "none"), 2, "there is no theme 'none'"),
+        (("--at", "50%"), 2, "--at goes with an ID"),
+        (("--compare", COMPLETE, COMPLETE, COMPLETE), 2, "--compare names both exchanges itself"),
+    ],
+)
+def test_what_is_wrong_is_said_before_the_screen_is_taken(
+    arguments: tuple[str, ...], code: int, said: str, tape: Path
+) -> None:
+    with viewing(tape, *arguments) as terminal:
+        assert terminal.ended() == code
+        assert said in " ".join(line.strip() for line in terminal.screen.lines)
+        assert b"\x1b[?1049h" not in terminal.sent

@@ -1,0 +1,119 @@
+"""The menus: copying to where a paste finds it, and exporting beside the viewer."""
+
+import stat
+from pathlib import Path
+
+import pytest
+from textual.screen import Screen
+
+from tests.viewer.conftest import COMPLETE, HOSTILE
+from tests.viewer.tui.staging import journey, press, seen, shows, staged, typed, wait_for
+from viewer.tui.screens import menus
+from viewer.tui.screens.menus import AskScreen, CopyMenu, ExportMenu
+
+COPIES = [("id", COMPLETE), ("text", HOSTILE)]
+
+
+def test_a_copy_goes_to_the_clipboard_and_to_a_file_of_the_user_alone(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            app.push_screen(CopyMenu(COPIES))
+            text = await shows(pilot, "id", COMPLETE, "[bold]x[/bold]")
+            assert "\x1b" not in text
+            await press(pilot, "j", "enter")
+            await wait_for(pilot, lambda: app.toasts)
+            assert app.clipboard == HOSTILE
+            kept = tmp_path / "wiretape" / "clip"
+            assert app.toasts == [f"text: {len(HOSTILE)} characters, to the terminal's clipboard and {kept}"]
+            assert kept.read_text("utf-8") == HOSTILE
+            assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+    journey(steps())
+
+
+def test_without_a_runtime_directory_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    assert menus.keep("x") is None
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere"))
+    assert menus.keep("x") is None
+
+
+def test_a_link_is_not_followed_and_an_old_file_is_made_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    kept = tmp_path / "wiretape" / "clip"
+    kept.parent.mkdir()
+    kept.write_text("old and longer")
+    kept.chmod(0o644)
+    assert menus.keep("new") == kept
+    assert (kept.read_text(), stat.S_IMODE(kept.stat().st_mode)) == ("new", 0o600)
+    kept.unlink()
+    (tmp_path / "other").write_text("other")
+    kept.symlink_to(tmp_path / "other")
+    assert menus.keep("new") is None
+    assert (tmp_path / "other").read_text() == "other"
+
+
+def test_nothing_to_copy_is_said(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            app.push_screen(CopyMenu([]))
+            await shows(pilot, "copy: there is nothing here")
+            await press(pilot, "escape")
+            await wait_for(pilot, lambda: not app.screen.is_modal)
+
+    journey(steps())
+
+
+def test_an_export_is_written_beside_the_viewer_and_told_of(tape: Path, tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            for name, said in [("out.csv", "out.csv"), ("nowhere/x.csv", "nowhere")]:
+                before = len(app.toasts)
+                app.push_screen(ExportMenu([("one [/ exchange", ["export", COMPLETE])]))
+                await shows(pilot, f"wiretape export {COMPLETE}")
+                await press(pilot, "enter")
+                await shows(pilot, "one [/ exchange: write to", "one-exchange.csv")
+                await typed(pilot, str(tmp_path))
+                await shows(pilot, "that is there already: another name, please")
+                asked = app.screen
+                assert isinstance(asked, AskScreen)
+                asked.dismiss(str(tmp_path / name))
+                await wait_for(pilot, lambda before=before: len(app.toasts) > before)
+                assert said in app.toasts[-1] or app.toasts[-1].startswith("1 row")
+            assert (tmp_path / "out.csv").read_text().splitlines()[1].startswith(COMPLETE)
+
+    journey(steps())
+
+
+def test_a_name_is_proposed_that_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert menus.file_name("summary by label.x/../é", []) == "summary-by-label-x.csv"
+    (tmp_path / "reads.csv").touch()
+    assert menus.file_name("reads", []) == "reads-1.csv"
+    assert menus.file_name("HAR", ["export", "--format", "har"]) == "HAR.har"
+    assert menus.file_name("…", ["export", "--format", "asciicast"]) == "export.cast"
+
+
+def test_a_line_with_a_mistake_is_not_taken(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            taken: list[str | None] = []
+            app.push_screen(AskScreen("name [/", "", lambda text: None if text else "say something [/"), taken.append)
+            await shows(pilot, "name [/")
+            await press(pilot, "a", "backspace")
+            await shows(pilot, "say something [/")
+            await press(pilot, "enter", "b", "enter")
+            await wait_for(pilot, lambda: taken == ["b"])
+            app.push_screen(AskScreen("name", HOSTILE.replace("\n", " ")), taken.append)
+            assert "\x1b" not in await shows(pilot, "name")
+            await press(pilot, "escape")
+            await wait_for(pilot, lambda: taken == ["b", None])
+            assert "name" not in seen(app)
+
+    journey(steps())

@@ -1,0 +1,34 @@
+"""What becomes something drawn: safe, exactly as wide as it should be, and in ASCII where that is asked for."""
+
+import pytest
+from rich.cells import cell_len
+from rich.style import Style
+
+from tests.viewer.conftest import HOSTILE
+from viewer import sparks, streams
+from viewer.tui import paint
+
+
+def test_a_strip_is_as_wide_as_asked_for_and_safe() -> None:
+    line = paint.strip([(HOSTILE, Style(bold=True)), ("", None)], 40, Style(bgcolor="red"))
+    assert line.cell_length == 40
+    assert not [sign for sign in line.text if ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0]
+
+
+def test_content_is_never_markup() -> None:
+    shown = paint.content("[bold]x[/] [/y] [@click=app.leave]z\n\x1b[2J")
+    assert shown.plain == "[bold]x[/] [/y] [@click=app.leave]z\n␛[2J"
+
+
+@pytest.mark.parametrize("text", ["日本 e\u0301", "▁▂▃▄▅▆▇█", "● ✓ ■ ! ✗ ⊘ ?", "plain", "│─╭╮╰╯", "–…→·"])
+def test_ascii_takes_as_many_cells(text: str) -> None:
+    shown = paint.in_ascii(text)
+    assert shown.isascii()
+    assert cell_len(shown) == cell_len(text)
+
+
+def test_the_signs_that_say_something_stay_apart_in_ascii() -> None:
+    signs = [paint.in_ascii(state.sign) for state in (*streams.STATES.values(), streams.ORPHAN)]
+    assert "?" not in "".join(sign for sign in signs if sign != "?")
+    assert len(set(signs)) == len({state.sign for state in streams.STATES.values()})
+    assert paint.in_ascii("▁▂▃▄▅▆▇█") == "▁▂▃▄▅▆▇█".translate(sparks.ASCII)

@@ -1,0 +1,201 @@
+"""The stats screen: the command's figures, a map over time, and lists of what was counted."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+from textual.pilot import Pilot
+
+from tests.viewer.commanding import run
+from tests.viewer.tui.staging import SIZES, Stage, assert_golden, journey, press, seen, shows, staged, typed, wait_for
+from viewer import filters, queries
+from viewer.filter_parser import parse
+from viewer.groups import figure
+from viewer.tui.screens.stats import StatsScreen
+from viewer.tui.widgets.groups import GroupTable
+from viewer.tui.widgets.heat import HeatGrid
+
+
+async def settled(app: Stage, pilot: Pilot[None], *texts: str) -> StatsScreen:
+    """Wait until everything is read, pooled gaps too."""
+    screen = app.screen
+    assert isinstance(screen, StatsScreen)
+    await shows(pilot, "failures", *texts)
+    await wait_for(pilot, lambda: screen._shown.pooled and screen._shown.heat is not None)
+    return screen
+
+
+def selected(connection: Connection, text: str) -> int:
+    return queries.count(connection, filters.condition(parse(text)))
+
+
+def test_the_figures_of_a_tape_look_like_this(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), SIZES[0]) as (app, pilot):
+            await settled(app, pilot)
+            assert_golden("stats-80x24", seen(app))
+            screen = StatsScreen("")
+            await pilot.resize_terminal(*SIZES[1])
+            app.push_screen(screen)
+            await wait_for(pilot, lambda: app.screen is screen)
+            await settled(app, pilot)
+            assert_golden("stats-120x40", seen(app))
+
+    journey(steps())
+
+
+def test_in_ascii_shades_still_differ(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), (80, 24), ascii=True) as (app, pilot):
+            await settled(app, pilot)
+            assert seen(app).isascii()
+            assert_golden("stats-ascii", seen(app))
+
+    journey(steps())
+
+
+def test_without_colours_the_same_is_told(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), (80, 24)) as (app, pilot):
+            await settled(app, pilot)
+            assert_golden("stats-80x24", seen(app))
+
+    journey(steps())
+
+
+def test_the_copied_command_gives_the_figures_of_the_screen(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("-model:nobody or is:ok")) as (app, pilot):
+            screen = await settled(app, pilot)
+            for _ in range(4):
+                command = shlex.split(dict(screen.copies())["command"])
+                assert command[0] == "wiretape"
+                rows = json.loads(run(tape, *command[1:], "--format", "json").output)
+                assert screen._shown.rows == rows
+                assert all(f" {figure(row['ttft_p50_ms'])} " in seen(app) for row in rows)
+                by = screen._shown.by
+                await press(pilot, "tab")
+                await wait_for(pilot, lambda by=by: screen._shown.by != by and screen._shown.pooled)
+
+    journey(steps())
+
+
+def test_the_cursor_goes_through_table_map_and_failures(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), (80, 24)) as (app, pilot):
+            screen = await settled(app, pilot)
+            await shows(pilot, "enter: 1 exchange of model =cmd()")
+            for identity in ("groups", "heat", "failures"):
+                await wait_for(pilot, lambda one=identity: app.focused is not None and app.focused.id == one)
+                app.screen.query_one("#groups", GroupTable).cursor = len(screen._shown.rows) - 1
+                app.screen.query_one("#heat", HeatGrid).row = len(screen._shown.heat.bands) - 1  # type: ignore[union-attr]
+                await press(pilot, "down")
+            await shows(pilot, "enter: the exchanges of")
+            await press(pilot, "up")
+            await wait_for(pilot, lambda: app.focused is not None and app.focused.id == "heat")
+
+    journey(steps())
+
+
+def test_metric_window_and_filter_can_be_changed(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("")) as (app, pilot):
+            screen = await settled(app, pilot, "gaps between reads")
+            await press(pilot, "H")
+            await shows(pilot, "time to the first output")
+            await press(pilot, "H")
+            await shows(pilot, "tokens a second")
+            await press(pilot, "T")
+            await shows(pilot, "window 24 h", "started_at>=2026-02-28T12:00:00.000000Z")
+            await press(pilot, "slash")
+            await shows(pilot, "filter")
+            await typed(pilot, "ttft>fast")
+            await shows(pilot, "expected a duration")
+            await press(pilot, "enter")
+            await typed(pilot, "ttft>1s")
+            await press(pilot, "enter")
+            await shows(pilot, "ttft>1s" if screen._window == 0 else "ttft_ms>1000ms", "nothing to draw")
+
+    journey(steps())
+
+
+def test_a_tape_that_is_not_there_is_told_of_and_so_is_a_filter_that_is_none(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("ttft>fast"), (100, 24)) as (_, pilot):
+            await shows(pilot, "expected a duration")
+        async with staged(tape.parent / "nothing.db", lambda: StatsScreen(""), (200, 24)) as (_, pilot):
+            await shows(pilot, "nothing.db")
+
+    journey(steps())
+
+
+def test_the_objective_of_the_configuration_is_judged(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".wiretape.toml").write_text('slo = "ttft<100ms"\n')
+
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), (120, 24)) as (app, pilot):
+            screen = await settled(app, pilot, "SLO ttft<100ms", "goodput")
+            assert "--slo 'ttft<100ms'" in dict(screen.copies())["command"]
+
+    journey(steps())
+
+
+def test_what_can_be_exported_can_be_run(tape: Path, tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("is:ok")) as (app, pilot):
+            screen = await settled(app, pilot)
+            for at, (_, given) in enumerate(screen.exports()):
+                run(tape, *given, "-o", str(tmp_path / f"{at}.csv"))
+            assert (tmp_path / "0.csv").read_text().startswith("model,n,")
+
+    journey(steps())
+
+
+def test_enter_lists_as_many_exchanges_as_are_counted(tape: Path, connection: Connection) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("is:ok or is:cut")) as (app, pilot):
+            screen = await settled(app, pilot, "gpt-x-mini")
+            await press(pilot, "enter")
+            await wait_for(pilot, lambda: app.filters)
+            assert app.filters == ["(is:ok or is:cut) model:gpt-x-mini"]
+            assert selected(connection, app.filters[0]) == screen._shown.rows[0]["n"] == 3
+
+            app.push_screen(StatsScreen("is:ok"))
+            await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen))
+            await settled(app, pilot)
+            await press(pilot, "down", "home", "right")
+            await shows(pilot, "enter: 1 exchange with such a gap or a longer one")
+            await press(pilot, "enter")
+            await wait_for(pilot, lambda: len(app.filters) == 2)
+            assert selected(connection, app.filters[1]) == 1
+
+            app.push_screen(StatsScreen(""))
+            await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen))
+            screen = await settled(app, pilot)
+            await wait_for(pilot, lambda: screen._shown.failures)
+            app.screen.query_one("#failures").focus()
+            await press(pilot, "right", "enter")
+            await wait_for(pilot, lambda: len(app.filters) == 3)
+            assert selected(connection, app.filters[2]) == screen._shown.failures[1].count
+
+    journey(steps())
+
+
+def test_more_gaps_than_there_is_room_for_are_left_to_the_command(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from viewer import overview
+
+    monkeypatch.setattr(overview, "MOST_GAPS", 3)
+
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("")) as (_, pilot):
+            text = await shows(pilot, "too many gaps to pool: y has the command that does")
+            assert "…  " not in text.splitlines()[4]
+
+    journey(steps())

@@ -1,0 +1,451 @@
+"""The list of exchanges: what it shows, what its keys do, and what it says where it has nothing to show."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.events import Key, MouseScrollDown
+from textual.pilot import Pilot
+from textual.widgets import SelectionList
+
+from recorder import tapefile
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, event
+from tests.viewer.tui.growing import recorder
+from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, seen, shows, wait_for
+from viewer.tui.app import ViewerApp
+from viewer.tui.screens.streams import StreamsScreen
+from viewer.tui.widgets.filter_line import FilterInput
+from viewer.tui.widgets.rows import StreamRows
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+
+
+@contextlib.asynccontextmanager
+async def viewed(tape: Path, size: tuple[int, int] = (120, 40), **more: Any) -> AsyncIterator[Pilot[Any]]:
+    async with ViewerApp(tape, Watch().clock, **more).run_test(size=size, notifications=True) as pilot:
+        yield pilot
+
+
+def rows(pilot: Pilot[Any]) -> StreamRows:
+    (screen,) = [screen for screen in pilot.app.screen_stack if isinstance(screen, StreamsScreen)]
+    return screen.query_one(StreamRows)
+
+
+def cursor(pilot: Pilot[Any]) -> str:
+    """Give the line of the cursor."""
+    return next((line for line in seen(pilot.app).splitlines() if line.startswith("▌")), "")
+
+
+def press(pilot: Pilot[Any], *keys: str) -> None:
+    """Press keys as a terminal sends them; what they bring about is to be waited for."""
+    for key in keys:
+        pilot.app.post_message(Key(key, key if len(key) == 1 else None))
+
+
+async def type_filter(pilot: Pilot[Any], text: str) -> FilterInput:
+    """Go into the filter, put a text in its place, and give the box."""
+    press(pilot, "slash")
+    box = pilot.app.screen.query_one(FilterInput)
+    await wait_for(pilot, lambda: box.has_focus)
+    box.clear()
+    press(pilot, *text)
+    return box
+
+
+async def at_cursor(pilot: Pilot[Any], id: str) -> None:
+    await wait_for(pilot, lambda: id[:8] in cursor(pilot))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_list_looks_like_this(size: tuple[int, int], tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape, size) as pilot:
+            await shows(pilot, LIVE[:8], "Hel")
+            press(pilot, "j", "j")
+            await at_cursor(pilot, "d000")
+            press(pilot, "space")
+            await at_cursor(pilot, "c000")
+            assert_golden(f"streams-{size[0]}x{size[1]}", await shows(pilot, "1 marked", "slow down"))
+
+    journey(steps())
+
+
+def test_a_wide_terminal_has_the_preview_at_its_right(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape, (200, 24)) as pilot:
+            await shows(pilot, LIVE[:8])
+            press(pilot, "G")
+            text = await shows(pilot, "Hello, world")
+            assert any(COMPLETE[:8] in line and "│" in line for line in text.splitlines())
+
+    journey(steps())
+
+
+def test_in_ascii_every_sign_is_ascii(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape, ascii=True) as pilot:
+            text = await shows(pilot, LIVE[:8], "Hel")
+            assert text.isascii()
+
+    journey(steps())
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24)], ids=str)
+def test_an_empty_tape_says_how_to_record(size: tuple[int, int], tmp_path: Path) -> None:
+    with recorder(tmp_path / "tape.db"):
+        pass
+
+    async def steps() -> None:
+        async with viewed(tmp_path / "tape.db", size) as pilot:
+            text = await shows(pilot, "No exchanges recorded yet.", "Recorder: running", "o orde")
+            if size == (80, 24):
+                assert_golden("streams-empty", text)
+
+    journey(steps())
+
+
+def test_a_tape_that_is_not_there_yet_is_shown_when_it_is(tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tmp_path / "tape.db") as pilot:
+            await shows(pilot, "There is no tape yet.", "wiretape record --upstream")
+            with recorder(tmp_path / "tape.db") as writing:
+                await shows(pilot, "No exchanges recorded yet.")
+                writing.record("a" * 16)
+                await shows(pilot, "aaaaaaaa", "1 exchange ", "REC 127.0.0.1:8377")
+
+    journey(steps())
+
+
+def take_away(directory: Path) -> None:
+    for file in directory.iterdir():
+        file.unlink()
+
+
+def test_a_tape_that_was_taken_away_is_said_to_be_gone(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as writing:
+        writing.record("a" * 16)
+
+    async def steps() -> None:
+        async with viewed(path) as pilot:
+            await shows(pilot, "aaaaaaaa")
+            take_away(tmp_path)
+            await shows(pilot, "There is no tape yet.")
+            with recorder(path) as writing:
+                writing.record("b" * 16)
+                await shows(pilot, "bbbbbbbb")
+
+    journey(steps())
+
+
+@pytest.mark.damages
+def test_a_damaged_tape_is_said_to_be(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as writing:
+        writing.record("a" * 16)
+    data = bytearray(path.read_bytes())
+    data[4096:] = bytes(len(data) - 4096)
+    path.write_bytes(data)
+
+    async def steps() -> None:
+        async with viewed(path) as pilot:
+            await shows(pilot, "The tape cannot be read.", "is damaged")
+
+    journey(steps())
+
+
+@pytest.mark.parametrize("newer", [True, False])
+@pytest.mark.damages
+def test_a_tape_of_another_schema_ends_the_viewer_with_its_error(tmp_path: Path, newer: bool) -> None:
+    with tapefile.writing(tmp_path / "tape.db", "a test") as connection, connection.begin():
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{'9999' if newer else '0000'}'")
+
+    async def steps() -> None:
+        async with viewed(tmp_path / "tape.db") as pilot:
+            app = pilot.app
+            await wait_for(pilot, lambda: app.failure)
+            assert app.failure.exit_code == 5
+        assert app.return_value == 5
+
+    journey(steps())
+
+
+def test_a_new_exchange_appears_and_the_cursor_stays_on_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as writing:
+        for number in range(3):
+            writing.record(f"{number:016x}")
+
+    async def steps() -> None:
+        async with viewed(path) as pilot:
+            await at_cursor(pilot, f"{2:016x}")
+            with recorder(path) as writing:
+                writing.begin("b" * 16, COMPLETE_READS[:2])
+                text = await shows(pilot, "bbbbbbbb", "4 exchanges · 1 live")
+                assert next(line for line in text.splitlines() if "bbbbbbbb" in line).startswith("  ●")
+                assert "00000000" in cursor(pilot)
+                assert rows(pilot).cursor == 1
+                writing.end("b" * 16, COMPLETE_READS[:2], "eof")
+                await shows(pilot, "■ bbbbbbbb", " cut")
+
+    journey(steps())
+
+
+def test_who_follows_is_on_the_newest_until_the_cursor_is_moved(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as writing:
+        writing.record("a" * 16)
+        writing.record("b" * 16)
+
+    async def steps() -> None:
+        async with viewed(path, follow=True) as pilot:
+            await shows(pilot, "following")
+            with recorder(path) as writing:
+                writing.record("c" * 16)
+                await at_cursor(pilot, "c" * 16)
+                press(pilot, "j")
+                await at_cursor(pilot, "b" * 16)
+                assert "following" not in seen(pilot.app)
+                writing.record("d" * 16)
+                await shows(pilot, "dddddddd")
+                await at_cursor(pilot, "b" * 16)
+                press(pilot, "f")
+                await at_cursor(pilot, "d" * 16)
+
+    journey(steps())
+
+
+def test_in_another_order_arrivals_are_only_counted(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as writing:
+        writing.record("a" * 16)
+        writing.record("b" * 16, [(at + 5000 * (at > 120), data) for at, data in COMPLETE_READS])
+
+    async def steps() -> None:
+        async with viewed(path) as pilot:
+            await shows(pilot, "bbbbbbbb")
+            press(pilot, "o")
+            await shows(pilot, "order by")
+            press(pilot, "g")
+            await wait_for(pilot, lambda: rows(pilot).catalog.by_time is False)
+            assert [rows(pilot).catalog.number(place) for place in (0, 1)] == [2, 1]
+            with recorder(path) as writing:
+                writing.record("c" * 16, [(at + 9000 * (at > 120), data) for at, data in COMPLETE_READS])
+                text = await shows(pilot, "1 new: R sorts them in")
+                assert "cccccccc" not in text
+            press(pilot, "R")
+            await shows(pilot, "cccccccc")
+            press(pilot, "O")
+            await wait_for(pilot, lambda: rows(pilot).catalog.number(0) == 1)
+
+    journey(steps())
+
+
+def test_a_filter_applies_while_it_is_typed_and_counts(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            await shows(pilot, LIVE[:8])
+            await type_filter(pilot, "is:live")
+            await shows(pilot, "1 / 7 · ")
+            press(pilot, "enter")
+            await at_cursor(pilot, LIVE)
+            press(pilot, "backslash")
+            await shows(pilot, COMPLETE[:8], "off: \\ switches it on")
+            press(pilot, "backslash")
+            await shows(pilot, "1 / 7 · ")
+            press(pilot, "escape")
+            await shows(pilot, "off: \\")
+
+    journey(steps())
+
+
+def test_a_filter_that_cannot_be_read_leaves_the_last_one_in_force(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            await type_filter(pilot, "is:live")
+            await shows(pilot, "1 / 7 · ")
+            pilot.app.screen.query_one(FilterInput).value += " ttft>fast"
+            await shows(pilot, "'fast' (character 14): expected a duration", "1 / 7 · ", LIVE[:8])
+            pilot.app.screen.query_one(FilterInput).value = "is:live ttft>1h"
+            text = await shows(pilot, "0 of 7 match.", "1  outcome:open  alone")
+            assert "expected" not in text
+
+    journey(steps())
+
+
+def test_a_filter_is_completed_and_remembered(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            screen = pilot.app.screen
+            assert isinstance(screen, StreamsScreen)
+            box = await type_filter(pilot, "")
+            await wait_for(pilot, lambda: screen._values)
+            press(pilot, *"model:gpt-x-")
+            await wait_for(pilot, lambda: box._suggestion == "model:gpt-x-mini")
+            press(pilot, "tab")
+            await wait_for(pilot, lambda: box.value == "model:gpt-x-mini")
+            press(pilot, "enter")
+            await wait_for(pilot, lambda: rows(pilot).has_focus)
+            await type_filter(pilot, "is:ok")
+            press(pilot, "enter")
+            await wait_for(pilot, lambda: rows(pilot).has_focus)
+            press(pilot, "slash")
+            await wait_for(pilot, lambda: box.has_focus)
+            press(pilot, "up", "up")
+            await wait_for(pilot, lambda: box.value == "model:gpt-x-mini")
+            press(pilot, "down", "down")
+            await wait_for(pilot, lambda: not box.value)
+
+    journey(steps())
+
+
+def test_the_keys_move_the_cursor(tmp_path: Path) -> None:
+    with recorder(tmp_path / "tape.db") as writing:
+        for number in range(300):
+            writing.begin(f"{number:016x}", COMPLETE_READS[:1])
+
+    async def steps() -> None:
+        async with viewed(tmp_path / "tape.db", (80, 24)) as pilot:
+            await wait_for(pilot, lambda: len(rows(pilot).catalog) == 300)
+            height = rows(pilot).size.height
+            moves = {"G": 299, "k": 298, "up": 297, "g": 0, "j": 1, "down": 2, "pagedown": 1 + height, "pageup": 2}
+            moves |= {"end": 299, "home": 0, "ctrl+d": round((height - 1) / 2), "ctrl+u": 0}
+            for key, place in moves.items():
+                press(pilot, key)
+                await wait_for(pilot, lambda place=place: rows(pilot).cursor == place)
+                await wait_for(pilot, lambda: len(cursor(pilot)) > 20)
+
+    journey(steps())
+
+
+def test_the_mouse_moves_the_cursor_scrolls_and_orders(tmp_path: Path) -> None:
+    with recorder(tmp_path / "tape.db") as writing:
+        for number in range(60):
+            writing.begin(f"{number:016x}", COMPLETE_READS[:1])
+
+    async def steps() -> None:
+        async with viewed(tmp_path / "tape.db") as pilot:
+            await wait_for(pilot, lambda: len(rows(pilot).catalog) == 60)
+            await pilot.click(StreamRows, offset=(10, 3))
+            await wait_for(pilot, lambda: rows(pilot).cursor == 3)
+            await pilot._post_mouse_events([MouseScrollDown], StreamRows, (5, 5))
+            await wait_for(pilot, lambda: rows(pilot).scroll_offset.y > 0)
+            await pilot.click("Titles", offset=(16, 0))
+            await wait_for(pilot, lambda: not rows(pilot).catalog.by_time)
+
+    journey(steps())
+
+
+def test_columns_times_and_the_preview_can_be_changed(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            await shows(pilot, "GAPMAX", "12:00:07")
+            press(pilot, "T")
+            await shows(pilot, "03-01 12:00:07")
+            press(pilot, "T", "T")
+            await shows(pilot, "AGO▼")
+            press(pilot, "C")
+            await shows(pilot, "space: on or off")
+            await wait_for(pilot, lambda: getattr(pilot.app.focused, "highlighted", None) == 0)
+            columns = pilot.app.screen.query_one(SelectionList)
+            press(pilot, *["down"] * 9)
+            await wait_for(pilot, lambda: columns.highlighted == 9)
+            press(pilot, "space")
+            await wait_for(pilot, lambda: "gapmax" not in columns.selected)
+            press(pilot, "escape")
+            await wait_for(pilot, lambda: "GAPMAX" not in seen(pilot.app) and "GAP50" in seen(pilot.app))
+            await shows(pilot, "still running" if "still running" in seen(pilot.app) else "nothing records it")
+            press(pilot, "p")
+            await wait_for(pilot, lambda: "the last read came" not in seen(pilot.app))
+
+    journey(steps())
+
+
+def test_marks_are_compared(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            await shows(pilot, LIVE[:8])
+            press(pilot, "c")
+            await shows(pilot, "Mark two exchanges with space")
+            press(pilot, "G", "space")
+            await shows(pilot, "1 marked")
+            press(pilot, "k", "c")
+            await wait_for(pilot, lambda: type(pilot.app.screen).__name__ == "CompareScreen")
+            press(pilot, "q")
+            await wait_for(pilot, lambda: isinstance(pilot.app.screen, StreamsScreen))
+            press(pilot, "escape")
+            await wait_for(pilot, lambda: "marked" not in seen(pilot.app))
+
+    journey(steps())
+
+
+def test_an_exchange_and_the_figures_are_opened_from_here(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            await at_cursor(pilot, LIVE)
+            for key, name in (("enter", "InspectorScreen"), ("S", "StatsScreen")):
+                press(pilot, key)
+                await wait_for(pilot, lambda name=name: type(pilot.app.screen).__name__ == name)
+                press(pilot, "q")
+                await wait_for(pilot, lambda: isinstance(pilot.app.screen, StreamsScreen))
+
+    journey(steps())
+
+
+def test_what_can_be_copied_gives_the_screen_again(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape, filter_text="-is:live") as pilot:
+            await shows(pilot, "6 / 7")
+            press(pilot, "o")
+            await shows(pilot, "order by")
+            press(pilot, "t")
+            await wait_for(pilot, lambda: not rows(pilot).catalog.by_time)
+            press(pilot, "space")
+            await shows(pilot, "1 marked")
+            copies, exports = dict(pilot.app.screen.copies()), dict(pilot.app.screen.exports())
+            assert copies["this list"] == f"wiretape ls --db {tape} -f -outcome:open -s -ttft_ms"
+            assert copies["marked ids"] == TOOLS or len(copies["marked ids"]) == 16
+            assert copies["show"] == f"wiretape show --db {tape} {copies['id']}"
+            assert exports["6 exchanges"] == ["export", "-f", "-outcome:open"]
+
+    journey(steps())
+
+
+def test_hostile_text_is_shown_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    odd = [
+        HOSTILE,
+        "[@click=app.leave]x[/]",
+        "[/x=y]",
+        "[",
+        "\x1b]0;title\x07",
+        "日本" * 50,
+        "\U0001f468\u200d\U0001f469" * 9,
+    ]
+    with recorder(path) as writing:
+        for number, text in enumerate([*odd, "x" * (2 << 20), "\n" * 50_000]):
+            id, name = f"{number:x}" * 16, text[:100]
+            parts = [(10, event({"content": text}, model=name)), (20, event({}, name) + b"data: [DONE]\n\n")]
+            writing.record(id, parts, number, f"/v1/{name}")
+
+    async def steps() -> None:
+        async with viewed(path) as pilot:
+            await shows(pilot, "88888888")
+            for number in reversed(range(len(odd) + 2)):
+                await at_cursor(pilot, f"{number:x}" * 16)
+                await shows(pilot, f"✓ {f'{number:x}' * 8} complete")
+                text = seen(pilot.app).replace("\n", "")
+                assert not [sign for sign in text if ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0]
+                press(pilot, "j")
+            box = await type_filter(pilot, "text:")
+            await wait_for(pilot, lambda: box.value == "text:")
+            box.insert_text_at_cursor(HOSTILE)
+            text = await shows(pilot, "␛[2J", "expected")
+            assert "\x1b" not in text
+
+    journey(steps())

@@ -1,0 +1,212 @@
+"""Pure: one exchange in words, as lines of pieces and their tones: its heading, its request, its timing, its notes.
+
+Recorded text passes `safe` where it is drawn. Unknown is `–`. What the figures mean is in `measures`, `slowness` and
+`verdicts`; how a tone looks is the widget's.
+"""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from recorder.exchange import OUTCOMES
+from viewer import cells, landmarks, sparks, waterfall, wording
+from viewer.inspecting import Known
+from viewer.notes import Notes
+from viewer.opening import Opened
+from viewer.slowness import Spread
+from viewer.streams import Tone
+from viewer.verdicts import Verdict
+
+Line = list[tuple[str, Tone]]
+"""A line's pieces and their tones."""
+
+DEAD_S: Final = 5.0
+"""A recorder of which nothing was heard for so long is gone."""
+
+_OUTCOME_TONES: Final[dict[str, Tone]] = {"complete": "success", "open": "accent", "client_closed": "warning"}
+_SIGNS: Final = {"complete": "✓", "open": "●", "client_closed": "⊘", "truncated": "■", "http_error": "✗"}
+_BARS: Final[dict[str, tuple[str, Tone]]] = {
+    "wait": ("░", "muted"), "stall": ("×", "error"), "end": ("▌", "muted"), "reasoning": ("▒", "muted"),
+    "content": ("█", "success"), "tool": ("▓", "accent"), "refusal": ("▓", "warning"),
+}  # fmt: skip
+_LARGEST_JSON: Final = 1 << 20
+_NAMES: Final = 18
+_LONGEST: Final = 40
+_LOUD: Final = frozenset({"stall", "burst", "storage_gap", "malformed"})
+_MOST_BARS: Final = 12
+
+
+def heading(known: Known, died: bool = False) -> Line:
+    """Say what an exchange is, in one line."""
+    row = known.row
+    tone = _OUTCOME_TONES.get(row["outcome"], "error")
+    path = row["path"].partition("?")[0]
+    sign = "?" if died else _SIGNS.get(row["outcome"], "!")
+    ended = "recorder gone" if died else row["outcome"].replace("_", " ")
+    if row["outcome_detail"]:
+        ended += f" ({row['outcome_detail']})"
+    return [
+        (f" {row['id'][:8]}", "strong"),
+        (f"  {sign} {ended}", "error" if died else tone),
+        (f"  {cells.cell(row['status'])}", "success" if (row["status"] or 999) < 300 else "error"),
+        (f"  {cells.cut(row['model'] or row['request_model'] or cells.UNKNOWN, _LONGEST)}", "plain"),
+        (f"  {' '.join(flag.upper() if flag in _LOUD else flag for flag in row['flags'])}", "warning"),
+        (f"  {row['method']} {cells.host(row['upstream'])}{path}", "muted"),
+    ]
+
+
+def is_dead(known: Known, now: str) -> bool:
+    """Say whether the recorder of an exchange that still runs is gone: `now` is the wall time, as on the tape."""
+    if known.row["ended_by"] is not None or known.row["outcome"] not in ("open", None):
+        return False
+    if known.recorder.ended_at is not None:
+        return True
+    try:
+        heard, at = datetime.fromisoformat(known.recorder.heartbeat_at), datetime.fromisoformat(now)
+        return (at - heard).total_seconds() > DEAD_S
+    except (ValueError, TypeError):
+        return False
+
+
+def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:
+    """Say what is wrong with an exchange in one line; None if nothing is."""
+    row = known.row
+    if died:
+        heard = cells.moment(known.recorder.heartbeat_at)
+        return [(f" recorder pid {known.recorder.pid} gone; last heard of {heard} UTC: this is all there is", "error")]
+    if opened is not None and opened.missing:
+        return [(f" {opened.missing:,} bytes are missing from the tape: the rest is shown", "error")]
+    if row["error_message"] or row["error_code"]:
+        return [(f" {row['error_code'] or 'error'}: ", "error"), (row["error_message"] or "", "plain")]
+    if row["outcome"] in ("complete", "open", None):
+        return None
+    detail = f": {row['ended_detail']}" if row["ended_detail"] else ""
+    return [(f" {row['outcome'].replace('_', ' ')}: {OUTCOMES.get(row['outcome'], '')}{detail}", "warning")]
+
+
+def request(known: Known) -> list[Line]:
+    """Show a request as it is on the tape, and the head of its response; JSON is put in order."""
+    row = known.request
+    lines: list[Line] = [[(f"{row['method']} ", "strong"), (f"{row['upstream']}{row['path']}", "accent")], []]
+    lines += [[(f"{name}: ", "muted"), (value, "plain")] for name, value in row["headers"]]
+    lines += [[], [(f"body · {row['size']:,} bytes", "muted")], *_body(known.request_body, row["size"])]
+    if known.response_headers:
+        lines += [[], [("response ", "strong"), (str(known.row["status"]), "plain")], []]
+        lines += [[(f"{name}: ", "muted"), (value, "plain")] for name, value in known.response_headers]
+    return lines
+
+
+def timing(known: Known, opened: Opened | None, width: int) -> list[Line]:
+    """Show where the time went, and who was slow, in lines of `width` cells."""
+    if opened is None:
+        return [*_measured(known), [], [("decoding …", "muted")]]
+    return [*_waterfall(known, opened, width), [], *_who(opened), [], *_verdicts(opened), [], *_measured(known)]
+
+
+def noted(known: Known, notes: Notes, opened: Opened | None) -> list[Line]:
+    """Show the labels, the bookmarks and the note."""
+    labels = known.row["labels"].items()
+    lines: list[Line] = [[("labels", "strong")]]
+    lines += [[(f"  {key} = ", "muted"), (value, "plain")] for key, value in labels]
+    if not labels:
+        lines.append([("  none (they are given when it is recorded)", "muted")])
+    lines += [[], [("bookmarks", "strong"), ("  m sets one, ' goes to the next", "muted")]]
+    for place in notes.bookmarks:
+        text = ""
+        if opened is not None and 0 < place <= len(opened.transcript):
+            at = opened.transcript.at[place - 1] / 1e9
+            text = (
+                f"{at:.3f} s  {opened.transcript.kind(place - 1)}  {cells.cut(opened.transcript.text(place - 1), 60)}"
+            )
+        lines.append([(f"  #{place:<7,}", "accent"), (text, "plain")])
+    lines += [[], [("note", "strong"), ("  enter writes one; it is kept beside the tape, not in it", "muted")]]
+    return [*lines, [("  ", "plain"), (notes.text or cells.UNKNOWN, "plain")]]
+
+
+def _body(body: bytes | None, size: int) -> Iterator[Line]:
+    if body is None:
+        return
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        yield [(body[:_LARGEST_JSON].decode("utf-8", "replace"), "plain")]
+        yield [("(not UTF-8)", "warning")]
+        return
+    if len(body) <= _LARGEST_JSON:
+        with contextlib.suppress(ValueError, RecursionError):
+            text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    yield [(text, "plain")]
+    if len(body) != size:
+        yield [(f"({size - len(body):,} bytes more than the tape keeps)", "warning")]
+
+
+def _waterfall(known: Known, opened: Opened, width: int) -> Iterator[Line]:
+    last = opened.reads_at[-1] if len(opened.reads_at) else None
+    found = waterfall.bars(opened.facts, known.row, opened.transcript, opened.verdicts, last)[:_MOST_BARS]
+    room = max(width - _NAMES - 12, 10)
+    yield [(f"{'':{_NAMES}}{'ms':>9}  ", "muted"), (sparks.axis(opened.end_ns, room), "muted")]
+    for bar in found:
+        first, size = waterfall.drawn(bar, opened.end_ns, room)
+        sign, tone = _BARS[bar.kind]
+        lasted = f"{(bar.end_ns - bar.start_ns) / 1e6:>9,.1f}"
+        drawn: Line = [(f"{bar.name:<{_NAMES}}", tone if bar.kind == "stall" else "plain"), (f"{lasted}  ", "strong")]
+        note = f" {bar.note}"
+        if first + size + len(note) <= room:
+            yield [*drawn, (" " * first, "plain"), (sign * size, tone), (note, "muted")]
+        elif len(note) < first:
+            yield [*drawn, (f"{note:>{first - 1}} ", "muted"), (sign * size, tone)]
+        else:
+            yield [*drawn, (" " * first, "plain"), (sign * size, tone)]
+
+
+def _who(opened: Opened) -> Iterator[Line]:
+    found = opened.slowness
+    yield [(f"{'who was slow?':<{_NAMES}}{'n':>9}{'p50 ms':>11}{'p99 ms':>11}{'max ms':>11}", "strong")]
+    yield _spread("upstream gap", found.upstream, "← the provider, or the network before the relay")
+    yield _spread("relay delay", found.relay, "← wiretape itself")
+    yield _spread("client wait", found.client, "← your program reading slowly")
+    if found.unclear is not None:
+        yield _spread("unclear", found.unclear, "← upstream, relay or client: the tape cannot tell")
+
+
+def _spread(name: str, spread: Spread | None, meaning: str) -> Line:
+    if spread is None:
+        return [(f"{name:<{_NAMES}}{cells.UNKNOWN:>9}", "plain"), (f"{'':33}  {meaning}", "muted")]
+    figures = "".join(f"{cells.ms(ns / 1e6):>11}" for ns in (spread.p50_ns, spread.p99_ns, spread.max_ns))
+    return [(f"{name:<{_NAMES}}{spread.n:>9,}{figures}", "plain"), (f"  {meaning}", "muted")]
+
+
+def _verdicts(opened: Opened) -> Iterator[Line]:
+    if not opened.verdicts:
+        yield [
+            (f"{'verdict':<{_NAMES}}", "strong"),
+            (f"no stall of more than {opened.limits.stall_ms:,g} ms, no burst", "success"),
+        ]
+    for verdict in opened.verdicts[:100]:
+        told, evidence = wording.sentences(_numbered(verdict, opened))
+        yield [(f"{verdict.kind:<{_NAMES}}", "error" if verdict.kind == "stall" else "warning"), (told, "plain")]
+        yield [(" " * _NAMES, "plain"), (evidence, "muted")]
+
+
+def _numbered(verdict: Verdict, opened: Opened) -> Verdict:
+    """Number the event of a verdict as the panes do: from 1, and with what stood outside of any event."""
+    if verdict.event is None or not len(opened.transcript):
+        return verdict
+    event = landmarks.output_at(opened.transcript, verdict.from_ns + verdict.lasted_ns * (verdict.kind == "stall"))
+    return dataclasses.replace(verdict, event=event + 1)
+
+
+def _measured(known: Known) -> Iterator[Line]:
+    row = known.row
+    groups = {
+        "times ms": ("ttfb", "ttfc", "ttft", "ttfo", "ttst", "latency", "duration"),
+        "gaps ms": ("icl_p50", "icl_p90", "icl_p99", "icl_max", "max_stall"),
+    }
+    for name, fields in groups.items():
+        figures = "  ".join(f"{field.replace('_', ' ')} {cells.ms(row[f'{field}_ms'])}" for field in fields)
+        yield [(f"{name:<{_NAMES}}", "strong"), (figures, "plain")]
+    tokens = "  ".join(f"{name} {cells.count(row[f'{name}_tokens'])}" for name in ("prompt", "completion", "reasoning"))
+    yield [(f"{'tokens':<{_NAMES}}", "strong"), (f"{tokens}  ·  {cells.ms(row['tps_user'])} a second", "plain")]

@@ -1,0 +1,55 @@
+"""Pure: where two texts part: how long their common beginning is, and what each says there.
+
+Texts may have millions of characters: they are compared in halves, each by one comparison of memory, and only what
+stands around the place is given out.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+BEFORE: Final = 400
+AFTER: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Where two texts part: `at` characters are the same; the end of those, and how each goes on.
+
+    `cut` says whether the common beginning is longer than `before`, and `more_a` and `more_b` how many characters
+    follow what is given.
+    """
+
+    at: int
+    before: str
+    a: str
+    b: str
+    cut: bool
+    more_a: int
+    more_b: int
+
+
+def common(a: str, b: str) -> int:
+    """Give how many characters two texts have in common at their beginning."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def divergence(a: str, b: str) -> Divergence | None:
+    """Say where two texts part; None if they are the same."""
+    at = common(a, b)
+    if at == len(a) == len(b):
+        return None
+    start = max(at - BEFORE, 0)
+    ends = [min(at + AFTER, len(text)) for text in (a, b)]
+    return Divergence(at, a[start:at], a[at : ends[0]], b[at : ends[1]], start > 0, len(a) - ends[0], len(b) - ends[1])
+
+
+def place(text: str, at: int) -> tuple[int, int]:
+    """Give the line and the column of a character, both from 1."""
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)

@@ -1,0 +1,112 @@
+"""Pure: rows of statistics as a table for a screen: as many columns as there is room for, the most telling first.
+
+The figures are those of `stats.row`. Texts are safe for a terminal; unknown is `–`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from viewer import cells
+from viewer.rows import Row
+
+GROUPS: Final = ("model", "upstream", "path", "outcome", "finish_reason", "status", "error_code", "hour", "day")
+"""What the table can be grouped by, besides labels."""
+
+_NAME: Final = 10
+_APART: Final = 2
+_FAILURE: Final = 60
+_PENDING: Final = "…"
+_POOLED: Final = "read_gap"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its heading, the field that it shows, how, and its rank: the lowest stays the longest."""
+
+    label: str
+    field: str
+    rank: int
+    shown: Callable[[Any], str]
+
+
+def figure(value: float | None) -> str:
+    """Give a duration in ms or a rate with a decimal where it is small."""
+    if value is None:
+        return cells.UNKNOWN
+    return f"{value:,.1f}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def percent(value: float | None) -> str:
+    """Give a percentage to a tenth."""
+    return cells.UNKNOWN if value is None else f"{value:.1f}%"
+
+
+_COLUMNS: Final = (
+    Column("n", "n", 0, cells.count),
+    Column("err", "error_rate_pct", 2, percent),
+    Column("goodput", "goodput_pct", 1, percent),
+    Column("TTFT p50", "ttft_p50_ms", 1, figure),
+    Column("p90", "ttft_p90_ms", 8, figure),
+    Column("p99", "ttft_p99_ms", 3, figure),
+    Column("GAP p50", "read_gap_p50_ms", 4, figure),
+    Column("p99", "read_gap_p99_ms", 5, figure),
+    Column("max", "read_gap_max_ms", 4, figure),
+    Column("TOK/s p50", "tps_p50", 6, figure),
+    Column("s p50", "duration_p50_ms", 9, lambda value: figure(None if value is None else value / 1000)),
+    Column("ok", "n_complete", 10, cells.count),
+    Column("cut", "n_truncated", 7, cells.count),
+    Column("left", "n_client_closed", 11, cells.count),
+    Column("coal", "coalesced_pct", 12, percent),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: its headings, its lines, and how wide each column is; the first is the group's name, set to the left."""
+
+    heads: tuple[str, ...]
+    lines: list[tuple[str, ...]]
+    widths: tuple[int, ...]
+
+
+def table(by: str, rows: Sequence[Row], width: int, *, objective: bool = False, pooled: bool = True) -> Table:
+    """Lay rows out in a width; `pooled` says whether the figures of pooled gaps are there yet."""
+    known = [column for column in _COLUMNS if objective or column.field != "goodput_pct"]
+    shown = {column: [_cell(column, row, pooled) for row in rows] for column in known}
+    sizes = {column: max([len(column.label), *map(len, texts)]) for column, texts in shown.items()}
+    names = [name(row[by]) for row in rows]
+    longest = max([len(by), *map(len, names)])
+    kept = _kept(sizes, width - min(longest, max(_NAME, width // 3)))
+    room = width - sum(sizes[column] + _APART for column in kept)
+    first = max(min(longest, room), 1)
+    lines = [
+        (cells.cut(own, first), *(shown[column][at] for column in kept)) for at, own in enumerate(names)
+    ]  # fmt: skip
+    return Table((by, *(column.label for column in kept)), lines, (first, *(sizes[column] for column in kept)))
+
+
+def name(key: Any) -> str:
+    """Name a group; that of what is unknown is `–`."""
+    return cells.cell(key)
+
+
+def failure(outcome: str, detail: str | None, code: str | None, status: int | None) -> str:
+    """Name a kind of failure, with its status where that is one, too."""
+    told = f"{status} " if status is not None and status >= 400 else ""
+    named = [cells.line(text) for text in (outcome, detail, code) if text]
+    return cells.cut(f"{told}{' '.join(named)}", _FAILURE)
+
+
+def _kept(sizes: dict[Column, int], room: int) -> list[Column]:
+    kept = set[Column]()
+    for column in sorted(sizes, key=lambda column: column.rank):
+        room -= sizes[column] + _APART
+        if room < 0:
+            break
+        kept.add(column)
+    return [column for column in sizes if column in kept]
+
+
+def _cell(column: Column, row: Row, pooled: bool) -> str:
+    return _PENDING if not pooled and column.field.startswith(_POOLED) else column.shown(row[column.field])

@@ -1,0 +1,176 @@
+"""Pure: how a quantity is spread over time: columns of time, rows of powers of two, and how full each cell is.
+
+The rows are absolute, so that two maps compare: those of a duration are the bit lengths of its ns, as the tape counts
+gaps (`measures.gap_hist`), those of a rate the bit lengths of its whole part. A shade is the share that a cell has of
+its column; one that is not empty is never without a mark. Counting is left to `overview`, filters to `drilling`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+METRICS: Final = ("gap", "ttft", "tps")
+"""What a map can be of: gaps between output chunks, the time to the first, tokens per second."""
+
+SHADES: Final = (" ·", "░ ", "░░", "▒▒", "▓▓", "██")
+"""A cell by its step: 0 is empty; a map's cell is two signs wide, and tells its step without colour, too."""
+
+LEGEND: Final = ("none", "< 1 %", "< 5 %", "< 20 %", "< 50 %", "50 % and more")
+FLOORS: Final = {"gap": 20, "ttft": 20, "tps": 0}
+"""The lowest row of each metric; what is below counts there: 2^20 ns are about 1 ms."""
+
+_LIMITS = (0.01, 0.05, 0.2, 0.5)
+_STEPS_S: Final = (
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800,
+)  # fmt: skip
+_DAY_S = 86400
+_APART = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell: how much lies in it, its share of its column, and how many exchanges a filter for it selects."""
+
+    count: int
+    share: float
+    exchanges: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heatmap:
+    """A map: `bands` are its rows, the highest first; `counts` and `exchanges` have one list for each of them.
+
+    Its columns are `step_s` seconds long and begin at `start_s`, in s since the epoch. Of a gap map the exchanges of a
+    cell are those that had so long a gap, or a longer one. `same_read` counts gaps of 0, which no cell shows.
+    """
+
+    metric: str
+    start_s: int
+    step_s: int
+    bands: tuple[tuple[int, int], ...]
+    counts: list[list[int]]
+    exchanges: list[list[int]]
+    same_read: int = 0
+
+    @property
+    def columns(self) -> int:
+        """How many columns there are."""
+        return len(self.counts[0]) if self.counts else 0
+
+    def cell(self, row: int, column: int) -> Cell:
+        """Give one cell."""
+        count = self.counts[row][column]
+        whole = sum(line[column] for line in self.counts)
+        return Cell(count, count / whole if whole else 0.0, self.exchanges[row][column])
+
+    def step(self, row: int, column: int) -> int:
+        """Give the shade of a cell: an index into `SHADES`."""
+        return step(self.cell(row, column).share)
+
+    def span(self, column: int) -> tuple[str, str]:
+        """Give when a column begins and when the next one does: ISO 8601, UTC."""
+        start = self.start_s + column * self.step_s
+        return _iso(start), _iso(start + self.step_s)
+
+    def limits(self, row: int) -> tuple[int | None, int]:
+        """Give what values a row holds: from (None: from 0) and below, in ns or as a rate."""
+        low, high = self.bands[row]
+        return None if low <= FLOORS[self.metric] else 1 << (low - 1), 1 << high
+
+    def label(self, row: int) -> str:
+        """Name a row by its least value; the lowest by what it is below."""
+        low, high = self.limits(row)
+        return f"<{amount(high, self.metric)}" if low is None else amount(low, self.metric)
+
+
+def step(share: float) -> int:
+    """Give the index into `SHADES` of a share, 0 to 1."""
+    return 0 if not share else 1 + sum(share >= limit for limit in _LIMITS)
+
+
+def columns(first_s: int, last_s: int, room: int) -> tuple[int, int, int]:
+    """Lay instants out in at most `room` columns: where the first begins, how long one is (s), how many there are."""
+    for step_s in (*_STEPS_S, *(_STEPS_S[-1] << doubled for doubled in range(1, 40))):
+        start = first_s // step_s * step_s
+        if (count := (last_s - start) // step_s + 1) <= max(room, 1):
+            return start, step_s, count
+    return first_s, last_s - first_s + 1, 1
+
+
+def bands(lowest: int, highest: int, room: int) -> tuple[tuple[int, int], ...]:
+    """Lay bit lengths out in at most `room` rows of as many each, the highest first: the ends of each, both included.
+
+    The borders do not depend on what is on the tape, only on how many a row takes.
+    """
+    size = 1
+    while highest // size - lowest // size + 1 > max(room, 1):
+        size += 1
+    rows = range(highest // size, lowest // size - 1, -1)
+    return tuple((max(row * size, lowest), row * size + size - 1) for row in rows)
+
+
+def axis(heatmap: Heatmap, width: int) -> str:
+    """Draw the axis below a map whose cells are `width` wide: the time at which a column begins, where there is room.
+
+    Days are named by their date; all times are UTC.
+    """
+    drawn = ""
+    for column in range(heatmap.columns):
+        label = _when(heatmap.start_s + column * heatmap.step_s, heatmap.step_s)
+        place = column * width
+        fits = place + len(label) <= heatmap.columns * width
+        if fits and (not drawn or place >= len(drawn) + _APART):
+            drawn = f"{drawn:<{place}}{label}"
+    return drawn
+
+
+def amount(value: int, metric: str) -> str:
+    """Give an edge of a row for people, in three digits: a duration with its unit, or a rate."""
+    if metric == "tps":
+        return f"{value:,}"
+    return f"{value / 1e9:.3g} s" if value >= 1e9 else f"{value / 1e6:.3g} ms"
+
+
+def described(found: Heatmap, row: int, column: int) -> str:
+    """Say what a cell is: its time, its values, how much lies in it, and how many exchanges that stands for."""
+    cell = found.cell(row, column)
+    since, _ = found.span(column)
+    low, high = found.limits(row)
+    least = "0" if low is None else amount(low, found.metric)
+    span = f"{since[:10]} {since[11:19]} UTC · {least} – {amount(high, found.metric)}"
+    if not cell.count:
+        return f"{span} · nothing"
+    noun = f"{cell.count:,} gap{'' if cell.count == 1 else 's'}" if found.metric == "gap" else exchanges(cell.count)
+    counted = f"{noun}, {100 * cell.share:.1f} %"
+    such = " with such a gap or a longer one" if found.metric == "gap" else ""
+    return f"{span} · {counted} · enter: {exchanges(cell.exchanges)}{such}"
+
+
+def exchanges(count: int) -> str:
+    """Count exchanges in words."""
+    return f"{count:,} exchange{'' if count == 1 else 's'}"
+
+
+def length(step_s: int) -> str:
+    """Give how long a column is, for people."""
+    for unit, size in (("d", _DAY_S), ("h", 3600), ("min", 60)):
+        if step_s % size == 0:
+            return f"{step_s // size} {unit}"
+    return f"{step_s} s"
+
+
+def row_of(bits: int, laid: Sequence[tuple[int, int]]) -> int:
+    """Give the row that a bit length is in; what is below the lowest is in the lowest."""
+    return next((at for at, (low, _) in enumerate(laid) if bits >= low), len(laid) - 1)
+
+
+def _when(at_s: int, step_s: int) -> str:
+    moment = datetime.fromtimestamp(at_s, UTC)
+    if step_s >= _DAY_S:
+        return f"{moment:%m-%d}"
+    return f"{moment:%H:%M:%S}" if step_s < 60 else f"{moment:%H:%M}"
+
+
+def _iso(at_s: int) -> str:
+    return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,116 @@
+"""Pure: all of an exchange from what the tape holds of it: its body decoded, its texts in time, what is wrong with it.
+
+It takes as long as decoding does. Reading the tape, and where this is done, are left to `inspecting`.
+"""
+
+import gc
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from recorder import encoding
+from recorder.derive import decode
+from recorder.exchange import Exchange, Read
+from viewer import landmarks, verdicts
+from viewer.landmarks import Marker
+from viewer.slowness import Slowness
+from viewer.thresholds import Thresholds
+from viewer.transcript import Transcript
+from viewer.verdicts import Verdict
+
+_IDENTITY: Final = frozenset({"", "identity", "none"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the tape holds of an exchange's answer, as it came, and what was made of how it ended."""
+
+    facts: Exchange
+    reads: list[Read] = field(repr=False)
+    body: bytes = field(repr=False)
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """All of an exchange: its facts, its texts in time, what is wrong with it, and its reads in columns.
+
+    `borders` are where reads begin in the decoded body, `owners` which they are: none if the body came compressed.
+    """
+
+    facts: Exchange
+    transcript: Transcript
+    verdicts: list[Verdict]
+    slowness: Slowness
+    limits: Thresholds
+    markers: list[Marker]
+    end_ns: int
+    reads_at: "array[int]" = field(repr=False)
+    sizes: "array[int]" = field(repr=False)
+    borders: "array[int]" = field(repr=False)
+    owners: "array[int]" = field(repr=False)
+    missing: int = 0
+
+    @property
+    def longest(self) -> Marker | None:
+        """The longest stall; None if there is none."""
+        gaps = [one for one in self.verdicts if one.kind == "stall" and one.form == "gap"]
+        worst = max(gaps, key=lambda one: one.lasted_ns, default=None)
+        ended = None if worst is None else worst.from_ns + worst.lasted_ns
+        return next((one for one in self.markers if one.sign == "S" and one.at_ns == ended), None)
+
+    @property
+    def live(self) -> bool:
+        """Whether it still runs."""
+        return self.facts.ended_by is None
+
+
+def opened(answer: Stored, limits: Thresholds) -> Opened:
+    """Decode an answer, or what there is of it so far, and judge it: slow for a long one, and it needs no tape."""
+    with _unhurried():
+        facts, its_reads = answer.facts, answer.reads
+        decoded = decode(facts, its_reads, answer.body)
+        timed = verdicts.Timed(facts, its_reads, decoded)
+        judged = verdicts.verdicts(timed, answer.outcome, limits)
+        transcript = Transcript(decoded)
+        stalls = [one.from_ns + one.lasted_ns for one in judged if one.kind == "stall" and one.form == "gap"]
+        first = next((read.at_ns for read in its_reads if read.size), None)
+        borders, owners = _borders(facts, its_reads, len(decoded.data))
+        return Opened(
+            facts,
+            transcript,
+            judged,
+            timed.slowness(),
+            limits,
+            landmarks.markers(transcript, first, stalls),
+            max(facts.end_ns or 0, its_reads[-1].at_ns if its_reads else 0),
+            array("q", (read.at_ns for read in its_reads)),
+            array("q", (read.size for read in its_reads)),
+            borders,
+            owners,
+            facts.gap_bytes,
+        )
+
+
+@contextmanager
+def _unhurried() -> Iterator[None]:
+    """Leave what is made here out of collections of garbage: each would hold up the screen for as long as it takes."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
+def _borders(facts: Exchange, its_reads: Sequence[Read], size: int) -> "tuple[array[int], array[int]]":
+    if (facts.content_encoding or "").strip().lower() not in _IDENTITY:
+        return array("q"), array("q")
+    ends, places = encoding.spans([(read.start, read.size) for read in its_reads], size)
+    spans = zip([0, *ends], places, strict=False)
+    kept = [(start, its_reads[place].seq) for start, place in spans if place is not None]
+    return array("q", (start for start, _ in kept)), array("q", (seq for _, seq in kept))

@@ -1,0 +1,152 @@
+"""What a tape looks like from above: figures of its groups, a heatmap over time, its failures; the SELECTs for these.
+
+The figures are those of `samples` and `stats`, the same as the command's. As in `queries`, each query is short, and its
+transaction ends before the next begins. How a map is laid out is left to `heatmap`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Connection, Select, func, select, true
+
+from recorder.schema import exchanges, measures
+from viewer import heatmap, samples, stats
+from viewer.columns import JOINED, column
+from viewer.heatmap import Heatmap
+from viewer.quantities import Bound
+from viewer.rows import Row
+
+Condition = ColumnElement[bool]
+
+MOST_GAPS: Final = 12_000_000
+"""More pooled gaps than this are not held in memory, of 8 bytes each: their figures are left to the command."""
+
+_BATCH = 2000
+_SPREAD: Final = {"gap": "icl_max_ms", "ttft": "ttft_ms", "tps": "tps_user"}
+_NOT_FAILED: Final = ("complete", "open")
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """How many exchanges failed in one way; None is unknown."""
+
+    outcome: str
+    detail: str | None
+    code: str | None
+    status: int | None
+    count: int
+
+
+def figures(
+    connection: Connection,
+    by: str,
+    where: Condition | None = None,
+    bounds: Sequence[Bound] = (),
+    *,
+    gaps: bool = True,
+) -> list[Row]:
+    """Give the statistics of each group; without `gaps` those of pooled gaps are left unknown, which is far faster."""
+    return [stats.row(one, (by,), bounds=bounds) for one in samples.read(connection, (by,), where, gaps=gaps)]
+
+
+def pooled(connection: Connection, where: Condition | None = None) -> int:
+    """Count the gaps that the figures of groups would pool, about."""
+    statement = select(func.coalesce(func.sum(measures.c.output_chunks), 0)).select_from(JOINED)
+    with connection.begin():
+        return int(connection.execute(_filtered(statement, where)).scalar_one())
+
+
+def failures(connection: Connection, where: Condition | None = None, most: int = 50) -> list[Failures]:
+    """Count the ways in which exchanges did not become complete, the most frequent first."""
+    names = [column(name).label(name) for name in ("outcome", "outcome_detail", "error_code", "status")]
+    failed = column("outcome").not_in(_NOT_FAILED)
+    statement = _filtered(select(*names, func.count().label("count")).select_from(JOINED), where).where(failed)
+    order = (func.count().desc(), *names)
+    with connection.begin():
+        found = connection.execute(statement.group_by(*names).order_by(*order).limit(most)).all()
+    return [Failures(*row) for row in found]
+
+
+def label_keys(connection: Connection, where: Condition | None = None, most: int = 20) -> list[str]:
+    """Give the keys of labels, the most frequent first."""
+    each = func.json_each(exchanges.c.labels).table_valued("key")
+    statement = _filtered(select(each.c.key).select_from(JOINED.join(each, true())), where)
+    with connection.begin():
+        found = connection.execute(statement.group_by(each.c.key).order_by(func.count().desc(), each.c.key).limit(most))
+        return [str(key) for (key,) in found]
+
+
+def heat(connection: Connection, metric: str, room: tuple[int, int], where: Condition | None = None) -> Heatmap | None:
+    """Count a metric of `heatmap.METRICS` over time, in at most `room` columns and rows; None if there is nothing."""
+    statement = select(func.min(exchanges.c.started_at), func.max(exchanges.c.started_at)).select_from(JOINED)
+    with connection.begin():
+        first, last = connection.execute(_filtered(statement, where)).one()
+    if first is None:
+        return None
+    start, step_s, count = heatmap.columns(_seconds([first])[0], _seconds([last])[0], room[0])
+    counts = np.zeros((64, count), np.int64)
+    tops = np.zeros((64, count), np.int64)
+    for at_s, values, hists in _batches(connection, metric, where):
+        places, bits = (at_s - start) // step_s, _bits(values, metric)
+        np.add.at(tops, (bits, places), 1)
+        if hists is not None:
+            for place in np.unique(places):
+                counts[:, place] += hists[places == place].sum(axis=0, dtype=np.int64)
+    return _laid(metric, (start, step_s), counts if metric == "gap" else tops, tops, room[1])
+
+
+def _laid(
+    metric: str, times: tuple[int, int], counts: NDArray[np.int64], tops: NDArray[np.int64], room: int
+) -> Heatmap | None:
+    same_read = int(counts[0].sum()) if metric == "gap" else 0
+    if metric != "tps":
+        counts[0] = tops[0] = 0
+    seen = np.flatnonzero(counts.sum(axis=1))
+    if not len(seen):
+        return None
+    floor = heatmap.FLOORS[metric]
+    bands = heatmap.bands(max(floor, int(seen[0])), max(floor, int(seen[-1])), room)
+    lows = [0 if at == len(bands) - 1 else low for at, (low, _) in enumerate(bands)]
+    ends = [64, *lows[:-1]]
+    spans = list(zip(lows, ends, strict=True))
+    rows = [counts[low:end].sum(axis=0).tolist() for low, end in spans]
+    of = [tops[low : None if metric == "gap" else end].sum(axis=0).tolist() for low, end in spans]
+    return Heatmap(metric, *times, bands, rows, of, same_read)
+
+
+def _batches(
+    connection: Connection, metric: str, where: Condition | None
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.uint32] | None]]:
+    """Give the start of each exchange (s), its value, and its gaps by bit length; those without a value do not come."""
+    value = column(_SPREAD[metric])
+    names: list[ColumnElement[Any]] = [exchanges.c.no, exchanges.c.started_at, value]
+    names += [measures.c.gap_hist] if metric == "gap" else []
+    statement = _filtered(select(*names).select_from(JOINED), where).where(value.is_not(None))
+    statement, last = statement.order_by(exchanges.c.no).limit(_BATCH), 0
+    while True:
+        with connection.begin():
+            batch = connection.execute(statement.where(exchanges.c.no > last)).all()
+        if batch:
+            last = batch[-1][0]
+            hists = None
+            if metric == "gap":
+                hists = np.frombuffer(b"".join(row[3] for row in batch), "<u4").reshape(-1, 64)
+            yield _seconds([row[1] for row in batch]), np.array([row[2] for row in batch], np.float64), hists
+        if len(batch) < _BATCH:
+            return
+
+
+def _bits(values: NDArray[np.float64], metric: str) -> NDArray[np.int64]:
+    """Give the bit lengths of whole numbers, or of the whole parts of rates; below 2^53 that is exact."""
+    return np.minimum(np.frexp(np.floor(values))[1].astype(np.int64), 63)
+
+
+def _seconds(instants: Sequence[str]) -> NDArray[np.int64]:
+    return np.array([text[:19] for text in instants], "datetime64[s]").astype(np.int64)
+
+
+def _filtered(statement: Select[Any], where: Condition | None) -> Select[Any]:
+    return statement if where is None else statement.where(where)

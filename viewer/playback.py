@@ -1,0 +1,170 @@
+"""Pure: a playhead over instants: playing, stepping and seeking, exact to the instant of each event.
+
+Every deadline is absolute: it is counted from the moment at which playing began (or was last changed), never from the
+event before, so that lateness does not add up. Long silences may be cut short for the eye (`cap_ns`, as asciinema's
+`idle_time_limit`); instants as such never change. The clock is handed in, and who waits for a deadline is the screen.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Final
+
+SPEEDS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, float("inf"))
+"""How many seconds of the stream pass in a second; the last is as fast as it can be shown."""
+
+CAPS: Final = (None, 2_000_000_000, 500_000_000)
+"""What a silence may be cut to, in ns; None leaves it."""
+
+
+class Playback:
+    """A playhead over the instants `at` (ns since T0, never falling) of a stream that lasts until `end_ns`.
+
+    `position` is how many events have come: 0 to `len(at)`. Playing starts from `media_ns`, the playhead's instant,
+    which may lie anywhere between two events.
+    """
+
+    def __init__(self, at: Sequence[int], end_ns: int, now: Callable[[], int]) -> None:
+        self._at = at
+        self._now = now
+        self._end = max(end_ns, at[-1] if at else 0)
+        self._shown: Sequence[int] = at
+        self._shown_end = self._end
+        self.cap_ns: int | None = None
+        self.speed = 1.0
+        self.playing = False
+        self.position = 0
+        self._base_clock = 0
+        self._base_shown = 0
+
+    @property
+    def end_ns(self) -> int:
+        """When the stream ended, in ns since T0."""
+        return self._end
+
+    @property
+    def shown_ns(self) -> int:
+        """Where the playhead stands on the shown time line, on which silences may be cut short."""
+        if not self.playing:
+            return self._base_shown
+        if self.speed == float("inf"):
+            return self._shown[self.position - 1] if self.position else 0
+        passed = int((self._now() - self._base_clock) * self.speed)
+        return min(self._base_shown + passed, self._shown_end)
+
+    @property
+    def media_ns(self) -> int:
+        """Where the playhead stands, in ns since T0."""
+        return self._real(self.shown_ns)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether every event has come and the stream's end is reached."""
+        return self.position >= len(self._at) and self.shown_ns >= self._shown_end
+
+    def play(self) -> None:
+        """Begin to play from the playhead; at the end from the start."""
+        if self.at_end:
+            self.seek_to(0)
+        self._rebase(self.shown_ns)
+        self.playing = True
+
+    def pause(self) -> None:
+        """Stop where the playhead is."""
+        shown = self.shown_ns
+        self.playing = False
+        self._rebase(shown)
+
+    def toggle(self) -> None:
+        """Play or pause."""
+        if self.playing:
+            self.pause()
+        else:
+            self.play()
+
+    def seek(self, position: int) -> None:
+        """Go to where so many events have come: to the instant of the last of them."""
+        self.position = max(0, min(position, len(self._at)))
+        self._rebase(self._shown[self.position - 1] if self.position else 0)
+
+    def seek_to(self, at_ns: int) -> None:
+        """Go to an instant, in ns since T0: all that came until then has come."""
+        at_ns = max(0, min(at_ns, self._end))
+        self.position = bisect_right(self._at, at_ns)
+        self._rebase(self._cut(at_ns))
+
+    def step(self, count: int) -> None:
+        """Pause and go on, or back, by so many events."""
+        self.playing = False
+        self.seek(self.position + count)
+
+    def set_speed(self, speed: float) -> None:
+        """Play as many times as fast from here on."""
+        self._rebase(self.shown_ns)
+        self.speed = speed
+
+    def set_cap(self, cap_ns: int | None) -> None:
+        """Cut silences to `cap_ns` from here on; None shows them as long as they were."""
+        media = self.media_ns
+        self.cap_ns = cap_ns
+        self._shown = self._at if cap_ns is None else _capped(self._at, cap_ns)
+        tail = self._end - (self._at[-1] if self._at else 0)
+        shown_last = self._shown[-1] if self._shown else 0
+        self._shown_end = shown_last + (tail if cap_ns is None else min(tail, cap_ns))
+        self._rebase(self._cut(media))
+
+    def grow(self, at: Sequence[int], end_ns: int) -> None:
+        """Take note that the stream goes on: `at` are all its instants so far, and it lasts until `end_ns`."""
+        media = self.media_ns
+        self._at = at
+        self._end = max(end_ns, at[-1] if at else 0)
+        self.set_cap(self.cap_ns)
+        self._rebase(self._cut(media))
+
+    def deadline(self) -> int | None:
+        """Give the clock's instant at which the next event, or the end, is due; None if nothing is."""
+        if not self.playing or self.at_end:
+            return None
+        if self.speed == float("inf"):
+            return self._now()
+        due = self._shown[self.position] if self.position < len(self._at) else self._shown_end
+        return self._base_clock + int((due - self._base_shown) / self.speed)
+
+    def advance(self, at_most: int | None = None) -> int:
+        """Let every event come that is due, or `at_most` so many, and give how many came; at the end playing stops."""
+        if not self.playing:
+            return 0
+        before = self.position
+        due = len(self._at) if self.speed == float("inf") else bisect_right(self._shown, self.shown_ns)
+        self.position = max(before, due if at_most is None else min(due, before + at_most))
+        if self.position >= len(self._at) and (self.speed == float("inf") or self.shown_ns >= self._shown_end):
+            self.playing = False
+            self._rebase(self._shown_end)
+        return self.position - before
+
+    def _rebase(self, shown_ns: int) -> None:
+        self._base_shown, self._base_clock = shown_ns, self._now()
+
+    def _cut(self, at_ns: int) -> int:
+        """Give where an instant stands on the shown time line."""
+        before = bisect_right(self._at, at_ns)
+        real, shown = (self._at[before - 1], self._shown[before - 1]) if before else (0, 0)
+        following = self._shown[before] if before < len(self._at) else self._shown_end
+        return min(shown + at_ns - real, following)
+
+    def _real(self, shown_ns: int) -> int:
+        """Give the instant that stands at a place of the shown time line; within a cut, that of its beginning."""
+        before = bisect_right(self._shown, shown_ns)
+        real, shown = (self._at[before - 1], self._shown[before - 1]) if before else (0, 0)
+        if shown_ns >= self._shown_end:
+            return self._end
+        return real + shown_ns - shown
+
+
+def _capped(at: Sequence[int], cap_ns: int) -> Sequence[int]:
+    shown, offset, before = array("q"), 0, 0
+    for instant in at:
+        offset += max(instant - before - cap_ns, 0)
+        shown.append(instant - offset)
+        before = instant
+    return shown

@@ -1,0 +1,42 @@
+"""Pure: an event taken apart: its lines, their fields, and the values of its JSON, each with the bytes it takes."""
+
+from typing import Final
+
+from viewer import cells, dump, json_spans
+from viewer.json_spans import Node
+from viewer.transcript import UNKNOWN, Transcript
+
+MOST_LINES: Final = 200
+_SHORT: Final = 120
+
+
+def of(transcript: Transcript, event: int) -> list[Node]:
+    """Give the parts of an event, each before those within it; the first is the whole event."""
+    start, end = transcript.starts[event], transcript.ends[event]
+    read = transcript.reads[event]
+    came = "no read known" if read == UNKNOWN else f"read {read}"
+    nodes = [Node(f"event #{event + 1}", start, end, 0, f"({came}, bytes {start:,}–{end:,}, {transcript.kind(event)})")]
+    for piece in dump.lines(transcript.data, start, end)[:MOST_LINES]:
+        nodes += _line(transcript.data, piece.start, piece.end)
+    return nodes
+
+
+def _line(data: bytes, start: int, end: int) -> list[Node]:
+    line = data[start:end].rstrip(b"\r\n")
+    if not line:
+        return []
+    name, colon, value = line.partition(b":")
+    skipped = len(name) + len(colon) + (value[:1] == b" ")
+    if line[:1] in (b"{", b"["):
+        name, skipped = b"(no field)", 0
+    elif not name:
+        name = b"comment"
+    payload = start + skipped
+    found = json_spans.scan(data, payload, start + len(line)) if data[payload : payload + 1] in (b"{", b"[") else []
+    if not found:
+        text = line[skipped : skipped + _SHORT].decode("utf-8", "replace")
+        return [
+            Node(name.decode("utf-8", "replace")[:_SHORT], start, start + len(line), 1, cells.cut(text, _SHORT - 1))
+        ]
+    head = Node(name.decode("utf-8", "replace")[:_SHORT], start, start + len(line), 1, found[0].shown)
+    return [head, *(Node(one.label, one.start, one.end, one.depth + 1, one.shown) for one in found[1:])]

@@ -1,0 +1,363 @@
+"""Pure: one exchange as a line of the viewer's list: its columns, and what stands in each, with its tone.
+
+A tone says what a text means (`success`, `warning`, …); which colour that is, the theme says. It never says it alone:
+how an exchange ended has a sign and a word, too. Which exchanges there are is `catalog`'s, drawing is the widget's.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby, pairwise
+from typing import Final, Literal
+
+from rich.cells import cell_len, set_cell_size
+
+from viewer import cells, sparks
+from viewer.rows import Row
+
+Tone = Literal["plain", "strong", "muted", "accent", "success", "warning", "error"]
+Part = tuple[str, Tone]
+
+TIME_FORMATS: Final = ("clock", "date", "utc", "ago")
+"""How instants can be shown: time of day, with its date, the same in UTC, or how long ago."""
+
+RECORDER_LOST_MS: Final = 15_000
+"""A recorder reports every 5 s: one that has not for so long is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How an exchange stands, or ended: its sign, its tone, and a short word (empty: nothing to say)."""
+
+    sign: str
+    tone: Tone
+    word: str
+
+
+STATES: Final = {
+    "open": State("●", "accent", "live"),
+    "complete": State("✓", "success", ""),
+    "truncated": State("■", "error", "cut"),
+    "timeout": State("■", "error", "timeout"),
+    "error_event": State("!", "error", "error"),
+    "malformed": State("!", "warning", "malformed"),
+    "http_error": State("✗", "error", "http"),
+    "connect_error": State("✗", "error", "no answer"),
+    "client_closed": State("⊘", "warning", "client left"),
+    "interrupted": State("?", "warning", "interrupted"),
+}
+"""By outcome."""
+
+ORPHAN: Final = State("?", "warning", "orphan")
+"""One that is open although nothing records it any more."""
+
+NOTABLE: Final[dict[str, Tone]] = {
+    "stall": "warning",
+    "burst": "warning",
+    "storage_gap": "error",
+    "malformed": "warning",
+    "empty": "warning",
+    "backpressure": "warning",
+    "unclean_end": "muted",
+    "undecoded": "muted",
+    "unknown_payload": "muted",
+    "coarse_clock": "muted",
+    "coalesced": "muted",
+}
+"""The flags that the list shows, the gravest first; the preview has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a line depends on besides its row.
+
+    `times` is one of `TIME_FORMATS`, `wall_ns` the time since the epoch, `recording` whether a recorder runs; `worded`
+    asks for the outcome's word before the flags, as where it has no column.
+    """
+
+    times: str = "clock"
+    wall_ns: int = 0
+    recording: bool = False
+    worded: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: how wide it is at least and at most, its rank (0 goes last when there is no room), what it shows.
+
+    `field` is what its order goes by, None where there is none; `letter` chooses that order.
+    """
+
+    name: str
+    title: str
+    least: int
+    most: int
+    rank: int
+    shown: Callable[[Row, Look, int], Sequence[Part]]
+    field: str | None = None
+    letter: str | None = None
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A column in its place, as many cells wide."""
+
+    column: Column
+    width: int
+
+
+def state(row: Row, *, recording: bool = True) -> State:
+    """Say how an exchange stands."""
+    if row["outcome"] == "open" and not recording and row.get("ended_by") is None:
+        return ORPHAN
+    return STATES.get(row["outcome"], State("?", "muted", str(row["outcome"])))
+
+
+def titles(slots: Sequence[Slot], look: Look, between: int, order: tuple[str, bool] | None) -> Iterator[Part]:
+    """Give the parts of the line above: each column's title, with `▼` or `▲` on the one that the order goes by."""
+    yield "  ", "muted"
+    for slot in slots:
+        column = slot.column
+        title = _TIME_TITLES[look.times] if column.name == "start" else column.title
+        ordered = column.field == (order[0] if order else "started_at")
+        sign = ("▼" if order is None or order[1] else "▲") if ordered else ""
+        named: list[Part] = [(f"{title[: slot.width - len(sign)]}{sign}", "accent" if ordered else "muted")]
+        yield from laid_out(named, slot.width, right=column.right)
+        yield " " * between, "plain"
+
+
+def column_at(slots: Sequence[Slot], between: int, cell: int) -> Column | None:
+    """Give the column that stands at a cell of a line; None before the first and after the last."""
+    end = LEAD
+    for slot in slots:
+        end += slot.width + between
+        if LEAD <= cell < end:
+            return slot.column
+    return None
+
+
+def fitted(width: int, hidden: Collection[str] = (), times: str = "clock") -> tuple[Slot, ...]:
+    """Choose the columns for so many cells: by rank as many as fit, then wider as far as there is room."""
+    between = gap_between(width)
+    more = {"start": _DATE} if times == "date" else {}
+    chosen: list[Column] = []
+    left = width - LEAD
+    for column in sorted(COLUMNS, key=lambda one: one.rank):
+        needed = column.least + more.get(column.name, 0) + between
+        # The lesser columns come only after the greater ones have all the room that they can use.
+        reserved = (
+            sum(one.most - one.least for one in chosen if one.name in _GROW_FIRST) if column.rank > _LESSER else 0
+        )
+        if column.name not in hidden and needed + reserved <= left:
+            chosen.append(column)
+            left -= needed
+    widths = {column.name: column.least + more.get(column.name, 0) for column in chosen}
+    for column in sorted(chosen, key=lambda one: (one.name not in _GROW_FIRST, one.rank)):
+        grown = min(left, max(column.most + more.get(column.name, 0) - widths[column.name], 0))
+        widths[column.name] += grown
+        left -= grown
+    return tuple(Slot(column, widths[column.name]) for column in COLUMNS if column.name in widths)
+
+
+def line(row: Row, slots: Sequence[Slot], look: Look, between: int) -> Iterator[Part]:
+    """Give the parts of a line: the sign of how the exchange stands, then each column as wide as its slot."""
+    found = state(row, recording=look.recording)
+    yield f"{found.sign} ", found.tone
+    for slot in slots:
+        yield from laid_out(slot.column.shown(row, look, slot.width), slot.width, right=slot.column.right)
+        yield " " * between, "plain"
+
+
+def gap_between(width: int) -> int:
+    """Give how many cells stand between the columns of a list so wide."""
+    return 2 if width >= _SPACIOUS else 1
+
+
+def laid_out(parts: Sequence[Part], width: int, *, right: bool) -> Iterator[Part]:
+    """Cut the parts of a cell to its width, `…` standing for the rest, and fill it up."""
+    room = width
+    kept: list[Part] = []
+    for text, tone in parts:
+        shown = cut(text, room)
+        kept.append((shown, tone))
+        room -= cell_len(shown)
+    blank: Part = (" " * room, "plain")
+    yield from (blank, *kept) if right else (*kept, blank)
+
+
+def joined(parts: Iterable[Part]) -> Iterator[Part]:
+    """Join neighbouring parts of one tone; blanks, which have none to be seen, go with what is before them."""
+    pending = ""
+    its_tone: Tone = "plain"
+    for text, tone in parts:
+        if tone == its_tone or not text.strip(" "):
+            pending += text
+        elif not pending.strip(" "):
+            pending, its_tone = pending + text, tone
+        else:
+            yield pending, its_tone
+            pending, its_tone = text, tone
+    yield pending, its_tone
+
+
+def cut(text: str, width: int) -> str:
+    """Give the beginning of a text that fits a width in cells, `…` standing for the rest."""
+    text = text[: 4 * width + 4].translate(_JOINERS)
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip(" ") + "…" if width > 0 else ""
+
+
+def moment(started_at: str, look: Look, width: int) -> str:
+    """Give the instant of a start in the format asked for, as exactly as there is room."""
+    try:
+        found = datetime.fromisoformat(started_at)
+    except ValueError:
+        return "?"
+    if look.times == "ago":
+        return span(max(look.wall_ns / 1e9 - found.timestamp(), 0) * 1000)
+    local = found.astimezone(UTC) if look.times == "utc" else found.astimezone()
+    day = f"{local:%m-%d} " if look.times == "date" else ""
+    of_day = f"{day}{local:%H:%M:%S}"
+    exactly = f"{of_day}.{local.microsecond // 1000:03}"
+    return exactly if len(exactly) <= width else of_day
+
+
+def span(ms: float | None) -> str:
+    """Give a duration in one word: ms up to 9,999, then s, minutes, hours, days."""
+    if ms is None:
+        return cells.UNKNOWN
+    if ms < _MOST_MS:
+        return f"{ms:,.0f}ms"
+    for limit, size, unit in ((120, 1, "s"), (7200, 60, "m"), (172_800, 3600, "h")):
+        if ms / 1000 < limit:
+            return f"{ms / 1000 / size:,.{1 if unit == 's' else 0}f}{unit}"
+    return f"{ms / 86_400_000:,.0f}d"
+
+
+def elapsed_ms(row: Row, look: Look) -> float | None:
+    """Give how long an exchange has lasted; one that nothing records any more, until its last read."""
+    if row["outcome"] != "open" or row["duration_ms"] is not None:
+        return float(row["duration_ms"]) if row["duration_ms"] is not None else None
+    if not look.recording:
+        return float(row["last_read_ms"]) if row.get("last_read_ms") is not None else None
+    try:
+        started = datetime.fromisoformat(row["started_at"]).timestamp()
+    except ValueError:
+        return None
+    return max((look.wall_ns / 1e9 - started) * 1000, row.get("last_read_ms") or 0.0)
+
+
+def sparkline(text: str | None, width: int) -> list[Part]:
+    """Give a drawing of gaps, at most `width` cells of it (each the longest of its share), with the slow ones toned."""
+    drawn = text or ""
+    if len(drawn) > width:
+        ends = [cell * len(drawn) // width for cell in range(width + 1)]
+        drawn = "".join(max(drawn[start:end]) for start, end in pairwise(ends))
+    return [("".join(signs), tone) for tone, signs in groupby(drawn, _gap_tone)]
+
+
+def notable(row: Row) -> list[Part]:
+    """Give the flags that matter, the gravest first."""
+    return [(flag, tone) for flag, tone in NOTABLE.items() if flag in row["flags"]]
+
+
+def _gap_tone(sign: str) -> Tone:
+    return "error" if sign in sparks.STALLED else "warning" if sign == sparks.SLOW else "accent"
+
+
+def _ms(ms: float | None) -> str:
+    if ms is None:
+        return cells.UNKNOWN
+    return f"{ms:,.0f}" if ms < _MOST_MS else f"{ms / 1000:,.1f}s"
+
+
+def _timed(name: str, slow_ms: float, bad_ms: float) -> Callable[[Row, Look, int], Sequence[Part]]:
+    def shown(row: Row, look: Look, width: int) -> Sequence[Part]:
+        value = row[name]
+        tone: Tone = (
+            "muted" if value is None else "error" if value >= bad_ms else "warning" if value >= slow_ms else "plain"
+        )
+        return [(_ms(value), tone)]
+
+    return shown
+
+
+def _text(name: str, tone: Tone = "plain") -> Callable[[Row, Look, int], Sequence[Part]]:
+    return lambda row, look, width: [(cells.line(row[name]), tone if row[name] is not None else "muted")]
+
+
+def _count(name: str) -> Callable[[Row, Look, int], Sequence[Part]]:
+    return lambda row, look, width: [(cells.count(row[name]), "plain" if row[name] is not None else "muted")]
+
+
+def _rate(row: Row, look: Look, width: int) -> Sequence[Part]:
+    rate = row["tps_user"]
+    return [(cells.UNKNOWN, "muted")] if rate is None else [(f"{rate:,.1f}", "plain")]
+
+
+def _status(row: Row, look: Look, width: int) -> Sequence[Part]:
+    status = row["status"]
+    return [(cells.cell(status), "muted" if status is None or status < 300 else "error")]
+
+
+def _outcome(row: Row, look: Look, width: int) -> Sequence[Part]:
+    found = state(row, recording=look.recording)
+    if found is ORPHAN:
+        return [("orphan", found.tone)]
+    return [(cells.outcome(row), "muted" if row["outcome"] == "complete" else found.tone)]
+
+
+def _duration(row: Row, look: Look, width: int) -> Sequence[Part]:
+    ms = elapsed_ms(row, look)
+    if ms is None:
+        return [(cells.UNKNOWN, "muted")]
+    growing: list[Part] = [("+", "accent")] if row["outcome"] == "open" else []
+    return [(f"{ms / 1000:,.1f}", "plain"), *growing]
+
+
+def _flags(row: Row, look: Look, width: int) -> Sequence[Part]:
+    found = state(row, recording=look.recording)
+    word = str(row["status"]) if row["outcome"] == "http_error" else found.word
+    parts: list[Part] = [(word, found.tone)] if word and look.worded else []
+    for flag in notable(row):
+        if flag[0] != word:
+            parts += [(" ", "plain"), flag] if parts else [flag]
+    return parts
+
+
+def _host(row: Row, look: Look, width: int) -> Sequence[Part]:
+    return [(cells.line(cells.host(row["upstream"])), "muted")]
+
+
+_MOST_MS: Final = 9_999.5
+_SPACIOUS: Final = 130
+_GROW_FIRST: Final = ("model",)
+_LESSER: Final = 9
+_JOINERS: Final = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F))
+_DATE: Final = 6
+_TIME_TITLES: Final = {"clock": "START", "date": "START", "utc": "UTC", "ago": "AGO"}
+LEAD: Final = 4
+"""The cells of the cursor, the mark and the sign, before the columns."""
+
+COLUMNS: Final = (
+    Column("id", "ID", 8, 8, 1, lambda row, look, width: [(cells.line(row["id"])[:8], "strong")]),
+    Column("start", "START", 8, 12, 2, lambda row, look, width: [(moment(row["started_at"], look, width), "muted")],
+           "started_at", "s"),
+    Column("model", "MODEL", 12, 26, 0, _text("model"), "model", "m"),
+    Column("host", "HOST", 12, 26, 13, _host, "upstream", "h"),
+    Column("path", "PATH", 16, 30, 15, _text("path", "muted"), "path", "p"),
+    Column("status", "HTTP", 4, 4, 11, _status, "status", "c", right=True),
+    Column("outcome", "OUTCOME", 13, 24, 12, _outcome, "outcome", "e"),
+    Column("ttft", "TTFT", 6, 7, 3, _timed("ttft_ms", 2000, 10_000), "ttft_ms", "t", right=True),
+    Column("gap50", "GAP50", 6, 6, 9, _timed("icl_p50_ms", 100, 500), "icl_p50_ms", "5", right=True),
+    Column("gapmax", "GAPMAX", 6, 7, 6, _timed("max_stall_ms", 500, 2000), "max_stall_ms", "g", right=True),
+    Column("events", "EV", 5, 6, 14, _count("events"), "events", "n", right=True),
+    Column("tokens", "TOK", 5, 6, 8, _count("completion_tokens"), "completion_tokens", "k", right=True),
+    Column("rate", "TOK/s", 6, 6, 10, _rate, "tps_user", "r", right=True),
+    Column("duration", "DUR s", 6, 7, 4, _duration, "duration_ms", "d", right=True),
+    Column("flags", "FLAGS", 9, 22, 5, _flags, "flags", "f"),
+    Column("gaps", "GAPS", 8, 24, 7, lambda row, look, width: sparkline(row["sparkline"], width)),
+)  # fmt: skip
+"""Every column, in the order in which they stand."""

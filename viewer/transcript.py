@@ -1,0 +1,322 @@
+"""Pure: what an exchange said, event by event: where each text stood after each event, for any place of a playhead.
+
+Texts only ever grow, so each is kept whole, with the length that it had after each event that added to it: going to
+any place, forwards or backwards, is a bisection and replays nothing. Columns are arrays, because a stream may have a
+hundred thousand events. How a body is decoded is `recorder.derive`'s, which tool call a piece belongs to
+`recorder.assembly`'s; when an event is due on a screen `playback`'s.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from recorder import chunks
+from recorder.assembly import Call, Calls
+from recorder.chat import Chunk, Piece, ToolPiece
+from recorder.derive import Decoded
+from recorder.exchange import TimedChunk, TimedItem
+
+KINDS: Final = (
+    "role", "reasoning", "content", "tool", "refusal", "finish", "usage", "error", "comment", "done", "malformed",
+    "other",
+)  # fmt: skip
+"""What an event is, for people: of all that it carries, the most telling."""
+
+OUTPUT: Final = frozenset({"reasoning", "content", "tool", "refusal"})
+"""The kinds that add to the answer."""
+
+_HIGH: Final = "\ud800"
+_LOW: Final = "\udc00"
+_HIGH_END: Final = "\udfff"
+
+UNKNOWN: Final = -1
+"""Stands in the integer columns where nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one event added to a text: the characters from `start` to `end`."""
+
+    event: int
+    start: int
+    end: int
+
+
+class Track:
+    """A text that grows: the events that added to it, and how long it was after each of them."""
+
+    __slots__ = ("_parts", "_text", "ends", "events")
+
+    def __init__(self) -> None:
+        self.events = array("q")
+        self.ends = array("q")
+        self._parts: list[str] = []
+        self._text: str | None = ""
+
+    def add(self, event: int, text: str) -> None:
+        """Add what an event brings; an event may add more than once.
+
+        Of a character whose two halves come apart, both belong to the event that brings the second.
+        """
+        if _LOW <= text[0] <= _HIGH_END and self._ends_in_half():
+            text = (self._parts[-1][-1] + text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+            self._parts[-1] = self._parts[-1][:-1]
+            self.ends[-1] -= 1
+        end = (self.ends[-1] if self.ends else 0) + len(text)
+        if self.events and self.events[-1] == event:
+            self.ends[-1] = end
+        else:
+            self.events.append(event)
+            self.ends.append(end)
+        self._parts.append(text)
+        self._text = None
+
+    def _ends_in_half(self) -> bool:
+        return bool(self._parts and self._parts[-1]) and _HIGH <= self._parts[-1][-1] < _LOW
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        if self._text is None:
+            self._text = "".join(self._parts)
+            self._parts = [self._text]
+        return self._text
+
+    def __len__(self) -> int:
+        """How long the whole text is, in characters."""
+        return self.ends[-1] if self.ends else 0
+
+    def length(self, position: int) -> int:
+        """Give how long the text was when `position` events had come."""
+        at = bisect_left(self.events, position)
+        return self.ends[at - 1] if at else 0
+
+    def deltas(self, start: int = 0, end: int | None = None) -> Iterator[Delta]:
+        """Give the deltas that touch the characters from `start` to `end`."""
+        at = bisect_right(self.ends, start)
+        before = self.ends[at - 1] if at else 0
+        while at < len(self.ends) and (end is None or before < end):
+            yield Delta(self.events[at], before, self.ends[at])
+            before = self.ends[at]
+            at += 1
+
+    def of(self, event: int) -> str:
+        """Give what one event added."""
+        at = bisect_left(self.events, event)
+        if at == len(self.events) or self.events[at] != event:
+            return ""
+        return self.text[self.ends[at - 1] if at else 0 : self.ends[at]]
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """A tool call: its name and arguments as they grow."""
+
+    name: Track = field(default_factory=Track)
+    arguments: Track = field(default_factory=Track)
+
+
+@dataclass(slots=True)
+class Voice:
+    """One choice of the answer."""
+
+    index: int
+    content: Track = field(default_factory=Track)
+    reasoning: Track = field(default_factory=Track)
+    refusal: Track = field(default_factory=Track)
+    calls: list[ToolCall] = field(default_factory=list)
+
+
+class Transcript:
+    """The events of an exchange in columns, and its texts.
+
+    `at` holds the instant of each event in ns since T0, never falling: that of the event before where its own is not on
+    the tape (`timed` tells). `reads` is the seq of the read that completed it, `starts` and `ends` are its bytes in
+    `data`, the body without its content coding, and `kinds` an index into `KINDS`.
+    """
+
+    def __init__(self, decoded: Decoded) -> None:
+        self.data = decoded.data
+        self.at = array("q")
+        self.timed = bytearray()
+        self.reads = array("q")
+        self.starts = array("q")
+        self.ends = array("q")
+        self.kinds = bytearray()
+        self.voices: list[Voice] = []
+        self._saying = _Saying()
+        self._tracks: list[Track] = self._saying.tracks
+        self._first = array("q")
+        self._others: dict[int, list[int]] = {}
+        for item, timed in _merged(decoded):
+            self._add(item, timed)
+        self.voices = sorted(self._saying.voices.values(), key=lambda voice: voice.index)
+        del self._saying
+
+    @classmethod
+    def of_texts(cls, texts: Mapping[str, str], calls: Sequence[tuple[str, str]] = ()) -> "Transcript":
+        """Make one without events, but with texts (content, reasoning, refusal, tool calls) that came at once."""
+        made = cls(Decoded(b"", True))
+        tools = tuple(ToolPiece(index, "", name, arguments) for index, (name, arguments) in enumerate(calls))
+        saying = _Saying()
+        content, reasoning, refusal = (texts.get(name, "") for name in ("content", "reasoning", "refusal"))
+        saying.say(0, Piece(0, content, reasoning, refusal, tools, None))
+        made.voices = list(saying.voices.values())
+        return made
+
+    def __len__(self) -> int:
+        """How many events there are."""
+        return len(self.at)
+
+    def kind(self, event: int) -> str:
+        """Give what an event is: one of `KINDS`."""
+        return KINDS[self.kinds[event]]
+
+    def gap_ns(self, event: int) -> int | None:
+        """Give the time since the event before, in ns; None for the first, and where an instant is not known."""
+        known = event > 0 and self.timed[event] and self.timed[event - 1]
+        return self.at[event] - self.at[event - 1] if known else None
+
+    def shares_read(self, event: int) -> bool:
+        """Say whether the same read brought the event before, so that the time between them is not known."""
+        return event > 0 and self.reads[event] != UNKNOWN and self.reads[event] == self.reads[event - 1]
+
+    def bytes(self, event: int) -> bytes:
+        """Give the bytes of an event."""
+        return self.data[self.starts[event] : self.ends[event]]
+
+    def text(self, event: int) -> str:
+        """Give what an event added to the answer, whatever it is; "" if nothing."""
+        return "".join(track.of(event) for track in self.tracks(event))
+
+    def tracks(self, event: int) -> list[Track]:
+        """Give the texts that an event added to."""
+        places = [self._first[event], *self._others.get(event, ())]
+        return [self._tracks[place] for place in places if place != UNKNOWN]
+
+    def position(self, at_ns: int) -> int:
+        """Give how many events had come at an instant."""
+        return bisect_right(self.at, at_ns)
+
+    def _add(self, item: TimedItem | None, timed: list[TimedChunk]) -> None:
+        event = len(self.at)
+        own = item if item is not None else timed[0]
+        self.at.append(own.at_ns if own.at_ns is not None else (self.at[-1] if event else 0))
+        self.timed.append(own.at_ns is not None)
+        self.reads.append(UNKNOWN if own.read is None else own.read)
+        self.starts.append(item.start if item is not None else self._unframed_start(own.end))
+        self.ends.append(own.end)
+        self.kinds.append(_CODES[_kind(item, timed)])
+        said = [place for one in timed for piece in one.chunk.pieces for place in self._saying.say(event, piece)]
+        self._first.append(said[0] if said else UNKNOWN)
+        if len(said) > 1 and (others := [place for place in dict.fromkeys(said) if place != said[0]]):
+            self._others[event] = others
+
+    def _unframed_start(self, end: int) -> int:
+        return min(self.ends[-1] if self.ends else 0, end)
+
+
+class _Saying:
+    """Hands the pieces of events to the texts that they belong to; each text has a place in `tracks`."""
+
+    def __init__(self) -> None:
+        self.tracks: list[Track] = []
+        self.voices: dict[int, Voice] = {}
+        self._places: dict[int, int] = {}
+        self._calls: dict[int, Calls] = {}
+        self._slots: dict[int, dict[int, int]] = {}
+        self._known: list[Call] = []
+
+    def say(self, event: int, piece: Piece) -> list[int]:
+        """Add what a piece says; give the places of the texts it added to."""
+        voice = self.voices.get(piece.index)
+        if voice is None:
+            voice = self.voices[piece.index] = Voice(piece.index)
+            self._calls[piece.index], self._slots[piece.index] = Calls(), {}
+        parts = ((voice.reasoning, piece.reasoning), (voice.content, piece.content), (voice.refusal, piece.refusal))
+        said = [self._add(event, track, text) for track, text in parts if text]
+        return said + (self._call(event, voice, piece) if piece.tools else [])
+
+    def _add(self, event: int, track: Track, text: str) -> int:
+        track.add(event, text)
+        place = self._places.get(id(track))
+        if place is None:
+            place = self._places[id(track)] = len(self.tracks)
+            self.tracks.append(track)
+        return place
+
+    def _call(self, event: int, voice: Voice, piece: Piece) -> list[int]:
+        slots = self._slots[voice.index]
+        said = []
+        for call, tool in zip(self._calls[voice.index].add(piece.tools), piece.tools, strict=True):
+            slot = slots.get(id(call))
+            if slot is None:
+                slot = slots[id(call)] = len(slots)
+                self._known.append(call)  # so that no other call gets its id
+                voice.calls.append(ToolCall())
+            mine = voice.calls[slot]
+            parts = ((mine.name, call.name[len(mine.name) :]), (mine.arguments, tool.arguments))
+            said += [self._add(event, track, text) for track, text in parts if text]
+        return said
+
+
+def _merged(decoded: Decoded) -> Iterator[tuple[TimedItem | None, list[TimedChunk]]]:
+    """Give each event with its chunks, and what stood outside of any as an event of its own, in the order of bytes."""
+    chunks_of: dict[int, list[TimedChunk]] = {}
+    loose = []
+    for timed in decoded.chunks:
+        if timed.item is None:
+            loose.append(timed)
+        else:
+            chunks_of.setdefault(timed.item, []).append(timed)
+    none: list[TimedChunk] = []
+    at = 0
+    for item in decoded.items:
+        while at < len(loose) and loose[at].end <= item.start:
+            yield None, [loose[at]]
+            at += 1
+        yield item, chunks_of.get(item.seq, none)
+    yield from ((None, [timed]) for timed in loose[at:])
+
+
+def _kind(item: TimedItem | None, timed: list[TimedChunk]) -> str:
+    if item is not None and item.kind == "comment":
+        return "comment"
+    if timed:
+        return min((_kind_of(one.chunk) for one in timed), key=_TELLING.index)
+    if item is None:
+        return "other"
+    read = chunks.read(item.data, item.type)
+    if read is chunks.DONE:
+        return "done"
+    return "malformed" if read is chunks.MALFORMED else "other"
+
+
+_CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
+_TELLING: Final = (
+    "error", "tool", "content", "reasoning", "refusal", "finish", "usage", "role", "done", "malformed", "comment",
+    "other",
+)  # fmt: skip
+
+
+def _kind_of(chunk: Chunk) -> str:
+    if chunk.fault is not None:
+        return "error"
+    if not chunk.dialect:
+        return "other"
+    if chunk.tool:
+        return "tool"
+    if chunk.content or chunk.reasoning:
+        return _kind_of_text(chunk)
+    if any(piece.finish_reason for piece in chunk.pieces):
+        return "finish"
+    return "usage" if chunk.usage else "role"
+
+
+def _kind_of_text(chunk: Chunk) -> str:
+    refused = all(piece.refusal and not piece.content for piece in chunk.pieces)
+    if refused:
+        return "refusal"
+    return "content" if chunk.content else "reasoning"

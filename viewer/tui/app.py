@@ -1,0 +1,241 @@
+"""The viewer as an application: a tape, a clock, and a stack of screens that ask the tape what they show.
+
+What all screens share is here: the tape's reader, the keys that work everywhere, and leaving the terminal as it was
+found, however the viewer ends. A screen never asks the tape on the loop, only through `TapeReader`. A screen may have
+`copies()` and `exports()` for the menus, and `action_time_format`; what it lacks is simply not there.
+"""
+
+import asyncio
+import contextlib
+import gc
+import signal
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, cast
+
+from rich.text import Text
+from textual.app import App, get_system_commands_provider
+from textual.binding import Binding, BindingType
+from textual.command import Provider
+from textual.dom import DOMNode
+from textual.events import Resize
+from textual.filter import LineFilter
+from textual.screen import Screen
+from textual.widgets import Input
+
+from recorder.clock import SYSTEM, Clock
+from recorder.errors import WiretapeError
+from recorder.safe import safe
+from viewer.settings import Settings
+from viewer.thresholds import Thresholds
+from viewer.tui import keys, themes
+from viewer.tui.paint import ASCII
+from viewer.tui.reader import TapeReader
+from viewer.tui.screens.cramped import LEAST, CrampedScreen
+from viewer.tui.screens.streams import StreamsScreen
+
+_SIGNALS: Final = ("SIGTERM", "SIGHUP", "SIGINT")
+_INTERRUPTED: Final = 128 + 2
+DEFAULTS: Final = Thresholds()
+
+
+def _tape_commands() -> type[Provider]:
+    from viewer.tui.palette import TapeCommands
+
+    return TapeCommands
+
+
+class ViewerApp(App[int]):
+    """Shows a tape; its result is the exit code, or `failure` is what the tape's first reading failed with."""
+
+    TITLE = "wiretape"
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
+        get_system_commands_provider,
+        _tape_commands,
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark,f1", "help", "help", key_display="?", id="app.help"),
+        Binding("y", "copy_menu", "copy", show=False, id="app.copy"),
+        Binding("x", "export_menu", "export", show=False, id="app.export"),
+        Binding("colon", "command_palette", "palette", show=False, id="app.palette"),
+        Binding("T", "time_format", "time format", show=False, id="app.time_format"),
+        Binding("f5", "next_theme", "next theme", show=False, id="app.theme"),
+        Binding("ctrl+z", "suspend_process", "suspend", show=False, id="app.suspend"),
+        Binding("ctrl+c", "interrupt", "copy, or quit at once", show=False, priority=True, id="app.interrupt"),
+        Binding("escape", "back", "back", show=False, id="app.back"),
+        Binding("q", "leave", "quit", id="app.leave"),
+    ]
+
+    def __init__(
+        self,
+        tape: Path,
+        clock: Clock = SYSTEM,
+        *,
+        filter_text: str = "",
+        follow: bool = False,
+        opened: Callable[[], Screen[Any]] | None = None,
+        limits: Thresholds = DEFAULTS,
+        settings: Settings | None = None,
+        ascii: bool = False,
+    ) -> None:
+        """Take the tape's path, and what is shown first: the list, filtered and followed, and over it `opened`.
+
+        `limits` are those of the verdicts, `settings` what the configuration says.
+        """
+        super().__init__()
+        self.tape = TapeReader(tape)
+        self.clock = clock
+        self.limits = limits
+        self.ascii = ascii
+        self.failure: WiretapeError | None = None
+        self._streams = StreamsScreen(filter_text, follow=follow)
+        self._first = opened
+        self._settings = settings or Settings()
+        self._clashes = keys.Clashes()
+        for theme in themes.THEMES:
+            self.register_theme(theme)
+        chosen = self._settings.theme
+        self.theme = chosen if chosen in self.available_themes else themes.THEMES[0].name
+
+    def on_mount(self) -> None:
+        """Show the streams; leave on the signals that would otherwise leave the terminal in disorder."""
+        loop = asyncio.get_running_loop()
+        for name in _SIGNALS:
+            number = getattr(signal, name, None)
+            if number is not None:
+                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                    loop.add_signal_handler(number, self.exit, 128 + number)
+        keys.use(cast("App[object]", self), self._settings)
+        self.push_screen(self._streams)
+        if self._first is not None:
+            self.push_screen(self._first())
+        self.call_after_refresh(_collect_from_now_on)
+
+    def on_unmount(self) -> None:
+        """Give the tape back."""
+        self.tape.close()
+
+    def on_resize(self, event: Resize) -> None:
+        """Say so where there is too little room for any screen."""
+        is_cramped = event.size.width < LEAST[0] or event.size.height < LEAST[1]
+        shown = isinstance(self.screen, CrampedScreen)
+        if is_cramped and not shown:
+            self.push_screen(CrampedScreen())
+        elif shown and not is_cramped:
+            self.pop_screen()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Draw with ASCII only where that was asked for: the last thing done to every line of every screen."""
+        filters = super().get_line_filters()
+        return [*filters, ASCII] if self.ascii else filters
+
+    def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:
+        """Tell of keys that the configuration has given to two actions."""
+        told = self._clashes.told(clashed_bindings)
+        if told is not None:
+            self.notify(told, title="configuration", severity="warning", markup=False)
+
+    def give_up(self, error: WiretapeError) -> None:
+        """Leave with an error of one line, which the command line prints."""
+        self.failure = error
+        self.exit(error.exit_code)
+
+    def show_streams(self, filter_text: str) -> None:
+        """Go back to the list, filtered."""
+        while self.screen is not self._streams and len(self.screen_stack) > 2:
+            self.pop_screen()
+        self._streams.set_filter(filter_text)
+
+    def action_leave(self) -> None:
+        """Go back a screen; from the first one, leave."""
+        if len(self.screen_stack) > 2 and not isinstance(self.screen, CrampedScreen):
+            self.pop_screen()
+        else:
+            self.exit(0)
+
+    async def action_back(self) -> None:
+        """Go back a screen; the first one stays."""
+        if len(self.screen_stack) > 2 and not isinstance(self.screen, CrampedScreen):
+            self.pop_screen()
+
+    def action_interrupt(self) -> None:
+        """Copy what is selected; where nothing is, leave at once, as from an interrupt."""
+        typed = self.focused.selected_text if isinstance(self.focused, Input) else ""
+        selected = typed or self.screen.get_selected_text()
+        if selected:
+            self.copy_to_clipboard(selected)
+        else:
+            self.exit(_INTERRUPTED)
+
+    def action_help(self) -> None:
+        """Show the keys of this screen."""
+        from viewer.tui.screens.help import HelpScreen
+
+        self._open_menu(HelpScreen, self.screen.active_bindings)
+
+    def action_copy_menu(self) -> None:
+        """Offer what this screen has to copy."""
+        from viewer.tui.screens.menus import CopyMenu
+
+        self._open_menu(CopyMenu, self._offered("copies"))
+
+    def action_export_menu(self) -> None:
+        """Offer what this screen has to export."""
+        from viewer.tui.screens.menus import ExportMenu
+
+        self._open_menu(ExportMenu, self._offered("exports"))
+
+    def action_time_format(self) -> None:
+        """Show times in the screen's next format."""
+        change = getattr(self.screen, "action_time_format", None)
+        if change is not None:
+            change()
+
+    def action_next_theme(self) -> None:
+        """Take the next theme."""
+        self.theme = themes.after(self.theme, self.available_themes)
+        self.notify(self.theme, title="theme", markup=False, timeout=2)
+
+    def _offered(self, name: str) -> list[Any]:
+        offer: Callable[[], list[Any]] | None = getattr(self.screen, name, None)
+        return offer() if offer is not None else []
+
+    def _open_menu(self, menu: Callable[[Any], Screen[Any]], content: Any) -> None:
+        if not self.screen.is_modal:
+            self.push_screen(menu(content))
+
+    def _fatal_error(self) -> None:
+        """Leave after a fault of the viewer's own: a few words for people, the traceback in a file."""
+        if not self._exit_renderables:
+            self._exit_renderables.append(Text(_report(self._exception, self.clock)))
+        self._close_messages_no_wait()
+
+
+def _collect_from_now_on() -> None:
+    """What is there now stays: no collection need look at it again; the command starts without any."""
+    gc.freeze()
+    gc.enable()
+
+
+def _report(error: BaseException | None, clock: Clock) -> str:
+    """Write the traceback down, and tell of it in five lines."""
+    import platformdirs
+
+    path = Path(platformdirs.user_state_path("wiretape")) / "log" / f"view-{clock.wall_ns() // 1_000_000}.txt"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)  # a traceback may quote what was recorded
+        path.write_text("".join(traceback.format_exception(error)) if error else "", "utf-8", "backslashreplace")
+        kept = f"The traceback is in {path}"
+    except OSError as failed:
+        kept = f"The traceback could not be kept: {path}: {failed.strerror}"
+    return "\n".join(
+        (
+            "wiretape: the viewer broke. This is a fault of wiretape, not of the tape; the tape was only read.",
+            f"  {safe(type(error).__name__)}: {safe(str(error))[:200]}",
+            safe(kept),
+            "It may quote recorded text: look it through before you hand it on.",
+            "Everything else goes on: 'wiretape ls' and 'wiretape show' read the same tape.",
+        )
+    )

@@ -1,0 +1,1 @@
+"""What fills the terminal: each screen fetches what its widgets show."""

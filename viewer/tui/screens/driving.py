@@ -1,0 +1,116 @@
+"""Driving a playback: events are let come at their absolute deadlines, and it is said how late they were.
+
+Sleeping ends a millisecond before an event is due, the rest is yielded; all that is due then comes at once, and one
+refresh is asked for. A command wakes the driver, so that it looks at the playback anew.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from threading import Thread
+from typing import Final, TypeVar
+
+from recorder.clock import Clock
+from recorder.metrics import percentile
+from viewer.playback import Playback
+
+T = TypeVar("T")
+
+_EARLY_NS: Final = 1_000_000
+_FRAME_NS: Final = 50_000_000
+_AT_ONCE: Final = 2_000
+_BREATH_S: Final = 1 / 60
+_KEPT: Final = 2_000
+
+
+class Driver:
+    """Lets the events of a playback come; `moved` is called after each move, and `ticked` when only time has passed."""
+
+    def __init__(self, playback: Playback, clock: Clock, moved: Callable[[], None], ticked: Callable[[], None]) -> None:
+        self.playback = playback
+        self._clock = clock
+        self._moved = moved
+        self._ticked = ticked
+        self._woken = asyncio.Event()
+        self._late: deque[int] = deque(maxlen=_KEPT)
+
+    @property
+    def late_ms(self) -> float | None:
+        """The 99th percentile of how late events came, in ms; None if none came yet."""
+        return percentile(sorted(self._late), 0.99) / 1e6 if self._late else None
+
+    @property
+    def late_ns(self) -> list[int]:
+        """How late the last events came, in ns, in their order."""
+        return list(self._late)
+
+    def wake(self) -> None:
+        """Look at the playback anew: somebody has changed it."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Drive for ever."""
+        while True:
+            deadline = self.playback.deadline()
+            if deadline is None and self.playback.playing:  # the end is past
+                self._come(self._clock.now())
+            elif deadline is None:
+                await self._sleep(None)
+            elif self.playback.speed == float("inf"):
+                self.playback.advance(_AT_ONCE)
+                self._moved()
+                await asyncio.sleep(_BREATH_S)
+            else:
+                await self._until(deadline)
+
+    async def _until(self, deadline: int) -> None:
+        now = self._clock.now()
+        if deadline - now > _FRAME_NS + _EARLY_NS:
+            await self._sleep(_FRAME_NS)
+            self._ticked()
+        elif deadline - now > _EARLY_NS:
+            await self._sleep(deadline - now - _EARLY_NS)
+        else:
+            while self._clock.now() < deadline:  # noqa: ASYNC110 - nothing else is as exact
+                await asyncio.sleep(0)
+            self._come(deadline)
+            await asyncio.sleep(0)
+
+    def _come(self, deadline: int) -> None:
+        """Let come what is due; what was due at `deadline` is late by now, unless a command has come meanwhile."""
+        if self.playback.advance() and not self._woken.is_set():
+            self._late.append(self._clock.now() - deadline)
+        self._moved()
+
+    async def _sleep(self, ns: int | None) -> None:
+        timer = None if ns is None else asyncio.get_running_loop().call_later(ns / 1e9, self._woken.set)
+        await self._woken.wait()
+        self._woken.clear()
+        if timer is not None:
+            timer.cancel()
+
+
+async def aside(work: Callable[[], T]) -> T:
+    """Do work that takes long in a thread of its own, which nobody waits for when the viewer ends meanwhile."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001 - it is raised where the work is waited for
+            failure = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    Thread(target=run, name="aside", daemon=True).start()
+    return await done

@@ -1,0 +1,55 @@
+"""The questions of the stats screen, answered in the tape's thread: what takes long to load is loaded there."""
+
+from typing import TYPE_CHECKING
+
+from viewer.heatmap import Heatmap
+from viewer.rows import Row
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection
+
+    from viewer.overview import Failures
+
+
+class Figures:
+    """What is asked of what a filter selects; "" selects everything."""
+
+    def __init__(self, connection: "Connection", filter_text: str) -> None:
+        self._connection = connection
+        self._filter_text = filter_text
+
+    def figures(self, by: str, slo: str | None) -> list[Row]:
+        """Give all figures but those of pooled gaps."""
+        return self._figures(by, slo, gaps=False)
+
+    def failures(self) -> "tuple[list[Failures], list[str]]":
+        """Give the failures, and the labels that there are."""
+        from viewer import overview
+
+        where = self._where()
+        return overview.failures(self._connection, where), overview.label_keys(self._connection, where)
+
+    def pooled(self, by: str, slo: str | None) -> list[Row] | None:
+        """Give all figures; None if there are too many gaps to hold."""
+        from viewer import overview
+
+        many = overview.pooled(self._connection, self._where()) > overview.MOST_GAPS
+        return None if many else self._figures(by, slo, gaps=True)
+
+    def heat(self, metric: str, room: tuple[int, int]) -> Heatmap | None:
+        """Give the map."""
+        from viewer import overview
+
+        return overview.heat(self._connection, metric, room, self._where())
+
+    def _figures(self, by: str, slo: str | None, *, gaps: bool) -> list[Row]:
+        from viewer import overview
+        from viewer.quantities import objective
+
+        return overview.figures(self._connection, by, self._where(), objective(slo) if slo else (), gaps=gaps)
+
+    def _where(self) -> "ColumnElement[bool] | None":
+        from viewer import filters
+        from viewer.filter_parser import parse
+
+        return filters.condition(parse(self._filter_text)) if self._filter_text else None

@@ -1,0 +1,357 @@
+"""The panes of the inspector, laid out for the room there is, all showing the same place of one exchange.
+
+They are given what there is to show and where the playhead stands; keys, playing and the tape are the screen's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.events import Resize
+from textual.message import Message
+
+from viewer import closeup, inspecting, raw_tree
+from viewer.inspecting import Known
+from viewer.landmarks import Unit
+from viewer.notes import Notes
+from viewer.opening import Opened
+from viewer.streams import Tone
+from viewer.tui.screens.inspector_keys import PANE_KEYS
+from viewer.tui.widgets.bar import Bar
+from viewer.tui.widgets.events import EventsPane
+from viewer.tui.widgets.look import Looks
+from viewer.tui.widgets.page import PagePane
+from viewer.tui.widgets.pane import Heading, Pane
+from viewer.tui.widgets.raw import BytesPane, TreePane
+from viewer.tui.widgets.replay import ReplayPane
+from viewer.tui.widgets.timeline import Timeline
+from viewer.tui.widgets.transport import TransportLine
+
+PANES: Final = ("replay", "events", "raw", "request", "timing", "notes")
+_BOXES: Final = ("replay", "events", "tree", "bytes", *PANES[3:])
+WIDE: Final = 100
+"""With so many columns, the answer and the events stand side by side."""
+
+_SHORT: Final = 20
+_DECODING: Final = "decoding …"
+_LONG_NS: Final = 300_000_000
+
+
+class InspectorPanes(Looks, can_focus=True):
+    """Every pane, the tabs above them, and the timeline and the transport below them."""
+
+    DEFAULT_CSS = """
+    InspectorPanes { height: 1fr; }
+    InspectorPanes #trouble { display: none; }
+    InspectorPanes #trouble.-shown { display: block; }
+    InspectorPanes .box { width: 1fr; height: 1fr; }
+    InspectorPanes #replay-box { width: 9fr; }
+    InspectorPanes #events-box { width: 11fr; }
+    InspectorPanes.-wide #events-box, InspectorPanes.-wide #bytes-box { border-left: solid $panel; }
+    InspectorPanes #tree-box { width: 9fr; }
+    InspectorPanes #bytes-box { width: 11fr; }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = PANE_KEYS
+
+    @dataclass
+    class Sought(Message):
+        """The playhead is to go to where so many events have come."""
+
+        position: int
+
+    class NoteWanted(Message):
+        """A note is to be written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pane = 0
+        self.slot = 0
+        self.zoomed = False
+        self.only: Sequence[int] | None = None
+        self.filter_text = ""
+        self.since_first_byte = False
+        self._known: Known | None = None
+        self._opened: Opened | None = None
+        self._notes = Notes()
+        self._position = 0
+        self._died = False
+        self._unit: Unit = "event"
+        self._note = _DECODING
+        self.replay, self.events, self.parts, self.bytes = ReplayPane(), EventsPane(), TreePane(), BytesPane()
+        self.timeline, self.transport = Timeline(), TransportLine()
+        self._pages = {name: PagePane(name) for name in PANES[3:]}
+        self._headings = {name: Heading(id=f"{name}-heading") for name in (*_BOXES, "timeline")}
+        self._boxes = {name: Vertical(id=f"{name}-box", classes="box") for name in _BOXES}
+        self._bars = {name: Bar(id=name) for name in ("head", "tabs", "trouble", "titles")}
+
+    def compose(self) -> ComposeResult:
+        """Lay out everything; what is not shown takes no room."""
+        yield from (self._bars["head"], self._bars["tabs"], self._bars["trouble"])
+        with Horizontal():
+            for name in _BOXES:
+                with self._boxes[name]:
+                    yield self._headings[name]
+                    if name == "events":
+                        yield self._bars["titles"]
+                    yield self._pane(name)
+        yield from (self._headings["timeline"], self.timeline, self.transport)
+
+    def on_mount(self) -> None:
+        """Show the first pane."""
+        self.lay_out()
+        self.focus(scroll_visible=False)
+
+    def on_resize(self, event: Resize) -> None:
+        """Lay out for the new room."""
+        self.timeline.set_class(event.size.height < _SHORT, "-short")
+        self.lay_out()
+
+    @property
+    def active(self) -> Pane:
+        """The pane that keys go to."""
+        shown = self._shown()
+        return self._pane(shown[min(self.slot, len(shown) - 1)])
+
+    def show_known(self, known: Known, *, died: bool) -> None:
+        """Show what is known at once."""
+        self._known, self._died = known, died
+        self._bars["head"].show(closeup.heading(known, died))
+        self._warn()
+        self._write_pages()
+        if self._opened is None:
+            transcript = inspecting.preliminary(known.row)
+            self.replay.show(transcript, 1, 0, _DECODING)
+            self.events.show(transcript, None, 0, 0, note=_DECODING)
+        self.titles()
+
+    def show_opened(self, opened: Opened, position: int, notes: Notes) -> None:
+        """Show all of it."""
+        self._opened, self._position, self._notes = opened, position, notes
+        self._note = "no body came" if not opened.transcript.data else "nothing was said"
+        self.replay.show(opened.transcript, position, _LONG_NS, self._note)
+        self.list_events()
+        self._warn()
+        self._write_pages()
+        self._raw()
+
+    def show_failure(self, text: str) -> None:
+        """Say that the exchange cannot be shown, or not anew."""
+        bar = self._bars["trouble"]
+        bar.show([(f" {text}", "error")])
+        bar.add_class("-shown")
+
+    def show_notes(self, notes: Notes) -> None:
+        """Show what is noted now."""
+        self._notes = notes
+        self._write_pages()
+
+    def list_events(self) -> None:
+        """List the events that are wanted now."""
+        if self._opened is None:
+            return
+        origin = 0
+        if self.since_first_byte:
+            origin = next((one.at_ns for one in self._opened.markers if one.sign == "B"), 0)
+        note = "no event fits" if self.only is not None else self._note
+        limit = self._opened.limits.stall_ns
+        self.events.show(self._opened.transcript, self.only, self._position, limit, origin, note)
+        self.titles()
+
+    def move(self, position: int) -> None:
+        """Put the playhead elsewhere."""
+        if position == self._position:
+            return
+        self._position = position
+        self.replay.move(position)
+        self.events.move(position)
+        if self.pane == 2:
+            self._raw()
+        self.titles()
+
+    def turn_to(self, pane: int) -> None:
+        """Show another pane."""
+        self.pane, self.slot = pane, 1 if pane == 1 and len(self._shown(pane)) > 1 else 0
+        if pane == 2:
+            self._raw()
+        self.lay_out()
+
+    def set_unit(self, unit: Unit) -> None:
+        """Show what a step goes over."""
+        self._unit = unit
+        self._tabs()
+
+    def lay_out(self) -> None:
+        """Show the boxes of the pane, and the focus in the right one."""
+        shown = self._shown()
+        for name in _BOXES:
+            self._boxes[name].display = name in shown  # not a class: that would style all within it anew
+        self._headings["timeline"].display = self.timeline.display = not self.zoomed
+        self.set_class(len(shown) > 1, "-wide")
+        for name in _BOXES:
+            self._pane(name).activate(self._pane(name) is self.active)
+        self._tabs()
+        self.titles()
+
+    def titles(self) -> None:
+        """Write the titles above the panes."""
+        active = self.active.id
+        events = len(self._opened.transcript) if self._opened else 0
+        listed = f"events {self.events.shown:,} / {events:,}" if self._opened else f"events · {_DECODING}"
+        texts = {
+            "replay": f"text @ #{self._position:,}" if self._opened else f"text · {_DECODING}",
+            "events": listed + (f" · {self.filter_text}" if self.filter_text else ""),
+            "tree": f"event #{self._position:,}",
+            "bytes": f"bytes · {self.bytes.view}",
+            "timeline": self._timed(),
+        }
+        for name, text in texts.items():
+            self._headings[name].show(text, active=name == active)
+        for name in PANES[3:]:
+            self._headings[name].show(name, active=name == active)
+        self._bars["titles"].show([(self.events.titles(), "muted")])
+
+    def action_pane(self, pane: int) -> None:
+        """Show a pane."""
+        self.turn_to(pane)
+
+    def action_focus_pane(self, by: int) -> None:
+        """Go to the next pane that is shown; past the last one, show the next."""
+        shown = self._shown()
+        if 0 <= self.slot + by < len(shown):
+            self.slot += by
+            self.pane = self.slot if self.pane < 2 else self.pane
+            self.lay_out()
+        else:
+            after = (self.pane + by) if self.pane > 1 or len(shown) < 2 else (2 if by > 0 else len(PANES) - 1)
+            self.turn_to(after % len(PANES))
+
+    def action_zoom(self, zoomed: bool) -> None:
+        """Give all room to one pane, or take it back."""
+        self.zoomed = zoomed
+        self.lay_out()
+
+    def action_fold(self) -> None:
+        """Fold the reasoning, or unfold it."""
+        self.replay.fold()
+
+    def action_ghost(self) -> None:
+        """Show what comes later, or leave it out."""
+        self.replay.toggle_ghost()
+
+    def action_annotate(self) -> None:
+        """Show the time between words in another way."""
+        self.replay.annotate()
+        self.titles()
+
+    def action_view(self) -> None:
+        """Show the bytes in another way."""
+        self.bytes.cycle()
+        self.titles()
+
+    def action_move(self, rows: int) -> None:
+        """Go up or down: from event to event, from part to part, or by lines."""
+        active = self.active
+        if isinstance(active, EventsPane):
+            event = active.beside(rows)
+            if event is not None:
+                self.post_message(self.Sought(event + 1))
+        elif isinstance(active, TreePane):
+            active.go(rows)
+        else:
+            active.scroll_lines(rows)
+
+    def action_page(self, pages: float) -> None:
+        """Go up or down by pages."""
+        self.action_move(round(pages * max(self.active.size.height - 1, 1)))
+
+    def action_open(self) -> None:
+        """Take the selected event apart; in the notes, write one."""
+        if self.pane == 5:
+            self.post_message(self.NoteWanted())
+        elif self.pane < 2:
+            self.turn_to(2)
+
+    def action_time_format(self) -> None:
+        """Give times since the first byte, or since the request."""
+        self.since_first_byte = not self.since_first_byte
+        self.list_events()
+        self._tabs()
+
+    def on_events_pane_selected(self, message: EventsPane.Selected) -> None:
+        """Go to the event that was clicked; on a second click take it apart."""
+        self.slot = self._shown().index("events")
+        self.lay_out()
+        self.post_message(self.Sought(message.event + 1))
+        if message.twice:
+            self.turn_to(2)
+
+    def on_events_pane_resized(self, message: EventsPane.Resized) -> None:
+        """Write the titles of other columns."""
+        self.titles()
+
+    def on_tree_pane_chosen(self, message: TreePane.Chosen) -> None:
+        """Light up the bytes of a part of an event."""
+        self.bytes.light(message.node.start, message.node.end)
+
+    def on_bar_clicked(self, message: Bar.Clicked) -> None:
+        """Show the pane whose tab was clicked."""
+        if message.bar.id == "tabs" and message.piece < len(PANES):
+            self.turn_to(message.piece)
+
+    def _pane(self, name: str) -> Pane:
+        known: dict[str, Pane] = {"replay": self.replay, "events": self.events, "tree": self.parts, "bytes": self.bytes}
+        return known.get(name) or self._pages[name]
+
+    def _shown(self, pane: int | None = None) -> tuple[str, ...]:
+        pane = self.pane if pane is None else pane
+        wide = self.size.width >= WIDE
+        if pane < 2:
+            return PANES[:2] if wide and not self.zoomed else (PANES[pane],)
+        if pane == 2:
+            return ("tree", "bytes") if not self.zoomed else ("bytes",)
+        return (PANES[pane],)
+
+    def _timed(self) -> str:
+        if self._opened is None:
+            return "timeline"
+        return f"timeline · gaps on a log scale · {self._opened.end_ns / 1e9:.3f} s"
+
+    def _tabs(self) -> None:
+        pieces: list[tuple[str, Tone]] = []
+        for number, name in enumerate(PANES):
+            pieces.append((f" {number + 1} {name.title()} ", "strong" if number == self.pane else "muted"))
+        since = "first byte" if self.since_first_byte else "request"
+        told = f"t: since {since}   step: {self._unit}"
+        room = self.size.width - sum(len(text) for text, _ in pieces) - len(told) - 1
+        if room > 0:
+            pieces += [(" " * room, "muted"), (told, "muted")]
+        pieces[self.pane] = (f"▌{pieces[self.pane][0][1:]}", "accent")
+        self._bars["tabs"].show(pieces)
+
+    def _warn(self) -> None:
+        if self._known is None:
+            return
+        line = closeup.trouble(self._known, self._opened, self._died)
+        bar = self._bars["trouble"]
+        bar.show(line or [])
+        bar.set_class(line is not None, "-shown")
+
+    def _write_pages(self) -> None:
+        known, opened, noted = self._known, self._opened, self._notes
+        if known is None:
+            return
+        self._pages["request"].show(lambda _: closeup.request(known))
+        self._pages["timing"].show(lambda width: closeup.timing(known, opened, width))
+        self._pages["notes"].show(lambda _: closeup.noted(known, noted, opened))
+
+    def _raw(self) -> None:
+        opened = self._opened
+        if opened is None or not len(opened.transcript):
+            return
+        event = max(self._position - 1, 0)
+        self.parts.show(raw_tree.of(opened.transcript, event))
+        self.bytes.show(opened.transcript, event, (opened.borders, opened.owners), opened.reads_at, opened.sizes)

@@ -1,0 +1,161 @@
+"""What the list knows of its tape, and how it finds out: loaded as a whole, then looked at again and again.
+
+Whatever a tape can be (not there yet, locked, damaged, replaced) is kept as `trouble`, in words, until it is read
+again. What is drawn of all this is `streams`'s.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from recorder.errors import TapeBusy, WiretapeError
+from viewer import notices
+from viewer.catalog import Catalog
+from viewer.notices import Recorder
+from viewer.tui.hosting import Host
+from viewer.tui.reader import Superseded
+from viewer.tui.screens import questions
+from viewer.tui.screens.questions import Wanted
+
+if TYPE_CHECKING:
+    from viewer.watching import Change, Session
+
+_BUSY_NS: Final = 2_000_000_000
+
+
+class Listing:
+    """The exchanges that are `wanted`, as a `catalog`; `change` is what was last seen of the tape, None if nothing."""
+
+    def __init__(self, host: Host) -> None:
+        self.wanted = Wanted()
+        self.catalog = Catalog()
+        self.change: Change | None = None
+        self.took_ns = 0
+        self.trouble: WiretapeError | None = None
+        self._host = host
+        self._openings = 0
+        self._asked_ns: int | None = None
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether the list is being read."""
+        return self._asked_ns is not None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody else keeps the tape to himself, or it takes long to answer."""
+        waiting = self._asked_ns is not None and self._host.clock.now() - self._asked_ns > _BUSY_NS
+        return waiting or isinstance(self.trouble, TapeBusy)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether there is nothing to show for the trouble with the tape."""
+        return self.trouble is not None and self.change is None
+
+    @property
+    def recorder(self) -> Recorder:
+        """Who records on this tape, as of now."""
+        session = self.change.session if self.change is not None else None
+        return Recorder() if session is None else _judged(session, self._host.clock.wall_ns())
+
+    @property
+    def fitting(self) -> int:
+        """How many exchanges fit, those included that are not in the list yet."""
+        return len(self.catalog) + self.catalog.arrived
+
+    async def load(self) -> bool:
+        """Read the list that is wanted; say whether there is one now, rather than trouble. Raises `Superseded`."""
+        wanted = self.wanted
+        self._asked_ns = self._host.clock.now()
+        try:
+            found = await self._host.tape.ask(questions.load(wanted, self._host.clock), "list")
+        except WiretapeError as error:
+            self._asked_ns = None
+            self._fail(error)
+            return False
+        self._asked_ns, self.trouble, self._openings = None, None, self._host.tape.openings
+        self.took_ns, self.change = found.took_ns, found.change
+        self.catalog = Catalog(found.numbers, by_time=wanted.order is None)
+        self.catalog.put(found.rows)
+        return True
+
+    async def look(self, visible: Sequence[int]) -> "Change | None":
+        """See what has changed since the tape was last looked at, and put that into the catalog.
+
+        A tape that was replaced has to be loaded: `change` is None then.
+        """
+        wanted, known = self.wanted, self.change
+        if known is None:
+            return None
+        try:
+            found = await self._host.tape.ask(questions.changed(wanted, known.seen, visible))
+        except Superseded:
+            return None
+        except WiretapeError as error:
+            self._fail(error)
+            return None
+        if self._host.tape.openings != self._openings:
+            self.change = None
+        if found is None or self.change is not known or self.wanted is not wanted:
+            return None
+        self.change = found
+        return found
+
+    def take(self, found: "Change") -> int:
+        """Put into the catalog what has changed; give how many places the rest moved down at most."""
+        self.catalog.drop(found.unfit)
+        above = self.catalog.add(found.fits)
+        self.catalog.put(found.rows) if above else self.catalog.refresh(found.rows)
+        return above
+
+    async def read(self, numbers: Sequence[int]) -> bool:
+        """Read the rows of these exchanges; say whether some are gone. Raises `Superseded`."""
+        catalog = self.catalog
+        try:
+            found = await self._host.tape.ask(questions.pages(numbers), "pages")
+        except WiretapeError as error:
+            self._fail(error)
+            return False
+        catalog.put(found)
+        gone = set(numbers) - {row["no"] for row in found}
+        catalog.drop(list(gone))
+        return bool(gone)
+
+    async def why_nothing(self) -> notices.Lines | None:
+        """Say why nothing fits, term by term; None if something else is wanted by now."""
+        wanted = self.wanted
+        if wanted.filter is None or self.change is None:
+            return None
+        try:
+            terms = await self._host.tape.ask(questions.terms(wanted.filter), "terms")
+        except (Superseded, WiretapeError):
+            return None
+        return notices.none_match(self.change.total, terms) if self.wanted is wanted else None
+
+    def _fail(self, error: WiretapeError) -> None:
+        self.trouble = error
+        if not isinstance(error, TapeBusy):
+            self.change, self.catalog = None, Catalog()
+
+
+def _judged(session: "Session", wall_ns: int) -> Recorder:
+    here = session.boot_id is not None and session.boot_id == _BOOT_ID
+    return notices.recorder(
+        session.pid,
+        session.listen,
+        [url for _, url in session.upstreams],
+        session.heartbeat_at,
+        session.ended_at is not None,
+        wall_ns,
+        here=here,
+    )
+
+
+def _this_boot() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+_BOOT_ID: Final = _this_boot()

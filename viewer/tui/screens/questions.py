@@ -1,0 +1,146 @@
+"""What the list asks of a tape, each as a question for `TapeReader`: it runs in the tape's thread.
+
+The database library is imported there, beside the first frame. The SELECTs are those of `watching` and `queries`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from recorder.clock import Clock
+from viewer import notices
+from viewer.catalog import PAGE
+from viewer.filter_completion import FROM_TAPE
+from viewer.filter_syntax import Filter
+from viewer.notices import Term
+from viewer.rows import Row
+from viewer.thresholds import Thresholds
+from viewer.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from viewer.filters import Condition
+    from viewer.watching import Change, Seen
+
+Order = tuple[str, bool]
+"""A field of a row, and whether the largest come first."""
+
+_JUDGED_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the list is to show: a filter and an order; None is everything, the newest first."""
+
+    filter: Filter | None = None
+    order: Order | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A list: the numbers in their order, how long it took to find them, the first rows, and the state of the tape."""
+
+    numbers: list[int]
+    took_ns: int
+    rows: list[Row]
+    change: "Change"
+
+
+@dataclass(frozen=True, slots=True)
+class Previewed:
+    """An exchange, and the verdicts on it, where it was short enough to be judged in passing."""
+
+    row: Row | None
+    verdicts: list[Verdict] = field(default_factory=list)
+
+
+def load(wanted: Wanted, clock: Clock) -> "Callable[[Connection], Loaded]":
+    """Ask for the whole list."""
+
+    def question(connection: "Connection") -> Loaded:
+        from viewer import watching
+
+        condition = _condition(wanted)
+        known = watching.change(connection, None, condition)
+        assert known is not None
+        began = clock.now()
+        by, descending = wanted.order or (None, False)
+        numbers = watching.numbers(connection, condition, by, descending=descending)
+        took = clock.now() - began
+        first = numbers[:PAGE] if wanted.order else numbers[-PAGE:]
+        return Loaded(numbers, took, watching.listed(connection, first), known)
+
+    return question
+
+
+def changed(wanted: Wanted, seen: "Seen", looked_at: Iterable[int]) -> "Callable[[Connection], Change | None]":
+    """Ask what has changed."""
+
+    def question(connection: "Connection") -> "Change | None":
+        from viewer import watching
+
+        return watching.change(connection, seen, _condition(wanted), looked_at)
+
+    return question
+
+
+def pages(numbers: Sequence[int]) -> "Callable[[Connection], list[Row]]":
+    """Ask for the rows of these exchanges."""
+
+    def question(connection: "Connection") -> list[Row]:
+        from viewer import watching
+
+        return watching.listed(connection, numbers)
+
+    return question
+
+
+def preview(number: int, limits: Thresholds) -> "Callable[[Connection], Previewed]":
+    """Ask what there is to say of one exchange."""
+
+    def question(connection: "Connection") -> Previewed:
+        from viewer import queries, watching
+        from viewer.verdicts import Timed, verdicts
+
+        row = watching.preview(connection, number)
+        if row is None or row["outcome"] == "open" or row["bytes"] > _JUDGED_BYTES:
+            return Previewed(row)
+        return Previewed(row, verdicts(Timed(*queries.observed(connection, number)), row["outcome"], limits))
+
+    return question
+
+
+def terms(filter: Filter) -> "Callable[[Connection], list[Term]]":
+    """Ask how many exchanges fit each term of a filter alone; of a long duration, whether a thousandth was meant."""
+
+    def question(connection: "Connection") -> list[Term]:
+        from viewer import filters, queries, watching
+
+        found = []
+        for term, count in watching.alone(connection, filter):
+            smaller = notices.smaller_unit(term) if not count else None
+            is_meant = smaller is not None and queries.count(connection, filters.condition(smaller)) > 0
+            found.append(Term(str(term), count, str(smaller) if is_meant else None))
+        return found
+
+    return question
+
+
+def values() -> "Callable[[Connection], dict[str, list[str]]]":
+    """Ask for the values that a filter can be completed with."""
+
+    def question(connection: "Connection") -> dict[str, list[str]]:
+        from viewer import watching
+        from viewer.cells import host
+
+        found = {name: watching.values(connection, name) for name in FROM_TAPE}
+        return found | {"upstream": list(dict.fromkeys(map(host, found["upstream"])))}
+
+    return question
+
+
+def _condition(wanted: Wanted) -> "Condition | None":
+    from viewer import filters
+
+    return None if wanted.filter is None else filters.condition(wanted.filter)

@@ -1,0 +1,332 @@
+"""The figures of what a filter selects: a table of groups, a map over time, and the ways in which exchanges failed.
+
+All figures are those of `wiretape stats`, read by `overview` in the tape's thread; `y` gives the command that prints
+them. What is under the cursor can be opened: `drilling` says which filter selects it.
+"""
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from recorder.errors import WiretapeError
+from viewer import cells, drilling, groups, heatmap, settings
+from viewer.filter_parser import FilterError
+from viewer.heatmap import METRICS, Heatmap
+from viewer.rows import Row
+from viewer.tui import paint
+from viewer.tui.hosting import host
+from viewer.tui.reader import Superseded
+from viewer.tui.screens.figures import Figures
+from viewer.tui.screens.menus import AskScreen
+from viewer.tui.widgets.failures import FailureLine
+from viewer.tui.widgets.groups import GroupTable
+from viewer.tui.widgets.heat import HeatGrid
+
+if TYPE_CHECKING:
+    from viewer.overview import Failures
+
+T = TypeVar("T")
+
+WINDOWS: Final = (
+    ("all", ""),
+    ("24 h", "since:-24h"),
+    ("6 h", "since:-6h"),
+    ("1 h", "since:-1h"),
+    ("15 min", "since:-15m"),
+)
+"""How far back the screen looks, as people say it and as a filter."""
+
+_HEADS: Final = {
+    "gap": "gaps between reads with output",
+    "ttft": "time to the first output (TTFT)",
+    "tps": "tokens a second of each exchange",
+}
+_MOST_ROWS: Final = 8
+_OTHER_LINES: Final = 5
+_HEAT_LINES: Final = 2
+
+
+@dataclass(slots=True)
+class _Shown:
+    """What has been read: the filter and the groups that it is of, and the answers so far.
+
+    The filter is such that it goes on to mean the same.
+    """
+
+    filter_text: str = ""
+    by: str = groups.GROUPS[0]
+    rows: list[Row] = field(default_factory=list)
+    pooled: bool = False
+    too_many: bool = False
+    heat: Heatmap | None = None
+    failures: "list[Failures]" = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+
+
+class StatsScreen(Screen[None]):
+    """Counts, times and rates what a filter selects."""
+
+    DEFAULT_CSS = """
+    StatsScreen { layout: vertical; }
+    StatsScreen #title { color: $text-primary; text-style: bold; }
+    StatsScreen #told { color: $text-muted; }
+    StatsScreen #title, StatsScreen #told { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "group(1)", "group", id="stats.group"),
+        Binding("shift+tab", "group(-1)", "group before", show=False, id="stats.group_back"),
+        Binding("H", "metric", "gap/ttft/tps", id="stats.metric"),
+        Binding("T", "window", "window", id="stats.window"),
+        Binding("slash", "filter", "filter", id="stats.filter"),
+        Binding("R", "reload", "reload", show=False, id="stats.reload"),
+    ]
+
+    def __init__(self, filter_text: str) -> None:
+        super().__init__()
+        self._filter_text = filter_text
+        self._window = 0
+        self._by = groups.GROUPS[0]
+        self._metric = METRICS[0]
+        self._slo = settings.read().slo
+        self._shown = _Shown()
+        self._trouble: str | None = None
+        # Kept here, and not looked up: an answer may come when the screen has been left.
+        self._first_line, self._last_line = (Static(paint.content(""), id=name) for name in ("title", "told"))
+        self._grouped, self._heat, self._failed = GroupTable(), HeatGrid(), FailureLine()
+
+    def compose(self) -> ComposeResult:
+        """Lay out the title, the table, the map, the failures, and a line about the cursor."""
+        yield self._first_line
+        yield self._grouped
+        yield self._heat
+        yield self._failed
+        yield self._last_line
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Read what the screen shows."""
+        self._grouped.focus()
+        self.call_after_refresh(self.action_reload)
+
+    def on_resize(self) -> None:
+        """Lay the table out for the new width, and the map in what is left."""
+        self._show_groups()
+        if self._shown.rows:
+            self.call_after_refresh(self._start, self._read_heat, "heat")
+
+    def copies(self) -> list[tuple[str, str]]:
+        """Give what can be copied: the command that prints these figures, and the filter."""
+        command = shlex.join(["wiretape", *self._arguments()])
+        return [("command", command), ("filter", self._shown.filter_text)]
+
+    def exports(self) -> list[tuple[str, list[str]]]:
+        """Give what can be exported: the figures of the groups, and the exchanges that they are of."""
+        chosen = ["-f", self._shown.filter_text] if self._shown.filter_text else []
+        return [
+            (f"summary by {self._shown.by}", ["export", "--table", "summary", "--by", self._shown.by, *chosen]),
+            *((table, ["export", "--table", table, *chosen]) for table in ("exchanges", "chunks", "reads")),
+        ]
+
+    def action_group(self, by: int) -> None:
+        """Group by something else."""
+        names = [*groups.GROUPS, *(f"label.{key}" for key in self._shown.labels)]
+        self._by = names[(names.index(self._by) + by) % len(names)] if self._by in names else names[0]
+        self._start(self._read_groups)
+
+    def action_metric(self) -> None:
+        """Draw the map of something else."""
+        self._metric = METRICS[(METRICS.index(self._metric) + 1) % len(METRICS)]
+        self._start(self._read_heat, "heat")
+
+    def action_window(self) -> None:
+        """Look less far back, or at everything again."""
+        self._window = (self._window + 1) % len(WINDOWS)
+        self.action_reload()
+
+    def action_filter(self) -> None:
+        """Ask for another filter."""
+        self.app.push_screen(AskScreen("filter", self._filter_text, _mistake), self._filtered)
+
+    def action_reload(self) -> None:
+        """Read everything again."""
+        self._start(self._read_all)
+
+    def on_group_table_moved(self, message: GroupTable.Moved) -> None:
+        """Say what the line under the cursor is."""
+        if message.row < len(self._shown.rows):
+            row = self._shown.rows[message.row]
+            notes = "".join(f" · note: {note}" for note in _notes(row))
+            self._tell(
+                f"enter: {heatmap.exchanges(row['n'])} of {self._shown.by} {groups.name(row[self._shown.by])}{notes}"
+            )
+
+    def on_heat_grid_moved(self, message: HeatGrid.Moved) -> None:
+        """Say what the cell under the cursor is."""
+        if self._shown.heat is not None:
+            self._tell(heatmap.described(self._shown.heat, message.row, message.column))
+
+    def on_failure_line_moved(self, message: FailureLine.Moved) -> None:
+        """Say what the failures under the cursor are."""
+        if self._shown.failures:
+            one = self._shown.failures[message.at]
+            self._tell(f"enter: the exchanges of {groups.failure(one.outcome, one.detail, one.code, one.status)}")
+
+    def on_group_table_opened(self, message: GroupTable.Opened) -> None:
+        """List the exchanges of a group."""
+        keys = [row[self._shown.by] for row in self._shown.rows]
+        others = [key for at, key in enumerate(keys) if at != message.row]
+        self._list(drilling.group(self._shown.by, keys[message.row], others))
+
+    def on_heat_grid_opened(self, message: HeatGrid.Opened) -> None:
+        """List the exchanges of a cell."""
+        found = self._shown.heat
+        if found is not None and found.cell(message.row, message.column).count:
+            self._list(drilling.cell(found, message.row, message.column))
+
+    def on_failure_line_opened(self, message: FailureLine.Opened) -> None:
+        """List the exchanges that failed in one way."""
+        one = self._shown.failures[message.at]
+        self._list(drilling.failure(one.outcome, one.detail, one.code, one.status))
+
+    def _list(self, terms: str) -> None:
+        host(self).show_streams(drilling.joined(self._shown.filter_text, terms))
+
+    def _filtered(self, text: str | None) -> None:
+        if text is not None:
+            self._filter_text = text
+            self.action_reload()
+
+    def _arguments(self) -> list[str]:
+        chosen = ["-f", self._shown.filter_text] if self._shown.filter_text else []
+        objective = ["--slo", self._slo] if self._slo else []
+        return ["stats", *chosen, "--by", self._shown.by, *objective]
+
+    def _start(self, reading: Callable[[], Any], group: str = "groups") -> None:
+        self.run_worker(reading, exclusive=True, group=group)
+
+    async def _read_all(self) -> None:
+        """Read what is quick first: counts and map come before the gaps are pooled."""
+        clock, self._trouble = host(self).clock, None
+        try:
+            text = drilling.joined(self._filter_text, WINDOWS[self._window][1])
+            self._shown = _Shown(drilling.settled(text, clock))
+        except FilterError as error:
+            self._fail(str(error))
+            return
+        await self._read_groups()
+
+    async def _read_groups(self) -> None:
+        by, slo = self._by, self._slo
+        if not await self._take(
+            "groups", lambda asked: asked.figures(by, slo), lambda rows: self._show_first(by, rows)
+        ):
+            return
+        if self._shown.heat is None:
+            await self._read_heat()
+            await self._take("groups", lambda asked: asked.failures(), self._show_failures)
+        await self._take("groups", lambda asked: asked.pooled(by, slo), self._show_pooled)
+
+    async def _read_heat(self) -> None:
+        metric, room = self._metric, self._heat_room()
+        await self._take("heat", lambda asked: asked.heat(metric, room), self._show_heat)
+
+    async def _take(self, key: str, question: "Callable[[Figures], T]", show: Callable[[T], None]) -> bool:
+        """Ask a question and show its answer; False if there is none, or nobody waits for it any more."""
+        text = self._shown.filter_text
+        try:
+            answer = await host(self).tape.ask(lambda connection: question(Figures(connection, text)), key)
+        except Superseded:
+            return False
+        except WiretapeError as error:
+            self._fail(str(error))
+            return False
+        show(answer)
+        return True
+
+    def _show_first(self, by: str, rows: list[Row]) -> None:
+        self._shown.by, self._shown.rows, self._shown.pooled, self._shown.too_many = by, rows, False, False
+        self._show_groups()
+
+    def _show_failures(self, answer: "tuple[list[Failures], list[str]]") -> None:
+        self._shown.failures, self._shown.labels = answer
+        self._failed.show(
+            [
+                f"{groups.failure(one.outcome, one.detail, one.code, one.status)} {one.count:,}"
+                for one in self._shown.failures
+            ]
+        )
+
+    def _show_pooled(self, rows: list[Row] | None) -> None:
+        self._shown.pooled, self._shown.too_many = True, rows is None
+        self._shown.rows = rows if rows is not None else self._shown.rows
+        self._show_groups()
+
+    def _show_groups(self) -> None:
+        shown = self._shown
+        count = sum(row["n"] for row in shown.rows)
+        objective = f" · SLO {self._slo}" if self._slo else ""
+        chosen = f" · {shown.filter_text}" if shown.filter_text else ""
+        objective += " · too many gaps to pool: y has the command that does" if shown.too_many else ""
+        self._title(
+            self._trouble
+            or f"{heatmap.exchanges(count)} by {self._shown.by} · window {WINDOWS[self._window][0]}{objective}{chosen}"
+        )
+        table = self._grouped
+        most = max(min(_MOST_ROWS, (self.size.height - _OTHER_LINES) // 3), 1)
+        table.styles.height = 1 + max(min(len(shown.rows), most), 1)
+        laid = groups.table(
+            self._shown.by, shown.rows, max(self.size.width, 1), objective=bool(self._slo), pooled=shown.pooled
+        )  # fmt: skip
+        table.show(laid)
+        if table.has_focus:
+            self.on_group_table_moved(GroupTable.Moved(table.cursor))
+
+    def _show_heat(self, found: Heatmap | None) -> None:
+        self._shown.heat = found
+        grid = self._heat
+        if found is None:
+            grid.show(None, _HEADS[self._metric], "nothing to draw: no exchange here has one")
+            return
+        head = f"{_HEADS[found.metric]} · column {heatmap.length(found.step_s)}, UTC · shade: share of its column"
+        if found.same_read:
+            whole = found.same_read + sum(map(sum, found.counts))
+            head += f" · not drawn: {100 * found.same_read / whole:.1f} % within a read"
+        grid.show(found, head)
+        if grid.has_focus:
+            self._tell(heatmap.described(found, grid.row, grid.column))
+
+    def _heat_room(self) -> tuple[int, int]:
+        """Give how many columns and rows the map may have; its height is what the other widgets leave."""
+        room, height = self._heat.room, self._grouped.styles.height
+        lines = int(height.value) if height is not None else 1
+        return room[0], max(self.size.height - lines - _OTHER_LINES - _HEAT_LINES, 1)
+
+    def _fail(self, trouble: str) -> None:
+        self._trouble = trouble
+        self._title(trouble)
+
+    def _title(self, text: str) -> None:
+        self._first_line.update(paint.content(f"stats · {cells.line(text)}"))
+
+    def _tell(self, text: str) -> None:
+        self._last_line.update(paint.content(text))
+
+
+def _notes(row: Row) -> Sequence[str]:
+    from viewer.sheets import explained  # what it needs is loaded by now
+
+    return [explained(warning) for warning in row["warnings"]]
+
+
+def _mistake(text: str) -> str | None:
+    try:
+        drilling.checked(text)
+    except FilterError as error:
+        return str(error)
+    return None

@@ -1,0 +1,392 @@
+"""The exchanges of a tape, the newest first, while more arrive: filtered, ordered, marked, and each looked at in brief.
+
+Nothing here waits for the tape: each question runs in its thread, and what it gives is handed to the widgets. Several
+times a second it is looked whether anybody has written; only then is anything read. What is known of the tape is
+`Listing`'s, what is asked of it `questions`'s.
+"""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container, Vertical
+from textual.events import Key
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets import Footer
+
+from recorder.errors import ForeignFile, SchemaMismatch, WiretapeError
+from viewer import filter_completion, filter_parser, streams
+from viewer.filter_cursor import FilterError
+from viewer.rows import Row
+from viewer.streams import Look
+from viewer.tui.hosting import Host, host
+from viewer.tui.reader import Superseded
+from viewer.tui.screens import offers, questions, telling
+from viewer.tui.screens.listing import Listing
+from viewer.tui.screens.streams_keys import CSS, KEYS
+from viewer.tui.widgets.filter_line import FilterLine
+from viewer.tui.widgets.header import HeaderLine
+from viewer.tui.widgets.notice import Notice, said
+from viewer.tui.widgets.preview import Preview
+from viewer.tui.widgets.rows import StreamRows, Titles
+
+if TYPE_CHECKING:
+    from viewer.watching import Change
+
+POLL_SECONDS: Final = 0.15
+_RETRY_SECONDS: Final = 0.5
+_TICK_SECONDS: Final = 0.5
+_PREVIEW_SECONDS: Final = 0.05
+_MOST_MARKS: Final = 20
+_ASCENDING: Final = frozenset({"model", "upstream", "path", "outcome", "flags", "status"})
+_BY_TIME: Final = ("started_at", True)
+
+
+class StreamsScreen(Screen[None]):
+    """The list of all exchanges of a tape."""
+
+    CSS = CSS
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (150, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-tall")]
+    BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
+
+    def __init__(self, filter_text: str = "", *, follow: bool = False) -> None:
+        super().__init__()
+        self._filter_text = filter_text
+        self._filter_on = True
+        self._follow = follow
+        self._marks: dict[int, str] = {}
+        self._look = Look()
+        self._values: dict[str, list[str]] | None = None
+        self._preview_timer: Timer | None = None
+        self._hinted = False
+        self._above = 0
+        self._header = HeaderLine()
+        self._filter = FilterLine(filter_text, lambda text: filter_completion.complete(text, self._values or {}))
+        self._rows = StreamRows(id="rows")
+        self._titles = Titles(self._rows)
+        self._preview = Preview()
+        self._notice = Notice()
+
+    def compose(self) -> ComposeResult:
+        """Lay out the header, the filter, the list with its preview, and the keys."""
+        self._host: Host = host(self)
+        self._listing = Listing(self._host)
+        yield self._header
+        yield self._filter
+        with Container(id="body"):
+            with Vertical(id="list"):
+                yield self._titles
+                yield self._rows
+            yield self._preview
+        with Container(id="nothing"):
+            yield self._notice
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Ask for the list, and go on looking."""
+        self._rows.focus()
+        self._read_filter(self._filter_text)
+        self._load()
+        self.run_worker(self._watch(), group="watch")
+        self.set_interval(_TICK_SECONDS, self._tick)
+        self._say()
+
+    def set_filter(self, text: str) -> None:
+        """Apply a filter as if it had been typed."""
+        self._filter.put(text)
+        self._rows.focus()
+
+    def copies(self) -> list[tuple[str, str]]:
+        """Give what can be copied: (label, text)."""
+        marked = list(self._marks.values())
+        return offers.copies(self._host.tape.path, self._listing.wanted, self._selected_row(), marked)
+
+    def exports(self) -> list[tuple[str, list[str]]]:
+        """Give what can be exported: (label, arguments of `wiretape`)."""
+        marked = list(self._marks.values())
+        return offers.exports(self._listing.wanted, self._selected_row(), marked, self._listing.fitting)
+
+    def _load(self) -> None:
+        self.run_worker(self._loading(), group="load", exclusive=True)
+
+    async def _loading(self) -> None:
+        try:
+            await self._listing.load()
+        except Superseded:
+            return
+        if self._listing.is_unread:
+            self._unread()
+        self._look_again()
+        self._titles.show(self._listing.wanted.order)
+        self._rows.show(self._listing.catalog)
+        self._say()
+        if not self._listing.catalog and (lines := await self._listing.why_nothing()):
+            self._notice.show(lines)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_RETRY_SECONDS if self._listing.trouble else POLL_SECONDS)
+            if self._listing.is_loading:
+                continue
+            if self._listing.change is None or self._listing.trouble is not None:
+                self._load()
+            elif found := await self._listing.look(self._rows.in_sight()):
+                self._take(found)
+            elif self._listing.is_unread:
+                self._unread()
+
+    def _take(self, found: "Change") -> None:
+        was_empty = not self._listing.catalog
+        above = self._listing.take(found)
+        self._look_again()
+        self._rows.grown(above, follow=self._follow or was_empty)
+        self._above += above
+        if self._rows.selected in {row["no"] for row in found.rows}:
+            self._ask_preview()
+        self._say()
+
+    def _unread(self) -> None:
+        """Say what is wrong with the tape, which is looked at again; what no waiting can mend ends the viewer."""
+        error = self._listing.trouble
+        if isinstance(error, SchemaMismatch | ForeignFile):
+            self._host.give_up(error)
+        self._rows.show(self._listing.catalog)
+        self._say()
+
+    def on_stream_rows_wanted(self, event: StreamRows.Wanted) -> None:
+        """Read the rows that come into sight."""
+        numbers = [number for page in event.pages for number in page]
+        self.run_worker(self._read(numbers), group="pages", exclusive=True)
+
+    async def _read(self, numbers: list[int]) -> None:
+        with contextlib.suppress(Superseded):
+            if await self._listing.read(numbers):
+                self._rows.grown(0, follow=False)
+            self._rows.filled()
+
+    def on_stream_rows_moved(self, event: StreamRows.Moved) -> None:
+        """Show the exchange that the cursor has come to; who moves it by hand follows no longer."""
+        if event.by_hand and self._follow and self._rows.cursor:
+            self._follow = False
+            self._say()
+        if self._preview_timer is not None:
+            self._preview_timer.stop()
+        self._preview_timer = self.set_timer(_PREVIEW_SECONDS, self._ask_preview)
+
+    def _ask_preview(self) -> None:
+        if self._rows.selected is None:
+            self._preview.show(None, (), self._look)
+        elif self._preview.display:
+            self.run_worker(self._read_preview(self._rows.selected), group="preview", exclusive=True)
+
+    async def _read_preview(self, number: int) -> None:
+        with contextlib.suppress(Superseded, WiretapeError):
+            found = await self._host.tape.ask(questions.preview(number, self._host.limits), "preview")
+            if number == self._rows.selected:
+                self._preview.show(found.row, found.verdicts, self._look)
+
+    def on_stream_rows_laid_out(self) -> None:
+        """Draw the titles where the columns are now."""
+        self._titles.refresh()
+
+    def on_stream_rows_opened(self, event: StreamRows.Opened) -> None:
+        """Open an exchange in the inspector."""
+        from viewer.tui.screens.inspector import InspectorScreen
+
+        self.app.push_screen(InspectorScreen(event.number))
+
+    def action_open(self) -> None:
+        """Open the exchange under the cursor."""
+        self._rows.open()
+
+    def on_filter_line_edited(self, event: FilterLine.Edited) -> None:
+        """Apply a filter; one that cannot be read leaves the last one in force."""
+        self._filter_on = True
+        if self._read_filter(event.text):
+            self._load()
+
+    def on_filter_line_clicked(self) -> None:
+        """Go into the filter's box."""
+        self.action_filter()
+
+    def on_filter_line_left(self) -> None:
+        """Give the keys back to the list."""
+        self._rows.focus()
+
+    def _read_filter(self, text: str) -> bool:
+        try:
+            found = filter_parser.parse(text, self._host.clock) if text.strip() else None
+        except FilterError as error:
+            self._show_error(error)
+            return False
+        self._show_error(None)
+        self._filter_text = text
+        self._filter.show_on(self._filter_on)
+        self._listing.wanted = replace(self._listing.wanted, filter=found if self._filter_on else None)
+        return True
+
+    def _show_error(self, error: FilterError | None) -> None:
+        self._filter.show_error(error)
+        self._titles.display = error is None  # the error takes their line, so that nothing jumps
+
+    def action_filter(self) -> None:
+        """Go into the filter's box."""
+        self._filter.enter()
+        if self._values is None:
+            self._values = {}
+            self.run_worker(self._read_values(), group="values")
+
+    async def _read_values(self) -> None:
+        try:
+            self._values = await self._host.tape.ask(questions.values())
+        except (Superseded, WiretapeError):
+            self._values = None
+
+    def action_toggle_filter(self) -> None:
+        """Switch the filter off, and on again."""
+        if self._filter_text.strip():
+            self._filter_on = not self._filter_on
+            self._read_filter(self._filter_text)
+            self._load()
+
+    def action_clear(self) -> None:
+        """Take the marks away; where there are none, switch the filter off."""
+        if self._marks:
+            self._marks = {}
+            self._show_marks()
+        elif self._filter_on:
+            self.action_toggle_filter()
+
+    def action_order(self) -> None:
+        """Choose what to order by."""
+        from viewer.tui.screens.order import OrderMenu
+
+        self.app.push_screen(OrderMenu(), self._order_by)
+
+    def on_titles_clicked(self, event: Titles.Clicked) -> None:
+        """Order by the column that was clicked."""
+        self._order_by(event.field)
+
+    def _order_by(self, field: str | None) -> None:
+        if field is None:
+            return
+        now = self._listing.wanted.order or _BY_TIME
+        order = (field, not now[1] if field == now[0] else field not in _ASCENDING)
+        self._listing.wanted = replace(self._listing.wanted, order=None if order == _BY_TIME else order)
+        self._rows.selected = None
+        self._load()
+
+    def action_reverse(self) -> None:
+        """Turn the order around."""
+        self._order_by((self._listing.wanted.order or _BY_TIME)[0])
+
+    def action_reload(self) -> None:
+        """Read everything again, in the order asked for; a time such as -2h is counted from now."""
+        self._read_filter(self._filter_text)
+        self._load()
+
+    def action_mark(self) -> None:
+        """Mark the exchange under the cursor, or take its mark away, and go on to the next."""
+        number, row = self._rows.selected, self._selected_row()
+        if number is None or row is None:
+            return
+        if number in self._marks:
+            del self._marks[number]
+        elif len(self._marks) < _MOST_MARKS:
+            self._marks[number] = row["id"]
+        self._show_marks()
+        self._rows.action_move(1)
+
+    def _show_marks(self) -> None:
+        self._rows.marks = frozenset(self._marks)
+        self._rows.redraw()
+        self._say()
+
+    def action_compare(self) -> None:
+        """Compare two marked exchanges, or the one marked with the one under the cursor."""
+        chosen = list(self._marks)
+        if len(chosen) == 1 and self._rows.selected is not None and self._rows.selected != chosen[0]:
+            chosen.append(self._rows.selected)
+        if len(chosen) != 2:
+            self.notify("Mark two exchanges with space, then press c.", title="compare", markup=False)
+            return
+        from viewer.tui.screens.compare import CompareScreen
+
+        self.app.push_screen(CompareScreen(chosen[0], chosen[1]))
+
+    def action_stats(self) -> None:
+        """Show the figures of what fits the filter."""
+        from viewer.tui.screens.stats import StatsScreen
+
+        self.app.push_screen(StatsScreen(self._filter_text if self._filter_on else ""))
+
+    def action_follow(self) -> None:
+        """Stay on the newest exchange, or stop doing so."""
+        self._follow = not self._follow
+        if self._follow and self._listing.wanted.order is not None:
+            self._listing.wanted = replace(self._listing.wanted, order=None)
+            self._rows.selected = None
+            self._load()
+        elif self._follow:
+            self._rows.action_top()
+        self._say()
+
+    def action_preview(self) -> None:
+        """Show or hide the preview."""
+        self.toggle_class("-unpreviewed")
+        self.call_after_refresh(self._ask_preview)
+
+    def action_columns(self) -> None:
+        """Choose the columns."""
+        from viewer.tui.screens.columns import ColumnsMenu
+
+        self.app.push_screen(ColumnsMenu(self._rows.hidden), lambda hidden: self._rows.set_columns(hidden or ()))
+
+    def action_time_format(self) -> None:
+        """Show the starts in the next format."""
+        formats = streams.TIME_FORMATS
+        self._look = replace(self._look, times=formats[(formats.index(self._look.times) + 1) % len(formats)])
+        self._look_again()
+        self._rows.set_columns(self._rows.hidden)
+
+    def on_key(self, event: Key) -> None:
+        """Tell who types into the list, once, how to filter it."""
+        is_bound = event.key in self.active_bindings
+        if event.is_printable and not is_bound and not self._hinted and self.focused is self._rows:
+            self._hinted = True
+            self.notify("Press / to filter, ? for all keys.", markup=False, timeout=4)
+
+    def _tick(self) -> None:
+        self._look_again()
+        change = self._listing.change
+        if change is not None and (change.running or self._look.times == "ago"):
+            self._rows.redraw(self._look)
+        self._say()
+
+    def _look_again(self) -> None:
+        recording = self._listing.recorder.state == "running"
+        self._look = replace(self._look, wall_ns=self._host.clock.wall_ns(), recording=recording)
+        self._rows.set_look(self._look)
+
+    def _say(self) -> None:
+        path, listing = self._host.tape.path, self._listing
+        self._above = self._above if self._rows.scroll_offset.y else 0
+        arrived = listing.catalog.arrived
+        extra = [(len(self._marks), "marked"), (arrived, "new: R sorts them in"), (self._above, "new above: g")]
+        self._header.show(telling.tape(path, listing, extra, following=self._follow), telling.recorder(listing))
+        self._filter.show_count(said(telling.count(listing, self._filter_text)))
+        nothing = telling.nothing(path, listing)
+        if nothing is not None or listing.catalog:
+            self._notice.show(nothing or [])
+        is_empty = nothing is not None or (listing.change is not None and not listing.catalog)
+        if self.has_class("-nothing") and not is_empty and self.focused is None:
+            self.call_after_refresh(self._rows.focus)
+        self.set_class(is_empty, "-nothing")
+
+    def _selected_row(self) -> Row | None:
+        return self._listing.catalog.row(self._rows.cursor) if self._listing.catalog else None

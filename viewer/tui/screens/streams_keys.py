@@ -1,0 +1,42 @@
+"""The keys of the list and where its parts stand: what of `streams` is no code.
+
+A binding's id is what the configuration calls it by. The keys that move the cursor are the list's own widget's.
+"""
+
+from typing import Final
+
+from textual.binding import Binding
+
+CSS: Final = """
+    StreamsScreen {
+        & #body { height: 1fr; layout: vertical; }
+        & #list { width: 1fr; height: 1fr; }
+        & #nothing { display: none; width: 1fr; height: 1fr; align: center middle; }
+        & Preview { height: 30%; min-height: 7; max-height: 14; }
+        &.-nothing #body { display: none; }
+        &.-nothing #nothing { display: block; }
+        &.-unpreviewed Preview { display: none; }
+        &.-short Preview { display: none; }
+        &.-wide #body { layout: horizontal; }
+        &.-wide Preview { width: 40%; height: 1fr; max-height: 100%; border-top: none; border-left: solid $panel; }
+    }
+    """
+"""Below 20 rows the preview gives way; from 150 columns on it stands at the right."""
+
+KEYS: Final = (
+    Binding("question_mark,f1", "app.help", "help", key_display="?", id="app.help"),
+    Binding("slash", "filter", "filter", key_display="/", id="streams.filter"),
+    Binding("enter", "open", "open", key_display="enter", id="streams.open"),
+    Binding("space", "mark", "mark", id="streams.mark"),
+    Binding("c", "compare", "compare", id="streams.compare"),
+    Binding("o", "order", "order", id="streams.order"),
+    Binding("f", "follow", "follow the newest", show=False, id="streams.follow"),
+    Binding("S", "stats", "stats", id="streams.stats"),
+    Binding("backslash", "toggle_filter", "filter on or off", show=False, key_display="\\", id="streams.toggle"),
+    Binding("O", "reverse", "reverse the order", show=False, id="streams.reverse"),
+    Binding("p", "preview", "preview", show=False, id="streams.preview"),
+    Binding("R", "reload", "read again, in order", show=False, id="streams.reload"),
+    Binding("C", "columns", "columns", show=False, id="streams.columns"),
+    Binding("escape", "clear", "marks away, then the filter off", show=False, id="streams.clear"),
+)
+"""The footer shows the first of them, help before all."""

@@ -1,0 +1,51 @@
+"""What the list says of its tape around it: the header's two ends, the filter's count, and what fills an empty list.
+
+All of it is made of what `Listing` knows, as parts with their tones; where it stands is the screen's.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from recorder.errors import NotFound
+from viewer import notices
+from viewer.streams import Part
+from viewer.tui.screens.listing import Listing
+
+
+def tape(path: Path, listing: Listing, extra: Iterable[tuple[int, str]], *, following: bool) -> list[Part]:
+    """Name the tape, and count what is on it; `extra` are other counts, left out where they are 0."""
+    parts: list[Part] = [(path.name, "strong")]
+    change = listing.change
+    if change is not None:
+        parts.append((f" · {change.total:,} exchange{'' if change.total == 1 else 's'}", "plain"))
+        if change.running:
+            is_live = listing.recorder.state == "running"
+            parts.append((f" · {change.running:,} {'live' if is_live else 'open'}", "accent"))
+    parts += [(f" · {number:,} {word}", "accent") for number, word in extra if number]
+    return [*parts, (" · following", "accent")] if following else parts
+
+
+def recorder(listing: Listing) -> list[Part]:
+    """Say who records, or that the tape keeps us waiting."""
+    if listing.is_busy:
+        return [("busy: waiting for the tape", "warning")]
+    return notices.recorder_line(listing.recorder) if listing.change is not None else []
+
+
+def count(listing: Listing, filter_text: str) -> list[Part]:
+    """Say how many exchanges fit, and how long it took to find them."""
+    if listing.change is None:
+        return []
+    if listing.wanted.filter is None:
+        return [("off: \\ switches it on", "warning")] if filter_text.strip() else []
+    counted = f"{listing.fitting:,} / {listing.change.total:,}"
+    return [(counted, "strong"), (f" · {listing.took_ns / 1e6:,.0f} ms", "muted")]
+
+
+def nothing(path: Path, listing: Listing) -> notices.Lines | None:
+    """Say why there is nothing to list; None if there is something, or a filter is why."""
+    if listing.is_unread and listing.trouble is not None:
+        return notices.no_tape(path) if isinstance(listing.trouble, NotFound) else notices.failed(listing.trouble)
+    if listing.change is not None and not listing.change.total:
+        return notices.empty(listing.recorder)
+    return None

@@ -1,0 +1,1 @@
+"""What a screen is made of: widgets that are given data, and never fetch any."""

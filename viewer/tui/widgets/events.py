@@ -1,0 +1,181 @@
+"""The events of an exchange, one a line, with the time since the one before and the read that it came in."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.style import Style
+from textual.cache import LRUCache
+from textual.events import Click, Resize
+from textual.message import Message
+from textual.strip import Strip
+
+from recorder.metrics import sparkline
+from viewer import cells, gist, sparks
+from viewer.streams import Tone
+from viewer.transcript import UNKNOWN, Transcript
+from viewer.tui.paint import Part
+from viewer.tui.widgets.pane import Pane
+
+_KEPT: Final = 512
+_WIDE: Final = 70
+_MIDDLING: Final = 46
+_TONES: Final[dict[str, Tone]] = {
+    "content": "plain", "reasoning": "muted", "tool": "accent", "error": "error", "malformed": "error",
+    "finish": "success", "done": "success", "refusal": "warning",
+}  # fmt: skip
+_NAMES: Final = {"reasoning": "reason", "malformed": "bad"}
+
+
+class EventsPane(Pane):
+    """Lists events; the selected one is the last that has come."""
+
+    @dataclass
+    class Selected(Message):
+        """An event was clicked."""
+
+        event: int
+        twice: bool
+
+    class Resized(Message):
+        """There is room for other columns."""
+
+    def __init__(self) -> None:
+        super().__init__(id="events")
+        self._transcript: Transcript | None = None
+        self._only: Sequence[int] = range(0)
+        self._selected = UNKNOWN
+        self._drawn: LRUCache[tuple[int, int, bool], Strip] = LRUCache(_KEPT)
+        self._limit_ns = self._origin_ns = 0
+        self._note = ""
+
+    @property
+    def shown(self) -> int:
+        """How many events are listed."""
+        return len(self._only)
+
+    def show(
+        self,
+        transcript: Transcript,
+        only: Sequence[int] | None,
+        position: int,
+        limit_ns: int,
+        origin_ns: int = 0,
+        note: str = "",
+    ) -> None:
+        """List the events of a transcript, or `only` some; times are since `origin_ns`, a gap above `limit_ns` is a
+        stall. Without any event, `note` is shown.
+        """
+        self._transcript, self._limit_ns, self._origin_ns, self._note = transcript, limit_ns, origin_ns, note
+        self._only = range(len(transcript)) if only is None else only
+        self._selected = position - 1
+        self._drawn.clear()
+        self.set_count(max(len(self._only), 1))
+        self.redraw()
+        self.reveal(self._row(self._selected), 2)
+
+    def move(self, position: int) -> None:
+        """Select the last event that has come."""
+        before, self._selected = self._row(self._selected), position - 1
+        row = self._row(self._selected)
+        self.redraw((min(before, row), max(before, row)))
+        self.reveal(row, 2, ahead=row == before + 1)
+
+    def beside(self, rows: int) -> int | None:
+        """Give the event so many rows below the selected one, or above it."""
+        if not len(self._only):
+            return None
+        row = self._row(self._selected) + rows
+        if self._selected < 0 < rows:
+            row -= 1
+        return self._only[max(0, min(row, len(self._only) - 1))]
+
+    def on_resize(self, event: Resize) -> None:
+        """Keep the selected event in sight."""
+        self._drawn.clear()
+        self.set_count(max(len(self._only), 1))
+        self.reveal(self._row(self._selected), 2)
+        self.post_message(self.Resized())
+
+    def on_click(self, event: Click) -> None:
+        """Select the event that was clicked."""
+        row = self.scroll_offset.y + event.y
+        if row < len(self._only):
+            self.post_message(self.Selected(self._only[row], event.chain == 2))
+
+    def titles(self) -> str:
+        """Give the titles of the columns."""
+        titles = f"{'#':>7} {'t s':>8} {'Δ ms':>7} gap    {'kind':<8}"
+        if self.size.width >= _WIDE:
+            titles += f"{'bytes':>6}"
+        return titles + (f"{'read':>6}" if self.size.width >= _MIDDLING else "") + " data"
+
+    def behind(self, number: int) -> Style:
+        """Set the selected event off."""
+        if number < len(self._only) and self._only[number] == self._selected:
+            return self.look("cursor" if self.active else "selected")
+        return self.look("ground")
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the line that is `y` below the top of the view, unless it looks as it did."""
+        number = self.scroll_offset.y + y
+        if number >= len(self._only):
+            return super().render_line(y)
+        event = self._only[number]
+        key = (event, (event > self._selected) - (event == self._selected), self.active)
+        found = self._drawn.get(key)
+        if found is None:
+            found = self._drawn[key] = super().render_line(y)
+        return found
+
+    def forget(self) -> None:
+        """Draw every line anew."""
+        self._drawn.clear()
+        self.refresh()
+
+    def line(self, number: int) -> Iterable[Part]:
+        """Draw an event."""
+        if self._transcript is None or not len(self._only):
+            return [("  ", None), (self._note, self.look("muted"))]
+        event, transcript = self._only[number], self._transcript
+        kind = transcript.kind(event)
+        tone = self.look(_TONES.get(kind, "muted"))
+        to_come = event > self._selected
+        gap, glyph, gap_tone = _gap(transcript, event)
+        if (transcript.gap_ns(event) or 0) > self._limit_ns > 0:
+            glyph = f"{glyph}STALL"
+        at = f"{(transcript.at[event] - self._origin_ns) / 1e9:.3f}" if transcript.timed[event] else cells.UNKNOWN
+        drawn: list[Part] = [
+            (">" if event == self._selected else " ", self.look("accent")),
+            (f"{event + 1:>6} ", self.look("muted")),
+            (f"{at:>8} ", self.look("ghost") if to_come else self.look("plain")),
+            (f"{gap:>7} ", self.look(gap_tone)),
+            (f"{glyph:<7}", self.look(gap_tone)),
+            (f"{_NAMES.get(kind, kind):<8}", tone),
+        ]
+        if self.size.width >= _WIDE:
+            drawn.append((f"{transcript.ends[event] - transcript.starts[event]:>6}", self.look("muted")))
+        if self.size.width >= _MIDDLING:
+            read = transcript.reads[event]
+            drawn.append((f"{cells.UNKNOWN if read == UNKNOWN else read:>6}", self.look("muted")))
+        return [*drawn, (" ", None), (gist.of(transcript, event), self.look("ghost") if to_come else tone)]
+
+    def _row(self, event: int) -> int:
+        if isinstance(self._only, range):
+            return max(event, 0)
+        return max(bisect_right(self._only, event) - 1, 0)
+
+
+def _gap(transcript: Transcript, event: int) -> tuple[str, str, Tone]:
+    """Give the time since the event before, its glyph, and how bad it is."""
+    if transcript.shares_read(event):
+        return "same", "", "muted"
+    gap = transcript.gap_ns(event)
+    if gap is None:
+        return cells.UNKNOWN, "", "muted"
+    glyph = sparkline((0, gap), 1)
+    text = f"{gap / 1e6:,.0f}" if gap >= 10_000_000 else f"{gap / 1e6:,.1f}"
+    if glyph in sparks.STALLED:
+        return text, glyph, "error"
+    return text, glyph, "warning" if glyph in sparks.SLOW else "plain"

@@ -1,0 +1,223 @@
+"""The line in which a filter is typed: applied a moment after the last key, with what fits counted at its right.
+
+A filter that cannot be read leaves the last good one in force: its token is underlined, and below stands what was
+expected. Reading a filter is left to `filter_parser`, what it may go on with to `filter_completion`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from rich.highlighter import Highlighter
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.suggester import Suggester
+from textual.timer import Timer
+from textual.widgets import Input, Static
+
+from recorder.safe import safe
+from viewer.filter_cursor import FilterError
+from viewer.tui import paint
+
+AFTER_SECONDS: Final = 0.12
+"""How long after the last key a filter is applied."""
+
+_REMEMBERED: Final = 100
+
+
+class _Underline(Highlighter):
+    """Underlines the token that cannot be read."""
+
+    def __init__(self) -> None:
+        self.span: tuple[int, int] | None = None
+
+    def highlight(self, text: Text) -> None:
+        if self.span is not None:
+            text.stylize("bold underline red", *self.span)
+
+
+class _Completer(Suggester):
+    """Suggests what the text may go on with."""
+
+    def __init__(self, complete: Callable[[str], str | None]) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._complete = complete
+
+    async def get_suggestion(self, value: str) -> str | None:
+        return self._complete(value)
+
+
+class FilterInput(Input):
+    """The box itself: with a history, and without anything that could drive a terminal."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "recall(-1)", "the filter before", show=False, id="filter.previous"),
+        Binding("down", "recall(1)", "the filter after", show=False, id="filter.next"),
+        Binding("tab", "complete", "complete", show=False, id="filter.complete"),
+        Binding("escape", "leave", "leave the filter", show=False, id="filter.leave"),
+    ]
+
+    class Left(Message):
+        """The box is done with."""
+
+    def __init__(self, complete: Callable[[str], str | None], underline: Highlighter) -> None:
+        super().__init__(
+            placeholder="filter: model:gpt-* ttft>800ms -is:ok",
+            highlighter=underline,
+            suggester=_Completer(complete),
+            compact=True,
+            select_on_focus=False,
+        )
+        self._history: list[str] = []
+        self._at = 0
+        self.can_focus = False  # or the keys of an empty list would be typed here
+
+    def remember(self, text: str) -> None:
+        """Keep a filter for `up`."""
+        if text and text not in self._history[-1:]:
+            self._history = [*self._history, text][-_REMEMBERED:]
+        self._at = len(self._history)
+
+    def insert(self, text: str, index: int) -> None:
+        """Insert what was typed or pasted, as it may be shown."""
+        super().insert(safe(text), index)
+
+    def replace(self, text: str, start: int, end: int) -> None:
+        """Put what was typed or pasted in a place, as it may be shown."""
+        super().replace(safe(text), start, end)
+
+    def action_recall(self, step: int) -> None:
+        """Put the filter before or after in its place."""
+        self._at = max(0, min(self._at + step, len(self._history)))
+        self.value = self._history[self._at] if self._at < len(self._history) else ""
+        self.cursor_position = len(self.value)
+
+    def action_complete(self) -> None:
+        """Take over what is suggested."""
+        self.action_end()
+        self.action_cursor_right()
+
+    def action_leave(self) -> None:
+        """Be done with the box."""
+        self.post_message(self.Left())
+
+
+class FilterLine(Vertical):
+    """The filter's box, with a count at its right and an error below."""
+
+    DEFAULT_CSS = """
+    FilterLine {
+        height: auto; background: $boost;
+        & > Horizontal { height: 1; }
+        & .prompt { width: 3; color: $text-accent; text-style: bold; }
+        & FilterInput { width: 1fr; height: 1; background: transparent; }
+        & .count { width: auto; padding: 0 1; color: $text-muted; }
+        & > .wrong { display: none; height: 1; padding: 0 3; color: $text-error; }
+        &.-wrong > .wrong { display: block; }
+        &.-off FilterInput { text-style: strike; color: $text-muted; }
+    }
+    """
+
+    @dataclass
+    class Edited(Message):
+        """The filter is to be applied."""
+
+        text: str
+
+    class Clicked(Message):
+        """The box is wanted."""
+
+    class Left(Message):
+        """The keys belong to the list again."""
+
+    def __init__(self, text: str, complete: Callable[[str], str | None]) -> None:
+        super().__init__()
+        self._underline = _Underline()
+        self.box = FilterInput(complete, self._underline)
+        self._count = Static("", classes="count")
+        self._wrong = Static("", classes="wrong")
+        self._timer: Timer | None = None
+        self._applied = safe(text)
+
+    def on_mount(self) -> None:
+        """Show the filter that is in force from the start."""
+        self.box.value = self._applied
+        self.box.remember(self._applied)
+
+    def compose(self) -> ComposeResult:
+        """Lay out the prompt, the box and the count; below, the error."""
+        with Horizontal():
+            yield Static(" / ", classes="prompt")
+            yield self.box
+            yield self._count
+        yield self._wrong
+
+    def enter(self) -> None:
+        """Give the keys to the box."""
+        self.box.can_focus = True
+        self.box.focus()
+
+    def on_click(self) -> None:
+        """Ask for the keys."""
+        self.post_message(self.Clicked())
+
+    def put(self, text: str) -> None:
+        """Put a filter into the box, and apply it at once."""
+        self.box.value = safe(text)
+        self.box.remember(text)
+        self._apply()
+
+    def show_count(self, count: Content) -> None:
+        """Show what fits, at the right."""
+        self._count.update(count)
+
+    def show_error(self, error: FilterError | None) -> None:
+        """Underline what cannot be read, and say what was expected; None takes that away."""
+        self._underline.span = None
+        if error is not None:
+            self._underline.span = (error.position, error.position + max(len(error.token), 1))
+            self._wrong.update(paint.content(str(error)))
+        self.set_class(error is not None, "-wrong")
+        self.box.refresh()
+
+    def show_on(self, on: bool) -> None:
+        """Show whether the filter is in force."""
+        self.set_class(not on, "-off")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Apply the filter a moment after the last key."""
+        event.stop()
+        self._stop()
+        self._timer = self.set_timer(AFTER_SECONDS, self._apply)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Apply the filter at once, and go back to the list."""
+        event.stop()
+        self.box.remember(event.value)
+        self._leave()
+
+    def on_filter_input_left(self, event: FilterInput.Left) -> None:
+        """Go back to the list."""
+        event.stop()
+        self.box.remember(self.box.value)
+        self._leave()
+
+    def _leave(self) -> None:
+        self._apply()
+        self.box.can_focus = False
+        self.post_message(self.Left())
+
+    def _apply(self) -> None:
+        self._stop()
+        if self.box.value != self._applied:
+            self._applied = self.box.value
+            self.post_message(self.Edited(self._applied))
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None

@@ -1,0 +1,129 @@
+"""A table of groups with a cursor: the line under it can be opened."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.events import Click, MouseScrollDown, MouseScrollUp
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from viewer.groups import Table
+from viewer.tui import paint
+
+_EMPTY: Final = Table((), [], ())
+_APART: Final = "  "
+
+
+class GroupTable(Widget, can_focus=True):
+    """Draws a table that it is given; it scrolls with its cursor, and hands the focus on at its ends."""
+
+    DEFAULT_CSS = """
+    GroupTable { width: 1fr; height: 4; }
+    GroupTable > .groups--head { color: $text-muted; text-style: bold; }
+    GroupTable > .groups--name { color: $text-primary; }
+    GroupTable > .groups--cursor { background: $block-cursor-background; color: $block-cursor-foreground; }
+    GroupTable > .groups--cursor { text-style: bold; }
+    GroupTable > .groups--blurred { text-style: underline; }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"groups--head", "groups--name", "groups--cursor", "groups--blurred"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "up", show=False, id="stats.up"),
+        Binding("down,j", "move(1)", "down", show=False, id="stats.down"),
+        Binding("pageup", "move(-10)", "page up", show=False, id="stats.page_up"),
+        Binding("pagedown", "move(10)", "page down", show=False, id="stats.page_down"),
+        Binding("enter", "open", "drill down", id="stats.open"),
+    ]
+
+    @dataclass
+    class Moved(Message):
+        """The cursor is on a line."""
+
+        row: int
+
+    @dataclass
+    class Opened(Message):
+        """A line is to be opened."""
+
+        row: int
+
+    def __init__(self) -> None:
+        super().__init__(id="groups")
+        self._table = _EMPTY
+        self.cursor = 0
+
+    def show(self, table: Table) -> None:
+        """Show a table; the cursor stays on its line as far as there is one."""
+        self._table = table
+        self.cursor = max(min(self.cursor, len(table.lines) - 1), 0)
+        self.refresh()
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor; beyond the ends the focus moves on."""
+        last = len(self._table.lines) - 1
+        if self.cursor + by > last and self.cursor == max(last, 0):
+            self.screen.focus_next()
+            return
+        self._go(max(0, min(self.cursor + by, last)))
+
+    def action_open(self) -> None:
+        """Open the line under the cursor."""
+        if self._table.lines:
+            self.post_message(self.Opened(self.cursor))
+
+    def on_click(self, event: Click) -> None:
+        """Go to a line; clicked twice, open it."""
+        row = self._top() + event.y - 1
+        if 0 <= row < len(self._table.lines) and event.y:
+            self._go(row)
+            if event.chain == 2:
+                self.action_open()
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """Move down."""
+        self._go(min(self.cursor + 1, max(len(self._table.lines) - 1, 0)))
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """Move up."""
+        self._go(max(self.cursor - 1, 0))
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the headings, or a line."""
+        width = self.size.width
+        if y == 0:
+            return self._drawn(self._table.heads, width, self._style("head"), None)
+        row = self._top() + y - 1
+        if row >= len(self._table.lines):
+            return Strip.blank(width, self.rich_style)
+        cursor = self._style("cursor" if self.has_focus else "blurred") if row == self.cursor else None
+        return self._drawn(self._table.lines[row], width, None, cursor)
+
+    def on_focus(self) -> None:
+        """Show the cursor, and say where it is."""
+        self._go(self.cursor)
+
+    def on_blur(self) -> None:
+        """Dim the cursor."""
+        self.refresh()
+
+    def _go(self, row: int) -> None:
+        self.cursor = row
+        self.refresh()
+        self.post_message(self.Moved(row))
+
+    def _top(self) -> int:
+        room = max(self.size.height - 1, 1)
+        return max(0, min(self.cursor - room // 2, len(self._table.lines) - room))
+
+    def _drawn(self, texts: tuple[str, ...], width: int, style: Style | None, cursor: Style | None) -> Strip:
+        parts: list[paint.Part] = []
+        for at, (text, size) in enumerate(zip(texts, self._table.widths, strict=True)):
+            shown = f"{text:<{size}}" if at == 0 else f"{_APART}{text:>{size}}"
+            parts.append((shown, cursor or style or (self._style("name") if at == 0 else None)))
+        strip = paint.strip(parts, width, self.rich_style)
+        return strip.apply_style(cursor) if cursor is not None else strip
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"groups--{name}")

@@ -1,0 +1,155 @@
+"""A heatmap with a cursor: the cell under it can be opened."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.events import Click
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from viewer import heatmap
+from viewer.heatmap import SHADES, Heatmap
+from viewer.tui import paint
+
+_LABEL: Final = 10
+_CELL: Final = 2
+_WIDEST: Final = 8
+
+
+class HeatGrid(Widget, can_focus=True):
+    """Draws a map that it is given, its heading, and its axis of time below."""
+
+    DEFAULT_CSS = """
+    HeatGrid { width: 1fr; height: 1fr; }
+    HeatGrid > .heat--head { color: $text-accent; text-style: bold; }
+    HeatGrid > .heat--label { color: $text-muted; }
+    HeatGrid > .heat--none { color: $text-disabled; }
+    HeatGrid > .heat--low { color: $primary; }
+    HeatGrid > .heat--some { color: $primary; }
+    HeatGrid > .heat--much { color: $accent; }
+    HeatGrid > .heat--most { color: $error; }
+    HeatGrid > .heat--cursor { background: $block-cursor-background; color: $block-cursor-foreground; }
+    HeatGrid > .heat--cursor { text-style: bold; }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"heat--{name}" for name in ("head", "label", "none", "low", "some", "much", "most", "cursor")
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1, 0)", "up", show=False, id="stats.up"),
+        Binding("down,j", "move(1, 0)", "down", show=False, id="stats.down"),
+        Binding("left,h", "move(0, -1)", "earlier", show=False, id="stats.earlier"),
+        Binding("right,l", "move(0, 1)", "later", show=False, id="stats.later"),
+        Binding("home", "move(0, -9999)", "first", show=False, id="stats.first"),
+        Binding("end", "move(0, 9999)", "last", show=False, id="stats.last"),
+        Binding("enter", "open", "drill down", id="stats.open"),
+    ]
+    _BY_STEP: Final = ("none", "low", "low", "some", "much", "most")
+
+    @dataclass
+    class Moved(Message):
+        """The cursor is on a cell."""
+
+        row: int
+        column: int
+
+    @dataclass
+    class Opened(Message):
+        """A cell is to be opened."""
+
+        row: int
+        column: int
+
+    def __init__(self) -> None:
+        super().__init__(id="heat")
+        self._map: Heatmap | None = None
+        self._head = ""
+        self._said = ""
+        self.row = self.column = 0
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """How many columns and rows a map may have here."""
+        return max((self.size.width - _LABEL - 2) // _CELL, 1), max(self.size.height - 2, 1)
+
+    def show(self, found: Heatmap | None, head: str, said: str = "") -> None:
+        """Show a map below its heading; without one, what there is to say."""
+        self._map, self._head, self._said = found, head, said
+        if found is not None:
+            self.row, self.column = min(self.row, len(found.bands) - 1), min(self.column, found.columns - 1)
+        self.refresh()
+
+    @property
+    def _cell(self) -> int:
+        """How wide a cell is: a few columns are drawn wider."""
+        columns = self._map.columns if self._map is not None else 1
+        return min(_WIDEST, self.room[0] // max(columns, 1) * _CELL) // _CELL * _CELL or _CELL
+
+    def action_move(self, down: int, right: int) -> None:
+        """Move the cursor; above and below the map the focus moves on."""
+        found = self._map
+        row = self.row + down
+        if found is None or not 0 <= row < len(found.bands):
+            _ = self.screen.focus_previous() if down < 0 else self.screen.focus_next()
+            return
+        self._go(row, max(0, min(self.column + right, found.columns - 1)))
+
+    def action_open(self) -> None:
+        """Open the cell under the cursor."""
+        if self._map is not None:
+            self.post_message(self.Opened(self.row, self.column))
+
+    def on_click(self, event: Click) -> None:
+        """Go to a cell; clicked twice, open it."""
+        row, column = event.y - 1, (event.x - _LABEL - 1) // self._cell
+        if self._map is not None and 0 <= row < len(self._map.bands) and 0 <= column < self._map.columns:
+            self._go(row, column)
+            if event.chain == 2:
+                self.action_open()
+
+    def on_focus(self) -> None:
+        """Show the cursor, and say where it is."""
+        self._go(self.row, self.column)
+
+    def on_blur(self) -> None:
+        """Hide the cursor."""
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the heading, a row, or the axis."""
+        width, found = self.size.width, self._map
+        if y == 0:
+            parts = [(f"─ {self._head} ", self._style("head")), ("─" * width, self._style("label"))]
+            return paint.strip(parts, width, self.rich_style)
+        if found is None:
+            return paint.strip([(self._said if y == 2 else "", self._style("label"))], width, self.rich_style)
+        if y <= len(found.bands):
+            return paint.strip(self._row(found, y - 1), width, self.rich_style)
+        axis = heatmap.axis(found, self._cell) if y == len(found.bands) + 1 else ""
+        return paint.strip([(f"{'':<{_LABEL + 1}}{axis}", self._style("label"))], width, self.rich_style)
+
+    def _row(self, found: Heatmap, row: int) -> list[paint.Part]:
+        parts: list[paint.Part] = [(f"{found.label(row):>{_LABEL - 1}} │", self._style("label"))]
+        wide = self._cell
+        for column in range(found.columns):
+            step = found.step(row, column)
+            shade, style = _wide(SHADES[step], wide), self._style(self._BY_STEP[step])
+            if self.has_focus and (row, column) == (self.row, self.column):
+                shade, style = f"[{shade[1:-1]}]", self._style("cursor")  # to be seen without colours, too
+            parts.append((shade, style))
+        return parts
+
+    def _go(self, row: int, column: int) -> None:
+        self.row, self.column = row, column
+        self.refresh()
+        self.post_message(self.Moved(row, column))
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"heat--{name}")
+
+
+def _wide(shade: str, width: int) -> str:
+    """Draw a shade wider: what fills its cell fills the wider one, what does not stays at its side."""
+    return f"{shade:>{width}}" if shade[0] == " " else "".join(sign * (width // len(shade)) for sign in shade)

@@ -1,0 +1,79 @@
+"""What things look like in the theme, worked out once for all widgets within one container.
+
+A component class costs each widget that declares it time whenever it is styled; here one container declares them all,
+and what is drawn within it takes them from there.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from rich.style import Style
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from viewer.tui.widgets import toned
+
+_GROUNDS: Final = {"ground": "$background", "surface": "$surface", "selected": "$surface", "cursor": "$primary-muted",
+                   "lit": "$accent-muted", "warm": "$warning-muted", "hot": "$error-muted"}  # fmt: skip
+_SIGNS: Final = {"ghost": "$text-disabled", "thought": "$text-muted"}
+
+
+class Looks(Vertical):
+    """Holds the looks: each tone by its name, `ghost` and `thought` for texts, and what may be behind a text."""
+
+    DEFAULT_CSS = (
+        "Looks { "
+        + " ".join(f"& > .look--{name} {{ background: {color}; }}" for name, color in _GROUNDS.items())
+        + " ".join(f"& > .look--{name} {{ color: {color}; }}" for name, color in _SIGNS.items())
+        + " }"
+        + toned.css("Looks")
+    )
+    COMPONENT_CLASSES: ClassVar[set[str]] = {*(f"look--{name}" for name in (*_GROUNDS, *_SIGNS)), *toned.CLASSES}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: dict[str, Style] = {}
+
+    def on_mount(self) -> None:
+        """Work everything out anew in another theme."""
+        self.app.theme_changed_signal.subscribe(self, lambda _: self.call_after_refresh(self._renew))
+
+    @property
+    def looks(self) -> Mapping[str, Style]:
+        """Everything by its name."""
+        if not self._found:
+            for tone in toned.COLORS:
+                style = self.get_component_rich_style(f"tone--{tone}")
+                self._found[tone] = Style(color=style.color, bold=style.bold)
+            for name in _GROUNDS:
+                self._found[name] = Style(bgcolor=self.get_component_rich_style(f"look--{name}").bgcolor)
+            for name in _SIGNS:
+                self._found[name] = Style(color=self.get_component_rich_style(f"look--{name}").color)
+            self._found["thought"] += Style(italic=True)
+            self._found["hot"] += Style(underline=True)
+        return self._found
+
+    def _renew(self) -> None:
+        self._found.clear()
+        for widget in self.query("*"):
+            widget.refresh()
+            if isinstance(widget, Remembering):
+                widget.forget()
+
+
+class Remembering(Widget):
+    """A widget that keeps what it has drawn, and must be told when that looks otherwise."""
+
+    def forget(self) -> None:
+        """Draw everything anew."""
+
+
+def looks(widget: Widget) -> Mapping[str, Style]:
+    """Give the looks for a widget; without any container of them, nothing has a look."""
+    for ancestor in widget.ancestors:
+        if isinstance(ancestor, Looks):
+            return ancestor.looks
+    return _NONE
+
+
+_NONE: Final[Mapping[str, Style]] = dict.fromkeys((*_GROUNDS, *_SIGNS, *toned.COLORS), Style())

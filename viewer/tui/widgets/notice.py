@@ -1,0 +1,26 @@
+"""A few lines in the middle, where there is nothing to list; which, is `viewer.notices`'s to say."""
+
+from textual.content import Content
+from textual.widgets import Static
+
+from viewer.notices import Lines
+from viewer.streams import Part
+from viewer.tui import paint
+from viewer.tui.widgets import toned
+
+
+def said(parts: list[Part]) -> Content:
+    """Give the parts of a line as content in the theme's colours."""
+    return Content("").join(paint.content(text, toned.markup(tone)) for text, tone in parts)
+
+
+class Notice(Static):
+    """Lines of parts, in a block in the middle."""
+
+    DEFAULT_CSS = """
+    Notice { width: auto; max-width: 100%; height: auto; padding: 1 2; }
+    """
+
+    def show(self, lines: Lines) -> None:
+        """Show these lines."""
+        self.update(Content("\n").join(said(parts) for parts in lines))

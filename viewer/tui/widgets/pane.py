@@ -1,0 +1,120 @@
+"""A pane of lines that are drawn only when they can be seen, and the rule with its title above it.
+
+A pane of its own kind says how many lines it has and what stands in each; which of them are to be drawn anew, too.
+Keys are the screen's, so that they mean the same in every pane.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from rich.style import Style
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from viewer.tui import paint
+from viewer.tui.paint import Part
+from viewer.tui.widgets.look import Remembering, looks
+
+LARGEST: Final = 10_000_000
+"""More lines than this cannot be scrolled to."""
+
+
+class Heading(Widget):
+    """A rule with a title; its text is brighter where keys go."""
+
+    DEFAULT_CSS = "Heading { height: 1; }"
+
+    def __init__(self, text: str = "", *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._text = text
+        self._active = False
+
+    def show(self, text: str, *, active: bool = False) -> None:
+        """Show another title."""
+        if (text, active) != (self._text, self._active):
+            self._text, self._active = text, active
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the rule."""
+        look = looks(self)
+        title, rule = look["accent" if self._active else "plain"], look["muted"]
+        drawn: list[Part] = [("─ ", rule), (self._text, title), (" ", None), ("─" * self.size.width, rule)]
+        return paint.strip(drawn, self.size.width, look["ground"])
+
+
+class Pane(ScrollView, Remembering, can_focus=False, inherit_bindings=False):
+    """Lines that scroll; a kind of pane gives `line`. Keys are handed on by whoever has the focus: `active` tells."""
+
+    DEFAULT_CSS = """
+    Pane {
+        height: 1fr; overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1;
+        scrollbar-background: $background; background: $background;
+    }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._count = 0
+        self.active = False
+
+    def line(self, number: int) -> Iterable[Part]:
+        """Say what stands in a line."""
+        raise NotImplementedError
+
+    def behind(self, number: int) -> Style:
+        """Say what is behind the text of a line."""
+        return self.look("ground")
+
+    def activate(self, active: bool) -> None:
+        """Show that keys come to this pane, or that they do not."""
+        if active != self.active:
+            self.active = active
+            self.refresh()
+
+    def set_count(self, count: int) -> None:
+        """Have so many lines."""
+        self._count = min(count, LARGEST)
+        if self.virtual_size != Size(self.size.width, self._count):
+            self.virtual_size = Size(self.size.width, self._count)
+
+    def look(self, name: str) -> Style:
+        """Give the look of a tone, or another by its name."""
+        return looks(self)[name]
+
+    def redraw(self, *rows: tuple[int, int]) -> None:
+        """Draw these rows anew, as first and last; all, if none are given."""
+        if not rows:
+            self.refresh()
+            return
+        top, height, width = self.scroll_offset.y, self.size.height, self.size.width
+        for first, last in rows:
+            start, end = max(first - top, 0), min(last - top, height - 1)
+            if start <= end:
+                self.refresh(Region(0, start, width, end - start + 1))
+
+    def reveal(self, row: int, margin: int = 0, *, ahead: bool = False) -> None:
+        """Scroll as little as it takes to see a row with so many lines around it.
+
+        If what lies `ahead` will be wanted next, scroll further at once: scrolling draws every line anew.
+        """
+        height, top = max(self.size.height, 1), self.scroll_offset.y
+        margin = min(margin, (height - 1) // 2)
+        if row < top + margin:
+            self.scroll_lines(row - margin - top)
+        elif row > top + height - 1 - margin:
+            self.scroll_lines(row - margin - top if ahead else row + margin - height + 1 - top)
+
+    def scroll_lines(self, lines: int) -> None:
+        """Scroll by so many lines."""
+        top = max(0, min(self.scroll_offset.y + lines, self._count - self.size.height))
+        self.scroll_to(y=top, animate=False, force=True)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the line that is `y` below the top of the view."""
+        number = self.scroll_offset.y + y
+        if number >= self._count:
+            return Strip.blank(self.size.width, self.look("ground"))
+        return paint.strip(self.line(number), self.size.width, self.behind(number))

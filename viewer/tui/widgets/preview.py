@@ -1,0 +1,81 @@
+"""The exchange under the cursor: why it ended, what is odd about it, and the end of what was answered."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.style import Style
+from textual.strip import Strip
+from textual.widget import Widget
+
+from viewer import endings, streams, wrapping
+from viewer.rows import Row
+from viewer.streams import Look, Part
+from viewer.tui import paint
+from viewer.tui.widgets import toned
+from viewer.verdicts import Verdict
+
+_LEAST_TEXT = 2
+
+
+class Preview(Widget):
+    """Lines about one exchange; the answer's end fills what room is left."""
+
+    DEFAULT_CSS = """
+    Preview {
+        height: 9; background: $surface; border-top: solid $panel; padding: 0 1;
+        &.-right { width: 44%; height: 1fr; border-top: none; border-left: solid $panel; }
+    }
+    """ + toned.css("Preview")
+    COMPONENT_CLASSES: ClassVar[set[str]] = toned.CLASSES
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._row: Row | None = None
+        self._verdicts: Sequence[Verdict] = ()
+        self._look = Look()
+        self._lines: tuple[tuple[int, int], list[list[Part]]] | None = None
+
+    def show(self, row: Row | None, verdicts: Sequence[Verdict], look: Look) -> None:
+        """Show an exchange, with its verdicts if they are known; None shows nothing."""
+        self._row, self._verdicts, self._look, self._lines = row, verdicts, look, None
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw a line."""
+        width, height = self.content_size
+        if self._lines is None or self._lines[0] != (width, height):
+            self._lines = (width, height), self._laid_out(width, height)
+        tones = toned.styles(self, self.rich_style)
+        lines = self._lines[1]
+        parts = [(text, tones[tone]) for text, tone in lines[y]] if y < len(lines) else []
+        return paint.strip(parts, width, Style(bgcolor=self.rich_style.bgcolor))
+
+    def _laid_out(self, width: int, height: int) -> list[list[Part]]:
+        row = self._row
+        if row is None:
+            return []
+        told: list[list[Part]] = [list(streams.laid_out(endings.heading(row, self._look), width, right=False))]
+        told += _told(endings.reason(row, self._look), width, "plain")
+        told.append(list(streams.laid_out([(endings.figures(row, self._look), "muted")], width, right=False)))
+        name, text, size = endings.text(row)
+        odd: list[list[Part]] = []
+        for flag, tone, evidence in endings.evidence(row, self._verdicts):
+            first, *rest = wrapping.wrapped(evidence, width - len(flag) - 2)
+            odd.append([(f"{flag}  ", tone), (first, "plain" if tone != "muted" else "muted")])
+            odd += [[(" " * (len(flag) + 2) + line, "plain" if tone != "muted" else "muted")] for line in rest]
+        told += odd[: max(height - len(told) - (_LEAST_TEXT + 1 if text else 0), 1)]
+        return told[:height] + self._text(name, text, size, width, height - len(told))
+
+    def _text(self, name: str, text: str, size: int | None, width: int, room: int) -> list[list[Part]]:
+        if not text or room < 1:
+            return []
+        lines = wrapping.wrapped(text, width)
+        left_out = size is not None and (size > len(text) or len(lines) > room - 1)
+        counted = "" if size is None else f" · {size:,} characters"
+        rule = f"{name}{counted}{' · its end' if left_out else ''}"
+        shown: list[list[Part]] = [[(rule, "muted")]] if room > 1 else []
+        return shown + [[(line, "plain")] for line in lines[-(room - len(shown)) :]]
+
+
+def _told(text: str, width: int, tone: streams.Tone) -> list[list[Part]]:
+    return [[(line, tone)] for line in wrapping.wrapped(text, width)]

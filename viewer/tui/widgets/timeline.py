@@ -1,0 +1,140 @@
+"""The whole stream along one axis of time, with the playhead in it: a click goes there.
+
+It is given rows that were drawn for its width (`viewer.strips`), and draws nothing but them.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rich.style import Style
+from textual.events import Click, MouseMove, Resize
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+
+from viewer import sparks, strips
+from viewer.streams import Tone
+from viewer.strips import Strips
+from viewer.tui import paint
+from viewer.tui.widgets.look import Remembering, looks
+
+LABEL: Final = 9
+PLAYHEAD: Final = "▲"
+
+_LABEL: Final = re.compile("╷[^╷ ]+(?: [^╷ ]+)?")
+_ROWS: Final = ("bytes/s", "kind", "gap", "")
+_SHORT_ROWS: Final = ("gap", "")
+_KINDS: Final[dict[str, Tone]] = {
+    "c": "success",
+    "r": "muted",
+    "t": "accent",
+    "e": "error",
+    "!": "error",
+    "x": "warning",
+}
+_MARKS: Final[dict[str, Tone]] = {"S": "error", "E": "error", "D": "success"}
+
+
+class Timeline(Remembering):
+    """Rows of cells over time."""
+
+    DEFAULT_CSS = "Timeline { height: 4; } Timeline.-short { height: 2; }"
+
+    @dataclass
+    class Scrubbed(Message):
+        """An instant was clicked, in ns since T0."""
+
+        at_ns: int
+
+    @dataclass
+    class Resized(Message):
+        """There is room for another number of cells."""
+
+        cells: int
+
+    def __init__(self) -> None:
+        super().__init__(id="timeline")
+        self._strips = Strips("", "", "", "", 0)
+        self._cell = 0
+        self._still: dict[str, list[paint.Part]] = {}
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are for the time."""
+        return max(self.size.width - LABEL - 1, 1)
+
+    def show(self, drawn: Strips, at_ns: int) -> None:
+        """Show these rows, and the playhead at an instant."""
+        self._strips = drawn
+        self._cell = strips.cell(at_ns, drawn.axis_ns, self.cells)
+        self.forget()
+
+    def move(self, at_ns: int) -> None:
+        """Put the playhead elsewhere."""
+        cell = strips.cell(at_ns, self._strips.axis_ns, self.cells)
+        if cell != self._cell:
+            left, right = sorted((cell, self._cell))
+            self._cell = cell
+            self.refresh(Region(LABEL + left, 0, right - left + 1, self.size.height))
+
+    def on_resize(self, event: Resize) -> None:
+        """Ask for rows of the new width."""
+        self._still.clear()
+        self.post_message(self.Resized(self.cells))
+
+    def on_click(self, event: Click) -> None:
+        """Go to what was clicked."""
+        self._scrub(event.x)
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        """Go along with a button held down."""
+        if event.button == 1:
+            self._scrub(event.x)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw a row."""
+        shown = _ROWS if self.size.height >= len(_ROWS) else _SHORT_ROWS
+        name = shown[min(y, len(shown) - 1)]
+        look = looks(self)
+        rows = {"bytes/s": self._strips.bytes, "kind": self._strips.kinds, "gap": self._strips.gaps}
+        if name not in self._still:
+            signs = ((sign, look[_tone(name, sign)]) for sign in rows[name].ljust(self.cells)) if name else ()
+            self._still[name] = list(signs) or self._marks(look)
+        drawn = [(f" {name:<{LABEL - 1}}", look["muted"]), *self._still[name]]
+        place = self._cell + 1
+        if place < len(drawn) and name in ("", "gap"):
+            sign, style = drawn[place]
+            drawn[place] = (sign, (style or Style()) + Style(reverse=True)) if name else (PLAYHEAD, look["accent"])
+        return paint.strip(drawn, self.size.width, look["ground"])
+
+    def forget(self) -> None:
+        """Draw everything anew."""
+        self._still.clear()
+        self.refresh()
+
+    def _marks(self, look: Mapping[str, Style]) -> list[paint.Part]:
+        """Draw the markers over the axis."""
+        axis = sparks.axis(self._strips.axis_ns, self.cells).ljust(self.cells)
+        marks = self._strips.marks.ljust(self.cells)
+        for label in _LABEL.finditer(axis):  # one with a marker in it could not be read
+            if marks[label.start() + 1 : label.end()].strip():
+                axis = f"{axis[: label.start() + 1]}{' ' * (len(label[0]) - 1)}{axis[label.end() :]}"
+        return [
+            (tick, look["muted"]) if sign == " " else (sign, look[_MARKS.get(sign, "strong")])
+            for tick, sign in zip(axis, marks, strict=True)
+        ]
+
+    def _scrub(self, x: int) -> None:
+        cell = x - LABEL
+        if 0 <= cell < self.cells:
+            self.post_message(self.Scrubbed(strips.instant(cell, self._strips.axis_ns, self.cells)))
+
+
+def _tone(name: str, sign: str) -> Tone:
+    if name == "kind":
+        return _KINDS.get(sign, "muted")
+    if name == "bytes/s":
+        return "accent"
+    return "error" if sign in sparks.STALLED else "warning" if sign in sparks.SLOW else "plain"

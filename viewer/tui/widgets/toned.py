@@ -1,0 +1,51 @@
+"""What a tone of `viewer.streams` looks like in the theme: a component class for each, for widgets that draw lines."""
+
+from typing import Final
+
+from rich.style import Style
+from textual.widget import Widget
+
+from viewer.streams import Tone
+
+COLORS: Final[dict[Tone, str]] = {
+    "plain": "$foreground",
+    "strong": "$foreground",
+    "muted": "$text-muted",
+    "accent": "$text-primary",
+    "success": "$text-success",
+    "warning": "$text-warning",
+    "error": "$text-error",
+}
+"""The theme's colour of each tone, as CSS and `Content` write it."""
+
+_BOLD: Final[frozenset[Tone]] = frozenset({"strong", "error"})
+
+CLASSES: Final = {f"tone--{tone}" for tone in COLORS}
+"""The component classes that a widget declares."""
+
+
+def css(widget: str) -> str:
+    """Give the rules of a widget's component classes."""
+    rules = (f".tone--{tone} {{ color: {color}; text-style: {_weight(tone)}; }}" for tone, color in COLORS.items())
+    return f"{widget} {{ {' '.join(f'& > {rule}' for rule in rules)} }}"
+
+
+def styles(widget: Widget, ground: Style | None = None) -> dict[str, Style]:
+    """Give the styles of a widget's tones, on the background of a style, or with nothing behind them."""
+    background = None if ground is None else ground.bgcolor
+    found = {tone: widget.get_component_rich_style(f"tone--{tone}") for tone in COLORS}
+    return {tone: Style(color=style.color, bgcolor=background, bold=style.bold) for tone, style in found.items()}
+
+
+def behind(widget: Widget, name: str) -> Style:
+    """Give what is behind the text of a component class."""
+    return Style(bgcolor=widget.get_component_rich_style(name).bgcolor)
+
+
+def markup(tone: Tone) -> str:
+    """Give a tone as a style of `Content`."""
+    return f"{'bold ' if tone in _BOLD else ''}{COLORS[tone]}"
+
+
+def _weight(tone: Tone) -> str:
+    return "bold" if tone in _BOLD else "none"

@@ -1,0 +1,98 @@
+"""The line that says where the playhead is, how fast it goes, and how exact its clock has been."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from textual.strip import Strip
+from textual.widget import Widget
+
+from viewer.streams import Tone
+from viewer.tui import paint
+from viewer.tui.widgets.look import looks
+
+_LATE_MS: Final = 10.0
+_LEAST_BAR: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a playback stands; `late_ms` is the 99th percentile of how late events came on the screen, if any did.
+
+    `idle_ns` is what silences are cut to, None if they are not; `following`: the end of a live stream is followed.
+    """
+
+    playing: bool = False
+    position: int = 0
+    events: int = 0
+    media_ns: int = 0
+    end_ns: int = 0
+    speed: float = 1.0
+    idle_ns: int | None = None
+    late_ms: float | None = None
+    live: bool = False
+    following: bool = False
+
+
+class TransportLine(Widget):
+    """Draws a `Standing`."""
+
+    DEFAULT_CSS = "TransportLine { height: 1; }"
+
+    def __init__(self) -> None:
+        super().__init__(id="transport")
+        self._standing = Standing()
+        self._drawn: list[tuple[str, Tone]] = []
+
+    def show(self, standing: Standing) -> None:
+        """Show how playback stands."""
+        self._standing = standing
+        drawn = self._parts()
+        if drawn != self._drawn:
+            self._drawn = drawn
+            self.refresh()
+
+    def on_resize(self) -> None:
+        """Draw for the new width."""
+        self._drawn = self._parts()
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the line."""
+        look = looks(self)
+        return paint.strip([(text, look[tone]) for text, tone in self._drawn], self.size.width, look["surface"])
+
+    def _parts(self) -> list[tuple[str, Tone]]:
+        now = self._standing
+        left: list[tuple[str, Tone]] = [
+            *self._state(),
+            (f"  #{now.position:,}/{now.events:,}", "strong"),
+            (f"  {now.media_ns / 1e9:.3f} / {now.end_ns / 1e9:.3f}{'+' if now.live else ''} s", "plain"),
+            (f"  {100 * now.media_ns / now.end_ns if now.end_ns else 0:3.0f} %  ", "muted"),
+        ]
+        right = self._settings()
+        room = self.size.width - sum(len(text) for text, _ in (*left, *right)) - 3
+        while room < _LEAST_BAR and len(right) > 1:
+            room += len(right.pop()[0])
+        return [*left, *self._bar(max(room, 0)), *right]
+
+    def _state(self) -> list[tuple[str, Tone]]:
+        if self._standing.following:
+            return [(" ● following", "success")]
+        return [(" ▶ playing", "success")] if self._standing.playing else [(" ‖ paused ", "muted")]
+
+    def _settings(self) -> list[tuple[str, Tone]]:
+        now = self._standing
+        speed = "max" if now.speed == float("inf") else f"{now.speed:g}×"
+        found: list[tuple[str, Tone]] = [(f"  {speed}", "strong" if now.speed != 1 else "plain")]
+        if now.idle_ns is not None:
+            found.append((f"  idle ≤ {now.idle_ns / 1e9:g} s", "warning"))
+        if now.late_ms is not None:
+            found.append((f"  err p99 {now.late_ms:.1f} ms", "warning" if now.late_ms > _LATE_MS else "muted"))
+        return found
+
+    def _bar(self, room: int) -> list[tuple[str, Tone]]:
+        if room < _LEAST_BAR:
+            return []
+        share = min(self._standing.media_ns / self._standing.end_ns, 1.0) if self._standing.end_ns else 0.0
+        done = min(int(share * room), room - 1)
+        return [("[", "muted"), ("=" * done + ">", "accent"), ("-" * (room - done - 1) + "]", "muted")]

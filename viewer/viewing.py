@@ -1,0 +1,114 @@
+"""The command `view`: the tape in a terminal, to look at and to step through; `viewer.cli` adds it to the group.
+
+Only click is imported at the top: `--help` must not wait for Textual. What is on the screen is `viewer.tui`'s. What is
+wrong with what was asked for is said before the screen is taken; the tape itself need not be there yet.
+"""
+
+import gc
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recorder import options
+from viewer import completion, output, selecting
+from viewer import thresholds as limiting
+from viewer.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    from viewer.filter_syntax import Filter
+
+
+@click.command()
+@click.argument("id", required=False, shell_complete=completion.ids)
+@options.db
+@selecting.filtered
+@click.option("--at", metavar="POS", help="With ID: begin there, such as 3.2s, 50% or #120.")
+@click.option("-F", "--follow", is_flag=True, help="Stay on the newest exchange as they come.")
+@click.option(
+    "--compare",
+    nargs=2,
+    metavar="ID ID",
+    shell_complete=completion.ids,
+    help="Show two exchanges side by side, on one clock.",
+)
+@limiting.options
+@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, to select text with.")
+@click.option("--theme", envvar="WIRETAPE_THEME", metavar="NAME", help="Colours; F5 goes through all of them.")
+@click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII, as where there is no UTF-8.")
+def view(
+    id: str | None,
+    db: Path | None,
+    where: "Filter | None",
+    at: str | None,
+    follow: bool,
+    compare: tuple[str, str] | None,
+    thresholds: Thresholds,
+    no_mouse: bool,
+    theme: str | None,
+    ascii: bool,
+) -> None:
+    """Look at a tape in the terminal: what came when, who was slow, and why it ended. ? shows all keys.
+
+    ID opens one exchange: 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()) or os.environ.get("TERM") == "dumb":
+        raise click.UsageError("view needs a terminal for its keys and its screen: try 'wiretape ls'")
+    if at is not None and id is None:
+        raise click.UsageError("--at goes with an ID")
+    if compare and id is not None:
+        raise click.UsageError("--compare names both exchanges itself: leave ID out")
+    path = options.tape_path(db)
+    opened = _opened(path, id, at, compare)
+    if os.environ.get("NO_COLOR") == "":
+        del os.environ["NO_COLOR"]  # empty means nothing, by its own rules; Textual would heed it
+    gc.disable()  # until the first screen is there: a tenth of the start would go into looking at what stays
+    from viewer import settings
+    from viewer.tui.app import ViewerApp
+
+    app = ViewerApp(
+        path,
+        limits=thresholds,
+        settings=settings.read(),
+        filter_text="" if where is None else str(where),
+        follow=follow,
+        opened=opened,
+        ascii=ascii or not output.has_utf8(),
+    )
+    if theme is not None:
+        if theme not in app.available_themes:
+            known = ", ".join(sorted(app.available_themes))
+            raise click.BadParameter(f"there is no theme {theme!r}: there are {known}", param_hint="--theme")
+        app.theme = theme
+    code = app.run(mouse=not no_mouse)
+    if app.failure is not None:
+        raise app.failure
+    sys.exit(code or app.return_code or 0)
+
+
+def _opened(
+    path: Path, id: str | None, at: str | None, compare: tuple[str, str] | None
+) -> "Callable[[], Screen[Any]] | None":
+    """Give what makes the screen that is opened over the list, if one was asked for. Raises `NotFound` and its like."""
+    if id is None and not compare:
+        return None
+    from viewer import queries
+
+    with queries.opened(path) as connection:
+        numbers = [queries.find(connection, one) for one in (compare or (id,)) if one is not None]
+    if compare:
+        from viewer.tui.screens.compare import CompareScreen
+
+        return lambda: CompareScreen(numbers[0], numbers[1])
+    from viewer.tui.screens.inspector import InspectorScreen
+
+    return lambda: InspectorScreen(numbers[0], at)
+
+
+COMMANDS: list[click.Command] = [view]
+"""The commands of this module, for the group."""
