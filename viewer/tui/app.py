@@ -58,7 +58,7 @@ class ViewerApp(App[int]):
         Binding("question_mark,f1", "help", "help", key_display="?", id="app.help"),
         Binding("y", "copy_menu", "copy", show=False, id="app.copy"),
         Binding("x", "export_menu", "export", show=False, id="app.export"),
-        Binding("colon", "command_palette", "palette", show=False, id="app.palette"),
+        Binding("ctrl+p,colon", "command_palette", "palette", show=False, id="app.palette"),
         Binding("T", "time_format", "time format", show=False, id="app.time_format"),
         Binding("f5", "next_theme", "next theme", show=False, id="app.theme"),
         Binding("ctrl+z", "suspend_process", "suspend", show=False, id="app.suspend"),

@@ -1,12 +1,16 @@
-"""The key map of the configuration, and what is told when two actions end up on one key."""
+"""The key that all screens name first, the key map of the configuration, and what is told of two actions on one key."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from textual.app import App
 from textual.binding import Binding
 
 from recorder.safe import safe
 from viewer.settings import Settings
+
+HELP: Final = Binding("question_mark,f1", "app.help", "help", key_display="?", id="app.help")
+"""A footer shows a screen's own keys before the app's: so each screen begins with this one."""
 
 
 def use(app: App[object], found: Settings) -> None:

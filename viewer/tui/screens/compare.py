@@ -22,6 +22,7 @@ from viewer.race import ALIGNMENTS, Lane, Race
 from viewer.rows import Row
 from viewer.tui import paint
 from viewer.tui.hosting import host
+from viewer.tui.keys import HELP
 from viewer.tui.reader import Superseded
 from viewer.tui.widgets.lane import LanePane
 from viewer.tui.widgets.scores import ScoreTable
@@ -46,6 +47,7 @@ class CompareScreen(Screen[None]):
     CompareScreen #lane-a { margin-right: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        HELP,
         Binding("space", "play", "race", id="replay.play"),
         Binding("comma", "step(-1)", "step", id="replay.step_back", group=Binding.Group("step both", compact=True)),
         Binding(
@@ -87,7 +89,7 @@ class CompareScreen(Screen[None]):
             yield from self._panes
         yield self._strips
         yield self._table
-        yield Footer()
+        yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         """Read both exchanges."""

@@ -56,7 +56,7 @@ class InspectorScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Lay out the panes."""
         yield self.panes
-        yield Footer()
+        yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         """Begin to read and to drive."""

@@ -4,12 +4,15 @@ from typing import Final
 
 from textual.binding import Binding, BindingType
 
+from viewer.tui.keys import HELP
+
 
 def _key(keys: str, action: str, meaning: str, id: str, display: str | None = None, *, show: bool = False) -> Binding:
     return Binding(keys, action, meaning, show=show, key_display=display, id=f"replay.{id}")
 
 
 KEYS: Final[list[BindingType]] = [
+    HELP,
     _key("space", "play", "play", "play", "space", show=True),
     _key("full_stop", "step(1)", "step", "step_forward", ". ,", show=True),
     _key("comma", "step(-1)", "step back", "step_back", ","),

@@ -21,6 +21,7 @@ from viewer.heatmap import METRICS, Heatmap
 from viewer.rows import Row
 from viewer.tui import paint
 from viewer.tui.hosting import host
+from viewer.tui.keys import HELP
 from viewer.tui.reader import Superseded
 from viewer.tui.screens.figures import Figures
 from viewer.tui.screens.menus import AskScreen
@@ -79,6 +80,7 @@ class StatsScreen(Screen[None]):
     StatsScreen #title, StatsScreen #told { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        HELP,
         Binding("tab", "group(1)", "group", id="stats.group"),
         Binding("shift+tab", "group(-1)", "group before", show=False, id="stats.group_back"),
         Binding("H", "metric", "gap/ttft/tps", id="stats.metric"),
@@ -107,7 +109,7 @@ class StatsScreen(Screen[None]):
         yield self._heat
         yield self._failed
         yield self._last_line
-        yield Footer()
+        yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         """Read what the screen shows."""

@@ -96,6 +96,10 @@ class StreamsScreen(Screen[None]):
         self.set_interval(_TICK_SECONDS, self._tick)
         self._say()
 
+    def on_screen_resume(self) -> None:
+        """Catch up with what has happened meanwhile."""
+        self._tick()
+
     def set_filter(self, text: str) -> None:
         """Apply a filter as if it had been typed."""
         self._filter.put(text)
@@ -362,6 +366,8 @@ class StreamsScreen(Screen[None]):
             self.notify("Press / to filter, ? for all keys.", markup=False, timeout=4)
 
     def _tick(self) -> None:
+        if not self.is_current:
+            return  # under another screen nobody sees it, and drawing would disturb what is played there
         self._look_again()
         change = self._listing.change
         if change is not None and (change.running or self._look.times == "ago"):

@@ -7,6 +7,8 @@ from typing import Final
 
 from textual.binding import Binding
 
+from viewer.tui.keys import HELP
+
 CSS: Final = """
     StreamsScreen {
         & #body { height: 1fr; layout: vertical; }
@@ -24,7 +26,7 @@ CSS: Final = """
 """Below 20 rows the preview gives way; from 150 columns on it stands at the right."""
 
 KEYS: Final = (
-    Binding("question_mark,f1", "app.help", "help", key_display="?", id="app.help"),
+    HELP,
     Binding("slash", "filter", "filter", key_display="/", id="streams.filter"),
     Binding("enter", "open", "open", key_display="enter", id="streams.open"),
     Binding("space", "mark", "mark", id="streams.mark"),

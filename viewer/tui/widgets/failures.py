@@ -32,7 +32,7 @@ class FailureLine(Widget, can_focus=True):
         Binding("down,j", "leave(1)", "down", show=False, id="stats.down"),
         Binding("left,h", "move(-1)", "earlier", show=False, id="stats.earlier"),
         Binding("right,l", "move(1)", "later", show=False, id="stats.later"),
-        Binding("enter", "open", "drill down", id="stats.open"),
+        Binding("enter", "open", "drill down", key_display="enter", id="stats.open"),
     ]
 
     @dataclass

@@ -34,7 +34,7 @@ class GroupTable(Widget, can_focus=True):
         Binding("down,j", "move(1)", "down", show=False, id="stats.down"),
         Binding("pageup", "move(-10)", "page up", show=False, id="stats.page_up"),
         Binding("pagedown", "move(10)", "page down", show=False, id="stats.page_down"),
-        Binding("enter", "open", "drill down", id="stats.open"),
+        Binding("enter", "open", "drill down", key_display="enter", id="stats.open"),
     ]
 
     @dataclass

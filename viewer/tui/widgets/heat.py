@@ -44,7 +44,7 @@ class HeatGrid(Widget, can_focus=True):
         Binding("right,l", "move(0, 1)", "later", show=False, id="stats.later"),
         Binding("home", "move(0, -9999)", "first", show=False, id="stats.first"),
         Binding("end", "move(0, 9999)", "last", show=False, id="stats.last"),
-        Binding("enter", "open", "drill down", id="stats.open"),
+        Binding("enter", "open", "drill down", key_display="enter", id="stats.open"),
     ]
     _BY_STEP: Final = ("none", "low", "low", "some", "much", "most")
 

@@ -41,15 +41,15 @@ class LanePane(Widget):
         self._head = name
         self._status = ""
         self._parts: Sequence[Part] = ()
-        self._running = False
+        self._moving = False
         self._parting: tuple[str, str] | None = None
         self._lines: list[list[Piece]] | None = None
 
     def show(self, head: str, status: str, parts: Sequence[Part], running: bool) -> None:
         """Show a lane: what it is, how it stands, its texts so far, and whether more will come."""
-        grown = self._parting is not None or (parts, running) != (self._parts, self._running)
+        grown = self._parting is not None or (parts, running) != (self._parts, self._moving)
         told = (head, status) != (self._head, self._status)
-        self._head, self._status, self._parts, self._running, self._parting = head, status, parts, running, None
+        self._head, self._status, self._parts, self._moving, self._parting = head, status, parts, running, None
         if grown:
             self._lines = None
         if grown or told:
@@ -86,7 +86,7 @@ class LanePane(Widget):
             return _parted(*self._parting, width, height)
         lines = wrapping.tail(((part.kind, part.text, part.length) for part in self._parts), width, height)
         drawn: list[list[Piece]] = [[line] for line in lines] or [[]]
-        if self._running:
+        if self._moving:
             drawn[-1].append(("caret", CARET))
         return drawn
 
