@@ -42,6 +42,8 @@ _UNQUOTED = re.compile(r'[^",\r\n=+\-@\t\0][^",\r\n]*+').fullmatch
 _ASIS = frozenset({NoneType, int, float, str})
 _ASIS_THERE = _ASIS - {str}
 _NONE = ()
+_TEXT = frozenset({NoneType, str})
+_TO_GUARD = re.compile(r'[",\r]|(?:\A|\n)[=+\-@\t\0]').search
 _FLUSH = 1 << 16
 _TEXTS = rows.FIELDS + rows.TEXT_FIELDS
 
@@ -156,8 +158,9 @@ def _write_csv(
     if isinstance(found, Chunks) and tuple(fields) == rows.CHUNK_FIELDS and not terminal:
         _drain(buffer, out)
         return _write_lines(out, found, raw, end)
-    if isinstance(found, Exchanges) and tuple(fields) == found.fields and not terminal:
-        return _write_columns(out, found, raw, writer, buffer)
+    if isinstance(found, Exchanges) and tuple(fields) == found.fields and len(fields) > 1 and not terminal:
+        _drain(buffer, out)
+        return _write_columns(out, found, raw, end)
     count = 0
     for row in found:
         writer.writerow(_cells([row[field] for field in fields], raw, terminal))
@@ -168,24 +171,32 @@ def _write_csv(
     return count
 
 
-def _write_columns(out: BinaryIO, found: Exchanges, raw: bool, writer: Any, buffer: io.StringIO) -> int:
+def _write_columns(out: BinaryIO, found: Exchanges, raw: bool, end: str) -> int:
     """Write exchanges a batch at a time, column by column: most columns are all alike."""
     count = 0
     for batch in found.batches:
-        _, *columns = zip(*batch, strict=True)
-        writer.writerows(zip(*map(_column, found.fields, columns, itertools.repeat(raw)), strict=True))
-        _drain(buffer, out)
+        _, *stored = zip(*batch, strict=True)
+        columns = map(_column, found.fields, stored, itertools.repeat(raw))
+        out.write(_encoded("".join(f"{line}{end}" for line in map(",".join, zip(*columns, strict=True)))))
         count += len(batch)
-    _drain(buffer, out)
     return count
 
 
-def _column(field: str, stored: Sequence[Any], raw: bool) -> Sequence[Any]:
+def _column(field: str, stored: Sequence[Any], raw: bool) -> Sequence[str]:
+    """Write a column's values as `csv.writer` writes the cells of them."""
     if field.endswith("_ms"):
         return chunk_lines.milliseconds(stored)
     if field == "flags":
         stored = [" ".join((flags or "").split()) for flags in stored]
-    return _cells(stored, raw, terminal=False)
+    kinds = set(map(type, stored))
+    if kinds <= _ASIS_THERE:
+        return ["" if value is None else str(value) for value in stored]
+    if kinds <= _TEXT:
+        texts = ["" if text is None else text for text in stored]
+        lines = "\n".join(texts)
+        if lines.count("\n") == len(texts) - 1 and not _TO_GUARD(lines):
+            return texts
+    return [_quoted(value, raw) for value in stored]
 
 
 def _cells(values: Iterable[Any], raw: bool, terminal: bool) -> list[Any]:
