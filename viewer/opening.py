@@ -17,6 +17,7 @@ from viewer import landmarks, verdicts
 from viewer.landmarks import Marker
 from viewer.slowness import Slowness
 from viewer.thresholds import Thresholds
+from viewer.timed import Timed
 from viewer.transcript import Transcript
 from viewer.verdicts import Verdict
 
@@ -72,7 +73,7 @@ def opened(answer: Stored, limits: Thresholds) -> Opened:
     with _unhurried():
         facts, its_reads = answer.facts, answer.reads
         decoded = decode(facts, its_reads, answer.body)
-        timed = verdicts.Timed(facts, its_reads, decoded)
+        timed = Timed(facts, its_reads, decoded)
         judged = verdicts.verdicts(timed, answer.outcome, limits)
         transcript = Transcript(decoded)
         stalls = [one.from_ns + one.lasted_ns for one in judged if one.kind == "stall" and one.form == "gap"]

@@ -51,7 +51,8 @@ def show(
 
 def _show_summary(connection: "Connection", no: int, limits: Thresholds, format: str | None, raw_csv: bool) -> None:
     from viewer import pages, queries
-    from viewer.verdicts import Timed, verdicts
+    from viewer.timed import Timed
+    from viewer.verdicts import verdicts
 
     row = queries.detail(connection, no)
     if format is None or format == "table":
@@ -64,8 +65,9 @@ def _show_summary(connection: "Connection", no: int, limits: Thresholds, format:
 def _show_timing(connection: "Connection", no: int, limits: Thresholds, format: str | None, raw_csv: bool) -> None:
     from viewer import pages, queries
     from viewer import verdicts as judging
+    from viewer.timed import Timed
 
-    timed = judging.Timed(*queries.observed(connection, no))
+    timed = Timed(*queries.observed(connection, no))
     found = judging.verdicts(timed, queries.detail(connection, no)["outcome"], limits)
     if output.chosen(format) == "table":
         output.show(pages.timing(timed.slowness(), found, limits))

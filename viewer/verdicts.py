@@ -3,35 +3,30 @@
 A *stall* is a silence above the threshold: between two reads with output (`gap`: as the tape's flag has it), before an
 error or an end that came too early (`end`), or only on the way to the client, which got late what had come in time
 (`delivery`). A *burst* is an answer that did not come as a stream: many chunks to a read (`buffered`), or one by one
-and yet all in a flash (`fake`). Who was slow is `slowness`'s to say, the limits are `thresholds`'s; how a verdict reads
-is `wording`'s.
+and yet all in a flash (`fake`). Whose a silence was is `timed`'s to say, the limits are `thresholds`'s; how a verdict
+reads is `wording`'s.
 """
 
 import dataclasses
-from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Final, Literal
 
 from recorder.chat import Chunk
-from recorder.derive import Decoded
-from recorder.exchange import Exchange, Read, TimedChunk
+from recorder.exchange import TimedChunk
 from recorder.metrics import doc
-from viewer import rows, slowness
+from viewer import rows
 from viewer.rows import Row
-from viewer.slowness import Slowness, Who
+from viewer.slowness import Who
 from viewer.thresholds import Thresholds
+from viewer.timed import Timed, Unclear
 
 WORDS: Final = 80
 """So many characters of the text before and after a stall are given."""
 
 _CUT: Final = frozenset({"timeout", "client_closed", "truncated", "interrupted", "error_event"})
-_ORDINARY_NS: Final = 100_000_000
-"""Up to so long a silence, that the network brings several chunks at once says nothing."""
-
-Unclear = Literal["instants", "missing", "at_once", "handing_on"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,114 +102,6 @@ def row(verdict: Verdict) -> Row:
         value = getattr(verdict, stored)
         found[name] = rows.ms(value) if stored != name else value
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """Whose a silence between two reads was, and for how many ns of it reading was paused for the client."""
-
-    who: Who | None
-    paused_ns: int = 0
-    unclear: Unclear | None = None
-
-
-class Timed:
-    """One exchange as its verdicts need it: its reads and their steps, and its output chunks with an instant.
-
-    Of an answer that is no chat stream, or failed, no chunk is known to be output. A read is named by its *place* among
-    those on the tape, from which reads may be missing.
-    """
-
-    def __init__(self, exchange: Exchange, reads: Sequence[Read], decoded: Decoded) -> None:
-        self.exchange, self.reads, self.decoded = exchange, reads, decoded
-        succeeded = exchange.status is not None and exchange.status < 300
-        self.stream = succeeded and decoded.stream and decoded.dialect in ("chat", None)
-        numbered = enumerate(decoded.chunks) if self.stream else ()
-        found = [(no, one) for no, one in numbered if one.chunk.output]
-        self.outputs = [(no, one) for no, one in found if one.at_ns is not None]
-        self.ends_known = not exchange.gap_bytes and found[-1:] == self.outputs[-1:]
-        self.steps = slowness.steps(reads, exchange.paused, coarse=exchange.coarse_clock)
-        self._ends = [item.end for item in decoded.items]
-        self._places = {read.seq: place for place, read in enumerate(reads)}
-        counts = Counter(self.place(one) for _, one in self.outputs)
-        self._nth = {place: nth for nth, place in enumerate(counts)}
-        self.brought = list(counts.values())
-        waits = slowness.pauses(reads) if exchange.paused else [0] * len(reads)
-        between = (
-            min(wait, after.at_ns - before.at_ns) for wait, (before, after) in zip(waits, pairwise(reads), strict=False)
-        )
-        self._paused = list(accumulate(between, initial=0))
-
-    def place(self, chunk: TimedChunk) -> int:
-        """Give the place of the read that completed a chunk which has an instant."""
-        assert chunk.read is not None
-        return self._places[chunk.read]
-
-    def slowness(self) -> Slowness:
-        """Say who was slow, over the whole exchange."""
-        pairs = [(self.place(before), self.place(after)) for (_, before), (_, after) in pairwise(self.outputs)]
-        found: dict[str | None, list[int]] = {
-            "upstream": [],
-            "client": [],
-            "instants": [],
-            "missing": [],
-            "at_once": [],
-        }
-        for first, last in pairs:
-            if first != last:
-                silence = self.silent(first, last)
-                found[silence.who or silence.unclear].append(self._lasted(first, last))
-        return slowness.slowness(found["upstream"], self.reads, self.steps, found["missing"] + found["at_once"])
-
-    def meanwhile(self, first: int, last: int, start: int, end: int) -> Row:
-        """Count what came in the reads between the places `first` and `last`, and in the data from `start` to `end`."""
-        between = self.decoded.items[bisect_right(self._ends, start) : bisect_left(self._ends, end)]
-        came = Counter(
-            item.kind for item in between if item.read is not None and first < self._places[item.read] < last
-        )
-        return {
-            "reads_meanwhile": max(last - first - 1, 0),
-            "comments_meanwhile": came["comment"],
-            "events_meanwhile": came["event"],
-        }
-
-    def held(self, first: int, last: int) -> Row:
-        """Give the longest step of the relay, and the longest wait for the client, from place `first` to `last`."""
-        found = [step for step in self.steps[first : last + 1] if step.ns is not None]
-        clear = bool(found) and all(step.who is not None for step in found)
-        return {
-            "relay_ns": max((step.ns or 0 for step in found if step.who == "relay"), default=None),
-            "client_ns": max((step.ns or 0 for step in found if step.who == "client"), default=0) if clear else None,
-        }
-
-    def silent(self, first: int, last: int) -> Silence:
-        """Say whose a silence was between the places of two reads with output."""
-        if self.exchange.coarse_clock:
-            return Silence(None, unclear="instants")
-        if self.misses(first, last):
-            return Silence(None, unclear="missing")
-        lasted, paused = self._lasted(first, last), self._paused[last] - self._paused[first]
-        if paused > lasted / 2:
-            return Silence("client", paused)
-        if lasted > _ORDINARY_NS and slowness.came_at_once(self.brought, self._nth[last]):
-            return Silence(None, paused, "at_once")
-        return Silence("upstream", paused)
-
-    def misses(self, first: int, last: int) -> bool:
-        """Say whether the tape lacks reads between two places; from -1 on, from the beginning."""
-        if first < 0 and self.reads and self.reads[0].start:
-            return True
-        return any(
-            before.start + before.size != after.start
-            for before, after in pairwise(self.reads[max(first, 0) : last + 1])
-        )
-
-    def brought_by(self, place: int) -> int:
-        """Give how many output chunks a read with output brought."""
-        return self.brought[self._nth[place]]
-
-    def _lasted(self, first: int, last: int) -> int:
-        return self.reads[last].at_ns - self.reads[first].at_ns
 
 
 def verdicts(timed: Timed, outcome: str, limits: Thresholds) -> list[Verdict]:

@@ -7,7 +7,8 @@ from sqlalchemy import Connection
 
 from viewer import pages, queries, rows
 from viewer.thresholds import Thresholds
-from viewer.verdicts import Timed, Verdict, verdicts
+from viewer.timed import Timed
+from viewer.verdicts import Verdict, verdicts
 
 from .conftest import COMPLETE, TOOLS
 from .timing import Part, evenly, outcome, timed, word

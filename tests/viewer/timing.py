@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from recorder.derive import decode, derive
 from recorder.exchange import Exchange, Read
-from viewer.verdicts import Timed
+from viewer.timed import Timed
 
 from .conftest import event
 

@@ -101,7 +101,8 @@ def preview(number: int, limits: Thresholds) -> "Callable[[Connection], Previewe
 
     def question(connection: "Connection") -> Previewed:
         from viewer import queries, watching
-        from viewer.verdicts import Timed, verdicts
+        from viewer.timed import Timed
+        from viewer.verdicts import verdicts
 
         row = watching.preview(connection, number)
         if row is None or row["outcome"] == "open" or row["bytes"] > _JUDGED_BYTES:
