@@ -5,6 +5,7 @@ What the exchanges are is left to `synthetic`.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import zlib
@@ -78,22 +79,22 @@ def fill(connection: Connection, count: int, chunks: int, seed: int) -> Iterator
     """
     session_no = _begin_session(connection, seed)
     random = np.random.default_rng(seed)
-    made = {(model.name, ending): _made(model, ending, chunks) for model in MODELS for ending in ENDINGS}
+    made = functools.cache(functools.partial(_made, chunks))  # only those that are drawn: a long one takes long
     shares = np.array(list(ENDINGS.values()), float)
     drawn = [*ENDINGS, *random.choice(list(ENDINGS), count, p=shares / shares.sum()).tolist()]
     for start in range(0, count, _BATCH):
         rows = _Rows()
         for at in range(start, min(start + _BATCH, count)):
             model = MODELS[random.integers(len(MODELS))]
-            packed = made[model.name, drawn[at]][random.integers(VARIATIONS)]
+            packed = made(model, drawn[at], int(random.integers(VARIATIONS)))
             rows.add(_identity(at, seed, random) | {"session_no": session_no}, packed, random)
         rows.write(connection)
         yield min(start + _BATCH, count)
 
 
-def _made(model: synthetic.Model, ending: str, chunks: int) -> list[_Packed]:
-    found = [synthetic.template(model, ending, chunks, variation) for variation in range(VARIATIONS)]
-    return [_Packed(one, hashlib.sha256(one.body).hexdigest(), zlib.compress(one.body)) for one in found]
+def _made(chunks: int, model: synthetic.Model, ending: str, variation: int) -> _Packed:
+    one = synthetic.template(model, ending, chunks, variation)
+    return _Packed(one, hashlib.sha256(one.body).hexdigest(), zlib.compress(one.body))
 
 
 def _begin_session(connection: Connection, seed: int) -> int:

@@ -211,6 +211,11 @@ class Answer:
             return 0
         return self._row(newest, position)
 
+    def hides(self, position: int) -> bool:
+        """Say whether the newest words stand in a text that is folded."""
+        newest = max(self.parts, key=lambda part: _last(part, position), default=None)
+        return newest is not None and newest.folded and _last(newest, position) >= 0
+
     def changed(self, before: int, after: int) -> list[tuple[int, int]]:
         """Give the rows, as first and last, that look otherwise after the playhead went from a position to another."""
         found = []

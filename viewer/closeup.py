@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from recorder.exchange import OUTCOMES
-from viewer import cells, landmarks, sparks, waterfall, wording
+from viewer import cells, landmarks, sparks, streams, waterfall, wording
 from viewer.inspecting import Known
 from viewer.notes import Notes
 from viewer.opening import Opened
@@ -23,15 +23,11 @@ from viewer.verdicts import Verdict
 Line = list[tuple[str, Tone]]
 """A line's pieces and their tones."""
 
-DEAD_S: Final = 5.0
-"""A recorder of which nothing was heard for so long is gone."""
-
-_OUTCOME_TONES: Final[dict[str, Tone]] = {"complete": "success", "open": "accent", "client_closed": "warning"}
-_SIGNS: Final = {"complete": "✓", "open": "●", "client_closed": "⊘", "truncated": "■", "http_error": "✗"}
 _BARS: Final[dict[str, tuple[str, Tone]]] = {
     "wait": ("░", "muted"), "stall": ("×", "error"), "end": ("▌", "muted"), "reasoning": ("▒", "muted"),
     "content": ("█", "success"), "tool": ("▓", "accent"), "refusal": ("▓", "warning"),
 }  # fmt: skip
+_JUDGING: Final[Line] = [("who was slow: not known yet …", "muted")]
 _LARGEST_JSON: Final = 1 << 20
 _NAMES: Final = 18
 _LONGEST: Final = 40
@@ -42,15 +38,12 @@ _MOST_BARS: Final = 12
 def heading(known: Known, died: bool = False) -> Line:
     """Say what an exchange is, in one line."""
     row = known.row
-    tone = _OUTCOME_TONES.get(row["outcome"], "error")
+    state = streams.state(row, recording=not died)
     path = row["path"].partition("?")[0]
-    sign = "?" if died else _SIGNS.get(row["outcome"], "!")
-    ended = "recorder gone" if died else row["outcome"].replace("_", " ")
-    if row["outcome_detail"]:
-        ended += f" ({row['outcome_detail']})"
+    detail = f" ({row['outcome_detail']})" if row["outcome_detail"] else ""
     return [
         (f" {row['id'][:8]}", "strong"),
-        (f"  {sign} {ended}", "error" if died else tone),
+        (f"  {state.sign} {state.word}{detail}", state.tone),
         (f"  {cells.cell(row['status'])}", "success" if (row["status"] or 999) < 300 else "error"),
         (f"  {cells.cut(row['model'] or row['request_model'] or cells.UNKNOWN, _LONGEST)}", "plain"),
         (f"  {' '.join(flag.upper() if flag in _LOUD else flag for flag in row['flags'])}", "warning"),
@@ -66,7 +59,7 @@ def is_dead(known: Known, now: str) -> bool:
         return True
     try:
         heard, at = datetime.fromisoformat(known.recorder.heartbeat_at), datetime.fromisoformat(now)
-        return (at - heard).total_seconds() > DEAD_S
+        return (at - heard).total_seconds() * 1000 > streams.RECORDER_LOST_MS
     except (ValueError, TypeError):
         return False
 
@@ -87,6 +80,16 @@ def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:
     return [(f" {row['outcome'].replace('_', ' ')}: {OUTCOMES.get(row['outcome'], '')}{detail}", "warning")]
 
 
+def silence(known: Known, opened: Opened) -> str:
+    """Say why there is no text to show."""
+    row = known.row
+    if row["error_message"] or row["error_code"]:
+        return f"{row['error_code'] or 'error'}: {row['error_message'] or 'no message came with it'}"
+    if not opened.transcript.data:
+        return "no body came" if not opened.live else "nothing has come yet"
+    return "nothing was said: 3 shows the body as it came"
+
+
 def request(known: Known) -> list[Line]:
     """Show a request as it is on the tape, and the head of its response; JSON is put in order."""
     row = known.request
@@ -103,7 +106,10 @@ def timing(known: Known, opened: Opened | None, width: int) -> list[Line]:
     """Show where the time went, and who was slow, in lines of `width` cells."""
     if opened is None:
         return [*_measured(known), [], [("decoding …", "muted")]]
-    return [*_waterfall(known, opened, width), [], *_who(opened), [], *_verdicts(opened), [], *_measured(known)]
+    judged = (
+        [*_who(opened), [], *_verdicts(opened)] if opened.judged else [[("who was slow: not known yet …", "muted")]]
+    )
+    return [*_waterfall(known, opened, width), [], *judged, [], *_measured(known)]
 
 
 def noted(known: Known, notes: Notes, opened: Opened | None) -> list[Line]:

@@ -50,6 +50,14 @@ def divergence(a: str, b: str) -> Divergence | None:
     return Divergence(at, a[start:at], a[at : ends[0]], b[at : ends[1]], start > 0, len(a) - ends[0], len(b) - ends[1])
 
 
+def told(found: Divergence, text: str) -> str:
+    """Say how far two texts, of which one is given, are the same."""
+    if not found.at:
+        return "they differ from the first character on"
+    line, column = place(text, found.at)
+    return f"the same up to character {found.at:,} (line {line:,}, column {column:,})"
+
+
 def place(text: str, at: int) -> tuple[int, int]:
     """Give the line and the column of a character, both from 1."""
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)

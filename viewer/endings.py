@@ -4,10 +4,10 @@ Recorded text passes `safe` here, all but the answer, which is wrapped by `wrapp
 `verdicts` and `wording`; what a row holds is `watching.preview`'s.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from recorder.exchange import ENDED_BY, FLAGS, OUTCOMES
+from recorder.exchange import FLAGS
 from viewer import cells, wording
 from viewer.rows import Row
 from viewer.streams import NOTABLE, Look, Part, Tone, elapsed_ms, span, state
@@ -31,23 +31,13 @@ def heading(row: Row, look: Look) -> list[Part]:
 
 
 def reason(row: Row, look: Look) -> str:
-    """Say why it ended, or that it has not."""
+    """Say why it ended, or that it has not; `recorder_pid` and `dialect` of the row may be missing."""
     if row["outcome"] == "open":
         return _unended(row, look)
-    told = [OUTCOMES.get(row["outcome"], "not known to this version")]
-    if row["outcome"] == "http_error":
-        told = [f"upstream answered {cells.cell(row['status'])}"]
-    elif row["outcome"] == "complete":
-        told = ["everything came"]
-    if row.get("error_code") or row.get("error_message"):
-        told.append(": ".join(cells.line(row[name]) for name in ("error_code", "error_message") if row.get(name)))
-    elif row["outcome"] != "complete" and row["ended_by"] in ENDED_BY:
-        told.append(ENDED_BY[row["ended_by"]])
+    told = _TOLD.get(row["outcome"], _unknown)(row)
     if row.get("ended_detail"):
-        told.append(cells.line(row["ended_detail"]))
-    if row["finish_reason"]:
-        told.append(f"finish reason {cells.line(row['finish_reason'])}")
-    return "; ".join(told)
+        told += f" ({cells.line(row['ended_detail'])})"
+    return told
 
 
 def figures(row: Row, look: Look) -> str:
@@ -92,3 +82,111 @@ def _unended(row: Row, look: Look) -> str:
     last = row.get("last_read_ms")
     after = "nothing was read of it" if last is None else f"the last read came {span(last)} after the request"
     return f"nothing records it any more; {after}. The next recorder on this tape will mark it as interrupted."
+
+
+def _complete(row: Row) -> str:
+    signs = [f"finish reason {cells.line(row['finish_reason'])}"] if row["finish_reason"] else []
+    signs += ["[DONE]"] if row.get("dialect") == "chat" and not {"no_done", "nonstream"} & set(row["flags"]) else []
+    return f"all came: {', '.join([*signs, _AFTERWARDS.get(row['ended_by'], 'then the end')])}"
+
+
+def _malformed(row: Row) -> str:
+    return f"an event is no JSON, although {_complete(row)}"
+
+
+def _truncated(row: Row) -> str:
+    missing = [sign for flag, sign in _MISSING.items() if flag in row["flags"]]
+    without = f", without {' or '.join(missing)}" if missing else ""
+    return f"{_CUT.get(row['ended_by'], 'upstream stopped').format(after=_after(row))}{without}"
+
+
+def _timeout(row: Row) -> str:
+    waited = "" if row["duration_ms"] is None else f" ({span(row['duration_ms'])} after the request)"
+    if row["ended_by"] == "idle_timeout":
+        return f"upstream fell silent {_after(row)}, for longer than the recorder waits{waited}"
+    what = "connection came about" if row["ended_by"] == "connect_timeout" else "answer came"
+    return f"no {what} for as long as the recorder waits{waited}"
+
+
+def _http_error(row: Row) -> str:
+    fault = _fault(row)
+    return f"upstream answered {cells.cell(row['status'])}{f': {fault}' if fault else ''}"
+
+
+def _error_event(row: Row) -> str:
+    fault, where = _fault(row), _WHERE.get(row["outcome_detail"], "")
+    if not fault and row["outcome_detail"] == "finish":
+        return "upstream ended the answer with the finish reason error"
+    return f"upstream sent an error{where}{f': {fault}' if fault else ', without a message'}"
+
+
+def _connect_error(row: Row) -> str:
+    host = cells.line(cells.host(row["upstream"]))
+    return _UNCONNECTED.get(row["ended_by"], "{host} closed the connection without an answer").format(host=host)
+
+
+def _client_closed(row: Row) -> str:
+    did = "stopped reading" if row["ended_by"] == "client_stalled" else "closed the connection"
+    return f"the client {did} {_after(row)}, before the answer was complete"
+
+
+def _interrupted(row: Row) -> str:
+    pid = f" (pid {row['recorder_pid']})" if row.get("recorder_pid") else ""
+    did = "was told to stop" if row["ended_by"] == "shutdown" else "died"
+    return f"the recorder{pid} {did} {_after(row)}, before the answer was complete"
+
+
+def _unknown(row: Row) -> str:
+    return f"{cells.outcome(row)}, which this version does not know"
+
+
+def _fault(row: Row) -> str:
+    return ": ".join(cells.line(row[name]) for name in ("error_code", "error_message") if row.get(name))
+
+
+def _after(row: Row) -> str:
+    if row["events"]:
+        return f"after {_counted(row['events'], 'event')}"
+    return f"after {_counted(row['bytes'], 'byte')}" if row["bytes"] else "before anything of the answer came"
+
+
+_AFTERWARDS: Final = {
+    "end": "then the end",
+    "client": "then the client closed the connection",
+    "client_stalled": "then the client stopped reading",
+    "shutdown": "then the recorder was told to stop",
+    "died": "then the recorder died",
+    "idle_timeout": "then nothing, not even the end, until the recorder waited no longer",
+    "eof": "then upstream closed the connection without ending the body",
+    "length": "then upstream closed the connection before its Content-Length",
+    "reset": "then upstream reset the connection",
+    "framing": "then what is no HTTP",
+}
+_CUT: Final = {
+    "end": "upstream ended the answer {after}",
+    "eof": "upstream closed the connection {after}",
+    "length": "upstream closed the connection {after}, before its Content-Length",
+    "reset": "upstream reset the connection {after}",
+    "framing": "upstream sent what is no HTTP {after}",
+}
+_MISSING: Final = {"no_done": "[DONE]", "no_finish": "a finish reason"}
+_WHERE: Final = {"before_output": " before any output", "mid_stream": " in mid-stream"}
+_UNCONNECTED: Final = {
+    "dns": "the name {host} did not resolve",
+    "refused": "{host} refused the connection",
+    "tls": "the TLS handshake with {host} failed",
+    "protocol": "what {host} answered is no HTTP",
+    "framing": "what {host} answered is no HTTP",
+    "reset": "{host} reset the connection without an answer",
+}
+_TOLD: Final[dict[str, Callable[[Row], str]]] = {
+    "complete": _complete,
+    "malformed": _malformed,
+    "truncated": _truncated,
+    "timeout": _timeout,
+    "http_error": _http_error,
+    "error_event": _error_event,
+    "connect_error": _connect_error,
+    "client_closed": _client_closed,
+    "interrupted": _interrupted,
+}

@@ -141,7 +141,7 @@ def _patterns(field: Field, item: Item) -> list[Pattern]:
         return [(_having(word, item),)]
     if word not in choices:
         known = near(word, choices) or f": one of {', '.join(choices)}"
-        raise item.error(f"that is nothing that {field.name} can be{known}")
+        raise item.error(f"no such {field.name}{known}")
     return [(name,) for name in (OUTCOME_WORDS[word] if field.name == "outcome" else (word,))]
 
 
@@ -152,7 +152,7 @@ def _having(word: str, item: Item) -> str:
         return found
     offered = (*HAS, *(name for name, meant in NAMES.items() if meant in KNOWABLE))
     known = near(word, offered) or f": one of {', '.join(HAS)}, or a field that can be unknown"
-    raise item.error(f"that is nothing that has can be{known}")
+    raise item.error(f"nothing of that name can be had{known}")
 
 
 def _labels(cursor: Cursor, negated: bool) -> Filter:

@@ -17,6 +17,7 @@ _NAME: Final = 10
 _APART: Final = 2
 _FAILURE: Final = 60
 _PENDING: Final = "…"
+_TOTAL: Final = "all"
 _POOLED: Final = "read_gap"
 
 
@@ -53,29 +54,42 @@ _COLUMNS: Final = (
     Column("p99", "read_gap_p99_ms", 5, figure),
     Column("max", "read_gap_max_ms", 4, figure),
     Column("TOK/s p50", "tps_p50", 6, figure),
-    Column("s p50", "duration_p50_ms", 9, lambda value: figure(None if value is None else value / 1000)),
+    Column("DUR s p50", "duration_p50_ms", 9, lambda value: figure(None if value is None else value / 1000)),
     Column("ok", "n_complete", 10, cells.count),
-    Column("cut", "n_truncated", 7, cells.count),
-    Column("left", "n_client_closed", 11, cells.count),
-    Column("coal", "coalesced_pct", 12, percent),
+    Column("truncated", "n_truncated", 7, cells.count),
+    Column("client left", "n_client_closed", 11, cells.count),
+    Column("in one read", "coalesced_pct", 12, percent),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its headings, its lines, and how wide each column is; the first is the group's name, set to the left."""
+    """A table: its headings, its lines, and how wide each column is; the first is the group's name, set to the left.
+
+    `total` is the line of all groups together; None where there is but one.
+    """
 
     heads: tuple[str, ...]
     lines: list[tuple[str, ...]]
     widths: tuple[int, ...]
+    total: tuple[str, ...] | None = None
 
 
-def table(by: str, rows: Sequence[Row], width: int, *, objective: bool = False, pooled: bool = True) -> Table:
+def table(
+    by: str,
+    rows: Sequence[Row],
+    width: int,
+    *,
+    total: Row | None = None,
+    objective: bool = False,
+    pooled: bool = True,
+) -> Table:
     """Lay rows out in a width; `pooled` says whether the figures of pooled gaps are there yet."""
+    all_rows = [*rows, total | {by: None}] if total is not None and len(rows) > 1 else rows
     known = [column for column in _COLUMNS if objective or column.field != "goodput_pct"]
-    shown = {column: [_cell(column, row, pooled) for row in rows] for column in known}
+    shown = {column: [_cell(column, row, pooled) for row in all_rows] for column in known}
     sizes = {column: max([len(column.label), *map(len, texts)]) for column, texts in shown.items()}
-    names = [name(row[by]) for row in rows]
+    names = [name(row[by]) for row in rows] + [_TOTAL] * (len(all_rows) - len(rows))
     longest = max([len(by), *map(len, names)])
     kept = _kept(sizes, width - min(longest, max(_NAME, width // 3)))
     room = width - sum(sizes[column] + _APART for column in kept)
@@ -83,7 +97,8 @@ def table(by: str, rows: Sequence[Row], width: int, *, objective: bool = False, 
     lines = [
         (cells.cut(own, first), *(shown[column][at] for column in kept)) for at, own in enumerate(names)
     ]  # fmt: skip
-    return Table((by, *(column.label for column in kept)), lines, (first, *(sizes[column] for column in kept)))
+    heads, widths = (by, *(column.label for column in kept)), (first, *(sizes[column] for column in kept))
+    return Table(heads, lines[: len(rows)], widths, lines[-1] if len(all_rows) > len(rows) else None)
 
 
 def name(key: Any) -> str:

@@ -22,7 +22,8 @@ FLOORS: Final = {"gap": 20, "ttft": 20, "tps": 0}
 
 _LIMITS = (0.01, 0.05, 0.2, 0.5)
 _STEPS_S: Final = (
-    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800,
+    1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 14400, 21600, 28800, 43200,
+    86400, 172800, 259200, 604800,
 )  # fmt: skip
 _DAY_S = 86400
 _APART = 2
@@ -111,17 +112,19 @@ def bands(lowest: int, highest: int, room: int) -> tuple[tuple[int, int], ...]:
 
 
 def axis(heatmap: Heatmap, width: int) -> str:
-    """Draw the axis below a map whose cells are `width` wide: the time at which a column begins, where there is room.
+    """Draw the axis below a map whose columns are `width` wide together: when columns begin, evenly apart.
 
     Days are named by their date; all times are UTC.
     """
+    count = heatmap.columns
+    labels = [_when(heatmap.start_s + column * heatmap.step_s, heatmap.step_s) for column in range(count)]
+    needed = max(map(len, labels), default=0) + _APART
+    apart = next((apart for apart in range(1, count) if apart * width // count >= needed), max(count, 1))
     drawn = ""
-    for column in range(heatmap.columns):
-        label = _when(heatmap.start_s + column * heatmap.step_s, heatmap.step_s)
-        place = column * width
-        fits = place + len(label) <= heatmap.columns * width
-        if fits and (not drawn or place >= len(drawn) + _APART):
-            drawn = f"{drawn:<{place}}{label}"
+    for column in range(0, count, apart):
+        place = column * width // count
+        if place + len(labels[column]) <= width:
+            drawn = f"{drawn:<{place}}{labels[column]}"
     return drawn
 
 

@@ -5,9 +5,13 @@ one is left to a process of its own, so that it neither holds up a screen nor le
 each query is short.
 """
 
+import dataclasses
+import os
 import pickle
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -27,7 +31,7 @@ from viewer.transcript import Transcript
 LARGE: Final = 1 << 20
 """A body of more bytes is decoded in a process of its own."""
 
-_CHILD: Final = "from viewer.inspecting import _child; _child()"
+_CHILD: Final = "import gc; gc.disable(); from viewer.inspecting import _child; _child()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +63,21 @@ def known(connection: Connection, no: int) -> Known:
     """Give what can be told of an exchange without decoding it. Raises sqlalchemy's `NoResultFound`."""
     row = queries.detail(connection, no)
     request, body = queries.request(connection, no)
-    columns = (sessions.c.pid, sessions.c.heartbeat_at, sessions.c.ended_at)
-    joined = exchanges.join(sessions, sessions.c.no == exchanges.c.session_no)
-    session = select(*columns).select_from(joined).where(exchanges.c.no == no)
     timed = select(exchanges.c.end_ns, exchanges.c.response_headers).where(exchanges.c.no == no)
     gaps = select(measures.c.icl).where(measures.c.exchange_no == no)
     with connection.begin():
-        recorder = Recorder(*connection.execute(session).one())
         end_ns, headers = connection.execute(timed).one()
         packed: bytes | None = connection.execute(gaps).scalar()
-    return Known(row, request, body, headers or [], recorder, end_ns or 0, packed or b"")
+    return Known(row, request, body, headers or [], recorder(connection, no), end_ns or 0, packed or b"")
+
+
+def recorder(connection: Connection, no: int) -> Recorder:
+    """Give the run of a recorder that an exchange belongs to, as it stands. Raises sqlalchemy's `NoResultFound`."""
+    columns = (sessions.c.pid, sessions.c.heartbeat_at, sessions.c.ended_at)
+    joined = exchanges.join(sessions, sessions.c.no == exchanges.c.session_no)
+    with connection.begin():
+        found = connection.execute(select(*columns).select_from(joined).where(exchanges.c.no == no)).one()
+    return Recorder(*found)
 
 
 def stored(connection: Connection, no: int) -> Stored:
@@ -93,22 +102,44 @@ def version(connection: Connection) -> int:
         return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
 
 
-def apart(tape: Path, no: int, limits: Thresholds, started: "list[subprocess.Popen[bytes]] | None" = None) -> Opened:
+def apart(
+    tape: Path,
+    no: int,
+    limits: Thresholds,
+    started: "list[subprocess.Popen[bytes]] | None" = None,
+    begun: Callable[[Opened], None] | None = None,
+) -> Opened:
     """Open an exchange in a process of its own, and wait for it. Raises `TapeError` in its words.
 
-    The process is put into `started`, so that somebody may end it.
+    The process is put into `started`, so that somebody may end it; `begun` is given what is not judged yet.
     """
-    command = [sys.executable, "-c", _CHILD]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
-    if started is not None:
-        started.append(process)
-    answer, words = process.communicate(pickle.dumps((tape, no, limits)))
-    if process.returncode:
-        told = words.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise TapeError(f"the exchange cannot be decoded ({safe(told) or 'its process was ended'})")
-    found: Opened = pickle.loads(answer)
-    return found
+    with tempfile.TemporaryFile() as words:
+        command = [sys.executable, "-c", _CHILD]
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=words, start_new_session=True)
+        if started is not None:
+            started.append(process)
+        try:
+            return _answered(process, (tape, no, limits), begun)
+        except (EOFError, pickle.UnpicklingError, BrokenPipeError) as error:
+            process.wait()
+            words.seek(0)
+            told = words.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+            why = safe(told) or "its process was ended"
+            raise TapeError(f"the exchange cannot be decoded ({why})") from error
+
+
+def _answered(process: "subprocess.Popen[bytes]", asked: object, begun: Callable[[Opened], None] | None) -> Opened:
+    """Ask the process, and take what it writes as it comes, so that it is never held twice."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process, process.stdin, process.stdout:
+        pickle.dump(asked, process.stdin)
+        process.stdin.close()
+        found: Opened = pickle.load(process.stdout)
+        if begun is not None:
+            begun(found)
+        return dataclasses.replace(found, **pickle.load(process.stdout))
 
 
 def preliminary(row: Row) -> Transcript:
@@ -119,11 +150,16 @@ def preliminary(row: Row) -> Transcript:
 
 
 def _child() -> None:
-    """Open the exchange that stdin asks for, and write it to stdout."""
+    """Open the exchange that stdin asks for, and write it to stdout: first what is quick to have."""
     tape, no, limits = pickle.load(sys.stdin.buffer)
     try:
         with queries.opened(tape) as connection:
             answer = stored(connection, no)
     except WiretapeError as error:
         sys.exit(str(error))
-    pickle.dump(opening.opened(answer, limits), sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
+    found, judged = opening.stages(answer, limits)
+    pickle.dump(found, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
+    sys.stdout.buffer.flush()
+    pickle.dump(judged(), sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
+    sys.stdout.buffer.flush()
+    os._exit(0)  # what is in memory need not be put away one by one

@@ -57,7 +57,7 @@ def recorder_line(found: Recorder) -> list[Part]:
             return [("● ", "error"), (f"REC {_address(found.listen)} → {_address(found.target)}", "plain")]
         case "lost":
             heard = safe(found.heartbeat_at[5:16].replace("T", " "))
-            return [("? ", "warning"), (f"recorder {found.pid} gone since {heard}Z", "warning")]
+            return [("? ", "warning"), (f"recorder silent since {heard} UTC", "warning")]
         case _:
             return [("○ ", "muted"), ("recorder not running", "muted")]
 

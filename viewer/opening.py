@@ -3,23 +3,28 @@
 It takes as long as decoding does. Reading the tape, and where this is done, are left to `inspecting`.
 """
 
+import dataclasses
 import gc
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from recorder import encoding
 from recorder.derive import decode
 from recorder.exchange import Exchange, Read
-from viewer import landmarks, verdicts
+from recorder.runs import Events
+from viewer import landmarks, unrolled, verdicts
 from viewer.landmarks import Marker
 from viewer.slowness import Slowness
 from viewer.thresholds import Thresholds
 from viewer.timed import Timed
 from viewer.transcript import Transcript
 from viewer.verdicts import Verdict
+
+Judged = dict[str, Any]
+"""The fields of an `Opened` that judging it gives."""
 
 _IDENTITY: Final = frozenset({"", "identity", "none"})
 
@@ -39,6 +44,7 @@ class Opened:
     """All of an exchange: its facts, its texts in time, what is wrong with it, and its reads in columns.
 
     `borders` are where reads begin in the decoded body, `owners` which they are: none if the body came compressed.
+    Until it is `judged`, there are no verdicts, no markers of stalls, and no slowness.
     """
 
     facts: Exchange
@@ -53,6 +59,7 @@ class Opened:
     borders: "array[int]" = field(repr=False)
     owners: "array[int]" = field(repr=False)
     missing: int = 0
+    judged: bool = True
 
     @property
     def longest(self) -> Marker | None:
@@ -70,29 +77,47 @@ class Opened:
 
 def opened(answer: Stored, limits: Thresholds) -> Opened:
     """Decode an answer, or what there is of it so far, and judge it: slow for a long one, and it needs no tape."""
+    begun, judged = stages(answer, limits)
+    return dataclasses.replace(begun, **judged())
+
+
+def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, Callable[[], Judged]]:
+    """Decode an answer; give what that brings, and what judges it, which takes longer: `replace` takes what it gives.
+
+    Until it is judged, stalls and who was slow are not known.
+    """
     with _unhurried():
         facts, its_reads = answer.facts, answer.reads
-        decoded = decode(facts, its_reads, answer.body)
-        timed = Timed(facts, its_reads, decoded)
-        judged = verdicts.verdicts(timed, answer.outcome, limits)
-        transcript = Transcript(decoded)
-        stalls = [one.from_ns + one.lasted_ns for one in judged if one.kind == "stall" and one.form == "gap"]
+        found = unrolled.events(facts, its_reads, answer.body) or decode(facts, its_reads, answer.body)
+        transcript = Transcript.of_events(found) if isinstance(found, Events) else Transcript(found)
         first = next((read.at_ns for read in its_reads if read.size), None)
-        borders, owners = _borders(facts, its_reads, len(decoded.data))
-        return Opened(
+        borders, owners = _borders(facts, its_reads, len(transcript.data))
+        begun = Opened(
             facts,
             transcript,
-            judged,
-            timed.slowness(),
+            [],
+            Slowness(None, None, None, None, None),
             limits,
-            landmarks.markers(transcript, first, stalls),
+            landmarks.markers(transcript, first),
             max(facts.end_ns or 0, its_reads[-1].at_ns if its_reads else 0),
             array("q", (read.at_ns for read in its_reads)),
             array("q", (read.size for read in its_reads)),
             borders,
             owners,
             facts.gap_bytes,
+            judged=False,
         )
+
+    def judged() -> Judged:
+        with _unhurried():
+            decoded = unrolled.decoded(found, transcript) if isinstance(found, Events) else found
+            timed = Timed(facts, its_reads, decoded)
+            told = verdicts.verdicts(timed, answer.outcome, limits)
+            stalls = [one.from_ns + one.lasted_ns for one in told if one.kind == "stall" and one.form == "gap"]
+            markers = landmarks.markers(transcript, first, stalls)
+            return {"verdicts": told, "slowness": timed.slowness(), "markers": markers, "judged": True}
+
+    return begun, judged
 
 
 @contextmanager

@@ -4,6 +4,7 @@ The figures are those of `samples` and `stats`, the same as the command's. As in
 transaction ends before the next begins. How a map is laid out is left to `heatmap`.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,6 +19,7 @@ from viewer.columns import JOINED, column
 from viewer.heatmap import Heatmap
 from viewer.quantities import Bound
 from viewer.rows import Row
+from viewer.samples import Sample
 
 Condition = ColumnElement[bool]
 
@@ -50,6 +52,43 @@ def figures(
 ) -> list[Row]:
     """Give the statistics of each group; without `gaps` those of pooled gaps are left unknown, which is far faster."""
     return [stats.row(one, (by,), bounds=bounds) for one in samples.read(connection, (by,), where, gaps=gaps)]
+
+
+def figures_and_total(
+    connection: Connection,
+    by: str,
+    where: Condition | None = None,
+    bounds: Sequence[Bound] = (),
+    *,
+    gaps: bool = True,
+) -> tuple[list[Row], Row | None]:
+    """Give the statistics of each group, and those of all together, without a key; None if there are none."""
+    found = samples.read(connection, (by,), where, gaps=gaps)
+    rows = [stats.row(one, (by,), bounds=bounds) for one in found]
+    return rows, stats.row(_together(found), (), bounds=bounds) if found else None
+
+
+def _together(found: Sequence[Sample]) -> Sample:
+    """Make one sample of many, which give their gaps up: of many millions no two copies are held."""
+    gaps, at = np.empty(sum(len(one.gaps) for one in found), np.int64), 0
+    for one in found:
+        gaps[at : at + len(one.gaps)] = one.gaps
+        at, one.gaps = at + len(one.gaps), gaps[:0]
+    names = found[0].columns if found else ()
+    moments = [moment for one in found for moment in (one.first_at, one.last_at) if moment is not None]
+    return Sample(
+        (),
+        sum((one.outcomes for one in found), Counter()),
+        sum((one.after_2xx for one in found), Counter()),
+        np.concatenate([np.empty(0, bool), *(one.complete for one in found)]),
+        np.concatenate([np.empty(0, bool), *(one.measured for one in found)]),
+        {name: np.concatenate([one.columns[name] for one in found]) for name in names},
+        gaps,
+        min(moments, default=None),
+        max(moments, default=None),
+        sum(one.withheld for one in found),
+        sum(one.held_up for one in found),
+    )
 
 
 def pooled(connection: Connection, where: Condition | None = None) -> int:

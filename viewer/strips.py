@@ -9,6 +9,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from recorder.metrics import sparkline
@@ -21,6 +22,8 @@ LETTERS: Final = dict(zip(KINDS, "orctxfue:d!?", strict=True))
 
 _HEIGHTS: Final = "▁▂▃▄▅▆▇█"
 _TELLING: Final = "e!tcrxfud:o?"
+_FEW: Final = 8
+_NEAR: Final = 3
 _MARK: Final = "┆"
 
 
@@ -63,9 +66,9 @@ def made(
     outputs = _outputs(transcript)
     gaps = sparkline(outputs, cells, (0, axis_ns)) if axis_ns > 0 else ""
     return Strips(
-        _rate(reads, axis_ns, cells),
-        _kinds(transcript, axis_ns, cells),
-        _cuts(gaps, outputs, axis_ns, cells, cap_ns),
+        _smeared(_rate(reads, axis_ns, cells)),
+        _smeared(_kinds(transcript, axis_ns, cells)),
+        _cuts(_smeared(gaps), outputs, axis_ns, cells, cap_ns),
         _marks(markers, axis_ns, cells),
         axis_ns,
     )
@@ -101,6 +104,20 @@ def _kinds(transcript: Transcript, axis_ns: int, cells: int) -> str:
         drawn.append(min(present, key=_TELLING.index) if present else " ")
         start = max(end, start)
     return "".join(drawn)
+
+
+def _smeared(drawn: str) -> str:
+    """Let what comes every few cells fill those before it: else where it falls would look like a pattern of its own."""
+    places = [place for place, sign in enumerate(drawn) if sign != " "]
+    steps = [after - before for before, after in pairwise(places)]
+    usual = sorted(steps)[len(steps) // 2] if steps else 0
+    if len(places) < _FEW or usual > _NEAR:
+        return drawn
+    filled = list(drawn)
+    for place, step in zip(places[1:], steps, strict=True):
+        if step <= usual + 1:
+            filled[place - step + 1 : place] = drawn[place] * (step - 1)
+    return "".join(filled)
 
 
 def _cuts(gaps: str, outputs: Sequence[int], axis_ns: int, cells: int, cap_ns: int | None) -> str:

@@ -10,6 +10,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, islice
 from typing import Final
 
 from recorder import chunks
@@ -17,6 +18,8 @@ from recorder.assembly import Call, Calls
 from recorder.chat import Chunk, Piece, ToolPiece
 from recorder.derive import Decoded
 from recorder.exchange import TimedChunk, TimedItem
+from recorder.repeats import filler
+from recorder.runs import Events, Run
 
 KINDS: Final = (
     "role", "reasoning", "content", "tool", "refusal", "finish", "usage", "error", "comment", "done", "malformed",
@@ -71,6 +74,14 @@ class Track:
             self.events.append(event)
             self.ends.append(end)
         self._parts.append(text)
+        self._text = None
+
+    def extend(self, events: Sequence[int], texts: Sequence[str]) -> None:
+        """Add what each of these events brings, in their order; no text is empty or has half of a character."""
+        before = self.ends[-1] if self.ends else 0
+        self.events.extend(events)
+        self.ends.extend(islice(accumulate(map(len, texts), initial=before), 1, None))
+        self._parts += texts
         self._text = None
 
     def _ends_in_half(self) -> bool:
@@ -152,8 +163,17 @@ class Transcript:
         self._others: dict[int, list[int]] = {}
         for item, timed in _merged(decoded):
             self._add(item, timed)
-        self.voices = sorted(self._saying.voices.values(), key=lambda voice: voice.index)
-        del self._saying
+        self._settle()
+
+    @classmethod
+    def of_events(cls, events: Events) -> "Transcript":
+        """Make the one that decoding the same body in full would make; for a long one in a fraction of the time."""
+        made = cls(Decoded(b"", True))
+        made._saying = _Saying()
+        made._tracks = made._saying.tracks
+        made._take(events)
+        made._settle()
+        return made
 
     @classmethod
     def of_texts(cls, texts: Mapping[str, str], calls: Sequence[tuple[str, str]] = ()) -> "Transcript":
@@ -200,6 +220,55 @@ class Transcript:
         """Give how many events had come at an instant."""
         return bisect_right(self.at, at_ns)
 
+    def _settle(self) -> None:
+        """Everything has been said: put the texts together."""
+        self.voices = sorted(self._saying.voices.values(), key=lambda voice: voice.index)
+        for track in self._tracks:
+            _ = track.text
+        del self._saying
+
+    def _take(self, events: Events) -> None:
+        blocks, line_end = events.blocks, events.line_end
+        self.data = b"".join([block + 2 * line_end for block in blocks])
+        width = 2 * len(line_end)
+        starts = [0, *accumulate([len(block) + width for block in blocks])][:-1]
+        self.starts = array("q", starts)
+        self.kinds = bytearray(_CODES["comment" if block[:1] == b":" else "done"] for block in blocks)
+        # An event ends with the CR of its blank line, a comment with its own line.
+        behind = {_CODES["comment"]: len(line_end), _CODES["done"]: len(line_end) + 1}
+        sizes = [len(block) + behind[kind] for block, kind in zip(blocks, self.kinds, strict=True)]
+        self.ends = array("q", [start + size for start, size in zip(starts, sizes, strict=True)])
+        self.timed = bytearray(at is not None for _, at in events.arrivals)
+        self.reads = array("q", [UNKNOWN if read is None else read for read, _ in events.arrivals])
+        last, instants = 0, [at for _, at in events.arrivals]
+        self.at = array("q", [last := last if at is None else at for at in instants])
+        self._first = array("q", (UNKNOWN,)) * len(blocks)
+        for run in events.runs:
+            self._run(run)
+
+    def _run(self, run: Run) -> None:
+        """Say what the chunks of a run say: the first as any other, the rest at once if they add to the same text."""
+        first, size = run.items[0], len(run.texts)
+        assert first is not None
+        self.kinds[first : first + size] = bytes((_CODES[_kind_of(run.chunk)],)) * size
+        if run.part is None:
+            self._say(first, run.chunk.pieces)
+            return
+        fill, single = filler(run.chunk, run.part), _adds_to_one(run.chunk.pieces[0], run.part)
+        spoken = run.texts[:1] if single else run.texts
+        for event, text in enumerate(spoken, first):
+            self._say(event, fill(text).pieces)
+        if size > len(spoken):
+            place = self._first[first]
+            self._tracks[place].extend(range(first + 1, first + size), run.texts[1:])
+            self._first[first + 1 : first + size] = array("q", (place,)) * (size - 1)
+
+    def _say(self, event: int, pieces: Sequence[Piece]) -> None:
+        said = [place for piece in pieces for place in self._saying.say(event, piece)]
+        self._first[event] = said[0] if said else UNKNOWN
+        if len(said) > 1 and (others := [place for place in dict.fromkeys(said) if place != said[0]]):
+            self._others[event] = others
+
     def _add(self, item: TimedItem | None, timed: list[TimedChunk]) -> None:
         event = len(self.at)
         own = item if item is not None else timed[0]
@@ -209,10 +278,8 @@ class Transcript:
         self.starts.append(item.start if item is not None else self._unframed_start(own.end))
         self.ends.append(own.end)
         self.kinds.append(_CODES[_kind(item, timed)])
-        said = [place for one in timed for piece in one.chunk.pieces for place in self._saying.say(event, piece)]
-        self._first.append(said[0] if said else UNKNOWN)
-        if len(said) > 1 and (others := [place for place in dict.fromkeys(said) if place != said[0]]):
-            self._others[event] = others
+        self._first.append(UNKNOWN)
+        self._say(event, [piece for one in timed for piece in one.chunk.pieces])
 
     def _unframed_start(self, end: int) -> int:
         return min(self.ends[-1] if self.ends else 0, end)
@@ -260,6 +327,13 @@ class _Saying:
             parts = ((mine.name, call.name[len(mine.name) :]), (mine.arguments, tool.arguments))
             said += [self._add(event, track, text) for track, text in parts if text]
         return said
+
+
+def _adds_to_one(piece: Piece, part: str) -> bool:
+    """Say whether pieces like this one but for their text add to the same text as the one before."""
+    if part == "arguments":
+        return len(piece.tools) == 1 and not piece.tools[0].name
+    return not piece.tools
 
 
 def _merged(decoded: Decoded) -> Iterator[tuple[TimedItem | None, list[TimedChunk]]]:

@@ -171,7 +171,8 @@ def values(connection: Connection, field: str) -> list[str]:
 def preview(connection: Connection, no: int) -> Row | None:
     """Give a row of the list with the ends of its texts and the beginnings of its messages; None if it is gone.
 
-    Beside each of `content`, `reasoning` and `refusal` stands its length in characters (`content_size` …).
+    Beside each of `content`, `reasoning` and `refusal` stands its length in characters (`content_size` …);
+    `recorder_pid` is the process that recorded it.
     """
     found = listed(connection, [no])
     if not found:
@@ -180,7 +181,9 @@ def preview(connection: Connection, no: int) -> Row | None:
     sizes = [func.length(column(name)).label(f"{name}_size") for name in _TAILS]
     heads = [func.substr(column(name), 1, LONGEST).label(name) for name in _HEADS]
     tools = func.substr(cast(column("tool_calls"), Text), 1, TAIL).label("tool_calls")
-    statement = select(*tails, *sizes, *heads, tools).select_from(JOINED).where(exchanges.c.no == no)
+    pid = select(sessions.c.pid).where(sessions.c.no == exchanges.c.session_no).correlate(exchanges).scalar_subquery()
+    others = tools, column("dialect").label("dialect"), pid.label("recorder_pid")
+    statement = select(*tails, *sizes, *heads, *others).select_from(JOINED).where(exchanges.c.no == no)
     with connection.begin():
         texts = connection.execute(statement).mappings().one_or_none()
     if texts is None:

@@ -1,9 +1,11 @@
 """Pure: the end of a growing text in the lines of a pane: wrapped at words, measured in cells.
 
 Only as much of a text is looked at as fills the pane, however long it is; where that begins depends on its length in
-steps only, so that lines stay where they are while the text grows. What comes out has passed `safe`.
+steps only, so that lines stay where they are while the text grows. What comes out has passed `safe`. A mark without a
+letter that it stands on is given a dotted circle: it would go to whatever stands to the left of the pane.
 """
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -13,6 +15,8 @@ from recorder.safe import safe
 
 _STEP: Final = 4096
 _TAB: Final = 4
+_CIRCLE: Final = "\N{DOTTED CIRCLE}"
+_MARKS: Final = frozenset({"Mn", "Me"})
 
 Line = tuple[str, str]
 """A line of a pane: what it is of, and its text."""
@@ -30,9 +34,23 @@ def tail(parts: Iterable[tuple[str, str, int]], width: int, height: int) -> list
 def wrapped(text: str, width: int) -> list[str]:
     """Wrap a text at its line feeds and its words; a word that is longer than a line is broken."""
     lines: list[str] = []
-    for paragraph in safe(text.expandtabs(_TAB), multiline=True).split("\n"):
+    for paragraph in _founded(safe(text.expandtabs(_TAB), multiline=True)).split("\n"):
         lines += _folded(paragraph, max(width, 2))
     return lines
+
+
+def _founded(text: str) -> str:
+    """Give marks at the start of a line, or after a space, something to stand on."""
+    if text.isascii():
+        return text
+    shown = list[str]()
+    before = "\n"
+    for sign in text:
+        if before in " \n" and unicodedata.category(sign) in _MARKS:
+            shown.append(_CIRCLE)
+        shown.append(sign)
+        before = sign
+    return "".join(shown)
 
 
 def _start(text: str, length: int, room: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from recorder import checks, fixture, tapefile
+from recorder import checks, fixture, synthetic, tapefile
 from recorder.errors import WiretapeError
 from recorder.exchange import OUTCOMES
 from recorder.schema import exchanges, measures, metadata, reads
@@ -94,3 +94,18 @@ def test_measures_are_only_of_what_has_ended(tape: Path) -> None:
         measured = connection.execute(select(measures.c.exchange_no)).scalars().all()
     assert open_ones
     assert not set(open_ones) & set(measured)
+
+
+def test_only_the_bodies_that_are_drawn_are_made(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[tuple[str, str, int]]()
+    template = synthetic.template
+
+    def watched(model: synthetic.Model, ending: str, chunks: int, variation: int) -> synthetic.Template:
+        made.append((model.name, ending, variation))
+        return template(model, ending, chunks, variation)
+
+    monkeypatch.setattr(synthetic, "template", watched)
+    make(tape, 1)
+    assert len(made) == 1
+    make(tape.with_name("more.db"), 60)
+    assert len(made) == len(set(made[1:])) + 1 < 61

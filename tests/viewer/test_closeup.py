@@ -38,7 +38,7 @@ def test_the_heading_says_how_it_ended_before_all_else(connection: Connection) -
     ("recorder", "dead"),
     [
         (Recorder(1, "2026-03-01T12:00:00.000000Z", None), False),
-        (Recorder(1, "2026-03-01T11:59:50.000000Z", None), True),
+        (Recorder(1, "2026-03-01T11:59:40.000000Z", None), True),
         (Recorder(1, "2026-03-01T12:00:00.000000Z", "2026-03-01T12:00:01.000000Z"), True),
         (Recorder(1, "no time", None), False),
     ],

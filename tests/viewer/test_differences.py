@@ -44,6 +44,17 @@ def test_of_ten_million_characters_only_what_is_around_is_given() -> None:
     assert (found.cut, found.more_a, found.more_b) == (True, 601, 0)
 
 
+@pytest.mark.parametrize(("a", "b", "told"), [
+    ("ab\ncd", "ab\nce", "the same up to character 4 (line 2, column 2)"),
+    ("a", "b", "they differ from the first character on"),
+    ("", "b", "they differ from the first character on"),
+])  # fmt: skip
+def test_how_far_texts_are_the_same_is_told(a: str, b: str, told: str) -> None:
+    found = differences.divergence(a, b)
+    assert found is not None
+    assert differences.told(found, a) == told
+
+
 def test_a_place_is_a_line_and_a_column_from_one() -> None:
     assert differences.place("ab\ncd", 0) == (1, 1)
     assert differences.place("ab\ncd", 4) == (2, 2)

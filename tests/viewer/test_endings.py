@@ -3,12 +3,14 @@
 import pytest
 from sqlalchemy import Connection
 
+from recorder.exchange import ENDED_BY, OUTCOMES
 from tests.viewer.conftest import HOSTILE
 from viewer import endings, queries, watching
 from viewer.rows import Row
 from viewer.streams import Look
 from viewer.thresholds import Thresholds
-from viewer.verdicts import Timed, Verdict, verdicts
+from viewer.timed import Timed
+from viewer.verdicts import Verdict, verdicts
 
 LOOK, RECORDED = Look(), Look(wall_ns=1_772_366_430 * 10**9, recording=True)
 
@@ -22,17 +24,52 @@ def previewed(connection: Connection, no: int) -> Row:
 @pytest.mark.parametrize(
     ("no", "said"),
     [
-        (1, "everything came; finish reason stop"),
-        (3, "upstream ended before the stream was complete; upstream closed before the end of its framing; "
-            "closed mid-chunk"),
-        (4, "upstream answered 429; rate_limit_exceeded: slow down"),
-        (5, "an error payload or finish_reason error after a 2xx; server_overloaded: overloaded"),
+        (1, "all came: finish reason stop, [DONE], then the end"),
+        (3, "upstream closed the connection after 4 events, without [DONE] or a finish reason (closed mid-chunk)"),
+        (4, "upstream answered 429: rate_limit_exceeded: slow down"),
+        (5, "upstream sent an error in mid-stream: server_overloaded: overloaded"),
         (7, "nothing records it any more; the last read came 110ms after the request. "
             "The next recorder on this tape will mark it as interrupted."),
     ],
 )  # fmt: skip
 def test_each_ending_has_its_reason(no: int, said: str, connection: Connection) -> None:
     assert endings.reason(previewed(connection, no), LOOK) == said
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"outcome": "interrupted", "ended_by": "died"}, "the recorder (pid 4121) died after 4 events, before"),
+        ({"outcome": "interrupted", "ended_by": "shutdown"}, "the recorder (pid 4121) was told to stop after 4 events"),
+        ({"outcome": "client_closed", "ended_by": "client"}, "the client closed the connection after 4 events, before"),
+        ({"outcome": "client_closed", "ended_by": "client_stalled"}, "the client stopped reading after 4 events"),
+        ({"outcome": "timeout", "ended_by": "connect_timeout"}, "no connection came about for as long as the recorder"),
+        ({"outcome": "timeout", "ended_by": "headers_timeout"}, "no answer came for as long as the recorder waits ("),
+        ({"outcome": "timeout", "ended_by": "idle_timeout"}, "upstream fell silent after 4 events"),
+        ({"outcome": "connect_error", "ended_by": "refused"}, "api.example.com refused the connection"),
+        ({"outcome": "connect_error", "ended_by": "eof"}, "api.example.com closed the connection without an answer"),
+        ({"outcome": "truncated", "ended_by": "reset"}, "upstream reset the connection after 4 events, without"),
+        ({"outcome": "truncated", "ended_by": "reset", "events": 0}, "upstream reset the connection after "),
+        ({"outcome": "truncated", "ended_by": "end", "flags": []}, "upstream ended the answer after 4 events"),
+        ({"outcome": "complete", "ended_by": "end", "flags": ["nonstream"]}, "all came: then the end"),
+        ({"outcome": "complete", "ended_by": "reset", "flags": []}, "all came: [DONE], then upstream reset the"),
+        ({"outcome": "malformed", "ended_by": "end", "flags": []}, "an event is no JSON, although all came: [DONE]"),
+        ({"outcome": "error_event", "outcome_detail": "finish"}, "upstream ended the answer with the finish reason"),
+        ({"outcome": "error_event", "outcome_detail": "before_output"}, "upstream sent an error before any output, wi"),
+        ({"outcome": "as yet unheard of"}, "as yet unheard of (eof), which this version does not know"),
+    ],
+)  # fmt: skip
+def test_what_happened_is_told_and_not_defined(changed: Row, said: str, connection: Connection) -> None:
+    row = previewed(connection, 3) | {"ended_detail": None, "recorder_pid": 4121} | changed
+    assert endings.reason(row, LOOK).startswith(said)
+
+
+@pytest.mark.parametrize("ended_by", ENDED_BY)
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_no_ending_lacks_a_reason(outcome: str, ended_by: str, connection: Connection) -> None:
+    said = endings.reason(previewed(connection, 3) | {"outcome": outcome, "ended_by": ended_by}, LOOK)
+    assert said
+    assert "{" not in said
 
 
 def test_what_still_runs_has_no_end(connection: Connection) -> None:

@@ -36,8 +36,19 @@ def test_a_table_fits_its_width_and_its_lines_are_alike(width: int, connection: 
 def test_the_most_telling_columns_stay_the_longest(connection: Connection) -> None:
     rows = overview.figures(connection, "model")
     assert groups.table("model", rows, 36).heads == ("model", "n", "err", "TTFT p50")
-    assert groups.table("model", rows, 200).heads[-3:] == ("cut", "left", "coal")
+    assert groups.table("model", rows, 200).heads[-3:] == ("truncated", "client left", "in one read")
     assert "goodput" in groups.table("model", rows, 200, objective=True).heads
+
+
+def test_all_groups_together_stand_below_where_there_are_several(connection: Connection) -> None:
+    rows, total = overview.figures_and_total(connection, "model")
+    laid = groups.table("model", rows, 80, total=total)
+    assert laid.total is not None
+    assert laid.total[:2] == ("all", "7")
+    assert len(laid.lines) == len(rows)
+    assert len(laid.total) == len(laid.widths)
+    assert groups.table("model", rows[:1], 80, total=total).total is None
+    assert groups.table("model", rows, 80).total is None
 
 
 def test_pooled_figures_are_pending_until_they_are_read(connection: Connection) -> None:

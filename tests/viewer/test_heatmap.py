@@ -59,10 +59,10 @@ def test_rows_are_named_by_their_least_value_and_the_lowest_by_what_it_is_below(
 
 def test_the_axis_names_a_column_where_there_is_room() -> None:
     wide = Heatmap("ttft", NOON, 3600, ((20, 20),), [[1] * 10], [[1] * 10])
-    assert heatmap.axis(wide, 2) == "12:00   16:00"
+    assert heatmap.axis(wide, 2 * wide.columns) == "12:00   16:00"
     days = Heatmap("ttft", NOON - 43200, 86400, ((20, 20),), [[1] * 4], [[1] * 4])
-    assert heatmap.axis(days, 4) == "03-01   03-03"
-    assert heatmap.axis(GAPS, 2) == ""
+    assert heatmap.axis(days, 4 * days.columns) == "03-01   03-03"
+    assert heatmap.axis(GAPS, 2 * GAPS.columns) == ""
 
 
 @pytest.mark.parametrize(("step_s", "said"), [(5, "5 s"), (300, "5 min"), (7200, "2 h"), (604800, "7 d"), (90, "90 s")])

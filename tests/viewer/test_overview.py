@@ -19,6 +19,14 @@ def test_figures_are_those_of_the_command(connection: Connection, tape: Path) ->
     assert overview.figures(connection, "outcome", bounds=objective("ttft<100ms")) == json.loads(said)
 
 
+def test_the_total_is_that_of_the_command_without_groups(connection: Connection, tape: Path) -> None:
+    rows, total = overview.figures_and_total(connection, "model")
+    assert rows == overview.figures(connection, "model")
+    assert [total] == json.loads(run(tape, "stats", "--format", "json").output)
+    nobody = filters.condition(parse("model:nobody"))
+    assert overview.figures_and_total(connection, "model", nobody) == ([], None)
+
+
 def test_without_gaps_all_but_their_figures_are_the_same(connection: Connection) -> None:
     whole = overview.figures(connection, "model")
     quick = overview.figures(connection, "model", gaps=False)

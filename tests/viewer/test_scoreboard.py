@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 
 from tests.viewer.conftest import COMPLETE, ODD, TOOLS
 from viewer import compare, queries, scoreboard
+from viewer.rows import Row
 from viewer.scoreboard import Score
 
 
@@ -32,11 +33,29 @@ def test_what_is_no_number_is_the_same_or_differs(connection: Connection) -> Non
 
 def test_a_higher_speed_is_better() -> None:
     row = {"metric": "tps_user", "a": 20.0, "b": 30.0, "difference": 10.0, "change_pct": 50.0}
-    others = [{"metric": name, "a": 1, "b": 1, "difference": 0, "change_pct": 0} for _, name in scoreboard._COLUMNS]
-    pair = [row, *(other for other in others if other["metric"] != "tps_user")]
-    found = {score.label: score for score in scoreboard.scores(pair)}
+    found = {score.label: score for score in scoreboard.scores(filled(row))}
     assert found["tok/s "].better == 1
     assert found["out tok "] == Score("out tok ", "1 ", "1 ", "same ", None)
+
+
+def test_a_difference_that_is_not_seen_has_no_sign_and_nobody_is_better() -> None:
+    row = {"metric": "ttft_ms", "a": 20.01, "b": 20.0, "difference": -0.01, "change_pct": -0.05}
+    found = {score.label: score for score in scoreboard.scores(filled(row))}
+    assert found["TTFT ms "] == Score("TTFT ms ", "20.0 ", "20.0 ", "0.0 ", None)
+
+
+@pytest.mark.parametrize("metric", ["icl_p50_ms", "icl_p99_ms", "max_stall_ms", "tpot_ms", "tps_user"])
+def test_gaps_are_not_judged_where_output_came_many_chunks_at_once(metric: str) -> None:
+    pair = filled({"metric": metric, "a": 0.0, "b": 12.0, "difference": 12.0, "change_pct": None})
+    assert [score.better for score in scoreboard.scores(pair, gaps_say_little=True)] == [None] * 10
+    assert [score.better for score in scoreboard.scores(pair)].count(None) == 9
+    waited = filled({"metric": "ttft_ms", "a": 1.0, "b": 12.0, "difference": 11.0, "change_pct": None})
+    assert scoreboard.scores(waited, gaps_say_little=True)[0].better == 0
+
+
+def filled(row: Row) -> list[Row]:
+    others = [{"metric": name, "a": 1, "b": 1, "difference": 0, "change_pct": 0} for _, name in scoreboard._COLUMNS]
+    return [row, *(other for other in others if other["metric"] != row["metric"])]
 
 
 def test_recorded_words_are_safe(connection: Connection, tape: Path) -> None:

@@ -44,8 +44,16 @@ def test_columns_give_way_by_rank() -> None:
     shown = {width: [slot.column.name for slot in streams.fitted(width)] for width in (60, 80, 120, 200)}
     assert shown[60] == ["id", "start", "model", "ttft", "duration", "flags"]
     assert {"gapmax", "gaps"} <= set(shown[80])
-    assert {"status", "events", "tokens", "rate"} <= set(shown[120])
+    assert {"status", "tokens", "rate"} <= set(shown[120])
     assert shown[200] == [column.name for column in streams.COLUMNS]
+
+
+def test_flags_take_what_room_is_left() -> None:
+    shown = {width: streams.fitted(width) for width in (60, 120, 250)}
+    wide = {width: slot.width for width, slots in shown.items() for slot in slots if slot.column.name == "flags"}
+    assert wide[60] >= max(len(word) for word in ("interrupted", "error_event"))
+    assert wide[120] >= len("truncated storage")
+    assert wide[250] >= len("error_event stall burst backpressure")
 
 
 def test_columns_can_be_left_out_and_make_room_for_others() -> None:
@@ -56,7 +64,7 @@ def test_columns_can_be_left_out_and_make_room_for_others() -> None:
 
 def test_every_outcome_has_a_sign_and_a_word() -> None:
     assert set(streams.STATES) == set(OUTCOMES)
-    assert {name for name, state in streams.STATES.items() if not state.word} == {"complete"}
+    assert all(state.word == name and state.ascii.isascii() for name, state in streams.STATES.items())
 
 
 def test_every_notable_flag_is_one() -> None:
@@ -65,9 +73,9 @@ def test_every_notable_flag_is_one() -> None:
 
 def test_what_nothing_records_any_more_is_an_orphan() -> None:
     open_row = row(outcome="open")
-    assert streams.state(open_row, recording=True).word == "live"
+    assert streams.state(open_row, recording=True).word == "open"
     assert streams.state(open_row, recording=False) is streams.ORPHAN
-    assert streams.state(row(outcome="open", ended_by="end"), recording=False).word == "live"
+    assert streams.state(row(outcome="open", ended_by="end"), recording=False).word == "open"
     assert plain(cells_of("outcome", open_row)) == "orphan"
 
 
@@ -92,7 +100,7 @@ def test_slow_is_toned_and_numbers_change_their_unit() -> None:
 
 def test_the_word_of_an_outcome_is_before_the_flags_where_it_has_no_column() -> None:
     cut = row(outcome="truncated", flags=["comments", "stall", "burst"])
-    assert plain(cells_of("flags", cut)) == "cut stall burst"
+    assert plain(cells_of("flags", cut)) == "truncated stall burst"
     assert plain(cells_of("flags", cut, Look(worded=False))) == "stall burst"
     assert plain(cells_of("flags", row(outcome="http_error", status=429))) == "429"
     assert plain(cells_of("flags", row(outcome="malformed", flags=["malformed"]))) == "malformed"

@@ -10,19 +10,20 @@ import contextlib
 import gc
 import signal
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
 from rich.text import Text
 from textual.app import App, get_system_commands_provider
 from textual.binding import Binding, BindingType
-from textual.command import Provider
+from textual.command import CommandPalette, Provider
 from textual.dom import DOMNode
-from textual.events import Resize
+from textual.events import Event, Key, Resize
 from textual.filter import LineFilter
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
-from textual.widgets import Input
+from textual.widgets import Input, OptionList
 
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
@@ -33,10 +34,15 @@ from viewer.tui import keys, themes
 from viewer.tui.paint import ASCII
 from viewer.tui.reader import TapeReader
 from viewer.tui.screens.cramped import LEAST, CrampedScreen
+from viewer.tui.screens.drilled import DrilledScreen
 from viewer.tui.screens.streams import StreamsScreen
 
-_SIGNALS: Final = ("SIGTERM", "SIGHUP", "SIGINT")
+_SIGNALS: Final = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
 _INTERRUPTED: Final = 128 + 2
+_SLIPS_SECONDS: Final = 10.0
+_READ_PER_SECOND: Final = 30
+"""So many characters of what is said in passing are read in a second."""
+
 DEFAULTS: Final = Thresholds()
 
 
@@ -50,6 +56,12 @@ class ViewerApp(App[int]):
     """Shows a tape; its result is the exit code, or `failure` is what the tape's first reading failed with."""
 
     TITLE = "wiretape"
+    NOTIFICATION_TIMEOUT = 2
+    CSS = """
+    ToastRack { align: left bottom; }
+    ToastHolder { align-horizontal: left; }
+    Toast { width: auto; max-width: 100%; margin: 0; padding: 0 1; }
+    """
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
         get_system_commands_provider,
         _tape_commands,
@@ -93,6 +105,8 @@ class ViewerApp(App[int]):
         self._first = opened
         self._settings = settings or Settings()
         self._clashes = keys.Clashes()
+        self._slips: list[str] = []
+        self._typed_ahead = keys.TypedAhead(self)
         for theme in themes.THEMES:
             self.register_theme(theme)
         chosen = self._settings.theme
@@ -106,15 +120,63 @@ class ViewerApp(App[int]):
             if number is not None:
                 with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                     loop.add_signal_handler(number, self.exit, 128 + number)
-        keys.use(cast("App[object]", self), self._settings)
+        self.set_keymap(self._settings.keys)
         self.push_screen(self._streams)
         if self._first is not None:
             self.push_screen(self._first())
+        self.call_after_refresh(self._check_settings)
         self.call_after_refresh(_collect_from_now_on)
 
     def on_unmount(self) -> None:
         """Give the tape back."""
+        self._typed_ahead.stop()
         self.tape.close()
+
+    async def on_event(self, event: Event) -> None:
+        """Let a key wait until the one before it has done all that it does."""
+        if not isinstance(event, Key) or event.is_forwarded or not self._typed_ahead.takes(event):
+            await super().on_event(event)
+
+    async def run_action(
+        self, action: Any, default_namespace: DOMNode | None = None, namespaces: Mapping[str, DOMNode] | None = None
+    ) -> bool:
+        """Run an action; a list of options that has not been laid out yet knows no pages, and stays where it is."""
+        try:
+            return await super().run_action(action, default_namespace, namespaces)
+        except KeyError:
+            if not isinstance(default_namespace, OptionList | CommandPalette):
+                raise
+            return True
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Say something in passing, in place of what was said before; what is long stays longer."""
+        self.clear_notifications()
+        said = f"{title}: {message}" if title else message
+        lasts = timeout or max(self.NOTIFICATION_TIMEOUT, len(said) / _READ_PER_SECOND)
+        super().notify(said, severity=severity, timeout=lasts, markup=markup)
+
+    def _check_settings(self) -> None:
+        wrong = self._settings.wrong
+        if self._settings.keys:
+            from viewer.tui import keymap
+
+            wrong = [*wrong, *filter(None, [keymap.unknown(self._settings.keys)])]
+        self._tell_slips(*wrong)
+
+    def _tell_slips(self, *more: str) -> None:
+        """Tell of what is wrong in the configuration, all of it at once."""
+        self._slips += more
+        if more:
+            told = "\n".join(self._slips)
+            self.notify(told, title="configuration", severity="warning", markup=False, timeout=_SLIPS_SECONDS)
 
     def on_resize(self, event: Resize) -> None:
         """Say so where there is too little room for any screen."""
@@ -134,7 +196,7 @@ class ViewerApp(App[int]):
         """Tell of keys that the configuration has given to two actions."""
         told = self._clashes.told(clashed_bindings)
         if told is not None:
-            self.notify(told, title="configuration", severity="warning", markup=False)
+            self._tell_slips(told)
 
     def give_up(self, error: WiretapeError) -> None:
         """Leave with an error of one line, which the command line prints."""
@@ -142,10 +204,11 @@ class ViewerApp(App[int]):
         self.exit(error.exit_code)
 
     def show_streams(self, filter_text: str) -> None:
-        """Go back to the list, filtered."""
-        while self.screen is not self._streams and len(self.screen_stack) > 2:
-            self.pop_screen()
-        self._streams.set_filter(filter_text)
+        """Filter the list; over another screen, open one that leads back to it."""
+        if isinstance(self.screen, StreamsScreen):
+            self.screen.set_filter(filter_text)
+        else:
+            self.push_screen(DrilledScreen(filter_text))
 
     def action_leave(self) -> None:
         """Go back a screen; from the first one, leave."""

@@ -17,14 +17,15 @@ from textual.filter import LineFilter
 from textual.strip import Strip
 
 from recorder.safe import safe
+from viewer import streams
 
 Part: TypeAlias = "tuple[str, Style | None]"
 """A text, recorded or not, and how it looks."""
 
 _ASCII_SIGNS: Final = str.maketrans(
-    "▁▂▃▄▅▆▇█▌▐▎▏░▒▓·•…–—−→←↑↓⇧▲▼▶▸▾‖│┃╷┊┆─━┄┌┐└┘├┤┬┴┼╭╮╰╯●✓■✗⊘×≥≤′’‘“”",
-    ".:-=+*#@||||.:#..~---><^v^^v>>v|||'::-=-+++++++++++++o+#x-x><''`\"\"",
-)
+    "▁▂▃▄▅▆▇█▌▐▎▏░▒▓·•…–—−→←↑↓⇧▲▼▶▸▾‖│┃╷┊┆─━┄┌┐└┘├┤┬┴┼╭╮╰╯×≥≤′’‘“”",
+    ".:-=+*#@||||.:#..~---><^v^^v>>v|||'::-=-+++++++++++++x><''`\"\"",
+) | {ord(state.sign): state.ascii for state in streams.STATES.values()}
 
 
 def strip(parts: Iterable[Part], width: int | None = None, style: Style | None = None) -> Strip:

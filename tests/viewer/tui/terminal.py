@@ -1,5 +1,6 @@
 """A program in a pseudo-terminal, and what a person would see there: enough of a terminal to read a screen by."""
 
+import codecs
 import contextlib
 import fcntl
 import os
@@ -98,6 +99,7 @@ class Terminal:
         self.screen = Screen(columns, rows)
         self.sent = b""
         self._came = 0.0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         base = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
         given = {"TERM": "xterm-256color", "TZ": "UTC", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environment or {})}
         ends = {"stdin": self._inner, "stdout": self._inner, "stderr": self._inner}
@@ -118,14 +120,14 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self._outer, keys.encode())
 
-    def read(self, seconds: float = 0.0) -> bool:
+    def read(self, seconds: float = 0.0, *, drawn: bool = True) -> bool:
         """Take in what has come, waiting for it at most so long; say whether anything has."""
         if not select.select([self._outer], [], [], seconds)[0]:
             return False
         data = os.read(self._outer, 1 << 16)
         self._came = time.perf_counter()
         self.sent += data
-        self.screen.feed(data.decode("utf-8", "replace"))
+        self.screen.feed(self._decoder.decode(data))
         return True
 
     def wait_for(self, shown: "str | Callable[[Screen], bool]", seconds: float = SECONDS) -> float:

@@ -2,13 +2,19 @@
 
 from pathlib import Path
 
+from textual.command import CommandList, CommandPalette
+from textual.events import Key
+
 from tests.viewer.conftest import LIVE, TOOLS
 from tests.viewer.tui.staging import Watch, journey, seen, shows, wait_for
 from viewer.settings import Settings
 from viewer.tui.app import ViewerApp
 from viewer.tui.screens.help import HelpScreen
+from viewer.tui.screens.inspector import InspectorScreen
 from viewer.tui.screens.menus import CopyMenu, ExportMenu
 from viewer.tui.screens.stats import StatsScreen
+from viewer.tui.screens.streams import StreamsScreen
+from viewer.tui.widgets.rows import StreamRows
 
 
 def test_too_little_room_is_said_in_one_line_until_there_is_enough(tape: Path) -> None:
@@ -45,16 +51,104 @@ def test_the_keys_of_all_screens_open_their_menus(tape: Path) -> None:
     journey(steps())
 
 
-def test_other_screens_lead_back_to_the_list_filtered(tape: Path) -> None:
+def test_another_screen_opens_a_list_that_leads_back_to_it(tape: Path) -> None:
     async def steps() -> None:
         app = ViewerApp(tape, Watch().clock, opened=lambda: StatsScreen(""))
         async with app.run_test(size=(120, 40)) as pilot:
-            await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen))
+            below = await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen) and app.screen)
+            for key in ("escape", "q"):
+                app.show_streams("flag:stall")
+                text = await shows(pilot, "1 / 7", "flag:stall", "q back")
+                assert TOOLS[:8] in text
+                await pilot.press("space")
+                await shows(pilot, "1 marked")
+                await pilot.press("escape")
+                await wait_for(pilot, lambda: "marked" not in seen(app))
+                await pilot.press(key)
+                await wait_for(pilot, lambda: app.screen is below)
+            await pilot.press("escape")
+            await shows(pilot, LIVE[:8], "q quit")
             app.show_streams("flag:stall")
-            text = await shows(pilot, "1 / 7", "flag:stall")
-            assert TOOLS[:8] in text
+            await shows(pilot, "1 / 7")
             await pilot.press("escape")
             await shows(pilot, "off: \\")
+
+    journey(steps())
+
+
+def post(app: ViewerApp, *keys: str) -> None:
+    """Press keys as fast as can be: each is there before the one before it has done anything."""
+    for key in keys:
+        app.post_message(Key(key, key if len(key) == 1 else None))
+
+
+def test_keys_typed_ahead_go_to_the_screens_that_they_are_meant_for(tape: Path) -> None:
+    async def steps() -> None:
+        app = ViewerApp(tape, Watch().clock)
+        async with app.run_test(size=(120, 40)) as pilot:
+            post(app, "o", "g", "enter", "right_curly_bracket")
+            screen = await wait_for(pilot, lambda: isinstance(app.screen, InspectorScreen) and app.screen)
+            await shows(pilot, TOOLS[:8])  # the longest gap
+            await wait_for(pilot, lambda: screen.is_open and screen.playback.media_ns < screen.playback.end_ns)
+            post(app, "q", "slash", *"id:f0", "enter", "enter")
+            await shows(pilot, LIVE[:8], "q back")
+            post(app, "q", "o", "j", "k", "o", "escape", "C", "escape", "escape", "q", *"jjj")
+            await wait_for(pilot, lambda: app.return_value == 0)
+
+    journey(steps())
+
+
+def test_lists_that_are_still_filling_can_be_paged(tape: Path) -> None:
+    async def steps() -> None:
+        app = ViewerApp(tape, Watch().clock)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await shows(pilot, LIVE[:8])
+            for key in ("ctrl+p", "colon"):
+                post(app, key, "pageup", "pagedown", "pageup")
+                await wait_for(pilot, lambda: isinstance(app.screen, CommandPalette) and app.screen.query(CommandList))
+                app.screen.query_one(CommandList).highlighted = 0
+                await app.run_action("command_list('page_up')", app.screen)
+                post(app, "escape")
+                await wait_for(pilot, lambda: isinstance(app.screen, StreamsScreen))
+
+    journey(steps())
+
+
+def test_what_is_said_in_passing_is_one_thing_and_is_soon_gone(tape: Path) -> None:
+    async def steps() -> None:
+        app = ViewerApp(tape, Watch().clock)
+        async with app.run_test(size=(80, 24), notifications=True) as pilot:
+            await shows(pilot, LIVE[:8])
+            for said in ("one", "two [/x]"):
+                app.notify(said, title="told", markup=False)
+            lines = (await shows(pilot, "told: two [/x]")).splitlines()
+            assert "two" in lines[-2]  # just above the keys
+            await wait_for(pilot, lambda: "told" not in seen(app))
+
+    journey(steps())
+
+
+def test_names_of_no_action_in_the_key_map_are_told_of_once(tape: Path) -> None:
+    found = Settings(keys={"streams.marc": "f9", "replay.step_forward": "f8"})
+
+    async def steps() -> None:
+        async with ViewerApp(tape, Watch().clock, settings=found).run_test(size=(120, 40), notifications=True) as pilot:
+            text = await shows(pilot, "names of no action: streams.marc (did you mean streams.mark?)", LIVE[:8])
+            assert "replay" not in text
+
+    journey(steps())
+
+
+def test_a_widget_that_was_taken_away_lays_nothing_out(tape: Path) -> None:
+    async def steps() -> None:
+        app = ViewerApp(tape, Watch().clock)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await shows(pilot, LIVE[:8])
+            rows = app.screen.query_one(StreamRows)
+            app.call_after_refresh(rows._lay_out)
+            await rows.remove()
+            rows._lay_out()
+            rows.on_blur()
 
     journey(steps())
 

@@ -87,7 +87,7 @@ def test_aligning_swapping_speed_and_idle_are_told(tape: Path) -> None:
             await press(pilot, "A", "A")
             await shows(pilot, "align: content offset")
             await press(pilot, "A", "greater_than_sign", "i", "X")
-            text = await shows(pilot, "align: request sent", "2×", "idle 2 s", "A d0000000")
+            text = await shows(pilot, "align: request sent", "2×", "idle 2 s", "─ A d0000000")
             assert _line(before, "A   ").split()[1] == _line(text, "B   ").split()[1] == "110.0"
             await press(pilot, "less_than_sign", "less_than_sign", "equals_sign")
             await shows(pilot, "· 1× ·")
@@ -149,13 +149,14 @@ def test_the_figures_are_those_of_the_command_that_can_be_copied(tape: Path) -> 
             screen = app.screen
             assert isinstance(screen, CompareScreen)
             copies = dict(screen.copies())
-            assert copies["command"] == f"wiretape compare {COMPLETE} {TOOLS}"
+            assert copies["command"] == f"wiretape compare --db {tape} {COMPLETE} {TOOLS}"
             said = json.loads(run(tape, *copies["command"].split()[1:], "--format", "json").output)
             rows = {row["metric"]: row for row in said}
             for name in ("ttft_ms", "duration_ms"):
                 assert f"{rows[name]['a']:,.1f}" in _line(text, "A   ")
                 assert f"{rows[name]['b']:,.1f}" in _line(text, "B   ")
             assert copies["text of A"] == "Hello, world"
-            assert ["export", COMPLETE, TOOLS] in [given for _, given in screen.exports()]
+            exported = ["export", "--db", str(tape), COMPLETE, TOOLS]
+            assert exported in [given for _, given in screen.exports()]
 
     journey(steps())

@@ -24,7 +24,8 @@ from tests.viewer.tui.staging import (
     wait_for,
 )
 from viewer.tui.keys import Clashes
-from viewer.tui.screens.help import HelpScreen
+from viewer.tui.screens.compare import CompareScreen
+from viewer.tui.screens.help import GROUPS, HelpScreen, entries
 from viewer.tui.screens.stats import StatsScreen
 
 
@@ -53,7 +54,7 @@ def test_help_looks_like_this(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Counter) as (app, pilot):
             open_help(app)
-            await shows(pilot, "count.take", "app.leave")
+            await shows(pilot, "take one away", "everywhere", "quit")
             for size in SIZES:
                 assert_golden(f"help-{size[0]}x{size[1]}", await resized(pilot, size))
 
@@ -66,24 +67,56 @@ def test_help_is_searched_and_runs_what_it_shows_on_the_screen_below(tape: Path)
             below = app.screen
             assert isinstance(below, Counter)
             open_help(app)
-            await shows(pilot, "count.take")
+            await shows(pilot, "take one away")
             await typed(pilot, "take")
-            await wait_for(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
+            await wait_for(pilot, lambda: app.screen.query_one(OptionList).option_count == 2)
             await press(pilot, "enter")
             await wait_for(pilot, lambda: below.count == -1)
             assert app.screen is below
             open_help(app)
-            await shows(pilot, "count.take")
+            await shows(pilot, "take one away")
             await typed(pilot, "ONE  add")
             await press(pilot, "down", "up", "pagedown", "pageup", "enter")
             await wait_for(pilot, lambda: below.count == 0)
             open_help(app)
-            await shows(pilot, "count.take")
+            await shows(pilot, "take one away")
             await typed(pilot, "zzz[/")
             await press(pilot, "enter")
-            await wait_for(pilot, lambda: app.screen.query_one(OptionList).option_count == 0)
+            await shows(pilot, "no key for 'zzz[/' on this screen")
             await press(pilot, "escape")
             await wait_for(pilot, lambda: app.screen is below)
+
+    journey(steps())
+
+
+def test_a_second_key_before_the_first_is_done_does_nothing(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Counter) as (app, pilot):
+            below = app.screen
+            assert isinstance(below, Counter)
+            open_help(app)
+            await shows(pilot, "take one away")
+            asked = app.screen
+            assert isinstance(asked, HelpScreen)
+            for _ in range(2):
+                asked.on_input_submitted()
+                asked.action_cancel()
+            await wait_for(pilot, lambda: below.count == 1)
+            assert app.screen is below
+
+    journey(steps())
+
+
+def test_keys_stand_in_groups_by_what_they_are_for(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: CompareScreen(1, 2)) as (app, pilot):
+            await shows(pilot, "text diff")
+            found = [entry.group for entry in entries(app, app.screen.active_bindings)]
+            assert found == sorted(found, key=GROUPS.index)
+            assert set(found) == set(GROUPS)
+            said = {entry.said: entry.group for entry in entries(app, app.screen.active_bindings)}
+            assert (said["race"], said["10 % on"], said["swap"]) == ("playing", "the playhead", "on this screen")
+            assert (said["quit"], said["focus next"]) == ("everywhere", "moving about")
 
     journey(steps())
 

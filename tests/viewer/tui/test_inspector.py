@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.geometry import Region
 from textual.pilot import Pilot
 
 from recorder import journal
@@ -201,9 +202,9 @@ def test_panes_can_be_zoomed_and_gone_through(stalled: Path) -> None:
             for _ in range(6):
                 await pilot.press("tab")
                 gone.append(screen.panes.active.id)
-            assert gone == ["tree", "bytes", "request", "timing", "notes", "replay"]
+            assert gone == ["events", "tree", "bytes", "request", "timing", "notes"]
             await pilot.press("shift+tab")
-            assert screen.panes.active.id == "notes"
+            assert screen.panes.active.id == "timing"
 
     journey(steps())
 
@@ -292,7 +293,7 @@ def test_a_recorder_that_died_is_told_of(tape: Path) -> None:
     async def steps() -> None:
         async with inspected(tape, LIVE) as (app, pilot, _):
             app.watch.ns += 60 * 10**9
-            await shows(pilot, "recorder gone", "recorder pid 1 gone; last heard of 2026-03-01 12:00:00")
+            await shows(pilot, "? orphan", "recorder pid 1 gone; last heard of 2026-03-01 12:00:00")
 
     journey(steps())
 
@@ -367,11 +368,11 @@ def test_what_can_be_copied_and_exported_names_the_exchange(tape: Path) -> None:
         async with inspected(tape, COMPLETE) as (_, _pilot, screen):
             copies = dict(screen.copies())
             assert copies["id"] == COMPLETE
-            assert copies["command"] == f"wiretape show {COMPLETE}"
+            assert copies["command"] == f"wiretape show --db {tape} {COMPLETE}"
             assert copies["text"] == "Hello, world"
             assert json.loads(copies["request body"]) == {"model": "gpt-x", "stream": True}
             assert copies["event #9"] == "data: [DONE]\n\n"
-            assert all(arguments[:2] == ["export", COMPLETE] for _, arguments in screen.exports())
+            assert all(arguments[:4] == ["export", "--db", str(tape), COMPLETE] for _, arguments in screen.exports())
 
     journey(steps())
 
@@ -401,6 +402,98 @@ def test_playing_stops_at_the_end(stalled: Path) -> None:
             await wait_for(pilot, lambda: not screen.playback.playing)
             await pilot.press("space")
             assert (screen.playback.playing, screen.playback.position) == (True, 0)
+
+    journey(steps())
+
+
+def test_keys_pressed_before_it_is_decoded_are_done_in_their_order(
+    stalled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspecting, "LARGE", 100)
+
+    async def steps() -> None:
+        screen = InspectorScreen(number(stalled, STALLED))
+        async with staged(stalled, lambda: screen) as (app, pilot):
+            await wait_for(pilot, lambda: app.screen is screen)
+            await press(pilot, "right_curly_bracket", "full_stop")
+            assert not screen.is_open
+            await wait_for(pilot, lambda: screen.is_open and screen.playback.position == 35)
+
+    journey(steps())
+
+
+def test_what_is_jumped_to_in_folded_reasoning_is_unfolded_until_somebody_folds_it(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (app, pilot, screen):
+            await shows(pilot, "▸ reasoning")
+            await pilot.press("g")
+            await typed(pilot, "#5")
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: app.screen is screen)
+            await shows(pilot, "▾ reasoning", "thought 2▏")
+            await pilot.press("r", "full_stop")
+            await shows(pilot, "▸ reasoning", "#6/54")
+
+    journey(steps())
+
+
+def test_a_recorder_that_is_heard_of_again_is_not_gone(tmp_path: Path) -> None:
+    async def steps() -> None:
+        with recorder(tmp_path / "tape.db") as tape:
+            tape.begin(LIVE, COMPLETE_READS[:2])
+            async with staged(tmp_path / "tape.db", lambda: InspectorScreen(1)) as (app, pilot):
+                await shows(pilot, "● following")
+                app.watch.ns += 60 * 10**9
+                await shows(pilot, "? orphan")
+                tape._store.append([journal.Heartbeat("2026-03-01T12:00:58.000000Z")])
+                await shows(pilot, "● open")
+
+    journey(steps())
+
+
+@pytest.mark.parametrize("body", [b'{"error":{"code":"slow","message":"later"}}', b"<h1>Too many</h1>", b""])
+def test_of_an_answer_that_is_no_stream_the_body_is_shown(tmp_path: Path, body: bytes) -> None:
+    parts = [(100, body)]
+    with recorder(tmp_path / "tape.db") as tape:
+        tape.record(LIMITED, parts)
+
+    async def steps() -> None:
+        async with inspected(tmp_path / "tape.db", LIMITED) as (_, pilot, _screen):
+            await pilot.press("3")
+            told = {b"{": ('code : "slow"', "7b 22 65"), b"<": ("<h1>Too many", "3c 68 31"), b"": ("no body came",)}
+            await shows(pilot, *told[body[:1]])
+
+    journey(steps())
+
+
+def test_events_have_the_whole_width_where_they_are_asked_for(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (_, pilot, screen):
+            await pilot.press("2")
+            await wait_for(pilot, lambda: screen.panes.events.size.width > 110)
+            assert "text @" not in seen(pilot.app)
+            await pilot.press("1")
+            await shows(pilot, "text @", "events 54 / 54")
+
+    journey(steps())
+
+
+def test_what_changes_behind_it_draws_nothing(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (_, _pilot, screen):
+            drawn = screen._compositor._dirty_regions.copy()
+            screen.refresh(Region(0, 0, 120, 40))
+            assert screen._compositor._dirty_regions == drawn
+
+    journey(steps())
+
+
+def test_with_few_rows_there_is_no_timeline(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED, (60, 24)) as (_, pilot, _screen):
+            await shows(pilot, "timeline")
+            await pilot.resize_terminal(60, 16)
+            await wait_for(pilot, lambda: "timeline" not in seen(pilot.app))
 
     journey(steps())
 

@@ -39,7 +39,7 @@ def test_from_the_list_through_a_filter_into_an_exchange_and_out(tape: Path) -> 
 
 
 def test_the_terminal_is_restored_whatever_ends_the_viewer(tape: Path) -> None:
-    ends = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
+    ends = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGQUIT: 131}
     with contextlib.ExitStack() as stack:
         terminals = {number: stack.enter_context(viewing(tape)) for number in ends}
         interrupted = stack.enter_context(viewing(tape, "--no-mouse"))

@@ -117,3 +117,28 @@ def test_a_line_with_a_mistake_is_not_taken(tape: Path) -> None:
             assert "name" not in seen(app)
 
     journey(steps())
+
+
+def test_a_second_key_before_the_first_is_done_does_nothing(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            below, depth = app.screen, len(app.screen_stack)
+            menu = CopyMenu(COPIES)
+            app.push_screen(menu)
+            await shows(pilot, COMPLETE)
+            menu.chosen(0)
+            menu.chosen(0)
+            menu.action_cancel()
+            taken: list[str | None] = []
+            asked = AskScreen("name", "x")
+            await wait_for(pilot, lambda: app.screen is below)
+            app.push_screen(asked, taken.append)
+            await shows(pilot, "name")
+            asked.action_cancel()
+            asked.action_cancel()
+            await wait_for(pilot, lambda: taken == [None])
+            assert app.screen is below
+            assert len(app.screen_stack) == depth
+            assert len(app.toasts) == 1
+
+    journey(steps())

@@ -6,14 +6,19 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection
+from textual.app import ComposeResult
+from textual.geometry import Size
 from textual.pilot import Pilot
+from textual.screen import Screen
+from textual.widgets import Input
 
 from tests.viewer.commanding import run
 from tests.viewer.tui.staging import SIZES, Stage, assert_golden, journey, press, seen, shows, staged, typed, wait_for
 from viewer import filters, queries
 from viewer.filter_parser import parse
-from viewer.groups import figure
+from viewer.groups import Table, figure
 from viewer.tui.screens.stats import StatsScreen
+from viewer.tui.widgets.failures import FailureLine
 from viewer.tui.widgets.groups import GroupTable
 from viewer.tui.widgets.heat import HeatGrid
 
@@ -95,10 +100,48 @@ def test_the_cursor_goes_through_table_map_and_failures(tape: Path) -> None:
                 app.screen.query_one("#heat", HeatGrid).row = len(screen._shown.heat.bands) - 1  # type: ignore[union-attr]
                 await press(pilot, "down")
             await shows(pilot, "enter: the exchanges of")
-            await press(pilot, "up")
+            await press(pilot, "up", "up")  # the failures stand in two lines
             await wait_for(pilot, lambda: app.focused is not None and app.focused.id == "heat")
 
     journey(steps())
+
+
+class Grouped(Screen[None]):
+    """A table of twelve groups with room for six lines, and failures with room for two."""
+
+    def compose(self) -> ComposeResult:
+        table, failed = GroupTable(), FailureLine()
+        table.styles.height, failed.styles.height = 6, 3
+        yield table
+        yield failed
+
+    def on_mount(self) -> None:
+        lines = [(f"group {number}", "1") for number in range(12)]
+        self.query_one(GroupTable).show(Table(("model", "n"), lines, (20, 3), ("all", "12")))
+        self.query_one(FailureLine).show([f"{number} × truncated by something" for number in range(9)])
+
+
+def test_what_there_is_no_room_for_is_counted(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Grouped, (80, 24)) as (app, pilot):
+            lines = (await shows(pilot, "failures")).splitlines()
+            assert [line.split("  ")[0] for line in lines[1:6]] == ["group 0", "group 1", "group 2", "↓ 9 more", "all"]
+            assert lines[6].startswith("─ failures · 5 more ─")
+            assert [line.count("truncated") for line in lines[7:9]] == [2, 2]
+            app.screen.query_one(GroupTable).focus()
+            await press(pilot, *["down"] * 6)
+            await shows(pilot, "group 6", "↑ 5 more · ↓ 4 more")
+            app.screen.query_one(FailureLine).focus()
+            await press(pilot, *["right"] * 8)
+            await shows(pilot, "8 × truncated", "failures · 6 more")
+
+    journey(steps())
+
+
+def test_a_small_screen_shows_more_groups_than_map() -> None:
+    screen = StatsScreen("")
+    screen._shown.rows = [{}] * 8
+    assert [screen._shares(Size(80, height)) for height in (16, 24, 60)] == [(5, 2, 1), (8, 6, 2), (8, 41, 3)]
 
 
 def test_metric_window_and_filter_can_be_changed(tape: Path) -> None:
@@ -112,7 +155,7 @@ def test_metric_window_and_filter_can_be_changed(tape: Path) -> None:
             await press(pilot, "T")
             await shows(pilot, "window 24 h", "started_at>=2026-02-28T12:00:00.000000Z")
             await press(pilot, "slash")
-            await shows(pilot, "filter")
+            await wait_for(pilot, lambda: isinstance(app.focused, Input))
             await typed(pilot, "ttft>fast")
             await shows(pilot, "expected a duration")
             await press(pilot, "enter")

@@ -15,6 +15,7 @@ from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, seen, shows, wait_for
 from viewer.tui.app import ViewerApp
+from viewer.tui.screens import offers
 from viewer.tui.screens.streams import StreamsScreen
 from viewer.tui.widgets.filter_line import FilterInput
 from viewer.tui.widgets.rows import StreamRows
@@ -186,12 +187,12 @@ def test_a_new_exchange_appears_and_the_cursor_stays_on_its_own(tmp_path: Path) 
             await at_cursor(pilot, f"{2:016x}")
             with recorder(path) as writing:
                 writing.begin("b" * 16, COMPLETE_READS[:2])
-                text = await shows(pilot, "bbbbbbbb", "4 exchanges · 1 live")
+                text = await shows(pilot, "bbbbbbbb", "4 exchanges · 1 open")
                 assert next(line for line in text.splitlines() if "bbbbbbbb" in line).startswith("  ●")
                 assert "00000000" in cursor(pilot)
                 assert rows(pilot).cursor == 1
                 writing.end("b" * 16, COMPLETE_READS[:2], "eof")
-                await shows(pilot, "■ bbbbbbbb", " cut")
+                await shows(pilot, "■ bbbbbbbb", " truncated")
 
     journey(steps())
 
@@ -270,7 +271,8 @@ def test_a_filter_that_cannot_be_read_leaves_the_last_one_in_force(tape: Path) -
             await type_filter(pilot, "is:live")
             await shows(pilot, "1 / 7 · ")
             pilot.app.screen.query_one(FilterInput).value += " ttft>fast"
-            await shows(pilot, "'fast' (character 14): expected a duration", "1 / 7 · ", LIVE[:8])
+            await shows(pilot, "'fast' (character 14): expected a duration", LIVE[:8])
+            await wait_for(pilot, lambda: "1 / 7" not in seen(pilot.app))  # no count of another filter
             pilot.app.screen.query_one(FilterInput).value = "is:live ttft>1h"
             text = await shows(pilot, "0 of 7 match.", "1  outcome:open  alone")
             assert "expected" not in text
@@ -284,7 +286,7 @@ def test_a_filter_is_completed_and_remembered(tape: Path) -> None:
             screen = pilot.app.screen
             assert isinstance(screen, StreamsScreen)
             box = await type_filter(pilot, "")
-            await wait_for(pilot, lambda: screen._values)
+            await wait_for(pilot, lambda: screen._listing.values)
             press(pilot, *"model:gpt-x-")
             await wait_for(pilot, lambda: box._suggestion == "model:gpt-x-mini")
             press(pilot, "tab")
@@ -411,9 +413,22 @@ def test_what_can_be_copied_gives_the_screen_again(tape: Path) -> None:
             assert copies["this list"] == f"wiretape ls --db {tape} -f -outcome:open -s -ttft_ms"
             assert copies["marked ids"] == TOOLS or len(copies["marked ids"]) == 16
             assert copies["show"] == f"wiretape show --db {tape} {copies['id']}"
-            assert exports["6 exchanges"] == ["export", "-f", "-outcome:open"]
+            assert exports["6 exchanges"] == ["export", "--db", str(tape), "-f", "-outcome:open"]
 
     journey(steps())
+
+
+def test_commands_name_the_tape_unless_they_find_it_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "my tape.db"
+    assert offers.command(path, "show", "@-1") == f"wiretape show --db '{path}' @-1"
+    assert offers.arguments(path, "export", "a b") == ["export", "--db", str(path), "a b"]
+    monkeypatch.setenv("WIRETAPE_DB", str(path))
+    assert offers.command(path, "view", "ab", "--at", "#3") == "wiretape view ab --at '#3'"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WIRETAPE_DB", path.name)  # found from this directory only
+    assert offers.arguments(path, "ls") == ["ls", "--db", str(path)]
 
 
 def test_hostile_text_is_shown_and_nothing_else(tmp_path: Path) -> None:

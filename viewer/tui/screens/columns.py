@@ -38,4 +38,5 @@ class ColumnsMenu(ModalScreen[frozenset[str]]):
     def action_close(self) -> None:
         """Take over what was chosen."""
         chosen = self.query_one(SelectionList).selected
-        self.dismiss(frozenset(column.name for column in streams.COLUMNS) - frozenset(chosen))
+        if self.is_current:
+            self.dismiss(frozenset(column.name for column in streams.COLUMNS) - frozenset(chosen))

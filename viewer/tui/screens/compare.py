@@ -20,10 +20,12 @@ from viewer.differences import Divergence
 from viewer.playback import CAPS, SPEEDS
 from viewer.race import ALIGNMENTS, Lane, Race
 from viewer.rows import Row
+from viewer.streams import state
 from viewer.tui import paint
 from viewer.tui.hosting import host
-from viewer.tui.keys import HELP
+from viewer.tui.keys import BACK, HELP
 from viewer.tui.reader import Superseded
+from viewer.tui.screens import offers
 from viewer.tui.widgets.lane import LanePane
 from viewer.tui.widgets.scores import ScoreTable
 from viewer.tui.widgets.strips import RaceStrips
@@ -66,6 +68,7 @@ class CompareScreen(Screen[None]):
         Binding("A", "align", "align", id="compare.align"),
         Binding("X", "swap", "swap", id="compare.swap"),
         Binding("d", "text", "text diff", id="compare.text"),
+        BACK,
     ]
 
     def __init__(self, first_no: int, second_no: int) -> None:
@@ -105,15 +108,16 @@ class CompareScreen(Screen[None]):
             return []
         a, b = (row["id"] for row in self._rows)
         texts = [(f"text of {name}", lane.content.text) for name, lane in zip("AB", self._race.lanes, strict=True)]
-        return [("command", f"wiretape compare {a} {b}"), ("id of A", a), ("id of B", b), *texts]
+        command = offers.command(host(self).tape.path, "compare", a, b)
+        return [("command", command), ("id of A", a), ("id of B", b), *texts]
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Give what can be exported: both exchanges, their chunks, their reads."""
         if self._rows is None:
             return []
-        ids = [row["id"] for row in self._rows]
-        tables = [(f"{table} of both", ["export", *ids, "--table", table]) for table in ("chunks", "reads", "texts")]
-        return [("both exchanges", ["export", *ids]), *tables, ("HAR of both", ["export", *ids, "--format", "har"])]
+        exported = offers.arguments(host(self).tape.path, "export", *(row["id"] for row in self._rows))
+        tables = [(f"{table} of both", [*exported, "--table", table]) for table in ("chunks", "reads", "texts")]
+        return [("both exchanges", exported), *tables, ("HAR of both", [*exported, "--format", "har"])]
 
     async def action_play(self) -> None:
         """Play or pause; at the end from the start."""
@@ -203,7 +207,8 @@ class CompareScreen(Screen[None]):
         text = scoreboard.text_score((len(texts[0]), len(texts[1])), part)
         from viewer.compare import pair  # it is loaded by now: the tape's thread has done so
 
-        found = scoreboard.scores(pair(*self._rows))
+        a, b = (set(row["flags"]) for row in self._rows)
+        found = scoreboard.scores(pair(*self._rows), gaps_say_little=bool((a | b) & scoreboard.UNPACED))
         self._table.show([*found, text])
         self._show()
 
@@ -239,18 +244,15 @@ class CompareScreen(Screen[None]):
             head = f"{name} {row['id'][:_SHORT_ID]} {cells.line(row['model'])}"
             found = self._divergence
             if self._parted and found is not None:
-                line, column = differences.place(lane.content.text, found.at)
-                status = f"the same up to character {found.at:,} (line {line:,}, column {column:,})"
+                status = differences.told(found, lane.content.text)
                 pane.part_ways(head, status, found, (found.a, found.b)[at])
             else:
                 running = position < len(lane.transcript)
                 pane.show(head, _status(race, at, row), lane.parts(position), running)
 
     def _title(self, race: Race, rows: tuple[Row, Row]) -> str:
-        sides = "  vs  ".join(
-            f"{name} {row['id'][:_SHORT_ID]} {cells.line(row['model'])} {cells.line(cells.host(row['upstream']))}"
-            for name, row in zip("AB", rows, strict=True)
-        )
+        hosts = [cells.line(cells.host(row["upstream"])) for row in rows]
+        sides = f"both {hosts[0]}" if hosts[0] == hosts[1] else f"A {hosts[0]}  vs  B {hosts[1]}"
         missing = [n for n, lane in zip("AB", race.lanes, strict=True) if lane.origin_ns(race.alignment) is None]
         without = f" ({' and '.join(missing)} without: by its request)" if missing else ""
         return f"compare · align: {race.alignment}{without} · {sides}"
@@ -275,10 +277,12 @@ def _status(race: Race, at: int, row: Row) -> str:
     lane, position, instant = race.lanes[at], race.positions[at], race.instants()[at]
     gap = lane.gap_ns(position)
     told = [f"{position:,}/{len(lane.transcript):,}", f"{instant / 1e9:.3f} s"]
-    told += [f"{lane.content.length(position):,} ch"]
-    told += [f"gap {cells.ms(gap / 1e6)} ms" if gap else "same read"] if gap is not None else []
-    told += [cells.outcome(row)] if position == len(lane.transcript) else []
-    return " · ".join(told)
+    if position == len(lane.transcript):  # how it ended says more than its last gap, and there is little room
+        found = state(row)
+        told.insert(0, f"{found.sign} {found.word}")
+    else:
+        told += [f"gap {cells.ms(gap / 1e6)} ms" if gap else "same read"] if gap is not None else []
+    return " · ".join([*told, f"{lane.content.length(position):,} ch"])
 
 
 def _clock(race: Race) -> str:

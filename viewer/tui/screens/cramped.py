@@ -18,7 +18,7 @@ class CrampedScreen(ModalScreen[None]):
 
     CSS = """
     CrampedScreen { background: $background; align: left top; }
-    CrampedScreen > Static { width: 1fr; height: 1; text-overflow: ellipsis; text-wrap: nowrap; }
+    CrampedScreen > Static { width: 1fr; height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stay", show=False, id="cramped.stay"),
@@ -27,7 +27,7 @@ class CrampedScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Lay out the line."""
-        yield Static(paint.content(f"wiretape needs {LEAST[0]}x{LEAST[1]}: enlarge me, or q"))
+        yield Static(paint.content(f"wiretape needs {LEAST[0]}x{LEAST[1]}: enlarge me, or q quits"))
 
     def action_stay(self) -> None:
         """Leave the line where it is: the room has not grown."""

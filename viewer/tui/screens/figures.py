@@ -1,6 +1,6 @@
 """The questions of the stats screen, answered in the tape's thread: what takes long to load is loaded there."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from viewer.heatmap import Heatmap
 from viewer.rows import Row
@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from viewer.overview import Failures
 
 
+Groups: TypeAlias = tuple[list[Row], Row | None]
+"""The figures of each group, and those of all together."""
+
+
 class Figures:
     """What is asked of what a filter selects; "" selects everything."""
 
@@ -18,7 +22,7 @@ class Figures:
         self._connection = connection
         self._filter_text = filter_text
 
-    def figures(self, by: str, slo: str | None) -> list[Row]:
+    def figures(self, by: str, slo: str | None) -> Groups:
         """Give all figures but those of pooled gaps."""
         return self._figures(by, slo, gaps=False)
 
@@ -29,7 +33,7 @@ class Figures:
         where = self._where()
         return overview.failures(self._connection, where), overview.label_keys(self._connection, where)
 
-    def pooled(self, by: str, slo: str | None) -> list[Row] | None:
+    def pooled(self, by: str, slo: str | None) -> Groups | None:
         """Give all figures; None if there are too many gaps to hold."""
         from viewer import overview
 
@@ -42,11 +46,12 @@ class Figures:
 
         return overview.heat(self._connection, metric, room, self._where())
 
-    def _figures(self, by: str, slo: str | None, *, gaps: bool) -> list[Row]:
+    def _figures(self, by: str, slo: str | None, *, gaps: bool) -> Groups:
         from viewer import overview
         from viewer.quantities import objective
 
-        return overview.figures(self._connection, by, self._where(), objective(slo) if slo else (), gaps=gaps)
+        bounds = objective(slo) if slo else ()
+        return overview.figures_and_total(self._connection, by, self._where(), bounds, gaps=gaps)
 
     def _where(self) -> "ColumnElement[bool] | None":
         from viewer import filters

@@ -1,11 +1,13 @@
 """The keys of the screen below, to look through and to run: made from the bindings themselves, remapped or not.
 
-Give it `screen.active_bindings` of the screen that it is shown over.
+Give it `screen.active_bindings` of the screen that it is shown over. They stand in groups by what they are for: what is
+this screen's own first, moving about, which is as everywhere, last.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from itertools import groupby
+from typing import ClassVar, Final
 
 from textual.app import App, ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
@@ -15,6 +17,18 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from viewer.tui import paint
+from viewer.tui.screens.menus import close
+
+GROUPS: Final = ("on this screen", "playing", "the playhead", "everywhere", "moving about")
+"""What keys are for, in the order in which they stand."""
+
+_PLAYING: Final = frozenset({"play", "faster", "idle", "follow", "unit"})
+_PLAYHEAD: Final = frozenset({"step", "seek", "jump", "end", "goto", "first", "mark", "next_bookmark"})
+_MOVING: Final = frozenset(
+    {"move", "page", "top", "bottom", "leave", "pane", "focus_pane", "focus_next", "focus_previous"}
+)
+_NAMED_FROM: Final = 120
+"""From so many columns on the ids are shown, by which the configuration knows the actions."""
 
 
 @dataclass(slots=True)
@@ -25,6 +39,16 @@ class Entry:
     said: str
     id: str
     bound: ActiveBinding
+
+    @property
+    def group(self) -> str:
+        """Say what it is for: one of `GROUPS`."""
+        action = self.bound.binding.action.partition("(")[0].rpartition(".")[2]
+        if self.id.startswith("replay.") and action in _PLAYING | _PLAYHEAD:
+            return GROUPS[1 if action in _PLAYING else 2]
+        if action in _MOVING and not self.id.startswith("app."):
+            return GROUPS[4]
+        return GROUPS[3 if not self.id or self.id.startswith("app.") else 0]
 
     def fits(self, text: str) -> bool:
         """Say whether every word of a text is found in it."""
@@ -41,7 +65,8 @@ class HelpScreen(ModalScreen[None]):
         border: round $primary; }
     HelpScreen Input, HelpScreen Input:focus { border: none; height: 1; background: $panel; padding: 0; }
     HelpScreen Input { margin-bottom: 1; }
-    HelpScreen OptionList, HelpScreen OptionList:focus { height: 1fr; background: $surface; border: none; padding: 0; }
+    HelpScreen OptionList, HelpScreen OptionList:focus { height: 1fr; background: $surface; border: none; padding: 0;
+        scrollbar-size-vertical: 1; scrollbar-background: $surface; scrollbar-color: $panel; }
     HelpScreen #told { color: $text-muted; height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -56,7 +81,7 @@ class HelpScreen(ModalScreen[None]):
         super().__init__()
         self._given = dict(bindings)
         self._entries: list[Entry] = []
-        self._shown: list[Entry] = []
+        self._shown: list[Entry | None] = []
 
     def compose(self) -> ComposeResult:
         """Lay out the line to search by, and the list."""
@@ -64,12 +89,15 @@ class HelpScreen(ModalScreen[None]):
         with Vertical():
             yield Input(placeholder="search the keys of this screen")
             yield OptionList()
-            yield Static(paint.content("enter: do it · esc: close · [keys] in .wiretape.toml sets keys by these names"),
-                         id="told")  # fmt: skip
+            yield Static(paint.content(""), id="told")
 
     def on_mount(self) -> None:
         """List all."""
         self._list("")
+
+    def on_resize(self) -> None:
+        """List as there is room now."""
+        self._list(self.query_one(Input).value)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """List what fits."""
@@ -94,43 +122,59 @@ class HelpScreen(ModalScreen[None]):
     def action_page(self, by: int) -> None:
         """Move the cursor by a page."""
         options = self.query_one(OptionList)
-        at = (options.highlighted or 0) + by * max(options.size.height - 1, 1)
-        options.highlighted = max(0, min(at, options.option_count - 1)) if options.option_count else None
+        able = [at for at, entry in enumerate(self._shown) if entry and entry.bound.enabled]
+        to = (options.highlighted or 0) + by * max(options.size.height - 1, 1)
+        options.highlighted = min(able, key=lambda at: abs(at - to), default=None)
 
     def action_cancel(self) -> None:
         """Close."""
-        self.dismiss()
+        close(self, None)
 
     def _list(self, text: str) -> None:
-        self._shown = [entry for entry in self._entries if entry.fits(text)]
+        named = self.app.size.width >= _NAMED_FROM
+        fitting = [entry for entry in self._entries if entry.fits(text)]
         options = self.query_one(OptionList)
         options.clear_options()
-        wide = max((len(" ".join(entry.keys)) for entry in self._entries), default=0)
-        said = max((len(entry.said) for entry in self._entries), default=0)
-        for entry in self._shown:
-            line = f"{' '.join(entry.keys):>{wide}}  {entry.said:<{said}}  {entry.id}"
-            options.add_option(Option(paint.content(line), disabled=not entry.bound.enabled))
-        options.highlighted = 0 if self._shown else None
+        self._shown = []
+        for group, found in groupby(fitting, lambda entry: entry.group):
+            self._add(options, None, Option(paint.content(group, "bold $text-accent"), disabled=True))
+            for entry in found:
+                line = self._line(entry, named=named)
+                self._add(options, entry, Option(paint.content(line), disabled=not entry.bound.enabled))
+        if not fitting:
+            self._add(options, None, Option(paint.content(f"no key for '{text}' on this screen"), disabled=True))
+        options.highlighted = next((at for at, entry in enumerate(self._shown) if entry and entry.bound.enabled), None)
+        names = " · [keys] in .wiretape.toml sets keys by these names" if named else ""
+        self.query_one("#told", Static).update(paint.content(f"enter: do it · esc: close{names}"))
+
+    def _add(self, options: OptionList, entry: Entry | None, option: Option) -> None:
+        self._shown.append(entry)
+        options.add_option(option)
+
+    def _line(self, entry: Entry, *, named: bool) -> str:
+        wide, said = (
+            max((len(text(one)) for one in self._entries), default=0)
+            for text in (lambda one: " ".join(one.keys), lambda one: one.said)
+        )
+        return f"  {' '.join(entry.keys):>{wide}}  {entry.said:<{said}}  {entry.id if named else ''}".rstrip()
 
     def _run(self, at: int | None) -> None:
         """Close, and do what was chosen on the screen below."""
-        if at is None or at >= len(self._shown):
-            return
-        bound, app = self._shown[at].bound, self.app
-        self.dismiss()
-        app.call_later(app.run_action, bound.binding.action, bound.node)
+        entry = self._shown[at] if at is not None and at < len(self._shown) else None
+        if entry is not None and close(self, None):
+            self.app.call_later(self.app.run_action, entry.bound.binding.action, entry.bound.node)
 
 
 def entries(app: App[object], bindings: Mapping[str, ActiveBinding]) -> list[Entry]:
-    """Give the actions of some bindings, each with all of its keys: first those that a key map can name, in order."""
+    """Give the actions of some bindings, each with all of its keys, in their groups."""
     found: dict[tuple[int, str], Entry] = {}
     for bound in bindings.values():
         binding = bound.binding
         if not binding.description or binding.system:
             continue
-        entry = found.setdefault(
-            (id(bound.node), binding.action), Entry([], binding.description, binding.id or "", bound)
-        )
+        said = binding.description if binding.id else binding.description.lower()  # Textual's own are in capitals
+        entry = found.setdefault((id(bound.node), binding.action), Entry([], said, binding.id or "", bound))
         # As it is set now, and each for itself: a binding's own words for its key are those of all of its keys.
-        entry.keys.append(app.get_key_display(binding.with_key(binding.key)))
-    return sorted(found.values(), key=lambda entry: not entry.id)
+        shown = app.get_key_display(binding.with_key(binding.key))
+        entry.keys.append("enter" if binding.key == "enter" else shown)
+    return sorted(found.values(), key=lambda entry: (GROUPS.index(entry.group), not entry.id))

@@ -6,10 +6,11 @@ rest when the body has been decoded, which is done beside the loop. A stream tha
 
 import functools
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.geometry import Region
 from textual.screen import Screen
 from textual.widgets import Footer
 
@@ -21,11 +22,14 @@ from viewer.notes import Notes
 from viewer.opening import Opened
 from viewer.playback import CAPS, SPEEDS, Playback
 from viewer.tui.hosting import host
+from viewer.tui.screens import inspector_offers
 from viewer.tui.screens.driving import Driver, aside
 from viewer.tui.screens.inspector_keys import KEYS
 from viewer.tui.screens.inspector_panes import InspectorPanes
 from viewer.tui.screens.loading import Loader
 from viewer.tui.screens.menus import AskScreen
+from viewer.tui.screens.waiting import Waiting, waits
+from viewer.tui.sparing import SparingCompositor
 from viewer.tui.widgets.timeline import Timeline
 from viewer.tui.widgets.transport import Standing
 
@@ -40,9 +44,9 @@ class InspectorScreen(Screen[None]):
 
     def __init__(self, no: int, at: str | None = None) -> None:
         super().__init__()
+        self._compositor = SparingCompositor()
         self.panes = InspectorPanes()
         self._no = no
-        self._at = at
         self._known: Known | None = None
         self._opened: Opened | None = None
         self._notes = Notes()
@@ -52,6 +56,9 @@ class InspectorScreen(Screen[None]):
         self._following = False
         self._loader: Loader | None = None
         self._is_reading = False
+        self.waiting = Waiting(self._is_ready)
+        if at is not None:
+            self._go_to(at)
 
     def compose(self) -> ComposeResult:
         """Lay out the panes."""
@@ -62,8 +69,8 @@ class InspectorScreen(Screen[None]):
         """Begin to read and to drive."""
         self._playback = Playback((), 0, host(self).clock.now)
         self._driver = Driver(self._playback, host(self).clock, self._moved, self._ticked)
-        shown = (self._show_known, self._show_opened, self.panes.show_failure)
-        self._loader = Loader(host(self).tape, host(self).clock, self._no, host(self).limits, *shown)
+        app, failed = host(self), self.panes.show_failure
+        self._loader = Loader(app.tape, app.clock, self._no, app.limits, self._show_known, self._show_opened, failed)
         self.run_worker(self._load(), group="load")
         self.run_worker(self._driver.run(), group="drive")
 
@@ -93,32 +100,20 @@ class InspectorScreen(Screen[None]):
         return self._opened is not None and self._opened.live
 
     def copies(self) -> list[tuple[str, str]]:
-        """Give what can be copied: the id, the commands that show the same, the texts, the event."""
+        """Give what can be copied."""
         if self._known is None:
             return []
-        row = self._known.row
-        found = [("id", row["id"]), ("command", f"wiretape show {row['id']}")]
-        texts = [
-            ("text", row["content"]),
-            ("reasoning", row["reasoning"]),
-            ("request body", self._known.request["body"]),
-        ]
-        found += [(label, text) for label, text in texts if text]
-        position = self._playback.position
-        if self._opened is not None and position:
-            event = self._opened.transcript.bytes(position - 1).decode("utf-8", "replace")
-            found.append((f"event #{position}", event))
-            found.append(("place", f"wiretape view {row['id']} --at '#{position}'"))
-        return found
+        return inspector_offers.copies(host(self).tape.path, self._known, self._opened, self._playback.position)
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Give what can be exported of this exchange."""
-        if self._known is None:
-            return []
-        id = self._known.row["id"]
-        tables = [(f"its {table}", ["export", id, "--table", table]) for table in ("chunks", "reads", "texts")]
-        formats = [("bytes (SSE)", "sse"), ("HAR", "har"), ("asciicast", "asciicast")]
-        return [("its row", ["export", id]), *tables, *((name, ["export", id, "--format", of]) for name, of in formats)]
+        return [] if self._known is None else inspector_offers.exports(host(self).tape.path, self._known.row["id"])
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        """Draw this screen anew; but what changes on a screen behind it cannot be seen, and draws nothing here."""
+        if regions:
+            return self
+        return super().refresh(repaint=repaint, layout=layout, recompose=recompose)
 
     async def _load(self) -> None:
         """Show what is known, let it be seen, then decode the rest."""
@@ -127,8 +122,8 @@ class InspectorScreen(Screen[None]):
         self.call_after_refresh(lambda: self.run_worker(self._decode(), group="load"))
 
     async def _decode(self) -> None:
-        assert self._loader is not None
         await self._read_notes()
+        assert self._loader is not None
         await self._loader.open()
         self.set_interval(_POLL_S, self._poll)
 
@@ -159,12 +154,14 @@ class InspectorScreen(Screen[None]):
         if is_first or self._following:
             self._playback.seek_to(self._playback.end_ns)
         self.panes.show_opened(opened, self._playback.position, self._notes)
-        if is_first and self._at is not None:
-            self._go_to(self._at)
         self._draw()
+        self.waiting.catch_up()
         self._moved()
         if self._driver is not None:
             self._driver.wake()
+
+    def _is_ready(self, judged: bool) -> bool:
+        return self._opened is not None and (self._opened.judged or not judged)
 
     async def _read_notes(self) -> None:
         if self._known is not None:
@@ -173,14 +170,15 @@ class InspectorScreen(Screen[None]):
             except WiretapeError as error:
                 self.notify(str(error), severity="error", markup=False)
 
-    def _moved(self) -> None:
-        """Show where the playhead stands now."""
-        self.panes.move(self._playback.position)
+    def _moved(self, *, jumped: bool = False) -> None:
+        """Show where the playhead stands now; if somebody sent it there, the words that it stands in, too."""
+        self.panes.move(self._playback.position, jumped=jumped)
         self._ticked()
 
     def _ticked(self) -> None:
         """Show what time it is on the playhead's clock."""
         playback, driver = self._playback, self._driver
+        self.panes.events.still(not playback.playing)
         self.panes.timeline.move(playback.media_ns)
         self.panes.transport.show(
             Standing(
@@ -203,16 +201,14 @@ class InspectorScreen(Screen[None]):
             self.run_worker(self._make_strips(self._opened), group="strips", exclusive=True)
 
     async def _make_strips(self, opened: Opened) -> None:
-        cells, cap = self.panes.timeline.cells, self._playback.cap_ns
-        reads = zip(opened.reads_at, opened.sizes, strict=True)
-        work = functools.partial(strips.made, opened.transcript, reads, opened.markers, opened.end_ns, cells, cap)
-        self._draw_timeline(await aside(work))
+        reads, end = zip(opened.reads_at, opened.sizes, strict=True), opened.end_ns
+        room = self.panes.timeline.cells, self._playback.cap_ns
+        work = functools.partial(strips.made, opened.transcript, reads, opened.markers, end, *room)
+        self.panes.timeline.show(await aside(work), self._playback.media_ns)
 
     async def _make_first_strips(self, known: Known) -> None:
         cells, first = self.panes.timeline.cells, known.row["ttft_ms"]
-        self._draw_timeline(await aside(functools.partial(strips.first, first, known.gaps, known.end_ns, cells)))
-
-    def _draw_timeline(self, drawn: strips.Strips) -> None:
+        drawn = await aside(functools.partial(strips.first, first, known.gaps, known.end_ns, cells))
         self.panes.timeline.show(drawn, self._playback.media_ns)
 
     def _command(self, change: Callable[[Playback], None], *, seeks: bool = True) -> None:
@@ -222,10 +218,11 @@ class InspectorScreen(Screen[None]):
         if seeks:
             self._following = False
         change(self._playback)
-        self._moved()
+        self._moved(jumped=seeks)
         if self._driver is not None:
             self._driver.wake()
 
+    @waits()
     def _go_to(self, text: str) -> None:
         goal = goto.read(text)
         if goal is None or self._opened is None:
@@ -236,73 +233,79 @@ class InspectorScreen(Screen[None]):
         else:
             self._command(lambda playback: playback.seek_to(place[0]) if place[1] is None else playback.seek(place[1]))
 
+    @waits()
     def action_play(self) -> None:
         """Play or pause; at the end from the start."""
         self._command(lambda playback: playback.toggle())
 
+    @waits()
     def action_step(self, count: int) -> None:
         """Go on, or back, by one unit."""
-        if self._opened is not None:
-            transcript, at = self._opened.transcript, self._playback.position
-            place = landmarks.stepped(transcript, at, UNITS[self._unit], back=count < 0)
-            self._command(lambda playback: playback.step(place - at))
+        assert self._opened is not None
+        at = self._playback.position
+        place = landmarks.stepped(self._opened.transcript, at, UNITS[self._unit], back=count < 0)
+        self._command(lambda playback: playback.step(place - at))
 
     def action_unit(self) -> None:
         """Step by something else."""
         self._unit = (self._unit + 1) % len(UNITS)
         self.panes.set_unit(UNITS[self._unit])
 
+    @waits()
     def action_seek(self, seconds: int) -> None:
         """Go on, or back, by seconds."""
         self._command(lambda playback: playback.seek_to(playback.media_ns + seconds * _SECOND))
 
+    @waits()
     def action_jump(self, percent: int) -> None:
         """Go on, or back, by a share of the whole."""
         self._command(lambda playback: playback.seek_to(playback.media_ns + playback.end_ns * percent // 100))
 
+    @waits()
     def action_end(self, at: int) -> None:
         """Go to the start (0) or to the end (1)."""
         self._command(lambda playback: playback.seek_to(playback.end_ns * at))
 
+    @waits(judged=True)
     def action_mark(self, signs: str, direction: int) -> None:
         """Go to the next marker with one of these signs, or the one before; to any without signs.
 
         From the end, the next stall is the longest.
         """
-        if self._opened is None:
-            return
+        assert self._opened is not None
         found = landmarks.beyond(self._opened.markers, self._playback.position, signs, back=direction < 0)
         if signs == "S" and direction > 0 and self._playback.at_end:
             found = self._opened.longest
-        if found is None:
-            self.notify(f"no {landmarks.SIGNS[signs] if signs else 'marker'} here", timeout=2, markup=False)
-        else:
-            self._command(lambda playback: playback.seek(found.position))
+        if found is not None:
+            return self._command(lambda playback: playback.seek(found.position))
+        self.notify(f"no {landmarks.SIGNS[signs] if signs else 'marker'} here", timeout=2, markup=False)
 
+    @waits()
     def action_first(self) -> None:
         """Go to the first content; from there, to the first reasoning."""
-        if self._opened is None:
-            return
-        places = [
-            landmarks.first(self._opened.transcript, kind) for kind in ("content", "reasoning", "tool", "refusal")
-        ]
-        known = [place for place in places if place is not None]
-        at = known.index(self._playback.position) + 1 if self._playback.position in known else 0
+        assert self._opened is not None
+        transcript, position = self._opened.transcript, self._playback.position
+        places = [landmarks.first(transcript, kind) for kind in ("content", "reasoning", "tool", "refusal")]
+        known = [place for place in places if place]
         if known:
+            at = known.index(position) + 1 if position in known else 0
             self._command(lambda playback: playback.seek(known[at % len(known)]))
 
+    @waits()
     def action_faster(self, by: int) -> None:
         """Take the next speed up or down, or with 0 the normal one."""
         at = SPEEDS.index(self._playback.speed) + by if by else SPEEDS.index(1.0)
         speed = SPEEDS[max(0, min(at, len(SPEEDS) - 1))]
         self._command(lambda playback: playback.set_speed(speed), seeks=False)
 
+    @waits()
     def action_idle(self) -> None:
         """Cut long silences shorter, or show them as long as they were."""
         cap = CAPS[(CAPS.index(self._playback.cap_ns) + 1) % len(CAPS)]
         self._command(lambda playback: playback.set_cap(cap), seeks=False)
         self._draw()
 
+    @waits()
     def action_follow(self) -> None:
         """Stay at the end of a stream that still runs."""
         if self._opened is None or not self._opened.live:
@@ -329,6 +332,7 @@ class InspectorScreen(Screen[None]):
         asked = AskScreen(f"events: {event_filter.HELP}", self.panes.filter_text, mistake)
         self.app.push_screen(asked, lambda text: None if text is None else self._filter(text))
 
+    @waits()
     def _filter(self, text: str) -> None:
         if self.panes.pane > 1:
             self.panes.turn_to(1)
@@ -341,13 +345,14 @@ class InspectorScreen(Screen[None]):
             self.panes.filter_text = text
             self.panes.list_events()
 
+    @waits()
     def action_bookmark(self) -> None:
         """Set a bookmark at the playhead, or take it away."""
-        if self._known is not None and self._opened is not None:
-            is_set = self._notes.toggle(self._playback.position)
-            self.notify(f"bookmark #{self._playback.position} {'set' if is_set else 'gone'}", timeout=2, markup=False)
-            self._keep_notes()
+        is_set = self._notes.toggle(self._playback.position)
+        self.notify(f"bookmark #{self._playback.position} {'set' if is_set else 'gone'}", timeout=2, markup=False)
+        self._keep_notes()
 
+    @waits()
     def action_next_bookmark(self) -> None:
         """Go to the next bookmark; past the last one, to the first."""
         places = self._notes.bookmarks

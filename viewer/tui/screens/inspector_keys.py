@@ -4,7 +4,7 @@ from typing import Final
 
 from textual.binding import Binding, BindingType
 
-from viewer.tui.keys import HELP
+from viewer.tui.keys import BACK, HELP
 
 
 def _key(keys: str, action: str, meaning: str, id: str, display: str | None = None, *, show: bool = False) -> Binding:
@@ -39,6 +39,7 @@ KEYS: Final[list[BindingType]] = [
     _key("f", "follow", "follow the end of a live stream", "follow"),
     _key("m", "bookmark", "set a bookmark, or take it away", "bookmark"),
     _key("apostrophe", "next_bookmark", "next bookmark", "next_bookmark", "'"),
+    BACK,
 ]
 """Those that move the playhead; each has an id, so that it can be changed in the configuration."""
 

@@ -35,7 +35,10 @@ _BOXES: Final = ("replay", "events", "tree", "bytes", *PANES[3:])
 WIDE: Final = 100
 """With so many columns, the answer and the events stand side by side."""
 
-_SHORT: Final = 20
+_LOW: Final = 19
+"""With fewer rows there is no timeline."""
+
+_SHORT: Final = 28
 _DECODING: Final = "decoding …"
 _LONG_NS: Final = 300_000_000
 
@@ -131,7 +134,7 @@ class InspectorPanes(Looks, can_focus=True):
     def show_opened(self, opened: Opened, position: int, notes: Notes) -> None:
         """Show all of it."""
         self._opened, self._position, self._notes = opened, position, notes
-        self._note = "no body came" if not opened.transcript.data else "nothing was said"
+        self._note = "nothing was said" if self._known is None else closeup.silence(self._known, opened)
         self.replay.show(opened.transcript, position, _LONG_NS, self._note)
         self.list_events()
         self._warn()
@@ -161,12 +164,12 @@ class InspectorPanes(Looks, can_focus=True):
         self.events.show(self._opened.transcript, self.only, self._position, limit, origin, note)
         self.titles()
 
-    def move(self, position: int) -> None:
-        """Put the playhead elsewhere."""
+    def move(self, position: int, *, jumped: bool = False) -> None:
+        """Put the playhead elsewhere; where it `jumped` to, the words that it stands in are shown."""
         if position == self._position:
             return
         self._position = position
-        self.replay.move(position)
+        self.replay.move(position, unfold=jumped)
         self.events.move(position)
         if self.pane == 2:
             self._raw()
@@ -174,7 +177,7 @@ class InspectorPanes(Looks, can_focus=True):
 
     def turn_to(self, pane: int) -> None:
         """Show another pane."""
-        self.pane, self.slot = pane, 1 if pane == 1 and len(self._shown(pane)) > 1 else 0
+        self.pane, self.slot = pane, 0
         if pane == 2:
             self._raw()
         self.lay_out()
@@ -189,7 +192,7 @@ class InspectorPanes(Looks, can_focus=True):
         shown = self._shown()
         for name in _BOXES:
             self._boxes[name].display = name in shown  # not a class: that would style all within it anew
-        self._headings["timeline"].display = self.timeline.display = not self.zoomed
+        self._headings["timeline"].display = self.timeline.display = not self.zoomed and self.size.height >= _LOW
         self.set_class(len(shown) > 1, "-wide")
         for name in _BOXES:
             self._pane(name).activate(self._pane(name) is self.active)
@@ -208,8 +211,10 @@ class InspectorPanes(Looks, can_focus=True):
             "bytes": f"bytes · {self.bytes.view}",
             "timeline": self._timed(),
         }
+        shown = (*self._shown(), "timeline")
         for name, text in texts.items():
-            self._headings[name].show(text, active=name == active)
+            if name in shown:
+                self._headings[name].show(text, active=name == active)
         for name in PANES[3:]:
             self._headings[name].show(name, active=name == active)
         self._bars["titles"].show([(self.events.titles(), "muted")])
@@ -223,11 +228,9 @@ class InspectorPanes(Looks, can_focus=True):
         shown = self._shown()
         if 0 <= self.slot + by < len(shown):
             self.slot += by
-            self.pane = self.slot if self.pane < 2 else self.pane
             self.lay_out()
         else:
-            after = (self.pane + by) if self.pane > 1 or len(shown) < 2 else (2 if by > 0 else len(PANES) - 1)
-            self.turn_to(after % len(PANES))
+            self.turn_to((self.pane + by) % len(PANES))
 
     def action_zoom(self, zoomed: bool) -> None:
         """Give all room to one pane, or take it back."""
@@ -310,7 +313,7 @@ class InspectorPanes(Looks, can_focus=True):
         pane = self.pane if pane is None else pane
         wide = self.size.width >= WIDE
         if pane < 2:
-            return PANES[:2] if wide and not self.zoomed else (PANES[pane],)
+            return PANES[:2] if wide and not pane and not self.zoomed else (PANES[pane],)
         if pane == 2:
             return ("tree", "bytes") if not self.zoomed else ("bytes",)
         return (PANES[pane],)
@@ -350,8 +353,13 @@ class InspectorPanes(Looks, can_focus=True):
 
     def _raw(self) -> None:
         opened = self._opened
-        if opened is None or not len(opened.transcript):
+        if opened is None:
             return
-        event = max(self._position - 1, 0)
-        self.parts.show(raw_tree.of(opened.transcript, event))
-        self.bytes.show(opened.transcript, event, (opened.borders, opened.owners), opened.reads_at, opened.sizes)
+        transcript = opened.transcript
+        if len(transcript):
+            event = max(self._position - 1, 0)
+            place, parts = (transcript.starts[event], transcript.ends[event]), raw_tree.of(transcript, event)
+        else:
+            place, parts = (0, len(transcript.data)), raw_tree.of_body(transcript.data)
+        self.parts.show(parts)
+        self.bytes.show(transcript.data, place, (opened.borders, opened.owners), opened.reads_at, opened.sizes)

@@ -4,6 +4,7 @@ Whatever a tape can be (not there yet, locked, damaged, replaced) is kept as `tr
 again. What is drawn of all this is `streams`'s.
 """
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ from viewer.notices import Recorder
 from viewer.tui.hosting import Host
 from viewer.tui.reader import Superseded
 from viewer.tui.screens import questions
-from viewer.tui.screens.questions import Wanted
+from viewer.tui.screens.questions import Previewed, Wanted
 
 if TYPE_CHECKING:
     from viewer.watching import Change, Session
@@ -31,8 +32,10 @@ class Listing:
         self.catalog = Catalog()
         self.change: Change | None = None
         self.took_ns = 0
+        self.values: dict[str, list[str]] = {}
         self.trouble: WiretapeError | None = None
         self._host = host
+        self._name = f"{id(self)}"  # another list's questions are none of this one's
         self._openings = 0
         self._asked_ns: int | None = None
 
@@ -68,7 +71,7 @@ class Listing:
         wanted = self.wanted
         self._asked_ns = self._host.clock.now()
         try:
-            found = await self._host.tape.ask(questions.load(wanted, self._host.clock), "list")
+            found = await self._host.tape.ask(questions.load(wanted, self._host.clock), f"list {self._name}")
         except WiretapeError as error:
             self._asked_ns = None
             self._fail(error)
@@ -112,7 +115,7 @@ class Listing:
         """Read the rows of these exchanges; say whether some are gone. Raises `Superseded`."""
         catalog = self.catalog
         try:
-            found = await self._host.tape.ask(questions.pages(numbers), "pages")
+            found = await self._host.tape.ask(questions.pages(numbers), f"pages {self._name}")
         except WiretapeError as error:
             self._fail(error)
             return False
@@ -127,10 +130,22 @@ class Listing:
         if wanted.filter is None or self.change is None:
             return None
         try:
-            terms = await self._host.tape.ask(questions.terms(wanted.filter), "terms")
+            terms = await self._host.tape.ask(questions.terms(wanted.filter), f"terms {self._name}")
         except (Superseded, WiretapeError):
             return None
         return notices.none_match(self.change.total, terms) if self.wanted is wanted else None
+
+    async def preview(self, number: int) -> Previewed | None:
+        """Give what there is to say of an exchange; None if another one is asked for by now, or there is trouble."""
+        with contextlib.suppress(Superseded, WiretapeError):
+            return await self._host.tape.ask(questions.preview(number, self._host.limits), f"preview {self._name}")
+        return None
+
+    async def read_values(self) -> None:
+        """Read the `values` that a filter can be completed with, once."""
+        if not self.values:
+            with contextlib.suppress(Superseded, WiretapeError):
+                self.values = await self._host.tape.ask(questions.values())
 
     def _fail(self, error: WiretapeError) -> None:
         self.trouble = error

@@ -4,6 +4,8 @@ The tape is only asked for what is on it; decoding goes on beside it and beside 
 often a stream that grows is read again depends on how long that takes.
 """
 
+import asyncio
+import dataclasses
 import functools
 import gc
 import subprocess
@@ -47,6 +49,8 @@ class Loader:
         self._knows, self._opens, self._fails = knows, opens, fails
         self._version: int | None = None
         self._patient_until = 0
+        self._closed = False
+        self._apart: asyncio.Task[Opened] | None = None
         self.known: Known | None = None
         self.opened: Opened | None = None
 
@@ -54,6 +58,7 @@ class Loader:
         """Read what can be told at once."""
         with _Told(self._fails):
             self._version = await self._tape.ask(inspecting.version, _KEY)
+            self._apart = await self._begin_apart()
             await self._know()
 
     async def open(self) -> None:
@@ -62,17 +67,21 @@ class Loader:
             await self._open()
 
     async def again(self) -> None:
-        """If it still runs and the tape has changed, read it again; never more often than decoding it allows."""
-        if self.opened is None or not self.opened.live or self._clock.now() < self._patient_until:
+        """If it still runs, look whether its recorder does, too, and if the tape has changed, read it again.
+
+        That is never done more often than decoding it allows.
+        """
+        if self.opened is None or not self.opened.live or self.known is None:
             return
         with _Told(self._fails):
+            recorder = await self._tape.ask(functools.partial(inspecting.recorder, no=self._no), _KEY)
+            self.known = dataclasses.replace(self.known, recorder=recorder)
+            self._knows(self.known)
             version = await self._tape.ask(inspecting.version, _KEY)
-            if version != self._version:
+            if version != self._version and self._clock.now() >= self._patient_until:
                 self._version = version
                 await self._know()
                 await self._open()
-            elif self.known is not None:
-                self._knows(self.known)
 
     async def _know(self) -> None:
         self.known = await self._tape.ask(functools.partial(inspecting.known, no=self._no), _KEY)
@@ -80,22 +89,47 @@ class Loader:
 
     def close(self) -> None:
         """End what still decodes: nobody waits for it any more."""
+        self._closed = True
         for process in self._started:
             process.kill()
 
     async def _open(self) -> None:
         began = self._clock.now()
-        if await self._tape.ask(functools.partial(inspecting.size, no=self._no), _KEY) > inspecting.LARGE:
-            self._started.clear()
-            work = functools.partial(inspecting.apart, self._tape.path, self._no, self._limits, self._started)
-        else:
+        apart, self._apart = self._apart or await self._begin_apart(), None
+        if apart is None:
             answer = await self._tape.ask(functools.partial(inspecting.stored, no=self._no), _KEY)
-            work = functools.partial(opening.opened, answer, self._limits)
-        self.opened = await aside(work)
+            self._come(await aside(functools.partial(opening.opened, answer, self._limits)))
+        else:
+            self._come(await apart)
         gc.freeze()  # what is there now stays: a collection while it plays need not look at it
         now = self._clock.now()
         self._patient_until = now + _PATIENCE * (now - began)
-        self._opens(self.opened)
+
+    async def _begin_apart(self) -> "asyncio.Task[Opened] | None":
+        """Begin to decode a large one in a process of its own; None if it is not large."""
+        if await self._tape.ask(functools.partial(inspecting.size, no=self._no), _KEY) <= inspecting.LARGE:
+            return None
+        self._started.clear()
+        begun = None if self.opened is not None else self._handed_on()
+        work = functools.partial(inspecting.apart, self._tape.path, self._no, self._limits, self._started, begun)
+        task = asyncio.create_task(aside(work))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait for it any more
+        return task
+
+    def _handed_on(self) -> Callable[[Opened], None]:
+        """Give what hands on, from another thread, what has been decoded but is still being judged."""
+        loop = asyncio.get_running_loop()
+
+        def begun(opened: Opened) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._come, opened)
+
+        return begun
+
+    def _come(self, opened: Opened) -> None:
+        if not self._closed:
+            self.opened = opened
+            self._opens(opened)
 
 
 class _Told:

@@ -10,7 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -35,6 +35,7 @@ _CSS: Final = """
     %s Input, %s Input:focus { border: none; height: 1; background: $panel; padding: 0; }
 """
 _SHOWN: Final = 60
+R = TypeVar("R")
 _FORMATS: Final = {"har": "har", "asciicast": "cast", "sse": "sse"}
 
 
@@ -69,11 +70,11 @@ class AskScreen(ModalScreen[str | None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take the line, if nothing is wrong with it."""
         if self._mistake(event.value) is None:
-            self.dismiss(event.value)
+            close(self, event.value)
 
     def action_cancel(self) -> None:
         """Want nothing."""
-        self.dismiss(None)
+        close(self, None)
 
 
 class _Menu(ModalScreen[None]):
@@ -118,7 +119,7 @@ class _Menu(ModalScreen[None]):
 
     def action_cancel(self) -> None:
         """Choose nothing."""
-        self.dismiss()
+        close(self, None)
 
 
 class CopyMenu(_Menu):
@@ -133,11 +134,12 @@ class CopyMenu(_Menu):
     def chosen(self, at: int) -> None:
         """Copy a text, and say where to."""
         label, text = self._offered[at]
+        if not close(self, None):
+            return
         self.app.copy_to_clipboard(text)
         kept = keep(text)
         where = f"the terminal's clipboard and {kept}" if kept is not None else "the terminal's clipboard"
         self.app.notify(f"{safe(label)}: {len(text):,} characters, to {where}", markup=False)
-        self.dismiss()
 
 
 class ExportMenu(_Menu):
@@ -159,12 +161,22 @@ class ExportMenu(_Menu):
         def named(name: str | None) -> None:
             if name is not None:
                 name = os.path.expanduser(name)
-                app.run_worker(_export(app.notify, [*arguments, "-o", name, "--db", str(tape)], name))
+                on = [] if "--db" in arguments else ["--db", str(tape)]
+                app.run_worker(_export(app.notify, [*arguments, "-o", name, *on], name))
 
-        self.dismiss()
+        if not close(self, None):
+            return
         label = self._offered[at][0]
         asked = AskScreen(f"{label}: write to", file_name(label, arguments), _no_file)
         app.call_later(app.push_screen, asked, named)  # by the app: this screen will not be there for the answer
+
+
+def close(screen: ModalScreen[R], result: R | None) -> bool:
+    """Close a screen over another; False if it is closed already: a second key came before the first was done."""
+    if not screen.is_active:
+        return False
+    screen.dismiss(result)
+    return True
 
 
 def keep(text: str) -> Path | None:

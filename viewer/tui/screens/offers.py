@@ -1,39 +1,54 @@
-"""What the list has to copy and to export: commands that give again what is on the screen."""
+"""What screens have to copy and to export: commands that give again what is on the screen, from any directory."""
 
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from recorder import options
 from viewer.rows import Row
 from viewer.tui.screens.questions import Wanted
 
 
+def arguments(path: Path, *arguments: str) -> list[str]:
+    """Give arguments of `wiretape` for a tape: the command, `--db` unless it finds the tape by itself, and the rest."""
+    return [*arguments[:1], *_on(path), *arguments[1:]]
+
+
+def command(path: Path, *arguments: str) -> str:
+    """Give a command of `wiretape` for a tape as a shell takes it."""
+    return shlex.join(["wiretape", *arguments[:1], *_on(path), *arguments[1:]])
+
+
 def copies(tape: Path, wanted: Wanted, row: Row | None, marked: Sequence[str]) -> list[tuple[str, str]]:
-    """Give what can be copied: (label, text). `row` is the one under the cursor, `marked` are ids."""
-    on = ["--db", str(tape.absolute())]
-    found = [("this list", shlex.join(["wiretape", "ls", *on, *_filtered(wanted), *_sorted(wanted)]))]
+    """Give what can be copied of the list: (label, text). `row` is the one under the cursor, `marked` are ids."""
+    found = [("this list", command(tape, "ls", *_filtered(wanted), *_sorted(wanted)))]
     if row is not None:
         id = str(row["id"])
-        found = [("id", id), *((verb, shlex.join(["wiretape", verb, *on, id])) for verb in ("show", "view")), *found]
+        found = [("id", id), *((verb, command(tape, verb, id)) for verb in ("show", "view")), *found]
     if marked:
         found.append(("marked ids", "\n".join(marked)))
     return found
 
 
-def exports(wanted: Wanted, row: Row | None, marked: Sequence[str], fitting: int) -> list[tuple[str, list[str]]]:
-    """Give what can be exported: (label, arguments of `wiretape`); `fitting` is how many exchanges the list has."""
-    listed = ["export", *_filtered(wanted)]
+def exports(
+    tape: Path, wanted: Wanted, row: Row | None, marked: Sequence[str], fitting: int
+) -> list[tuple[str, list[str]]]:
+    """Give what can be exported of the list: (label, arguments); `fitting` is how many exchanges it has."""
+    listed = arguments(tape, "export", *_filtered(wanted))
     found = [(f"{fitting:,} exchanges", listed), (f"their texts, {fitting:,}", [*listed, "--table", "texts"])]
     if marked:
-        found.append((f"marked, {len(marked)}", ["export", *marked]))
+        found.append((f"marked, {len(marked)}", arguments(tape, "export", *marked)))
     if row is not None:
-        id = str(row["id"])
-        found += [(f"bytes of {id[:8]}", ["export", id, "--format", "sse"]), (f"chunks of {id[:8]}", _chunks(id))]
+        one = arguments(tape, "export", str(row["id"]))
+        short = str(row["id"])[:8]
+        found += [(f"bytes of {short}", [*one, "--format", "sse"]), (f"chunks of {short}", [*one, "--table", "chunks"])]
     return found
 
 
-def _chunks(id: str) -> list[str]:
-    return ["export", id, "--table", "chunks"]
+def _on(path: Path) -> list[str]:
+    found = options.tape_path(None)
+    is_found = found.is_absolute() and found == path.absolute()  # a relative one is only found from here
+    return [] if is_found else ["--db", str(path.absolute())]
 
 
 def _filtered(wanted: Wanted) -> list[str]:

@@ -36,7 +36,8 @@ class OrderMenu(ModalScreen[str | None]):
         yield Static(lines)
 
     def on_key(self, event: Key) -> None:
-        """Take the column of a letter."""
+        """Take the column of a letter; a key that comes after that is none of this menu's."""
         event.stop()
         chosen = [column.field for column in streams.COLUMNS if column.letter == event.character]
-        self.dismiss(chosen[0] if chosen else None)
+        if self.is_current:
+            self.dismiss(chosen[0] if chosen else None)

@@ -4,7 +4,7 @@ The database library is imported there, beside the first frame. The SELECTs are 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from recorder.clock import Clock
@@ -27,6 +27,8 @@ Order = tuple[str, bool]
 """A field of a row, and whether the largest come first."""
 
 _JUDGED_BYTES: Final = 1 << 20
+_ASCENDING: Final = frozenset({"model", "upstream", "path", "outcome", "flags", "status"})
+_BY_TIME: Final = ("started_at", True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,16 @@ class Wanted:
 
     filter: Filter | None = None
     order: Order | None = None
+
+    def by(self, field: str) -> "Wanted":
+        """Give the same in the order of a field; where that is its order already, the other way round."""
+        now = self.order or _BY_TIME
+        order = (field, not now[1] if field == now[0] else field not in _ASCENDING)
+        return replace(self, order=None if order == _BY_TIME else order)
+
+    def reversed(self) -> "Wanted":
+        """Give the same the other way round."""
+        return self.by((self.order or _BY_TIME)[0])
 
 
 @dataclass(frozen=True, slots=True)

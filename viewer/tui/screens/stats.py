@@ -4,13 +4,13 @@ All figures are those of `wiretape stats`, read by `overview` in the tape's thre
 them. What is under the cursor can be opened: `drilling` says which filter selects it.
 """
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
@@ -21,9 +21,10 @@ from viewer.heatmap import METRICS, Heatmap
 from viewer.rows import Row
 from viewer.tui import paint
 from viewer.tui.hosting import host
-from viewer.tui.keys import HELP
+from viewer.tui.keys import BACK, HELP
 from viewer.tui.reader import Superseded
-from viewer.tui.screens.figures import Figures
+from viewer.tui.screens import offers
+from viewer.tui.screens.figures import Figures, Groups
 from viewer.tui.screens.menus import AskScreen
 from viewer.tui.widgets.failures import FailureLine
 from viewer.tui.widgets.groups import GroupTable
@@ -48,9 +49,9 @@ _HEADS: Final = {
     "ttft": "time to the first output (TTFT)",
     "tps": "tokens a second of each exchange",
 }
-_MOST_ROWS: Final = 8
-_OTHER_LINES: Final = 5
-_HEAT_LINES: Final = 2
+_OTHER_LINES: Final = 7
+_LEAST_BANDS: Final = 5
+_KEPT_LINES: Final = 3
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ class _Shown:
     filter_text: str = ""
     by: str = groups.GROUPS[0]
     rows: list[Row] = field(default_factory=list)
+    total: Row | None = None
     pooled: bool = False
     too_many: bool = False
     heat: Heatmap | None = None
@@ -87,6 +89,7 @@ class StatsScreen(Screen[None]):
         Binding("T", "window", "window", id="stats.window"),
         Binding("slash", "filter", "filter", id="stats.filter"),
         Binding("R", "reload", "reload", show=False, id="stats.reload"),
+        BACK,
     ]
 
     def __init__(self, filter_text: str) -> None:
@@ -124,15 +127,16 @@ class StatsScreen(Screen[None]):
 
     def copies(self) -> list[tuple[str, str]]:
         """Give what can be copied: the command that prints these figures, and the filter."""
-        command = shlex.join(["wiretape", *self._arguments()])
+        command = offers.command(host(self).tape.path, *self._arguments())
         return [("command", command), ("filter", self._shown.filter_text)]
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Give what can be exported: the figures of the groups, and the exchanges that they are of."""
         chosen = ["-f", self._shown.filter_text] if self._shown.filter_text else []
+        exported = offers.arguments(host(self).tape.path, "export", *chosen)
         return [
-            (f"summary by {self._shown.by}", ["export", "--table", "summary", "--by", self._shown.by, *chosen]),
-            *((table, ["export", "--table", table, *chosen]) for table in ("exchanges", "chunks", "reads")),
+            (f"summary by {self._shown.by}", [*exported, "--table", "summary", "--by", self._shown.by]),
+            *((table, [*exported, "--table", table]) for table in ("exchanges", "chunks", "reads")),
         ]
 
     def action_group(self, by: int) -> None:
@@ -226,7 +230,7 @@ class StatsScreen(Screen[None]):
     async def _read_groups(self) -> None:
         by, slo = self._by, self._slo
         if not await self._take(
-            "groups", lambda asked: asked.figures(by, slo), lambda rows: self._show_first(by, rows)
+            "groups", lambda asked: asked.figures(by, slo), lambda found: self._show_first(by, found)
         ):
             return
         if self._shown.heat is None:
@@ -251,22 +255,25 @@ class StatsScreen(Screen[None]):
         show(answer)
         return True
 
-    def _show_first(self, by: str, rows: list[Row]) -> None:
-        self._shown.by, self._shown.rows, self._shown.pooled, self._shown.too_many = by, rows, False, False
+    def _show_first(self, by: str, found: Groups) -> None:
+        self._shown.by, self._shown.pooled, self._shown.too_many = by, False, False
+        self._shown.rows, self._shown.total = found
         self._show_groups()
 
     def _show_failures(self, answer: "tuple[list[Failures], list[str]]") -> None:
         self._shown.failures, self._shown.labels = answer
         self._failed.show(
             [
-                f"{groups.failure(one.outcome, one.detail, one.code, one.status)} {one.count:,}"
+                f"{one.count:,} × {groups.failure(one.outcome, one.detail, one.code, one.status)}"
                 for one in self._shown.failures
             ]
         )
+        self._divide()
 
-    def _show_pooled(self, rows: list[Row] | None) -> None:
-        self._shown.pooled, self._shown.too_many = True, rows is None
-        self._shown.rows = rows if rows is not None else self._shown.rows
+    def _show_pooled(self, found: Groups | None) -> None:
+        self._shown.pooled, self._shown.too_many = True, found is None
+        if found is not None:
+            self._shown.rows, self._shown.total = found
         self._show_groups()
 
     def _show_groups(self) -> None:
@@ -274,18 +281,21 @@ class StatsScreen(Screen[None]):
         count = sum(row["n"] for row in shown.rows)
         objective = f" · SLO {self._slo}" if self._slo else ""
         chosen = f" · {shown.filter_text}" if shown.filter_text else ""
-        objective += " · too many gaps to pool: y has the command that does" if shown.too_many else ""
+        if shown.too_many:
+            objective += " · too many gaps to pool: y has the command that does"
+        elif shown.rows and not shown.pooled:
+            objective += " · reading the gaps …"
         self._title(
             self._trouble
             or f"{heatmap.exchanges(count)} by {self._shown.by} · window {WINDOWS[self._window][0]}{objective}{chosen}"
         )
         table = self._grouped
-        most = max(min(_MOST_ROWS, (self.size.height - _OTHER_LINES) // 3), 1)
-        table.styles.height = 1 + max(min(len(shown.rows), most), 1)
         laid = groups.table(
-            self._shown.by, shown.rows, max(self.size.width, 1), objective=bool(self._slo), pooled=shown.pooled
+            shown.by, shown.rows, max(self.size.width, 1),
+            total=shown.total, objective=bool(self._slo), pooled=shown.pooled,
         )  # fmt: skip
         table.show(laid)
+        self._divide()
         if table.has_focus:
             self.on_group_table_moved(GroupTable.Moved(table.cursor))
 
@@ -295,19 +305,34 @@ class StatsScreen(Screen[None]):
         if found is None:
             grid.show(None, _HEADS[self._metric], "nothing to draw: no exchange here has one")
             return
-        head = f"{_HEADS[found.metric]} · column {heatmap.length(found.step_s)}, UTC · shade: share of its column"
+        head = f"{_HEADS[found.metric]} · {heatmap.length(found.step_s)} a column, UTC · shade: its share"
         if found.same_read:
             whole = found.same_read + sum(map(sum, found.counts))
-            head += f" · not drawn: {100 * found.same_read / whole:.1f} % within a read"
+            head += f" · {100 * found.same_read / whole:.1f} % more: same read, no gap"
         grid.show(found, head)
+        self._divide()
         if grid.has_focus:
             self._tell(heatmap.described(found, grid.row, grid.column))
 
     def _heat_room(self) -> tuple[int, int]:
-        """Give how many columns and rows the map may have; its height is what the other widgets leave."""
-        room, height = self._heat.room, self._grouped.styles.height
-        lines = int(height.value) if height is not None else 1
-        return room[0], max(self.size.height - lines - _OTHER_LINES - _HEAT_LINES, 1)
+        """Give how many columns and rows the map may have."""
+        return self._heat.room[0], self._shares(self.size)[1]
+
+    def _shares(self, size: Size) -> tuple[int, int, int]:
+        """Give how many lines groups, map and failures have, their headings and the total apart."""
+        count = len(self._shown.rows)
+        free = max(size.height - _OTHER_LINES - (count > 1), 3)
+        failed = max(1, min(_KEPT_LINES, free // 7))  # however many they are: they come when the map is drawn
+        listed = max(1, min(count, free - failed - min(_LEAST_BANDS, free // 3)))
+        return listed, max(free - failed - listed, 1), failed
+
+    def _divide(self) -> None:
+        """Divide the screen; what the map does not need the failures may have."""
+        listed, drawn, failed = self._shares(self.size)
+        found = self._shown.heat
+        left = drawn - len(found.bands) if found is not None else 0
+        self._grouped.styles.height = 1 + listed + (len(self._shown.rows) > 1)
+        self._failed.styles.height = 1 + max(1, min(len(self._failed.lines(self.size.width)), failed + max(left, 0)))
 
     def _fail(self, trouble: str) -> None:
         self._trouble = trouble

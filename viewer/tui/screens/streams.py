@@ -17,18 +17,20 @@ from textual.events import Key
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer
+from textual.worker import Worker
 
-from recorder.errors import ForeignFile, SchemaMismatch, WiretapeError
+from recorder.errors import ForeignFile, SchemaMismatch
 from viewer import filter_completion, filter_parser, streams
 from viewer.filter_cursor import FilterError
 from viewer.rows import Row
 from viewer.streams import Look
 from viewer.tui.hosting import Host, host
 from viewer.tui.reader import Superseded
-from viewer.tui.screens import offers, questions, telling
+from viewer.tui.screens import offers, telling
 from viewer.tui.screens.listing import Listing
+from viewer.tui.screens.questions import Wanted
 from viewer.tui.screens.streams_keys import CSS, KEYS
-from viewer.tui.widgets.filter_line import FilterLine
+from viewer.tui.widgets.filter_line import FilterInput, FilterLine
 from viewer.tui.widgets.header import HeaderLine
 from viewer.tui.widgets.notice import Notice, said
 from viewer.tui.widgets.preview import Preview
@@ -42,8 +44,6 @@ _RETRY_SECONDS: Final = 0.5
 _TICK_SECONDS: Final = 0.5
 _PREVIEW_SECONDS: Final = 0.05
 _MOST_MARKS: Final = 20
-_ASCENDING: Final = frozenset({"model", "upstream", "path", "outcome", "flags", "status"})
-_BY_TIME: Final = ("started_at", True)
 
 
 class StreamsScreen(Screen[None]):
@@ -61,12 +61,13 @@ class StreamsScreen(Screen[None]):
         self._follow = follow
         self._marks: dict[int, str] = {}
         self._look = Look()
-        self._values: dict[str, list[str]] | None = None
         self._preview_timer: Timer | None = None
+        self._loader: Worker[None] | None = None
         self._hinted = False
+        self._is_wrong = False
         self._above = 0
         self._header = HeaderLine()
-        self._filter = FilterLine(filter_text, lambda text: filter_completion.complete(text, self._values or {}))
+        self._filter = FilterLine(filter_text, lambda text: filter_completion.complete(text, self._listing.values))
         self._rows = StreamRows(id="rows")
         self._titles = Titles(self._rows)
         self._preview = Preview()
@@ -107,16 +108,22 @@ class StreamsScreen(Screen[None]):
 
     def copies(self) -> list[tuple[str, str]]:
         """Give what can be copied: (label, text)."""
-        marked = list(self._marks.values())
-        return offers.copies(self._host.tape.path, self._listing.wanted, self._selected_row(), marked)
+        tape, listing = self._host.tape.path, self._listing
+        return offers.copies(tape, listing.wanted, self._selected_row(), list(self._marks.values()))
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Give what can be exported: (label, arguments of `wiretape`)."""
-        marked = list(self._marks.values())
-        return offers.exports(self._listing.wanted, self._selected_row(), marked, self._listing.fitting)
+        tape, listing, marked = self._host.tape.path, self._listing, list(self._marks.values())
+        return offers.exports(tape, listing.wanted, self._selected_row(), marked, listing.fitting)
+
+    @property
+    def holds_keys(self) -> bool:
+        """Whether keys are better kept until the list is there that they are meant for."""
+        waits = self._loader is not None and not self._loader.is_finished and not self._listing.is_busy
+        return waits and not isinstance(self.focused, FilterInput)
 
     def _load(self) -> None:
-        self.run_worker(self._loading(), group="load", exclusive=True)
+        self._loader = self.run_worker(self._loading(), group="load", exclusive=True)
 
     async def _loading(self) -> None:
         try:
@@ -129,7 +136,11 @@ class StreamsScreen(Screen[None]):
         self._titles.show(self._listing.wanted.order)
         self._rows.show(self._listing.catalog)
         self._say()
-        if not self._listing.catalog and (lines := await self._listing.why_nothing()):
+        if not self._listing.catalog:
+            self.run_worker(self._explain(), group="why", exclusive=True)
+
+    async def _explain(self) -> None:
+        if lines := await self._listing.why_nothing():
             self._notice.show(lines)
 
     async def _watch(self) -> None:
@@ -164,8 +175,7 @@ class StreamsScreen(Screen[None]):
 
     def on_stream_rows_wanted(self, event: StreamRows.Wanted) -> None:
         """Read the rows that come into sight."""
-        numbers = [number for page in event.pages for number in page]
-        self.run_worker(self._read(numbers), group="pages", exclusive=True)
+        self.run_worker(self._read([number for page in event.pages for number in page]), group="pages", exclusive=True)
 
     async def _read(self, numbers: list[int]) -> None:
         with contextlib.suppress(Superseded):
@@ -189,10 +199,8 @@ class StreamsScreen(Screen[None]):
             self.run_worker(self._read_preview(self._rows.selected), group="preview", exclusive=True)
 
     async def _read_preview(self, number: int) -> None:
-        with contextlib.suppress(Superseded, WiretapeError):
-            found = await self._host.tape.ask(questions.preview(number, self._host.limits), "preview")
-            if number == self._rows.selected:
-                self._preview.show(found.row, found.verdicts, self._look)
+        if (found := await self._listing.preview(number)) and number == self._rows.selected:
+            self._preview.show(found.row, found.verdicts, self._look)
 
     def on_stream_rows_laid_out(self) -> None:
         """Draw the titles where the columns are now."""
@@ -213,6 +221,7 @@ class StreamsScreen(Screen[None]):
         self._filter_on = True
         if self._read_filter(event.text):
             self._load()
+        self._say()
 
     def on_filter_line_clicked(self) -> None:
         """Go into the filter's box."""
@@ -235,21 +244,14 @@ class StreamsScreen(Screen[None]):
         return True
 
     def _show_error(self, error: FilterError | None) -> None:
+        self._is_wrong = error is not None
         self._filter.show_error(error)
         self._titles.display = error is None  # the error takes their line, so that nothing jumps
 
     def action_filter(self) -> None:
         """Go into the filter's box."""
         self._filter.enter()
-        if self._values is None:
-            self._values = {}
-            self.run_worker(self._read_values(), group="values")
-
-    async def _read_values(self) -> None:
-        try:
-            self._values = await self._host.tape.ask(questions.values())
-        except (Superseded, WiretapeError):
-            self._values = None
+        self.run_worker(self._listing.read_values(), group="values")
 
     def action_toggle_filter(self) -> None:
         """Switch the filter off, and on again."""
@@ -277,17 +279,17 @@ class StreamsScreen(Screen[None]):
         self._order_by(event.field)
 
     def _order_by(self, field: str | None) -> None:
-        if field is None:
-            return
-        now = self._listing.wanted.order or _BY_TIME
-        order = (field, not now[1] if field == now[0] else field not in _ASCENDING)
-        self._listing.wanted = replace(self._listing.wanted, order=None if order == _BY_TIME else order)
+        if field is not None:
+            self._reorder(self._listing.wanted.by(field))
+
+    def _reorder(self, wanted: Wanted) -> None:
+        self._listing.wanted = wanted
         self._rows.selected = None
         self._load()
 
     def action_reverse(self) -> None:
         """Turn the order around."""
-        self._order_by((self._listing.wanted.order or _BY_TIME)[0])
+        self._reorder(self._listing.wanted.reversed())
 
     def action_reload(self) -> None:
         """Read everything again, in the order asked for; a time such as -2h is counted from now."""
@@ -333,9 +335,7 @@ class StreamsScreen(Screen[None]):
         """Stay on the newest exchange, or stop doing so."""
         self._follow = not self._follow
         if self._follow and self._listing.wanted.order is not None:
-            self._listing.wanted = replace(self._listing.wanted, order=None)
-            self._rows.selected = None
-            self._load()
+            self._reorder(replace(self._listing.wanted, order=None))
         elif self._follow:
             self._rows.action_top()
         self._say()
@@ -361,16 +361,17 @@ class StreamsScreen(Screen[None]):
     def on_key(self, event: Key) -> None:
         """Tell who types into the list, once, how to filter it."""
         is_bound = event.key in self.active_bindings
-        if event.is_printable and not is_bound and not self._hinted and self.focused is self._rows:
+        here = self.is_current and self.focused is self._rows
+        if here and event.is_printable and not is_bound and not self._hinted:
             self._hinted = True
-            self.notify("Press / to filter, ? for all keys.", markup=False, timeout=4)
+            self.notify("Press / to filter, ? for all keys.", markup=False)
 
     def _tick(self) -> None:
         if not self.is_current:
             return  # under another screen nobody sees it, and drawing would disturb what is played there
         self._look_again()
-        change = self._listing.change
-        if change is not None and (change.running or self._look.times == "ago"):
+        grows = self._look.recording and self._listing.change is not None and self._listing.change.running
+        if grows or self._look.times == "ago":
             self._rows.redraw(self._look)
         self._say()
 
@@ -382,10 +383,10 @@ class StreamsScreen(Screen[None]):
     def _say(self) -> None:
         path, listing = self._host.tape.path, self._listing
         self._above = self._above if self._rows.scroll_offset.y else 0
-        arrived = listing.catalog.arrived
-        extra = [(len(self._marks), "marked"), (arrived, "new: R sorts them in"), (self._above, "new above: g")]
-        self._header.show(telling.tape(path, listing, extra, following=self._follow), telling.recorder(listing))
-        self._filter.show_count(said(telling.count(listing, self._filter_text)))
+        new = [(listing.catalog.arrived, "new: R sorts them in"), (self._above, "new above: g")]
+        left = telling.tape(path, listing, [(len(self._marks), "marked"), *new], following=self._follow)
+        self._header.show(left, telling.recorder(listing))
+        self._filter.show_count(said(telling.count(listing, self._filter_text, wrong=self._is_wrong)))
         nothing = telling.nothing(path, listing)
         if nothing is not None or listing.catalog:
             self._notice.show(nothing or [])

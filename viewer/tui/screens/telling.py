@@ -19,8 +19,7 @@ def tape(path: Path, listing: Listing, extra: Iterable[tuple[int, str]], *, foll
     if change is not None:
         parts.append((f" · {change.total:,} exchange{'' if change.total == 1 else 's'}", "plain"))
         if change.running:
-            is_live = listing.recorder.state == "running"
-            parts.append((f" · {change.running:,} {'live' if is_live else 'open'}", "accent"))
+            parts.append((f" · {change.running:,} open", "accent"))
     parts += [(f" · {number:,} {word}", "accent") for number, word in extra if number]
     return [*parts, (" · following", "accent")] if following else parts
 
@@ -32,9 +31,9 @@ def recorder(listing: Listing) -> list[Part]:
     return notices.recorder_line(listing.recorder) if listing.change is not None else []
 
 
-def count(listing: Listing, filter_text: str) -> list[Part]:
-    """Say how many exchanges fit, and how long it took to find them."""
-    if listing.change is None:
+def count(listing: Listing, filter_text: str, *, wrong: bool) -> list[Part]:
+    """Say how many exchanges fit, and how long it took to find them; nothing of a filter that is `wrong`."""
+    if listing.change is None or wrong:
         return []
     if listing.wanted.filter is None:
         return [("off: \\ switches it on", "warning")] if filter_text.strip() else []

@@ -13,6 +13,7 @@ from recorder.safe import safe
 from viewer.streams import Tone
 from viewer.tui import paint
 from viewer.tui.widgets.look import looks
+from viewer.tui.widgets.pane import fitted
 
 
 class Bar(Widget):
@@ -40,8 +41,10 @@ class Bar(Widget):
     def render_line(self, y: int) -> Strip:
         """Draw the line."""
         look = looks(self)
-        drawn = [(text, look[tone]) for text, tone in self._pieces]
-        return paint.strip(drawn, self.size.width, look["surface" if self.id == "head" else "ground"])
+        drawn: list[paint.Part] = [(text, look[tone]) for text, tone in self._pieces]
+        return paint.strip(
+            fitted(drawn, self.size.width), self.size.width, look["surface" if self.id == "head" else "ground"]
+        )
 
     def on_click(self, event: Click) -> None:
         """Say which piece was clicked."""

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import sub
 from typing import Final
 
 from rich.style import Style
@@ -48,6 +49,8 @@ class EventsPane(Pane):
         self._selected = UNKNOWN
         self._drawn: LRUCache[tuple[int, int, bool], Strip] = LRUCache(_KEPT)
         self._limit_ns = self._origin_ns = 0
+        self._still = True
+        self._widths = 1, 5, 2, 4
         self._note = ""
 
     @property
@@ -71,6 +74,7 @@ class EventsPane(Pane):
         self._only = range(len(transcript)) if only is None else only
         self._selected = position - 1
         self._drawn.clear()
+        self._widths = _widths(transcript)
         self.set_count(max(len(self._only), 1))
         self.redraw()
         self.reveal(self._row(self._selected), 2)
@@ -80,7 +84,7 @@ class EventsPane(Pane):
         before, self._selected = self._row(self._selected), position - 1
         row = self._row(self._selected)
         self.redraw((min(before, row), max(before, row)))
-        self.reveal(row, 2, ahead=row == before + 1)
+        self.reveal(row, 2, ahead=before < row)
 
     def beside(self, rows: int) -> int | None:
         """Give the event so many rows below the selected one, or above it."""
@@ -106,14 +110,22 @@ class EventsPane(Pane):
 
     def titles(self) -> str:
         """Give the titles of the columns."""
-        titles = f"{'#':>7} {'t s':>8} {'Δ ms':>7} gap    {'kind':<8}"
-        if self.size.width >= _WIDE:
-            titles += f"{'bytes':>6}"
-        return titles + (f"{'read':>6}" if self.size.width >= _MIDDLING else "") + " data"
+        number, at, size, read = self._widths
+        titles = f"{'#':>{number + 1}} {'t s':>{at}} {'Δ ms':>7}   {'kind':<7} "
+        titles += f"{'B':>{size}} " if self.size.width >= _WIDE else ""
+        return titles + (f"{'read':>{read}} " if self.size.width >= _MIDDLING else "") + "data"
+
+    def still(self, still: bool) -> None:
+        """Set the selected event off, or, while it changes many times a second, only point at it."""
+        if still != self._still:
+            self._still = still
+            self._drawn.clear()
+            row = self._row(self._selected)
+            self.redraw((row, row))
 
     def behind(self, number: int) -> Style:
         """Set the selected event off."""
-        if number < len(self._only) and self._only[number] == self._selected:
+        if self._still and number < len(self._only) and self._only[number] == self._selected:
             return self.look("cursor" if self.active else "selected")
         return self.look("ground")
 
@@ -143,28 +155,38 @@ class EventsPane(Pane):
         tone = self.look(_TONES.get(kind, "muted"))
         to_come = event > self._selected
         gap, glyph, gap_tone = _gap(transcript, event)
-        if (transcript.gap_ns(event) or 0) > self._limit_ns > 0:
-            glyph = f"{glyph}STALL"
         at = f"{(transcript.at[event] - self._origin_ns) / 1e9:.3f}" if transcript.timed[event] else cells.UNKNOWN
+        number, at_width, size, read_width = self._widths
         drawn: list[Part] = [
             (">" if event == self._selected else " ", self.look("accent")),
-            (f"{event + 1:>6} ", self.look("muted")),
-            (f"{at:>8} ", self.look("ghost") if to_come else self.look("plain")),
-            (f"{gap:>7} ", self.look(gap_tone)),
-            (f"{glyph:<7}", self.look(gap_tone)),
-            (f"{_NAMES.get(kind, kind):<8}", tone),
+            (f"{event + 1:>{number}} ", self.look("muted")),
+            (f"{at:>{at_width}} ", self.look("ghost") if to_come else self.look("plain")),
+            (f"{gap:>7} {glyph:<1} ", self.look(gap_tone)),
+            (f"{_NAMES.get(kind, kind):<7} ", tone),
         ]
         if self.size.width >= _WIDE:
-            drawn.append((f"{transcript.ends[event] - transcript.starts[event]:>6}", self.look("muted")))
+            drawn.append((f"{transcript.ends[event] - transcript.starts[event]:>{size}} ", self.look("muted")))
         if self.size.width >= _MIDDLING:
             read = transcript.reads[event]
-            drawn.append((f"{cells.UNKNOWN if read == UNKNOWN else read:>6}", self.look("muted")))
-        return [*drawn, (" ", None), (gist.of(transcript, event), self.look("ghost") if to_come else tone)]
+            drawn.append((f"{cells.UNKNOWN if read == UNKNOWN else read:>{read_width}} ", self.look("muted")))
+        if (transcript.gap_ns(event) or 0) > self._limit_ns > 0:
+            drawn.append(("STALL ", self.look("error")))
+        return [*drawn, (gist.of(transcript, event), self.look("ghost") if to_come else tone)]
 
     def _row(self, event: int) -> int:
         if isinstance(self._only, range):
             return max(event, 0)
         return max(bisect_right(self._only, event) - 1, 0)
+
+
+def _widths(transcript: Transcript) -> tuple[int, int, int, int]:
+    """Give how wide the columns must be: the number, the instant, the bytes and the read."""
+    if not len(transcript):
+        return 1, 5, 2, 4
+    largest = max(map(sub, transcript.ends, transcript.starts))
+    at = f"{transcript.at[-1] / 1e9:.3f}"
+    read = max(len(str(max(transcript.reads))), 4)
+    return len(str(len(transcript))), max(len(at), 5), max(len(str(largest)), 2), read
 
 
 def _gap(transcript: Transcript, event: int) -> tuple[str, str, Tone]:

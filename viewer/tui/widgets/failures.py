@@ -1,12 +1,13 @@
-"""The ways in which exchanges failed, in a line with a cursor: the one under it can be opened."""
+"""The ways in which exchanges failed, side by side in lines, with a cursor: the one under it can be opened."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 from textual.binding import Binding, BindingType
+from textual.events import Click
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -17,7 +18,7 @@ _BETWEEN: Final = " │ "
 
 
 class FailureLine(Widget, can_focus=True):
-    """Draws texts side by side; it scrolls sideways with its cursor."""
+    """Draws texts side by side, in as many lines as it has; with more of them it scrolls with its cursor."""
 
     DEFAULT_CSS = """
     FailureLine { width: 1fr; height: 2; }
@@ -58,21 +59,48 @@ class FailureLine(Widget, can_focus=True):
         self.cursor = max(min(self.cursor, len(texts) - 1), 0)
         self.refresh()
 
+    def lines(self, width: int) -> list[list[int]]:
+        """Give which texts stand in which line of such a width; a longer one has a line of its own."""
+        found: list[list[int]] = []
+        room = 0
+        for at, text in enumerate(self._texts):
+            size = cell_len(text) + len(_BETWEEN)
+            if not found or size > room:
+                found.append([])
+                room = width + len(_BETWEEN)
+            found[-1].append(at)
+            room -= size
+        return found
+
     def action_leave(self, by: int) -> None:
-        """Move the focus on."""
-        if by < 0:
+        """Go to the line above or below; above the first the focus moves on."""
+        lines = self.lines(self.size.width)
+        line = self._line(lines)
+        if 0 <= line + by < len(lines):
+            self._go(lines[line + by][0])
+        elif by < 0:
             self.screen.focus_previous()
 
     def action_move(self, by: int) -> None:
         """Move the cursor."""
-        self.cursor = max(0, min(self.cursor + by, len(self._texts) - 1))
-        self.refresh()
-        self.post_message(self.Moved(self.cursor))
+        self._go(max(0, min(self.cursor + by, len(self._texts) - 1)))
 
     def action_open(self) -> None:
         """Open the text under the cursor."""
         if self._texts:
             self.post_message(self.Opened(self.cursor))
+
+    def on_click(self, event: Click) -> None:
+        """Go to a text; clicked twice, open it."""
+        lines = self.lines(self.size.width)
+        line, x = self._top(lines) + event.y - 1, event.x
+        for at in lines[line] if event.y and line < len(lines) else ():
+            if x < cell_len(self._texts[at]):
+                self._go(at)
+                if event.chain == 2:
+                    self.action_open()
+                return
+            x -= cell_len(self._texts[at]) + len(_BETWEEN)
 
     def on_focus(self) -> None:
         """Show the cursor, and say where it is."""
@@ -83,25 +111,45 @@ class FailureLine(Widget, can_focus=True):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Draw the heading, or the texts."""
+        """Draw the heading, or a line of texts."""
         width = self.size.width
+        lines = self.lines(width)
         if y == 0:
-            parts: list[paint.Part] = [("─ failures ", self._style("head")), ("─" * width, self._style("rule"))]
-            return paint.strip(parts, width, self.rich_style)
-        if not self._texts:
-            return paint.strip([("none", self._style("rule"))], width, self.rich_style)
-        parts, start, end = [], 0, 0
-        for at, text in enumerate(self._texts):
-            if at:
+            return self._heading(lines, width)
+        line = self._top(lines) + y - 1
+        if not lines:
+            return paint.strip([("none" if y == 1 else "", self._style("rule"))], width, self.rich_style)
+        parts: list[paint.Part] = []
+        for at in lines[line] if line < len(lines) else ():
+            if parts:
                 parts.append((_BETWEEN, self._style("rule")))
+            text = self._texts[at]
+            shown = text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
             chosen = at == self.cursor and self.has_focus
-            parts.append((text, self._style("item") + (self._style("cursor") if chosen else Style())))
-            if at < self.cursor:
-                start += cell_len(text) + len(_BETWEEN)
-            end = start + cell_len(self._texts[self.cursor])
-        line = paint.strip(parts, None, self.rich_style)
-        left = max(min(start, end - width), 0) if end > width else 0
-        return line.crop_extend(left, left + width, self.rich_style)
+            parts.append((shown, self._style("item") + (self._style("cursor") if chosen else Style())))
+        return paint.strip(parts, width, self.rich_style)
+
+    def _heading(self, lines: list[list[int]], width: int) -> Strip:
+        shown = lines[self._top(lines) :][: self._room]
+        left_out = len(self._texts) - sum(map(len, shown))
+        told = f"failures · {left_out} more" if left_out else "failures"
+        head: list[paint.Part] = [(f"─ {told} ", self._style("head")), ("─" * width, self._style("rule"))]
+        return paint.strip(head, width, self.rich_style)
+
+    @property
+    def _room(self) -> int:
+        return max(self.size.height - 1, 1)
+
+    def _line(self, lines: list[list[int]]) -> int:
+        return next((line for line, texts in enumerate(lines) if self.cursor in texts), 0)
+
+    def _top(self, lines: list[list[int]]) -> int:
+        return max(0, min(self._line(lines) - self._room + 1, len(lines) - self._room))
+
+    def _go(self, at: int) -> None:
+        self.cursor = at
+        self.refresh()
+        self.post_message(self.Moved(at))
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"failures--{name}")

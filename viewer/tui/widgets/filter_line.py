@@ -116,7 +116,7 @@ class FilterLine(Vertical):
         & .prompt { width: 3; color: $text-accent; text-style: bold; }
         & FilterInput { width: 1fr; height: 1; background: transparent; }
         & .count { width: auto; padding: 0 1; color: $text-muted; }
-        & > .wrong { display: none; height: 1; padding: 0 3; color: $text-error; }
+        & > .wrong { display: none; height: auto; max-height: 7; padding: 0 3; color: $text-error; }
         &.-wrong > .wrong { display: block; }
         &.-off FilterInput { text-style: strike; color: $text-muted; }
     }
@@ -139,6 +139,7 @@ class FilterLine(Vertical):
         self._underline = _Underline()
         self.box = FilterInput(complete, self._underline)
         self._count = Static("", classes="count")
+        self._counted = Content("")
         self._wrong = Static("", classes="wrong")
         self._timer: Timer | None = None
         self._applied = safe(text)
@@ -173,7 +174,9 @@ class FilterLine(Vertical):
 
     def show_count(self, count: Content) -> None:
         """Show what fits, at the right."""
-        self._count.update(count)
+        if count != self._counted:
+            self._counted = count
+            self._count.update(count)  # which lays the whole screen out
 
     def show_error(self, error: FilterError | None) -> None:
         """Underline what cannot be read, and say what was expected; None takes that away."""

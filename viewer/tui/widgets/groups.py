@@ -24,11 +24,15 @@ class GroupTable(Widget, can_focus=True):
     GroupTable { width: 1fr; height: 4; }
     GroupTable > .groups--head { color: $text-muted; text-style: bold; }
     GroupTable > .groups--name { color: $text-primary; }
-    GroupTable > .groups--cursor { background: $block-cursor-background; color: $block-cursor-foreground; }
+    GroupTable > .groups--total { text-style: bold; }
+    GroupTable > .groups--more { color: $text-accent; }
+    GroupTable > .groups--cursor { background: $primary 30%; color: $text; }
     GroupTable > .groups--cursor { text-style: bold; }
     GroupTable > .groups--blurred { text-style: underline; }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"groups--head", "groups--name", "groups--cursor", "groups--blurred"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"groups--{name}" for name in ("head", "name", "total", "more", "cursor", "blurred")
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False, id="stats.up"),
         Binding("down,j", "move(1)", "down", show=False, id="stats.down"),
@@ -76,7 +80,7 @@ class GroupTable(Widget, can_focus=True):
     def on_click(self, event: Click) -> None:
         """Go to a line; clicked twice, open it."""
         row = self._top() + event.y - 1
-        if 0 <= row < len(self._table.lines) and event.y:
+        if 1 <= event.y <= self._room and row < len(self._table.lines):
             self._go(row)
             if event.chain == 2:
                 self.action_open()
@@ -94,6 +98,8 @@ class GroupTable(Widget, can_focus=True):
         width = self.size.width
         if y == 0:
             return self._drawn(self._table.heads, width, self._style("head"), None)
+        if y > self._room:
+            return self._below(y - self._room - 1, width)
         row = self._top() + y - 1
         if row >= len(self._table.lines):
             return Strip.blank(width, self.rich_style)
@@ -113,8 +119,25 @@ class GroupTable(Widget, can_focus=True):
         self.refresh()
         self.post_message(self.Moved(row))
 
+    @property
+    def _room(self) -> int:
+        """How many groups are shown at once; where not all are, a line says how many more there are."""
+        room = max(self.size.height - 1 - (self._table.total is not None), 1)
+        return room if len(self._table.lines) <= room else max(room - 1, 1)
+
+    def _below(self, line: int, width: int) -> Strip:
+        """Draw what stands below the groups: how many more there are, and all of them together."""
+        room, count = self._room, len(self._table.lines)
+        if line == 0 and count > room:
+            above, below = self._top(), count - room - self._top()
+            told = " · ".join([f"↑ {above:,} more"] * bool(above) + [f"↓ {below:,} more"] * bool(below))
+            return paint.strip([(told, self._style("more"))], width, self.rich_style)
+        if self._table.total is None or line > (count > room):
+            return Strip.blank(width, self.rich_style)
+        return self._drawn(self._table.total, width, self._style("total"), None)
+
     def _top(self) -> int:
-        room = max(self.size.height - 1, 1)
+        room = self._room
         return max(0, min(self.cursor - room // 2, len(self._table.lines) - room))
 
     def _drawn(self, texts: tuple[str, ...], width: int, style: Style | None, cursor: Style | None) -> Strip:
@@ -122,8 +145,7 @@ class GroupTable(Widget, can_focus=True):
         for at, (text, size) in enumerate(zip(texts, self._table.widths, strict=True)):
             shown = f"{text:<{size}}" if at == 0 else f"{_APART}{text:>{size}}"
             parts.append((shown, cursor or style or (self._style("name") if at == 0 else None)))
-        strip = paint.strip(parts, width, self.rich_style)
-        return strip.apply_style(cursor) if cursor is not None else strip
+        return paint.strip(parts, width, self.rich_style + cursor if cursor is not None else self.rich_style)
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"groups--{name}")

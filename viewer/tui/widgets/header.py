@@ -48,6 +48,6 @@ class HeaderLine(Widget):
             [(safe(text), tone) for text, tone in self._right], max(room - used - 2, 0), right=True
         )
         shown = [*left[:-1], ("  ", "plain"), *right] if room - used > 2 else left
-        parts: list[paint.Part] = [(brand, self.get_component_rich_style("header--brand")), (" ", None)]
+        parts: list[paint.Part] = [(brand, toned.style(self, "header--brand")), (" ", None)]
         parts += [(text, tones[tone]) for text, tone in shown]
         return paint.strip(parts, self.size.width, Style(bgcolor=self.rich_style.bgcolor))

@@ -12,11 +12,13 @@ from textual.widget import Widget
 
 from viewer import heatmap
 from viewer.heatmap import SHADES, Heatmap
+from viewer.streams import cut
 from viewer.tui import paint
 
 _LABEL: Final = 10
 _CELL: Final = 2
-_WIDEST: Final = 8
+_WIDEST: Final = 12
+_TALLEST: Final = 3
 
 
 class HeatGrid(Widget, can_focus=True):
@@ -82,10 +84,20 @@ class HeatGrid(Widget, can_focus=True):
         self.refresh()
 
     @property
-    def _cell(self) -> int:
-        """How wide a cell is: a few columns are drawn wider."""
+    def _wide(self) -> int:
+        """How many cells all columns take: as many as there are, but few columns do not grow too wide."""
         columns = self._map.columns if self._map is not None else 1
-        return min(_WIDEST, self.room[0] // max(columns, 1) * _CELL) // _CELL * _CELL or _CELL
+        return max(min(_WIDEST * columns, self.size.width - _LABEL - 2), _CELL * columns)
+
+    def _edge(self, column: int) -> int:
+        """Where a column begins: some are a cell wider than others."""
+        return column * self._wide // max(self._map.columns if self._map is not None else 1, 1)
+
+    @property
+    def _tall(self) -> int:
+        """How many lines a row has: a few rows are drawn taller."""
+        rows = len(self._map.bands) if self._map is not None else 1
+        return max(min(_TALLEST, self.room[1] // max(rows, 1)), 1)
 
     def action_move(self, down: int, right: int) -> None:
         """Move the cursor; above and below the map the focus moves on."""
@@ -103,8 +115,11 @@ class HeatGrid(Widget, can_focus=True):
 
     def on_click(self, event: Click) -> None:
         """Go to a cell; clicked twice, open it."""
-        row, column = event.y - 1, (event.x - _LABEL - 1) // self._cell
-        if self._map is not None and 0 <= row < len(self._map.bands) and 0 <= column < self._map.columns:
+        if self._map is None:
+            return
+        row, x = (event.y - 1) // self._tall, event.x - _LABEL - 1
+        column = next((at for at in range(self._map.columns) if self._edge(at) <= x < self._edge(at + 1)), -1)
+        if 0 <= row < len(self._map.bands) and column >= 0:
             self._go(row, column)
             if event.chain == 2:
                 self.action_open()
@@ -121,21 +136,24 @@ class HeatGrid(Widget, can_focus=True):
         """Draw the heading, a row, or the axis."""
         width, found = self.size.width, self._map
         if y == 0:
-            parts = [(f"─ {self._head} ", self._style("head")), ("─" * width, self._style("label"))]
+            parts = [(f"─ {cut(self._head, width - 3)} ", self._style("head")), ("─" * width, self._style("label"))]
             return paint.strip(parts, width, self.rich_style)
         if found is None:
             return paint.strip([(self._said if y == 2 else "", self._style("label"))], width, self.rich_style)
-        if y <= len(found.bands):
-            return paint.strip(self._row(found, y - 1), width, self.rich_style)
-        axis = heatmap.axis(found, self._cell) if y == len(found.bands) + 1 else ""
+        tall = self._tall
+        if y <= len(found.bands) * tall:
+            row, line = divmod(y - 1, tall)
+            return paint.strip(self._row(found, row, first=line == 0), width, self.rich_style)
+        axis = heatmap.axis(found, self._wide) if y == len(found.bands) * tall + 1 else ""
         return paint.strip([(f"{'':<{_LABEL + 1}}{axis}", self._style("label"))], width, self.rich_style)
 
-    def _row(self, found: Heatmap, row: int) -> list[paint.Part]:
-        parts: list[paint.Part] = [(f"{found.label(row):>{_LABEL - 1}} │", self._style("label"))]
-        wide = self._cell
+    def _row(self, found: Heatmap, row: int, *, first: bool) -> list[paint.Part]:
+        label = found.label(row) if first else ""
+        parts: list[paint.Part] = [(f"{label:>{_LABEL - 1}} │", self._style("label"))]
         for column in range(found.columns):
             step = found.step(row, column)
-            shade, style = _wide(SHADES[step], wide), self._style(self._BY_STEP[step])
+            wide = self._edge(column + 1) - self._edge(column)
+            shade, style = _wide(SHADES[step], wide, first=first), self._style(self._BY_STEP[step])
             if self.has_focus and (row, column) == (self.row, self.column):
                 shade, style = f"[{shade[1:-1]}]", self._style("cursor")  # to be seen without colours, too
             parts.append((shade, style))
@@ -150,6 +168,9 @@ class HeatGrid(Widget, can_focus=True):
         return self.get_component_rich_style(f"heat--{name}")
 
 
-def _wide(shade: str, width: int) -> str:
-    """Draw a shade wider: what fills its cell fills the wider one, what does not stays at its side."""
-    return f"{shade:>{width}}" if shade[0] == " " else "".join(sign * (width // len(shade)) for sign in shade)
+def _wide(shade: str, width: int, *, first: bool) -> str:
+    """Draw a shade wider: what fills its cell fills the wider one; that there is nothing is said once, at its side."""
+    if shade[0] == " ":
+        return f"{shade if first else '':>{width}}"
+    drawn = width if shade[1] != " " else width // 2
+    return f"{shade[0] * drawn:<{width}}"

@@ -9,6 +9,7 @@ from textual.widget import Widget
 from viewer import wrapping
 from viewer.differences import Divergence
 from viewer.race import Part
+from viewer.streams import cut
 from viewer.tui import paint
 
 CARET: Final = "▏"
@@ -70,9 +71,9 @@ class LanePane(Widget):
         """Draw a line: the heading, text, or the status."""
         width, height = self.size
         if y == 0:
-            return self._strip([("head", f"─ {self._head} "), ("status", "─" * width)], width)
+            return self._strip([("head", f"─ {cut(self._head, width - 3)} "), ("status", "─" * width)], width)
         if y == height - 1:
-            return self._strip([("status", self._status)], width)
+            return self._strip([("status", cut(self._status, width))], width)
         if self._lines is None:
             self._lines = self._wrapped(max(width - 1, 1), height - 2)
         return self._strip(self._lines[y - 1] if y - 1 < len(self._lines) else [], width)

@@ -21,6 +21,13 @@ class Notice(Static):
     Notice { width: auto; max-width: 100%; height: auto; padding: 1 2; }
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: Lines = []
+
     def show(self, lines: Lines) -> None:
         """Show these lines."""
+        if lines == self._lines:
+            return
+        self._lines = lines
         self.update(Content("\n").join(said(parts) for parts in lines))

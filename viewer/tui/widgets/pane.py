@@ -7,12 +7,15 @@ Keys are the screen's, so that they mean the same in every pane.
 from collections.abc import Iterable
 from typing import Final
 
+from rich.cells import cell_len
 from rich.style import Style
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from recorder.safe import safe
+from viewer import streams
 from viewer.tui import paint
 from viewer.tui.paint import Part
 from viewer.tui.widgets.look import Remembering, looks
@@ -41,8 +44,31 @@ class Heading(Widget):
         """Draw the rule."""
         look = looks(self)
         title, rule = look["accent" if self._active else "plain"], look["muted"]
-        drawn: list[Part] = [("─ ", rule), (self._text, title), (" ", None), ("─" * self.size.width, rule)]
+        text = streams.cut(safe(self._text), self.size.width - 3)
+        drawn: list[Part] = [("─ ", rule), (text, title), (" ", None), ("─" * self.size.width, rule)]
         return paint.strip(drawn, self.size.width, look["ground"])
+
+
+def fitted(parts: Iterable[Part], width: int) -> list[Part]:
+    """Cut the parts of a line where there is no room, `…` standing for the rest."""
+    kept: list[Part] = []
+    room = width
+    for text, style in parts:
+        shown = safe(text)
+        size = cell_len(shown)
+        if size > room:
+            return [*kept, (streams.cut(shown, room), style)] if room else _ended(kept)
+        kept.append((shown, style))
+        room -= size
+    return kept
+
+
+def _ended(parts: list[Part]) -> list[Part]:
+    """Let the last of these parts end with `…`."""
+    if not parts:
+        return parts
+    text, style = parts[-1]
+    return [*parts[:-1], (streams.cut(f"{text} ", cell_len(text)), style)]
 
 
 class Pane(ScrollView, Remembering, can_focus=False, inherit_bindings=False):
@@ -117,4 +143,5 @@ class Pane(ScrollView, Remembering, can_focus=False, inherit_bindings=False):
         number = self.scroll_offset.y + y
         if number >= self._count:
             return Strip.blank(self.size.width, self.look("ground"))
-        return paint.strip(self.line(number), self.size.width, self.behind(number))
+        room = self.size.width - self.styles.scrollbar_size_vertical  # which covers what is drawn there
+        return paint.strip(fitted(self.line(number), room), self.size.width, self.behind(number))

@@ -33,6 +33,7 @@ class Preview(Widget):
         self._row: Row | None = None
         self._verdicts: Sequence[Verdict] = ()
         self._look = Look()
+        self._tones: dict[str, Style] = {}
         self._lines: tuple[tuple[int, int], list[list[Part]]] | None = None
 
     def show(self, row: Row | None, verdicts: Sequence[Verdict], look: Look) -> None:
@@ -40,12 +41,17 @@ class Preview(Widget):
         self._row, self._verdicts, self._look, self._lines = row, verdicts, look, None
         self.refresh()
 
+    def notify_style_update(self) -> None:
+        """Draw in other colours."""
+        super().notify_style_update()
+        self._tones = {}
+
     def render_line(self, y: int) -> Strip:
         """Draw a line."""
         width, height = self.content_size
         if self._lines is None or self._lines[0] != (width, height):
             self._lines = (width, height), self._laid_out(width, height)
-        tones = toned.styles(self, self.rich_style)
+        tones = self._tones = self._tones or toned.styles(self, self.rich_style)
         lines = self._lines[1]
         parts = [(text, tones[tone]) for text, tone in lines[y]] if y < len(lines) else []
         return paint.strip(parts, width, Style(bgcolor=self.rich_style.bgcolor))

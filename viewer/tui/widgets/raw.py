@@ -14,7 +14,6 @@ from viewer import dump
 from viewer.dump import Dump, Piece
 from viewer.folding import Folding
 from viewer.json_spans import Node
-from viewer.transcript import Transcript
 from viewer.tui.paint import Part
 from viewer.tui.widgets.pane import Pane
 
@@ -96,15 +95,18 @@ class BytesPane(Pane):
 
     def show(
         self,
-        transcript: Transcript,
-        event: int,
+        data: bytes,
+        place: tuple[int, int],
         borders: tuple[Sequence[int], Sequence[int]],
         reads_at: Sequence[int],
         sizes: Sequence[int],
     ) -> None:
-        """Show an event; `borders` are where reads begin and which, `reads_at` and `sizes` are by their seq."""
-        self._data, self._borders = transcript.data, (*borders, reads_at, sizes)
-        self._range = transcript.starts[event], transcript.ends[event]
+        """Show the bytes of `data` from one place to another.
+
+        `borders` are where reads begin and which, `reads_at` and `sizes` are by their seq.
+        """
+        self._data, self._borders = data, (*borders, reads_at, sizes)
+        self._range = place
         self._lit = 0, 0
         self._lay_out()
 
@@ -142,7 +144,7 @@ class BytesPane(Pane):
     @property
     def _row_size(self) -> int:
         room = self.size.width - _OFFSET - 3
-        return next((size for size in (16, 12, 8) if 4 * size <= room), 4)
+        return next((size for size in (32, 24, 16, 12, 8) if 4 * size <= room), 4)
 
     def _lay_out(self) -> None:
         start, end = self._range
@@ -168,7 +170,7 @@ class BytesPane(Pane):
         return [
             ("─ ", self.look("accent")),
             (told, self.look("accent")),
-            (" " + "─" * self.size.width, self.look("muted")),
+            (" " + "─" * (self.size.width - len(told) - 4), self.look("muted")),
         ]
 
     def _hex(self, piece: Piece) -> Iterable[Part]:
@@ -200,7 +202,8 @@ class BytesPane(Pane):
 
 def _pretty(data: bytes) -> str:
     """Give the JSON of an event in order; its own lines where it is none, or too much."""
-    payload = b"\n".join(line[5:].removeprefix(b" ") for line in data.splitlines() if line.startswith(b"data:"))
+    fields = [line[5:].removeprefix(b" ") for line in data.splitlines() if line.startswith(b"data:")]
+    payload = b"\n".join(fields) if fields else data
     if len(payload) <= _LARGEST_JSON:
         try:
             text = json.dumps(json.loads(payload), indent=2, ensure_ascii=False)

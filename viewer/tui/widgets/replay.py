@@ -11,8 +11,10 @@ from rich.style import Style
 from textual.events import Resize
 
 from recorder.metrics import sparkline
+from recorder.safe import safe
 from viewer import sparks
 from viewer.answer import Answer, Part, Run
+from viewer.folding import Folding
 from viewer.streams import Tone
 from viewer.transcript import Transcript
 from viewer.tui import paint
@@ -39,7 +41,9 @@ class ReplayPane(Pane):
         self._position = 0
         self._limit_ns = 0
         self._folded = True
+        self._chosen = False
         self._note = ""
+        self._noted = Folding("", 80)
         self.ghost = True
         self.annotation: Annotation = "none"
 
@@ -48,10 +52,13 @@ class ReplayPane(Pane):
         self._transcript, self._position, self._limit_ns, self._note = transcript, position, limit_ns, note
         self._lay_out()
 
-    def move(self, position: int) -> None:
-        """Put the playhead elsewhere."""
+    def move(self, position: int, *, unfold: bool = False) -> None:
+        """Put the playhead elsewhere; `unfold` what it stands in there, unless somebody has folded it."""
         before, self._position = self._position, position
         if self._answer is None or before == position:
+            return
+        if unfold and not self._chosen and self._answer.hides(position):
+            self._fold()
             return
         old = self._answer.row_of(before)
         row = self._answer.row_of(position)
@@ -60,6 +67,10 @@ class ReplayPane(Pane):
 
     def fold(self) -> None:
         """Fold the reasoning, or unfold it."""
+        self._chosen = True
+        self._fold()
+
+    def _fold(self) -> None:
         self._folded = not self._folded
         if self._answer is not None:
             self._answer.fold()
@@ -84,7 +95,8 @@ class ReplayPane(Pane):
         """Draw a line of a text, or its heading."""
         answer = self._answer
         if answer is None or not answer.parts:
-            return [("  ", None), (self._note, self.look("muted"))]
+            start, end = self._noted.span(number)
+            return [("  ", None), (self._noted.text[start:end], self.look("muted"))]
         row = answer.row(number)
         if row.part is None:
             return []
@@ -96,6 +108,8 @@ class ReplayPane(Pane):
         width = self.size.width - _GUTTER - 2
         if self._transcript is None or width <= 0:
             return
+        self._noted = Folding(safe(self._note, multiline=True), width)
+        self._noted.more(_AT_ONCE)
         limit = self._limit_ns if self.annotation == "silences" else None
         self._answer = Answer(self._transcript, width, limit, folded=self._folded)
         self._arranged()
@@ -103,7 +117,7 @@ class ReplayPane(Pane):
     def _arranged(self) -> None:
         if self._answer is None:
             return
-        self.set_count(max(len(self._answer), 1))
+        self.set_count(len(self._answer) if self._answer.parts else len(self._noted))
         self.redraw()
         self.reveal(self._answer.row_of(self._position), 2)
         if not self._answer.done:

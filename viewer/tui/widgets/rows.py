@@ -240,7 +240,7 @@ class StreamRows(ScrollView, can_focus=True):
         self._slots = streams.fitted(width, self.hidden, self.look.times)
         self._between = streams.gap_between(width)
         self._tones = toned.styles(self, self.rich_style)
-        self._on_cursor = toned.styles(self, self.get_component_rich_style("rows--cursor"))
+        self._on_cursor = toned.styles(self, toned.style(self, "rows--cursor"))
         self._blank = Style(bgcolor=self.rich_style.bgcolor)
         self.post_message(self.LaidOut())
         self.redraw(self.look)

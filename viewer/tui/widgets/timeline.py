@@ -3,8 +3,6 @@
 It is given rows that were drawn for its width (`viewer.strips`), and draws nothing but them.
 """
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,9 +21,7 @@ from viewer.tui.widgets.look import Remembering, looks
 LABEL: Final = 9
 PLAYHEAD: Final = "▲"
 
-_LABEL: Final = re.compile("╷[^╷ ]+(?: [^╷ ]+)?")
-_ROWS: Final = ("bytes/s", "kind", "gap", "")
-_SHORT_ROWS: Final = ("gap", "")
+_ROWS: Final = ("bytes/s", "kind", "gap", "markers", "")
 _KINDS: Final[dict[str, Tone]] = {
     "c": "success",
     "r": "muted",
@@ -40,7 +36,7 @@ _MARKS: Final[dict[str, Tone]] = {"S": "error", "E": "error", "D": "success"}
 class Timeline(Remembering):
     """Rows of cells over time."""
 
-    DEFAULT_CSS = "Timeline { height: 4; } Timeline.-short { height: 2; }"
+    DEFAULT_CSS = "Timeline { height: 5; } Timeline.-short { height: 4; }"
 
     @dataclass
     class Scrubbed(Message):
@@ -77,7 +73,7 @@ class Timeline(Remembering):
         if cell != self._cell:
             left, right = sorted((cell, self._cell))
             self._cell = cell
-            self.refresh(Region(LABEL + left, 0, right - left + 1, self.size.height))
+            self.refresh(Region(LABEL + left, self.size.height - 3, right - left + 1, 2))  # where it is seen
 
     def on_resize(self, event: Resize) -> None:
         """Ask for rows of the new width."""
@@ -95,36 +91,24 @@ class Timeline(Remembering):
 
     def render_line(self, y: int) -> Strip:
         """Draw a row."""
-        shown = _ROWS if self.size.height >= len(_ROWS) else _SHORT_ROWS
-        name = shown[min(y, len(shown) - 1)]
+        name = _ROWS[len(_ROWS) - self.size.height + y]
         look = looks(self)
-        rows = {"bytes/s": self._strips.bytes, "kind": self._strips.kinds, "gap": self._strips.gaps}
         if name not in self._still:
-            signs = ((sign, look[_tone(name, sign)]) for sign in rows[name].ljust(self.cells)) if name else ()
-            self._still[name] = list(signs) or self._marks(look)
+            rows = {"bytes/s": self._strips.bytes, "kind": self._strips.kinds, "gap": self._strips.gaps}
+            rows |= {"markers": self._strips.marks, "": sparks.axis(self._strips.axis_ns, self.cells)}
+            self._still[name] = [(sign, look[_tone(name, sign)]) for sign in rows[name].ljust(self.cells)]
         drawn = [(f" {name:<{LABEL - 1}}", look["muted"]), *self._still[name]]
         place = self._cell + 1
-        if place < len(drawn) and name in ("", "gap"):
+        if place < len(drawn) and name in ("markers", "gap"):
             sign, style = drawn[place]
-            drawn[place] = (sign, (style or Style()) + Style(reverse=True)) if name else (PLAYHEAD, look["accent"])
+            is_free = name == "markers" and sign == " "
+            drawn[place] = (PLAYHEAD, look["accent"]) if is_free else (sign, (style or Style()) + Style(reverse=True))
         return paint.strip(drawn, self.size.width, look["ground"])
 
     def forget(self) -> None:
         """Draw everything anew."""
         self._still.clear()
         self.refresh()
-
-    def _marks(self, look: Mapping[str, Style]) -> list[paint.Part]:
-        """Draw the markers over the axis."""
-        axis = sparks.axis(self._strips.axis_ns, self.cells).ljust(self.cells)
-        marks = self._strips.marks.ljust(self.cells)
-        for label in _LABEL.finditer(axis):  # one with a marker in it could not be read
-            if marks[label.start() + 1 : label.end()].strip():
-                axis = f"{axis[: label.start() + 1]}{' ' * (len(label[0]) - 1)}{axis[label.end() :]}"
-        return [
-            (tick, look["muted"]) if sign == " " else (sign, look[_MARKS.get(sign, "strong")])
-            for tick, sign in zip(axis, marks, strict=True)
-        ]
 
     def _scrub(self, x: int) -> None:
         cell = x - LABEL
@@ -135,6 +119,10 @@ class Timeline(Remembering):
 def _tone(name: str, sign: str) -> Tone:
     if name == "kind":
         return _KINDS.get(sign, "muted")
+    if name == "markers":
+        return _MARKS.get(sign, "strong")
+    if not name:
+        return "muted"
     if name == "bytes/s":
         return "accent"
     return "error" if sign in sparks.STALLED else "warning" if sign in sparks.SLOW else "plain"

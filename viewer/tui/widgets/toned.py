@@ -33,13 +33,18 @@ def css(widget: str) -> str:
 def styles(widget: Widget, ground: Style | None = None) -> dict[str, Style]:
     """Give the styles of a widget's tones, on the background of a style, or with nothing behind them."""
     background = None if ground is None else ground.bgcolor
-    found = {tone: widget.get_component_rich_style(f"tone--{tone}") for tone in COLORS}
+    found = {tone: style(widget, f"tone--{tone}") for tone in COLORS}
     return {tone: Style(color=style.color, bgcolor=background, bold=style.bold) for tone, style in found.items()}
+
+
+def style(widget: Widget, name: str) -> Style:
+    """Give the style of a component class; a widget that is not shown yet, or not any more, has none."""
+    return widget.get_component_rich_style(name, default=Style())
 
 
 def behind(widget: Widget, name: str) -> Style:
     """Give what is behind the text of a component class."""
-    return Style(bgcolor=widget.get_component_rich_style(name).bgcolor)
+    return Style(bgcolor=style(widget, name).bgcolor)
 
 
 def markup(tone: Tone) -> str:

@@ -9,6 +9,7 @@ from textual.widget import Widget
 from viewer.streams import Tone
 from viewer.tui import paint
 from viewer.tui.widgets.look import looks
+from viewer.tui.widgets.pane import fitted
 
 _LATE_MS: Final = 10.0
 _LEAST_BAR: Final = 8
@@ -59,7 +60,8 @@ class TransportLine(Widget):
     def render_line(self, y: int) -> Strip:
         """Draw the line."""
         look = looks(self)
-        return paint.strip([(text, look[tone]) for text, tone in self._drawn], self.size.width, look["surface"])
+        drawn = fitted([(text, look[tone]) for text, tone in self._drawn], self.size.width)
+        return paint.strip(drawn, self.size.width, look["surface"])
 
     def _parts(self) -> list[tuple[str, Tone]]:
         now = self._standing

@@ -1,0 +1,24 @@
+"""A list of exchanges that another screen has opened, and that leads back to it: where that screen was, it still is."""
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from viewer.tui.keys import BACK
+from viewer.tui.screens.streams import StreamsScreen
+
+
+class DrilledScreen(StreamsScreen):
+    """The list, with keys that go back."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "clear", "marks away, then back", show=False, id="streams.clear"),
+        BACK,
+    ]
+
+    def action_clear(self) -> None:
+        """Take the marks away; where there are none, go back."""
+        if self._marks:
+            super().action_clear()
+        elif self.is_current:
+            self.app.pop_screen()
