@@ -8,7 +8,9 @@ found, however the viewer ends. A screen never asks the tape on the loop, only t
 import asyncio
 import contextlib
 import gc
+import os
 import signal
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -38,6 +40,7 @@ from viewer.tui.screens.drilled import DrilledScreen
 from viewer.tui.screens.streams import StreamsScreen
 
 _SIGNALS: Final = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
+_LATE_SECONDS: Final = 5
 _INTERRUPTED: Final = 128 + 2
 _SLIPS_SECONDS: Final = 10.0
 _READ_PER_SECOND: Final = 30
@@ -119,13 +122,20 @@ class ViewerApp(App[int]):
             number = getattr(signal, name, None)
             if number is not None:
                 with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                    loop.add_signal_handler(number, self.exit, 128 + number)
+                    loop.add_signal_handler(number, self._end, 128 + number)
         self.set_keymap(self._settings.keys)
         self.push_screen(self._streams)
         if self._first is not None:
             self.push_screen(self._first())
         self.call_after_refresh(self._check_settings)
         self.call_after_refresh(_collect_from_now_on)
+
+    def _end(self, code: int) -> None:
+        # Where the terminal is gone, what still waits to be written to it may hold up the end for ever.
+        late = threading.Timer(_LATE_SECONDS, os._exit, (code,))
+        late.daemon = True
+        late.start()
+        self.exit(code)
 
     def on_unmount(self) -> None:
         """Give the tape back."""
