@@ -25,7 +25,7 @@ from recorder import journal, tapefile
 from recorder.schema import exchanges
 from recorder.store import Store
 from viewer import compare, queries, samples
-from viewer.authorities import TOOLS
+from viewer.authorities.tools import TOOLS
 from viewer.cli import group
 
 ORACLES = json.loads((Path(__file__).parent / "data" / "oracles.json").read_text("utf-8"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from viewer.aggregates import Method
-    from viewer.filter_syntax import Filter
+    from viewer.filtering.syntax import Filter
     from viewer.rows import Row
     from viewer.samples import Sample
 

@@ -12,12 +12,13 @@ from datetime import datetime
 from typing import Final
 
 from recorder.exchange import OUTCOMES
-from viewer import cells, landmarks, sparks, streams, waterfall, wording
+from viewer import cells, sparks, wording
 from viewer.inspecting import Known
-from viewer.notes import Notes
-from viewer.opening import Opened
+from viewer.model import landmarks, streams, waterfall
+from viewer.model.notes import Notes
+from viewer.model.opening import Opened
+from viewer.model.streams import Tone
 from viewer.slowness import Spread
-from viewer.streams import Tone
 from viewer.verdicts import Verdict
 
 Line = list[tuple[str, Tone]]

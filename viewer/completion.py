@@ -116,7 +116,7 @@ def filters(context: click.Context, incomplete: str) -> Iterator[Item]:
 @_quietly
 def sorts(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the fields that a list can be sorted by."""
-    from viewer.filter_fields import FIELDS
+    from viewer.filtering.fields import FIELDS
 
     minus = incomplete[:1] if incomplete.startswith("-") else ""
     for field in FIELDS.values():
@@ -156,7 +156,7 @@ def figures(context: click.Context, incomplete: str) -> Iterator[Item]:
 
 
 def _fields() -> Iterator[Item]:
-    from viewer.filter_fields import FIELDS, NAMES
+    from viewer.filtering.fields import FIELDS, NAMES
 
     for name, meant in NAMES.items():
         kind = FIELDS[meant].kind
@@ -166,7 +166,7 @@ def _fields() -> Iterator[Item]:
 
 
 def _values_of(context: click.Context, name: str, incomplete: str) -> Iterator[Item]:
-    from viewer.filter_fields import CHOICES, NAMES
+    from viewer.filtering.fields import CHOICES, NAMES
 
     field = NAMES[name]
     if field in CHOICES:

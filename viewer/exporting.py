@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from viewer.exports import Asked
-    from viewer.filter_syntax import Filter
-    from viewer.filters import Condition
+    from viewer.filtering.sql import Condition
+    from viewer.filtering.syntax import Filter
 
 _SIGINT_EXIT = 128 + 2
 _TABLES = ("exchanges", "texts", "chunks", "reads", "summary")

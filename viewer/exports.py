@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from recorder import __version__
 from recorder.errors import NotFound
 from viewer import export, fields, output, progress, queries
-from viewer.filters import Condition
+from viewer.filtering.sql import Condition
 from viewer.rows import Chunks, Row
 
 Bar = progress.Bar | progress.Hidden

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Select, func, or_, select, true
 from recorder.schema import exchanges, measures
 from viewer import queries
 from viewer.columns import JOINED
-from viewer.filters import Condition
+from viewer.filtering.sql import Condition
 from viewer.rows import Row
 
 POLL_SECONDS = 0.2

@@ -31,10 +31,11 @@ from pandas.arrays import FloatingArray, IntegerArray
 from sqlalchemy import Connection
 
 from recorder import options, tapefile
-from viewer import fields, filters, queries, rows
+from viewer import fields, queries, rows
 from viewer.fields import Field, Kind
-from viewer.filter_parser import parse
-from viewer.filters import Condition
+from viewer.filtering import sql
+from viewer.filtering.parser import parse
+from viewer.filtering.sql import Condition
 from viewer.rows import Row
 from viewer.whole import instant
 
@@ -134,7 +135,7 @@ class Tape:
 
     @contextlib.contextmanager
     def _selected(self, where: str | None) -> Iterator[tuple[Connection, Condition | None]]:
-        condition = filters.condition(parse(where)) if where and not where.isspace() else None
+        condition = sql.condition(parse(where)) if where and not where.isspace() else None
         with queries.opened(self.path) as connection:
             yield connection, condition
 

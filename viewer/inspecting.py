@@ -22,11 +22,12 @@ from recorder import store
 from recorder.errors import TapeError, WiretapeError
 from recorder.safe import safe
 from recorder.schema import exchanges, measures, sessions
-from viewer import opening, queries
-from viewer.opening import Opened, Stored
+from viewer import queries
+from viewer.model import opening
+from viewer.model.opening import Opened, Stored
+from viewer.model.transcript import Transcript
 from viewer.rows import Row
 from viewer.thresholds import Thresholds
-from viewer.transcript import Transcript
 
 LARGE: Final = 1 << 20
 """A body of more bytes is decoded in a process of its own."""

@@ -17,7 +17,7 @@ from viewer import output, selecting
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from viewer.filter_syntax import Filter
+    from viewer.filtering.syntax import Filter
     from viewer.rows import Row
 
 _SIGINT_EXIT = 128 + 2

@@ -20,9 +20,9 @@ from recorder.safe import safe
 from recorder.schema import exchanges as _exchanges
 from recorder.schema import measures as _measures
 from viewer import output, progress, queries, report
-from viewer.authorities import TOOLS, Report, measure_as
-from viewer.authorities_seen import Judged
-from viewer.authorities_summary import Summary
+from viewer.authorities.seen import Judged
+from viewer.authorities.summary import Summary
+from viewer.authorities.tools import TOOLS, Report, measure_as
 from viewer.rows import Row
 
 __all__ = ["FIELDS", "TOOLS", "render", "rows", "stats_as"]

@@ -17,7 +17,7 @@ from viewer import output, selecting
 
 if TYPE_CHECKING:
     from viewer.check import Rule
-    from viewer.filter_syntax import Filter
+    from viewer.filtering.syntax import Filter
     from viewer.quantities import Bound, Quantity
     from viewer.rows import Row
     from viewer.samples import Sample
@@ -110,9 +110,9 @@ def quantity_of(name: str) -> "Quantity":
 
 def group_of(where: "Filter | None", text: str, option: str) -> "Filter":
     """Read a group that is given as a filter; it is part of what `where` selects."""
-    from viewer.filter_cursor import checked
-    from viewer.filter_parser import parse
-    from viewer.filter_syntax import every
+    from viewer.filtering.cursor import checked
+    from viewer.filtering.parser import parse
+    from viewer.filtering.syntax import every
 
     own = _read(option, lambda given: parse(checked(given)), text)
     return own if where is None else every([where, own])

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, func, select, true
 
 from recorder.schema import exchanges, measures
-from viewer import heatmap, samples, stats
+from viewer import samples, stats
 from viewer.columns import JOINED, column
-from viewer.heatmap import Heatmap
+from viewer.model import heatmap
+from viewer.model.heatmap import Heatmap
 from viewer.quantities import Bound
 from viewer.rows import Row
 from viewer.samples import Sample

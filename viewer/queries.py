@@ -29,10 +29,11 @@ from recorder.schema import exchanges as _exchanges
 from recorder.schema import measures as _measures
 from recorder.schema import reads as _reads
 from recorder.schema import sessions as _sessions
-from viewer import filters, rows
+from viewer import rows
 from viewer.columns import JOINED, column
-from viewer.filter_fields import FAILURES
-from viewer.filters import Condition
+from viewer.filtering import sql
+from viewer.filtering.fields import FAILURES
+from viewer.filtering.sql import Condition
 from viewer.rows import Chunks, Exchanges, Row
 from viewer.whole import Whole
 
@@ -53,7 +54,7 @@ _CANDIDATES = 5
 def opened(path: Path) -> Iterator[Connection]:
     """Connect to a tape for reading; what goes wrong while reading it is raised as a `TapeError`, in our words."""
     engine = tapefile.read_engine(path)
-    event.listen(engine, "connect", lambda connection, _: filters.register(connection))
+    event.listen(engine, "connect", lambda connection, _: sql.register(connection))
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     with explained(path), engine.connect() as connection:
         yield connection

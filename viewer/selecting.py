@@ -1,7 +1,7 @@
 """The options by which a command selects exchanges, and reading them: one filter from all of them.
 
 Only click is imported at the top: `--help` must not wait for a database library. What is wrong with a filter is a usage
-error that names the option. The language is `filter_parser`'s.
+error that names the option. The language is `filtering.parser`'s.
 """
 
 import functools
@@ -17,8 +17,8 @@ from viewer import completion
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from viewer.filter_syntax import Filter
-    from viewer.filters import Condition
+    from viewer.filtering.sql import Condition
+    from viewer.filtering.syntax import Filter
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -82,7 +82,7 @@ def read(
     labels: Sequence[str] = (),
 ) -> "Filter | None":
     """Make one filter of all that was asked for; None if nothing was. Raises `click.BadParameter`."""
-    from viewer.filter_syntax import every
+    from viewer.filtering.syntax import every
 
     parts = [*_expressions(filters), *_terms(models, since, until, errors, labels)]
     return every(parts) if parts else None
@@ -90,16 +90,16 @@ def read(
 
 def read_sort(text: str) -> tuple[str, bool]:
     """Read a field to sort by, and whether it is the largest first. Raises `click.BadParameter`."""
-    from viewer.filter_parser import sort_order
+    from viewer.filtering.parser import sort_order
 
     return _read("--sort", sort_order, text)
 
 
 def condition(where: "Filter | None") -> "Condition | None":
     """Give a filter as the condition that `queries` takes."""
-    from viewer import filters
+    from viewer.filtering import sql
 
-    return None if where is None else filters.condition(where)
+    return None if where is None else sql.condition(where)
 
 
 def tell_nothing(connection: "Connection", where: "Filter | None") -> None:
@@ -110,7 +110,7 @@ def tell_nothing(connection: "Connection", where: "Filter | None") -> None:
     if not sys.stderr.isatty():
         return
     from viewer import queries
-    from viewer.filter_syntax import And, is_starred
+    from viewer.filtering.syntax import And, is_starred
 
     total = queries.count(connection)
     if not total:
@@ -125,7 +125,7 @@ def tell_nothing(connection: "Connection", where: "Filter | None") -> None:
 
 
 def _expressions(filters: Sequence[str]) -> Iterator["Filter"]:
-    from viewer.filter_parser import parse
+    from viewer.filtering.parser import parse
 
     for text in filters:
         yield _read("--filter", parse, text)
@@ -134,11 +134,11 @@ def _expressions(filters: Sequence[str]) -> Iterator["Filter"]:
 def _terms(
     models: Sequence[str], since: str | None, until: str | None, errors: bool, labels: Sequence[str]
 ) -> Iterator["Filter"]:
-    from viewer.filter_fields import FAILURES
-    from viewer.filter_parser import now
-    from viewer.filter_syntax import Labelled, Match
-    from viewer.filter_terms import label, started
-    from viewer.filter_values import pattern
+    from viewer.filtering.fields import FAILURES
+    from viewer.filtering.parser import now
+    from viewer.filtering.syntax import Labelled, Match
+    from viewer.filtering.terms import label, started
+    from viewer.filtering.values import pattern
 
     if models:
         yield Match("model", tuple(_read("--model", pattern, model) for model in models))
@@ -153,7 +153,7 @@ def _terms(
 
 
 def _read(option: str, reader: Callable[[str], T], text: str) -> T:
-    from viewer.filter_cursor import checked
+    from viewer.filtering.cursor import checked
 
     try:
         return reader(checked(text))

@@ -21,7 +21,7 @@ from viewer.thresholds import Thresholds
 if TYPE_CHECKING:
     from textual.screen import Screen
 
-    from viewer.filter_syntax import Filter
+    from viewer.filtering.syntax import Filter
 
 
 @click.command()
@@ -68,7 +68,7 @@ def view(
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means nothing, by its own rules; Textual would heed it
     gc.disable()  # until the first screen is there: a tenth of the start would go into looking at what stays
-    from viewer import settings
+    from viewer.model import settings
     from viewer.tui.app import ViewerApp
 
     app = ViewerApp(

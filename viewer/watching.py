@@ -15,10 +15,11 @@ from sqlalchemy import ColumnElement, Connection, Text, case, cast, func, select
 from recorder import store
 from recorder.derive import derive
 from recorder.schema import exchanges, measures, reads, sessions
-from viewer import filters, queries, rows
+from viewer import queries, rows
 from viewer.columns import JOINED, column
-from viewer.filter_syntax import And, Filter
-from viewer.filters import Condition
+from viewer.filtering import sql
+from viewer.filtering.sql import Condition
+from viewer.filtering.syntax import And, Filter
 from viewer.rows import Row
 
 LISTED: Final = (
@@ -157,7 +158,7 @@ def change(
 def alone(connection: Connection, where: Filter) -> list[tuple[Filter, int]]:
     """Give the terms of a filter, at most the first few, and how many exchanges fit each of them alone."""
     terms = where.parts[:_MOST_TERMS] if isinstance(where, And) else (where,)
-    return [(term, queries.count(connection, filters.condition(term))) for term in terms]
+    return [(term, queries.count(connection, sql.condition(term))) for term in terms]
 
 
 def values(connection: Connection, field: str) -> list[str]:

@@ -14,8 +14,9 @@ from click.testing import CliRunner, Result
 
 from recorder import fixture, tapefile
 from viewer import analysis as commands
-from viewer import authorities, compare, stats
+from viewer import compare, stats
 from viewer.analysis import COMMANDS
+from viewer.authorities import tools
 
 from .conftest import COMPLETE, TOOLS
 
@@ -184,4 +185,4 @@ def test_a_reader_that_leaves_is_no_error(made: Path) -> None:
 
 def test_the_names_for_as_are_the_tools_that_can_be_measured_as() -> None:
     (option,) = [one for one in commands.stats.params if one.name == "tool"]
-    assert tuple(option.type.choices) == authorities.TOOLS  # type: ignore[attr-defined]
+    assert tuple(option.type.choices) == tools.TOOLS  # type: ignore[attr-defined]

@@ -6,11 +6,12 @@ import json
 import pytest
 from sqlalchemy import Connection
 
-from viewer import closeup, inspecting, opening, queries
+from viewer import closeup, inspecting, queries
 from viewer.closeup import Line
 from viewer.inspecting import Known, Recorder
-from viewer.notes import Notes
-from viewer.opening import Opened
+from viewer.model import opening
+from viewer.model.notes import Notes
+from viewer.model.opening import Opened
 from viewer.thresholds import Thresholds
 
 from .conftest import COMPLETE, FAILED, LIMITED, LIVE, TOOLS, TRUNCATED

@@ -8,7 +8,7 @@ from viewer import rows
 from viewer.columns import JOINED, column, flagged
 
 from .conftest import COMPLETE, COMPLETE_READS, LIVE
-from .filtering import ended, engine, fill
+from .random_filters import ended, engine, fill
 
 
 @pytest.mark.parametrize("field", [*rows.FIELDS, *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, "request_body"])

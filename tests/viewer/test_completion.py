@@ -15,7 +15,7 @@ from recorder import journal, tapefile
 from recorder.store import Store
 from viewer import aggregates, check, completion, quantities, samples
 from viewer.completion import Completer
-from viewer.filter_parser import parse
+from viewer.filtering.parser import parse
 from viewer.measuring import keys_of
 
 from .commanding import ROOT

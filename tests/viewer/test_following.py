@@ -8,8 +8,9 @@ import pytest
 
 from recorder import journal, tapefile
 from recorder.store import Store
-from viewer import filters, following, queries
-from viewer.filter_parser import parse
+from viewer import following, queries
+from viewer.filtering import sql
+from viewer.filtering.parser import parse
 
 from .conftest import (
     COMPLETE,
@@ -63,7 +64,7 @@ def followed(path: Path, steps: list[list[journal.Frame]], expression: str = '""
 
     batches = []
     with queries.opened(path) as connection, contextlib.suppress(Over):
-        for batch in following.ended(connection, ("id",), filters.condition(parse(expression)), wait=wait):
+        for batch in following.ended(connection, ("id",), sql.condition(parse(expression)), wait=wait):
             batches.append([row["id"] for row in batch])
     return batches[1:]
 
@@ -72,7 +73,7 @@ def test_the_last_that_ended_come_first(growing: Path) -> None:
     with queries.opened(growing) as connection:
         assert [row["id"] for row in next(following.ended(connection, ("id",), last=3))] == [LIMITED, FAILED, ODD]
         assert next(following.ended(connection, ("id",), last=0)) == []
-        where = filters.condition(parse("is:ok"))
+        where = sql.condition(parse("is:ok"))
         assert [row["id"] for row in next(following.ended(connection, ("id",), where))] == [COMPLETE, TOOLS]
 
 

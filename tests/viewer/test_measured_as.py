@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from recorder.schema import exchanges, measures
 from viewer import measured_as
-from viewer.authorities import measure_as
+from viewer.authorities.tools import measure_as
 from viewer.measured_as import FIELDS, TOOLS, render, rows, stats_as
 
 ONE = exchanges.c.id == "aaaa000000000001"

@@ -9,8 +9,9 @@ import pytest
 from sqlalchemy import Connection, text
 
 from recorder import errors
-from viewer import filters, queries, rows
-from viewer.filter_parser import parse
+from viewer import queries, rows
+from viewer.filtering import sql
+from viewer.filtering.parser import parse
 
 from .conftest import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 
@@ -36,13 +37,13 @@ def test_batches_neither_lose_nor_repeat_rows(
 @pytest.mark.parametrize("batch", [1, 2, 1000])
 def test_a_filter_comes_before_the_limit(connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queries, "_BATCH", batch)
-    where = filters.condition(parse("is:err"))
+    where = sql.condition(parse("is:err"))
     failed = queries.exchanges(connection, ("id",), newest_first=True, limit=3, where=where)
     assert [row["id"] for row in failed] == [ODD, FAILED, LIMITED]
 
 
 def test_reads_and_chunks_are_those_of_the_exchanges_that_fit(connection: Connection) -> None:
-    where = filters.condition(parse("is:ok"))
+    where = sql.condition(parse("is:ok"))
     for source in (queries.all_reads, queries.all_chunks):
         expected = [row for row in source(connection) if row["id"] in (COMPLETE, TOOLS)]
         assert list(source(connection, where)) == expected
@@ -64,7 +65,7 @@ def test_an_order_has_the_unknown_last_and_equals_the_newest_first(
     monkeypatch.setattr(queries, "_BATCH", batch)
     found = queries.ordered(connection, ("id",), by, descending=descending)
     assert [row["id"] for row in found] == ids
-    where = filters.condition(parse("ttft>=100ms"))
+    where = sql.condition(parse("ttft>=100ms"))
     limited = queries.ordered(connection, ("id",), by, descending=descending, limit=1, where=where)
     assert [row["id"] for row in limited] == [next(id for id in ids if id in (COMPLETE, TRUNCATED))]
 
@@ -228,7 +229,7 @@ def read_all(path: Path) -> None:
 
 def test_exchanges_are_counted_and_numbered_as_a_filter_says(connection: Connection) -> None:
     assert queries.count(connection) == len(list(queries.numbers(connection))) == 7
-    failed = filters.condition(parse("is:err"))
+    failed = sql.condition(parse("is:err"))
     assert queries.count(connection, failed) == len(list(queries.numbers(connection, failed))) > 0
 
 

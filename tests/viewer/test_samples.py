@@ -12,7 +12,7 @@ from tests.recorder.frames import damage, exchange, opened
 from viewer import queries, samples
 
 from .conftest import HOSTILE
-from .filtering import Stored, ended, engine, fill
+from .random_filters import Stored, ended, engine, fill
 
 
 def test_without_groups_all_exchanges_are_one_sample(connection: Connection) -> None:

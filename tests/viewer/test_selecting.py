@@ -5,9 +5,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from viewer import selecting
-from viewer.filter_fields import FAILURES
-from viewer.filter_parser import parse
-from viewer.filter_syntax import And, Compare, Filter, Labelled, Match
+from viewer.filtering.fields import FAILURES
+from viewer.filtering.parser import parse
+from viewer.filtering.syntax import And, Compare, Filter, Labelled, Match
 
 
 @click.command()

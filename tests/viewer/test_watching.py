@@ -9,12 +9,13 @@ from sqlalchemy import Connection
 from recorder import journal, tapefile
 from recorder.store import Store
 from tests.viewer.conftest import COMPLETE_READS, HOSTILE, LIVE, begin, end, event, response
-from viewer import filters, queries, watching
-from viewer.filter_parser import parse
+from viewer import queries, watching
+from viewer.filtering import sql
+from viewer.filtering.parser import parse
 
 
 def where(text: str) -> Any:
-    return filters.condition(parse(text))
+    return sql.condition(parse(text))
 
 
 def session(pid: int = 1) -> journal.Session:

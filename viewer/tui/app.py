@@ -30,7 +30,7 @@ from textual.widgets import Input, OptionList
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
 from recorder.safe import safe
-from viewer.settings import Settings
+from viewer.model.settings import Settings
 from viewer.thresholds import Thresholds
 from viewer.tui import keys, themes
 from viewer.tui.paint import ASCII

@@ -17,7 +17,7 @@ from textual.filter import LineFilter
 from textual.strip import Strip
 
 from recorder.safe import safe
-from viewer import streams
+from viewer.model import streams
 
 Part: TypeAlias = "tuple[str, Style | None]"
 """A text, recorded or not, and how it looks."""

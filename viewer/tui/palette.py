@@ -14,7 +14,8 @@ from textual.content import Content
 
 from recorder.errors import WiretapeError
 from recorder.safe import safe
-from viewer import cells, settings
+from viewer import cells
+from viewer.model import settings
 from viewer.rows import Row
 from viewer.tui import paint
 from viewer.tui.hosting import host
@@ -78,7 +79,7 @@ class TapeCommands(Provider):
             yield _Command(f"theme {name}", functools.partial(setattr, self.app, "theme", name), "how colours look")
 
     async def _of_times(self, query: str) -> AsyncIterator[_Command]:
-        from viewer.filter_parser import FilterError, parse
+        from viewer.filtering.parser import FilterError, parse
 
         text = query.removeprefix(_GOTO).strip()
         if not any(sign.isdigit() for sign in text) or " " in text:
@@ -115,14 +116,15 @@ class TapeCommands(Provider):
 
 def _matching(text: str, connection: "Connection") -> list[tuple[int, Row]]:
     """Give the newest exchanges that a word is found in: those named by it before those that say it."""
-    from viewer import filters, queries
-    from viewer.filter_syntax import Filter, Match, Word
+    from viewer import queries
+    from viewer.filtering import sql
+    from viewer.filtering.syntax import Filter, Match, Word
 
     wanted: list[Filter] = [Word((text,)), Match("text", ((text,),))]
     found: dict[str, Row] = {}
     for one in wanted:
         rows = queries.exchanges(
-            connection, _FIELDS, newest_first=True, limit=_MOST - len(found), where=filters.condition(one)
+            connection, _FIELDS, newest_first=True, limit=_MOST - len(found), where=sql.condition(one)
         )
         found |= {row["id"]: row for row in rows}
     return [(queries.find(connection, id), row) for id, row in found.items()]

@@ -36,7 +36,7 @@ class Watch:
 
 
 class Stage(ViewerApp):
-    """The viewer with one screen over its list; `filters` are those that were asked for from there."""
+    """The viewer with one screen over its list; `filtering.sql` are those that were asked for from there."""
 
     def __init__(self, tape: Path, screen: Callable[[], Screen[Any]], watch: Watch, *, ascii: bool = False) -> None:
         super().__init__(tape, watch.clock, opened=screen, ascii=ascii)

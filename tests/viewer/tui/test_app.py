@@ -7,7 +7,7 @@ from textual.events import Key
 
 from tests.viewer.conftest import LIVE, TOOLS
 from tests.viewer.tui.staging import Watch, journey, seen, shows, wait_for
-from viewer.settings import Settings
+from viewer.model.settings import Settings
 from viewer.tui.app import ViewerApp
 from viewer.tui.screens.help import HelpScreen
 from viewer.tui.screens.inspector import InspectorScreen

@@ -27,7 +27,8 @@ from tests.viewer.tui.staging import (
     typed,
     wait_for,
 )
-from viewer import inspecting, notes, queries
+from viewer import inspecting, queries
+from viewer.model import notes
 from viewer.tui.screens.inspector import InspectorScreen
 
 STALLED = "abcd000000000001"

@@ -5,7 +5,8 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from tests.viewer.conftest import HOSTILE
-from viewer import sparks, streams
+from viewer import sparks
+from viewer.model import streams
 from viewer.tui import paint
 
 

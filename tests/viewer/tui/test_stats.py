@@ -14,9 +14,10 @@ from textual.widgets import Input
 
 from tests.viewer.commanding import run
 from tests.viewer.tui.staging import SIZES, Stage, assert_golden, journey, press, seen, shows, staged, typed, wait_for
-from viewer import filters, queries
-from viewer.filter_parser import parse
-from viewer.groups import Table, figure
+from viewer import queries
+from viewer.filtering import sql
+from viewer.filtering.parser import parse
+from viewer.model.groups import Table, figure
 from viewer.tui.screens.stats import StatsScreen
 from viewer.tui.widgets.failures import FailureLine
 from viewer.tui.widgets.groups import GroupTable
@@ -33,7 +34,7 @@ async def settled(app: Stage, pilot: Pilot[None], *texts: str) -> StatsScreen:
 
 
 def selected(connection: Connection, text: str) -> int:
-    return queries.count(connection, filters.condition(parse(text)))
+    return queries.count(connection, sql.condition(parse(text)))
 
 
 def test_the_figures_of_a_tape_look_like_this(tape: Path) -> None:

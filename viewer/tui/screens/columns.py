@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import SelectionList
 
-from viewer import streams
+from viewer.model import streams
 
 
 class ColumnsMenu(ModalScreen[frozenset[str]]):

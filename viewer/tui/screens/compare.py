@@ -15,12 +15,13 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from recorder.errors import WiretapeError
-from viewer import cells, differences, scoreboard
-from viewer.differences import Divergence
+from viewer import cells
+from viewer.model import differences, scoreboard
+from viewer.model.differences import Divergence
+from viewer.model.race import ALIGNMENTS, Lane, Race
+from viewer.model.streams import state
 from viewer.playback import CAPS, SPEEDS
-from viewer.race import ALIGNMENTS, Lane, Race
 from viewer.rows import Row
-from viewer.streams import state
 from viewer.tui import paint
 from viewer.tui.hosting import host
 from viewer.tui.keys import BACK, HELP
@@ -262,7 +263,7 @@ def _read(connection: "Connection", numbers: tuple[int, int]) -> list[tuple[Row,
     """Read two exchanges; what takes long, decoding them and loading what compares them, is done here, in a thread."""
     import viewer.compare  # noqa: F401
     from viewer import queries
-    from viewer.transcript import Transcript
+    from viewer.model.transcript import Transcript
 
     found = []
     for no in numbers:

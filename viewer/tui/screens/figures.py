@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from viewer.heatmap import Heatmap
+from viewer.model.heatmap import Heatmap
 from viewer.rows import Row
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Figures:
         return overview.figures_and_total(self._connection, by, self._where(), bounds, gaps=gaps)
 
     def _where(self) -> "ColumnElement[bool] | None":
-        from viewer import filters
-        from viewer.filter_parser import parse
+        from viewer.filtering import sql
+        from viewer.filtering.parser import parse
 
-        return filters.condition(parse(self._filter_text)) if self._filter_text else None
+        return sql.condition(parse(self._filter_text)) if self._filter_text else None

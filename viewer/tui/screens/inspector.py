@@ -15,11 +15,12 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from recorder.errors import WiretapeError
-from viewer import closeup, event_filter, goto, landmarks, notes, strips
+from viewer import closeup
 from viewer.inspecting import Known
-from viewer.landmarks import UNITS
-from viewer.notes import Notes
-from viewer.opening import Opened
+from viewer.model import event_filter, goto, landmarks, notes, strips
+from viewer.model.landmarks import UNITS
+from viewer.model.notes import Notes
+from viewer.model.opening import Opened
 from viewer.playback import CAPS, SPEEDS, Playback
 from viewer.tui.hosting import host
 from viewer.tui.screens import inspector_offers

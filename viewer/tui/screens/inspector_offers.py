@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from viewer.inspecting import Known
-from viewer.opening import Opened
+from viewer.model.opening import Opened
 from viewer.tui.screens import offers
 
 

@@ -13,12 +13,13 @@ from textual.containers import Horizontal, Vertical
 from textual.events import Resize
 from textual.message import Message
 
-from viewer import closeup, inspecting, raw_tree
+from viewer import closeup, inspecting
 from viewer.inspecting import Known
-from viewer.landmarks import Unit
-from viewer.notes import Notes
-from viewer.opening import Opened
-from viewer.streams import Tone
+from viewer.model import raw_tree
+from viewer.model.landmarks import Unit
+from viewer.model.notes import Notes
+from viewer.model.opening import Opened
+from viewer.model.streams import Tone
 from viewer.tui.screens.inspector_keys import PANE_KEYS
 from viewer.tui.widgets.bar import Bar
 from viewer.tui.widgets.events import EventsPane

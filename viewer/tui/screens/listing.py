@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from recorder.errors import TapeBusy, WiretapeError
-from viewer import notices
-from viewer.catalog import Catalog
-from viewer.notices import Recorder
+from viewer.model import notices
+from viewer.model.catalog import Catalog
+from viewer.model.notices import Recorder
 from viewer.tui.hosting import Host
 from viewer.tui.reader import Superseded
 from viewer.tui.screens import questions

@@ -16,9 +16,10 @@ from sqlalchemy.exc import NoResultFound
 
 from recorder.clock import Clock
 from recorder.errors import WiretapeError
-from viewer import inspecting, opening
+from viewer import inspecting
 from viewer.inspecting import Known
-from viewer.opening import Opened
+from viewer.model import opening
+from viewer.model.opening import Opened
 from viewer.thresholds import Thresholds
 from viewer.tui.reader import Superseded, TapeReader
 from viewer.tui.screens.driving import aside

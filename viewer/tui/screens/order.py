@@ -9,8 +9,8 @@ from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from viewer import streams
-from viewer.streams import Part
+from viewer.model import streams
+from viewer.model.streams import Part
 from viewer.tui.widgets.notice import said
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from recorder.clock import Clock
-from viewer import notices
-from viewer.catalog import PAGE
-from viewer.filter_completion import FROM_TAPE
-from viewer.filter_syntax import Filter
-from viewer.notices import Term
+from viewer.filtering.completion import FROM_TAPE
+from viewer.filtering.syntax import Filter
+from viewer.model import notices
+from viewer.model.catalog import PAGE
+from viewer.model.notices import Term
 from viewer.rows import Row
 from viewer.thresholds import Thresholds
 from viewer.verdicts import Verdict
@@ -20,7 +20,7 @@ from viewer.verdicts import Verdict
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from viewer.filters import Condition
+    from viewer.filtering.sql import Condition
     from viewer.watching import Change, Seen
 
 Order = tuple[str, bool]
@@ -128,12 +128,13 @@ def terms(filter: Filter) -> "Callable[[Connection], list[Term]]":
     """Ask how many exchanges fit each term of a filter alone; of a long duration, whether a thousandth was meant."""
 
     def question(connection: "Connection") -> list[Term]:
-        from viewer import filters, queries, watching
+        from viewer import queries, watching
+        from viewer.filtering import sql
 
         found = []
         for term, count in watching.alone(connection, filter):
             smaller = notices.smaller_unit(term) if not count else None
-            is_meant = smaller is not None and queries.count(connection, filters.condition(smaller)) > 0
+            is_meant = smaller is not None and queries.count(connection, sql.condition(smaller)) > 0
             found.append(Term(str(term), count, str(smaller) if is_meant else None))
         return found
 
@@ -154,6 +155,6 @@ def values() -> "Callable[[Connection], dict[str, list[str]]]":
 
 
 def _condition(wanted: Wanted) -> "Condition | None":
-    from viewer import filters
+    from viewer.filtering import sql
 
-    return None if wanted.filter is None else filters.condition(wanted.filter)
+    return None if wanted.filter is None else sql.condition(wanted.filter)

@@ -15,9 +15,10 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from recorder.errors import WiretapeError
-from viewer import cells, drilling, groups, heatmap, settings
-from viewer.filter_parser import FilterError
-from viewer.heatmap import METRICS, Heatmap
+from viewer import cells
+from viewer.filtering.parser import FilterError
+from viewer.model import drilling, groups, heatmap, settings
+from viewer.model.heatmap import METRICS, Heatmap
 from viewer.rows import Row
 from viewer.tui import paint
 from viewer.tui.hosting import host

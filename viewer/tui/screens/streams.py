@@ -20,10 +20,11 @@ from textual.widgets import Footer
 from textual.worker import Worker
 
 from recorder.errors import ForeignFile, SchemaMismatch
-from viewer import filter_completion, filter_parser, streams
-from viewer.filter_cursor import FilterError
+from viewer.filtering import completion, parser
+from viewer.filtering.cursor import FilterError
+from viewer.model import streams
+from viewer.model.streams import Look
 from viewer.rows import Row
-from viewer.streams import Look
 from viewer.tui.hosting import Host, host
 from viewer.tui.reader import Superseded
 from viewer.tui.screens import offers, telling
@@ -67,7 +68,7 @@ class StreamsScreen(Screen[None]):
         self._is_wrong = False
         self._above = 0
         self._header = HeaderLine()
-        self._filter = FilterLine(filter_text, lambda text: filter_completion.complete(text, self._listing.values))
+        self._filter = FilterLine(filter_text, lambda text: completion.complete(text, self._listing.values))
         self._rows = StreamRows(id="rows")
         self._titles = Titles(self._rows)
         self._preview = Preview()
@@ -233,7 +234,7 @@ class StreamsScreen(Screen[None]):
 
     def _read_filter(self, text: str) -> bool:
         try:
-            found = filter_parser.parse(text, self._host.clock) if text.strip() else None
+            found = parser.parse(text, self._host.clock) if text.strip() else None
         except FilterError as error:
             self._show_error(error)
             return False

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from recorder.errors import NotFound
-from viewer import notices
-from viewer.streams import Part
+from viewer.model import notices
+from viewer.model.streams import Part
 from viewer.tui.screens.listing import Listing
 
 

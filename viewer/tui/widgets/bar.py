@@ -10,7 +10,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from recorder.safe import safe
-from viewer.streams import Tone
+from viewer.model.streams import Tone
 from viewer.tui import paint
 from viewer.tui.widgets.look import looks
 from viewer.tui.widgets.pane import fitted

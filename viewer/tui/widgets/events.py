@@ -13,9 +13,10 @@ from textual.message import Message
 from textual.strip import Strip
 
 from recorder.metrics import sparkline
-from viewer import cells, gist, sparks
-from viewer.streams import Tone
-from viewer.transcript import UNKNOWN, Transcript
+from viewer import cells, sparks
+from viewer.model import gist
+from viewer.model.streams import Tone
+from viewer.model.transcript import UNKNOWN, Transcript
 from viewer.tui.paint import Part
 from viewer.tui.widgets.pane import Pane
 

@@ -1,7 +1,7 @@
 """The line in which a filter is typed: applied a moment after the last key, with what fits counted at its right.
 
 A filter that cannot be read leaves the last good one in force: its token is underlined, and below stands what was
-expected. Reading a filter is left to `filter_parser`, what it may go on with to `filter_completion`.
+expected. Reading a filter is left to `filtering.parser`, what it may go on with to `filtering.completion`.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from recorder.safe import safe
-from viewer.filter_cursor import FilterError
+from viewer.filtering.cursor import FilterError
 from viewer.tui import paint
 
 AFTER_SECONDS: Final = 0.12

@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer.groups import Table
+from viewer.model.groups import Table
 from viewer.tui import paint
 
 _EMPTY: Final = Table((), [], ())

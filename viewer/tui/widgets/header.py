@@ -9,8 +9,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from recorder.safe import safe
-from viewer import streams
-from viewer.streams import Part
+from viewer.model import streams
+from viewer.model.streams import Part
 from viewer.tui import paint
 from viewer.tui.widgets import toned
 

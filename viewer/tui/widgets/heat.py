@@ -10,9 +10,9 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer import heatmap
-from viewer.heatmap import SHADES, Heatmap
-from viewer.streams import cut
+from viewer.model import heatmap
+from viewer.model.heatmap import SHADES, Heatmap
+from viewer.model.streams import cut
 from viewer.tui import paint
 
 _LABEL: Final = 10

@@ -6,10 +6,10 @@ from typing import ClassVar, Final
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer import wrapping
-from viewer.differences import Divergence
-from viewer.race import Part
-from viewer.streams import cut
+from viewer.model import wrapping
+from viewer.model.differences import Divergence
+from viewer.model.race import Part
+from viewer.model.streams import cut
 from viewer.tui import paint
 
 CARET: Final = "▏"

@@ -3,8 +3,8 @@
 from textual.content import Content
 from textual.widgets import Static
 
-from viewer.notices import Lines
-from viewer.streams import Part
+from viewer.model.notices import Lines
+from viewer.model.streams import Part
 from viewer.tui import paint
 from viewer.tui.widgets import toned
 

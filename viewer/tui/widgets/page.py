@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from recorder.safe import safe
-from viewer.folding import Folding
-from viewer.streams import Tone
+from viewer.model.folding import Folding
+from viewer.model.streams import Tone
 from viewer.tui.paint import Part
 from viewer.tui.widgets.pane import Pane
 

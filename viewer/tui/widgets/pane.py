@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from recorder.safe import safe
-from viewer import streams
+from viewer.model import streams
 from viewer.tui import paint
 from viewer.tui.paint import Part
 from viewer.tui.widgets.look import Remembering, looks

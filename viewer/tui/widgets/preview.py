@@ -7,9 +7,9 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer import endings, streams, wrapping
+from viewer.model import endings, streams, wrapping
+from viewer.model.streams import Look, Part
 from viewer.rows import Row
-from viewer.streams import Look, Part
 from viewer.tui import paint
 from viewer.tui.widgets import toned
 from viewer.verdicts import Verdict

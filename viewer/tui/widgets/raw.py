@@ -10,10 +10,10 @@ from textual.events import Click
 from textual.message import Message
 
 from recorder.safe import safe
-from viewer import dump
-from viewer.dump import Dump, Piece
-from viewer.folding import Folding
-from viewer.json_spans import Node
+from viewer.model import dump
+from viewer.model.dump import Dump, Piece
+from viewer.model.folding import Folding
+from viewer.model.json_spans import Node
 from viewer.tui.paint import Part
 from viewer.tui.widgets.pane import Pane
 

@@ -13,10 +13,10 @@ from textual.events import Resize
 from recorder.metrics import sparkline
 from recorder.safe import safe
 from viewer import sparks
-from viewer.answer import Answer, Part, Run
-from viewer.folding import Folding
-from viewer.streams import Tone
-from viewer.transcript import Transcript
+from viewer.model.answer import Answer, Part, Run
+from viewer.model.folding import Folding
+from viewer.model.streams import Tone
+from viewer.model.transcript import Transcript
 from viewer.tui import paint
 from viewer.tui.widgets.pane import Pane
 

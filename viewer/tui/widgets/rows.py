@@ -18,9 +18,9 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer import streams
-from viewer.catalog import Catalog
-from viewer.streams import Look, Part, Slot
+from viewer.model import streams
+from viewer.model.catalog import Catalog
+from viewer.model.streams import Look, Part, Slot
 from viewer.tui import paint
 from viewer.tui.widgets import toned
 

@@ -7,8 +7,8 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer import scoreboard
-from viewer.scoreboard import Score
+from viewer.model import scoreboard
+from viewer.model.scoreboard import Score
 from viewer.tui import paint
 from viewer.tui.paint import Part
 

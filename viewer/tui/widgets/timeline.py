@@ -12,9 +12,10 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 
-from viewer import sparks, strips
-from viewer.streams import Tone
-from viewer.strips import Strips
+from viewer import sparks
+from viewer.model import strips
+from viewer.model.streams import Tone
+from viewer.model.strips import Strips
 from viewer.tui import paint
 from viewer.tui.widgets.look import Remembering, looks
 

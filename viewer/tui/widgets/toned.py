@@ -5,7 +5,7 @@ from typing import Final
 from rich.style import Style
 from textual.widget import Widget
 
-from viewer.streams import Tone
+from viewer.model.streams import Tone
 
 COLORS: Final[dict[Tone, str]] = {
     "plain": "$foreground",

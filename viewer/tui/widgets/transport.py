@@ -6,7 +6,7 @@ from typing import Final
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer.streams import Tone
+from viewer.model.streams import Tone
 from viewer.tui import paint
 from viewer.tui.widgets.look import looks
 from viewer.tui.widgets.pane import fitted

@@ -1,0 +1,60 @@
+"""Where two texts part, however long they are."""
+
+import pytest
+
+from viewer.model import differences
+from viewer.model.differences import AFTER, BEFORE, Divergence
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "at"),
+    [
+        ("", "", 0),
+        ("", "x", 0),
+        ("abc", "abd", 2),
+        ("abc", "abcd", 3),
+        ("abcd", "abc", 3),
+        ("x", "y", 0),
+        ("日本", "日木", 1),
+    ],
+)
+def test_the_common_beginning_is_counted_in_characters(a: str, b: str, at: int) -> None:
+    assert differences.common(a, b) == differences.common(b, a) == at
+
+
+def test_equal_texts_do_not_part() -> None:
+    assert differences.divergence("same", "same") is None
+
+
+def test_where_texts_part_both_go_on() -> None:
+    assert differences.divergence("one two", "one three") == Divergence(5, "one t", "wo", "hree", False, 0, 0)
+
+
+def test_a_text_that_is_the_beginning_of_the_other_goes_on_with_nothing() -> None:
+    assert differences.divergence("abc", "abcdef") == Divergence(3, "abc", "", "def", False, 0, 0)
+
+
+def test_of_ten_million_characters_only_what_is_around_is_given() -> None:
+    same = "word " * 2_000_000
+    found = differences.divergence(f"{same}A{'x' * 1000}", f"{same}B")
+    assert found is not None
+    assert found.at == len(same)
+    assert found.before == same[-BEFORE:]
+    assert (len(found.a), found.b) == (AFTER, "B")
+    assert (found.cut, found.more_a, found.more_b) == (True, 601, 0)
+
+
+@pytest.mark.parametrize(("a", "b", "told"), [
+    ("ab\ncd", "ab\nce", "the same up to character 4 (line 2, column 2)"),
+    ("a", "b", "they differ from the first character on"),
+    ("", "b", "they differ from the first character on"),
+])  # fmt: skip
+def test_how_far_texts_are_the_same_is_told(a: str, b: str, told: str) -> None:
+    found = differences.divergence(a, b)
+    assert found is not None
+    assert differences.told(found, a) == told
+
+
+def test_a_place_is_a_line_and_a_column_from_one() -> None:
+    assert differences.place("ab\ncd", 0) == (1, 1)
+    assert differences.place("ab\ncd", 4) == (2, 2)

@@ -1,0 +1,69 @@
+"""Where to go, as it is typed."""
+
+import pytest
+
+from recorder.derive import Decoded, decode
+from recorder.exchange import Exchange, Read
+from viewer.model import goto
+from viewer.model.goto import Goal
+from viewer.model.transcript import Transcript
+from viewer.playback import Playback
+
+from ..conftest import event
+
+S = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "goal"),
+    [
+        ("3.2s", Goal("instant", 3.2 * S)),
+        (" 450 ms ", Goal("instant", 0.45 * S)),
+        ("1m", Goal("instant", 60 * S)),
+        ("50%", Goal("share", 0.5)),
+        ("250 %", Goal("share", 1.0)),
+        ("#120", Goal("event", 120)),
+        ("+500ms", Goal("offset", 0.5 * S)),
+        ("-1s", Goal("offset", -1 * S)),
+        ("waits", Goal("words", words="waits")),
+        ("5 apples", Goal("words", words="5 apples")),
+        ("  ", None),
+    ],
+)
+def test_what_is_typed_is_a_place(text: str, goal: Goal | None) -> None:
+    assert goto.read(text) == goal
+
+
+def spoken(*words: str) -> Transcript:
+    body = b"".join(event({"content": word}) for word in words)
+    facts = Exchange(200, "text/event-stream", None, "end", 0, 0, 1)
+    decoded: Decoded = decode(facts, [Read(0, 1, None, 0, len(body))], body)
+    return Transcript(decoded)
+
+
+def test_words_are_found_where_they_have_just_been_said() -> None:
+    transcript = spoken("the que", "ue waits", " for the", " QUEUE")
+    assert goto.found(transcript, 0, "queue") == 2
+    assert goto.found(transcript, 1, "queue") == 2
+    assert goto.found(transcript, 2, "queue") == 4
+
+
+def test_past_the_last_words_come_the_first_ones() -> None:
+    transcript = spoken("one", " two", " one")
+    assert [goto.found(transcript, at, "one") for at in (0, 1, 3)] == [1, 3, 1]
+
+
+def test_a_place_is_an_instant_or_a_position() -> None:
+    transcript = spoken("one", " two")
+    playback = Playback([10, 20], 40, lambda: 0)
+    playback.seek(1)
+    places = {
+        text: goto.place(goto.read(text) or Goal("event"), playback, transcript) for text in ("1s", "+1ms", "50%", "#2")
+    }
+    assert places == {"1s": (S, None), "+1ms": (10 + S // 1000, None), "50%": (20, None), "#2": (0, 2)}
+    assert goto.place(Goal("words", words="TWO"), playback, transcript) == (0, 2)
+    assert goto.place(Goal("words", words="three"), playback, transcript) is None
+
+
+def test_what_is_never_said_is_not_found() -> None:
+    assert goto.found(spoken("a.b"), 0, "axb") is None

@@ -1,0 +1,63 @@
+"""The places of a stream that are worth going to."""
+
+import pytest
+from sqlalchemy import Connection
+
+from viewer import queries
+from viewer.model import landmarks
+from viewer.model.landmarks import Marker
+from viewer.model.transcript import Transcript
+
+from ..conftest import COMPLETE, FAILED, MS, TOOLS
+
+
+@pytest.fixture
+def tools(connection: Connection) -> Transcript:
+    return Transcript(queries.decoded(connection, queries.find(connection, TOOLS)))
+
+
+@pytest.fixture
+def complete(connection: Connection) -> Transcript:
+    return Transcript(queries.decoded(connection, queries.find(connection, COMPLETE)))
+
+
+def test_markers_stand_in_their_order(tools: Transcript) -> None:
+    found = landmarks.markers(tools, 50 * MS, [3050 * MS])
+    assert [(marker.sign, marker.position) for marker in found] == [("B", 1), ("R", 1), ("T", 2), ("S", 2), ("D", 5)]
+    assert found[3].at_ns == 3050 * MS
+
+
+def test_errors_have_a_marker(connection: Connection) -> None:
+    failed = Transcript(queries.decoded(connection, queries.find(connection, FAILED)))
+    assert [(one.sign, one.position) for one in landmarks.markers(failed, None)] == [("C", 1), ("E", 2)]
+
+
+def test_a_stream_without_events_has_no_markers() -> None:
+    assert landmarks.markers(Transcript.of_texts({}), 5) == []
+
+
+def test_past_the_last_marker_comes_the_first_one() -> None:
+    markers = [Marker("C", 2, 0), Marker("S", 4, 0), Marker("S", 9, 0)]
+    assert [landmarks.beyond(markers, at).position for at in (0, 2, 4, 9)] == [2, 4, 9, 2]  # type: ignore[union-attr]
+    assert landmarks.beyond(markers, 9, "S") == Marker("S", 4, 0)
+    assert landmarks.beyond(markers, 9, "S", back=True) == Marker("S", 4, 0)
+    assert landmarks.beyond(markers, 2, back=True) == Marker("S", 9, 0)
+    assert landmarks.beyond(markers, 2, "E") is None
+
+
+def test_a_step_goes_over_an_event_a_read_or_up_to_output(complete: Transcript) -> None:
+    forward = {unit: [0] for unit in landmarks.UNITS}
+    for unit, places in forward.items():
+        while places[-1] < len(complete):
+            places.append(landmarks.stepped(complete, places[-1], unit))
+    assert forward == {"event": list(range(10)), "read": [0, 1, 2, 5, 6, 9], "delta": [0, 2, 4, 5, 6, 9]}
+
+
+def test_a_step_back_undoes_a_step(complete: Transcript) -> None:
+    assert [landmarks.stepped(complete, at, "read", back=True) for at in (9, 6, 5, 4, 0)] == [6, 5, 2, 2, 0]
+    assert [landmarks.stepped(complete, at, "delta", back=True) for at in (9, 6, 4, 2)] == [6, 5, 2, 0]
+    assert landmarks.stepped(complete, 0, "event", back=True) == 0
+
+
+def test_the_first_event_of_a_kind(tools: Transcript) -> None:
+    assert (landmarks.first(tools, "tool"), landmarks.first(tools, "content")) == (2, None)

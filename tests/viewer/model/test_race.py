@@ -1,0 +1,210 @@
+"""A race: two exchanges on one clock, aligned by what one likes, with one playhead."""
+
+from itertools import pairwise
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder.derive import decode
+from recorder.exchange import Exchange, Read
+from tests.viewer.conftest import COMPLETE, LIMITED, MS, TOOLS, event
+from viewer import queries
+from viewer.model.race import ALIGNMENTS, Lane, Race
+from viewer.model.transcript import Transcript
+
+
+class Now:
+    """A clock that stands until it is set."""
+
+    at = 0
+
+    def __call__(self) -> int:
+        return self.at
+
+
+def lane(texts: list[tuple[int, str]], end_ms: int | None = None) -> Lane:
+    """Make a lane of deltas: when they came, in ms, and what they said."""
+    parts = [(at, event({"content": text})) for at, text in texts]
+    reads, start = [], 0
+    for seq, (at, data) in enumerate(parts):
+        reads.append(Read(seq, at * MS, None, start, len(data)))
+        start += len(data)
+    last = end_ms if end_ms is not None else parts[-1][0] if parts else 0
+    exchange = Exchange(200, "text/event-stream", None, "end", None, None, last * MS, 0)
+    decoded = decode(exchange, reads, b"".join(data for _, data in parts))
+    return Lane(Transcript(decoded), last * MS, parts[0][0] * MS if parts else None)
+
+
+FAST = [(100, "one "), (200, "two "), (300, "three")]
+SLOW = [(400, "one "), (800, "two "), (1200, "four")]
+
+
+def taped(connection: Connection, id: str) -> Lane:
+    no = queries.find(connection, id)
+    whole = queries.whole(connection, no)
+    return Lane(Transcript(whole.decoded), whole.facts["end_ns"], None)
+
+
+def said(race: Race) -> tuple[str, str]:
+    a, b = (
+        "".join(part.text[: part.length] for part in one.parts(position))
+        for one, position in zip(race.lanes, race.positions, strict=True)
+    )
+    return a, b
+
+
+def test_both_lanes_stand_where_the_clock_is() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.playback.seek_to(450 * MS)
+    assert said(race) == ("one two three", "one ")
+    assert race.positions == (3, 1)
+
+
+def test_a_step_is_to_the_next_event_of_either_lane() -> None:
+    race = Race(lane(FAST), lane([(150, "x"), (400, "y")]), Now())
+    seen = []
+    for _ in range(5):
+        race.playback.step(1)
+        seen.append(race.positions)
+    assert seen == [(1, 0), (1, 1), (2, 1), (3, 1), (3, 2)]
+    race.playback.step(-2)
+    assert race.positions == (2, 1)
+
+
+def test_one_clock_drives_both() -> None:
+    now = Now()
+    race = Race(lane(FAST), lane(SLOW), now)
+    race.playback.play()
+    assert race.playback.deadline() == 100 * MS
+    now.at = 400 * MS
+    race.playback.advance()
+    assert (race.positions, race.playback.playing) == ((3, 1), True)
+    assert race.playback.deadline() == 800 * MS
+    now.at = 5000 * MS
+    race.playback.advance()
+    assert (race.positions, race.playback.playing) == ((3, 3), False)
+
+
+@pytest.mark.parametrize(
+    ("alignment", "at_zero"),
+    [("request sent", (0, 0)), ("first byte", (1, 1)), ("first content", (1, 1)), ("content offset", (0, 0))],
+)
+def test_what_is_aligned_comes_at_once(alignment: str, at_zero: tuple[int, int]) -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.align(alignment)  # type: ignore[arg-type]
+    race.playback.seek_to(race.origin_ns)
+    assert race.clock_ns == 0
+    assert race.positions == at_zero
+
+
+def test_a_stays_where_it_is_when_it_is_aligned_with_b() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.playback.seek_to(200 * MS)
+    race.align("first content")
+    assert (race.clock_ns, race.playback.media_ns) == (100 * MS, 500 * MS)
+    assert said(race) == ("one two ", "one ")
+    race.align("request sent")
+    assert race.clock_ns == 200 * MS
+
+
+def test_the_start_stays_the_start() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.align("first content")
+    assert race.playback.media_ns == 0
+
+
+def test_by_content_offset_b_has_said_as_much_as_a() -> None:
+    race = Race(lane(FAST), lane([(400, "one two "), (900, "six"), (950, "!")]), Now(), "content offset")
+    seen = []
+    for position in range(4):
+        race.playback.seek(position)
+        seen.append(said(race))
+    assert seen == [
+        ("", ""),
+        ("one ", "one two "),
+        ("one two ", "one two "),
+        ("one two three", "one two six!"),
+    ]
+    assert race.instants() == (300 * MS, 950 * MS)
+
+
+def test_swapping_leaves_the_clock_where_it_is() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.playback.seek_to(450 * MS)
+    race.swap()
+    assert said(race) == ("one ", "one two three")
+    assert race.clock_ns == 450 * MS
+
+
+def test_speed_and_idle_outlast_aligning() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.playback.set_speed(4.0)
+    race.playback.set_cap(500 * MS)
+    race.playback.play()
+    race.align("first byte")
+    assert (race.playback.speed, race.playback.cap_ns, race.playback.playing) == (4.0, 500 * MS, True)
+
+
+def test_a_silence_is_cut_only_where_both_are_silent() -> None:
+    now = Now()
+    race = Race(lane([(0, "a"), (10_000, "b")]), lane([(5_000, "c"), (10_000, "d")]), now)
+    race.playback.set_cap(2_000 * MS)
+    race.playback.play()
+    now.at = 2_000 * MS
+    race.playback.advance()
+    assert race.positions == (1, 1)
+
+
+def test_gaps_are_drawn_on_one_axis() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    a, b = race.strips(12)
+    assert (a, b) == ("·▅▅", "   ·   ▆   ▆")
+    race.align("first byte")
+    a, b = race.strips(12)
+    assert a.index("·") == b.index("·")
+    assert [race.place(12), race.place(1)] == [0, 0]
+
+
+def test_the_playhead_is_never_outside_of_the_strip() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.playback.seek_to(10**12)
+    assert race.place(12) == 11
+
+
+def test_the_last_gap_is_that_of_the_text_so_far() -> None:
+    one = lane(SLOW)
+    assert [one.gap_ns(position) for position in range(4)] == [None, None, 400 * MS, 400 * MS]
+
+
+def test_reasoning_and_tool_calls_are_parts_of_a_lane(connection: Connection) -> None:
+    tools = taped(connection, TOOLS)
+    parts = tools.parts(len(tools.transcript))
+    assert [(part.kind, part.text) for part in parts] == [
+        ("reasoning", "Think. "),
+        ("tool", "get_weather"),
+        ("tool", '{"city":"Oslo"}'),
+    ]
+
+
+@pytest.mark.parametrize("alignment", ALIGNMENTS)
+def test_an_exchange_that_said_nothing_can_race(alignment: str, connection: Connection) -> None:
+    race = Race(taped(connection, LIMITED), taped(connection, COMPLETE), Now(), alignment)  # type: ignore[arg-type]
+    race.playback.seek_to(10**12)
+    assert said(race)[0] == ""
+    assert race.strips(20)[0].strip() in ("", "│")
+
+
+def test_two_empty_lanes_can_race() -> None:
+    race = Race(lane([]), lane([]), Now())
+    race.playback.play()
+    race.playback.advance()
+    assert (race.positions, race.strips(10), race.place(10)) == ((0, 0), ("", ""), 0)
+
+
+def test_what_each_place_counts_never_falls() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    seen = []
+    for position in range(7):
+        race.playback.seek(position)
+        seen.append(race.positions)
+    assert all(a[0] <= b[0] and a[1] <= b[1] and sum(b) == sum(a) + 1 for a, b in pairwise(seen))

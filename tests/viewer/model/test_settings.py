@@ -1,0 +1,66 @@
+"""The configuration of the viewer: two files, of which the nearer comes first, and what is wrong in them."""
+
+from pathlib import Path
+
+import pytest
+
+from viewer import thresholds
+from viewer.model import settings
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "config" / "wiretape" / "config.toml"
+    own.parent.mkdir(parents=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    assert thresholds.user_file() == own
+    return tmp_path / thresholds.LOCAL_FILE, own
+
+
+def test_without_files_nothing_is_set_and_nothing_is_wrong(files: tuple[Path, Path]) -> None:
+    assert settings.read() == settings.Settings()
+
+
+def test_both_files_are_heeded_and_the_nearer_one_first(files: tuple[Path, Path]) -> None:
+    near, far = files
+    near.write_text('theme = "nord"\n[keys]\n"replay.play" = "p"\n[views]\nslow = "ttft>800ms"\n')
+    far.write_text('theme = "dracula"\nslo = "ttft<1s"\n[keys]\n"replay.play" = "z"\nstats.group = "g"\n')
+    found = settings.read()
+    assert found.keys == {"replay.play": "p", "stats.group": "g"}
+    assert (found.views, found.theme, found.slo, found.wrong) == ({"slow": "ttft>800ms"}, "nord", "ttft<1s", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[keys", ".wiretape.toml is no TOML: "),
+        ("keys = 3", "keys in .wiretape.toml is no table: write [keys] on a line of its own"),
+        ("[keys]\na.b = 3", "a.b under [keys] in .wiretape.toml must be a text in quotes"),
+        ('[keys]\n"a\\u001b" = 3', "a␛ under [keys] in .wiretape.toml must be a text in quotes"),
+        ("theme = 3", "theme in .wiretape.toml must be a text in quotes"),
+        ('[views]\nslow = "ttft>fast"', "the view slow is no filter: 'fast' (character 6): expected a duration"),
+        ('slo = "ttft"', "slo: 'ttft' is not a bound"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(text: str, said: str, files: tuple[Path, Path]) -> None:
+    files[0].write_text(text)
+    (line,) = settings.read().wrong
+    assert line.startswith(said)
+    assert "\n" not in line
+    assert "\x1b" not in line
+
+
+def test_what_is_right_beside_it_is_heeded(files: tuple[Path, Path]) -> None:
+    near, far = files
+    near.write_text('[views]\nbad = "("\ngood = "is:ok"\n')
+    far.write_text("no toml")
+    found = settings.read()
+    assert found.views == {"good": "is:ok"}
+    assert len(found.wrong) == 2
+
+
+def test_a_file_that_cannot_be_read_is_told_of(files: tuple[Path, Path]) -> None:
+    files[0].mkdir()
+    (line,) = settings.read().wrong
+    assert line == ".wiretape.toml cannot be read (Is a directory)"

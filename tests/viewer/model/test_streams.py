@@ -1,0 +1,163 @@
+"""A line of the list: which columns there is room for, and what stands in them."""
+
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from sqlalchemy import Connection
+
+from recorder.exchange import FLAGS, OUTCOMES
+from tests.viewer.conftest import HOSTILE
+from viewer import watching
+from viewer.model import streams
+from viewer.model.streams import Look, Part
+from viewer.rows import Row
+
+LOOK = Look(times="utc", wall_ns=1_772_366_460 * 10**9)
+
+
+def row(**more: Any) -> Row:
+    values: Row = dict.fromkeys(watching.LISTED)
+    values |= {"id": "7f3a81000000aaaa", "started_at": "2026-03-01T12:00:00.123456Z", "upstream": "https://h.example:1"}
+    return values | {"method": "POST", "path": "/v1", "outcome": "complete", "flags": [], "sparkline": ""} | more
+
+
+def plain(parts: Any) -> str:
+    return "".join(text for text, _ in parts)
+
+
+def cells_of(name: str, values: Row, look: Look = LOOK, width: int = 20) -> list[Part]:
+    (column,) = [column for column in streams.COLUMNS if column.name == name]
+    return list(column.shown(values, look, width))
+
+
+def test_lines_fill_every_width_and_never_more(connection: Connection) -> None:
+    found = watching.listed(connection, range(1, 8))
+    for width in range(60, 201):
+        slots, between = streams.fitted(width), streams.gap_between(width)
+        for one in found:
+            shown = plain(streams.line(one, slots, LOOK, between))
+            assert cell_len(shown.rstrip()) <= width - 2
+            assert cell_len(shown) == 2 + sum(slot.width + between for slot in slots)
+
+
+def test_columns_give_way_by_rank() -> None:
+    shown = {width: [slot.column.name for slot in streams.fitted(width)] for width in (60, 80, 120, 200)}
+    assert shown[60] == ["id", "start", "model", "ttft", "duration", "flags"]
+    assert {"gapmax", "gaps"} <= set(shown[80])
+    assert {"status", "tokens", "rate"} <= set(shown[120])
+    assert shown[200] == [column.name for column in streams.COLUMNS]
+
+
+def test_flags_take_what_room_is_left() -> None:
+    shown = {width: streams.fitted(width) for width in (60, 120, 250)}
+    wide = {width: slot.width for width, slots in shown.items() for slot in slots if slot.column.name == "flags"}
+    assert wide[60] >= max(len(word) for word in ("interrupted", "error_event"))
+    assert wide[120] >= len("truncated storage")
+    assert wide[250] >= len("error_event stall burst backpressure")
+
+
+def test_columns_can_be_left_out_and_make_room_for_others() -> None:
+    names = {slot.column.name for slot in streams.fitted(80, {"gaps", "model"})}
+    assert not names & {"gaps", "model"}
+    assert "gap50" in names
+
+
+def test_every_outcome_has_a_sign_and_a_word() -> None:
+    assert set(streams.STATES) == set(OUTCOMES)
+    assert all(state.word == name and state.ascii.isascii() for name, state in streams.STATES.items())
+
+
+def test_every_notable_flag_is_one() -> None:
+    assert set(streams.NOTABLE) <= set(FLAGS)
+
+
+def test_what_nothing_records_any_more_is_an_orphan() -> None:
+    open_row = row(outcome="open")
+    assert streams.state(open_row, recording=True).word == "open"
+    assert streams.state(open_row, recording=False) is streams.ORPHAN
+    assert streams.state(row(outcome="open", ended_by="end"), recording=False).word == "open"
+    assert plain(cells_of("outcome", open_row)) == "orphan"
+
+
+def test_a_running_exchange_grows_with_the_clock_and_an_orphan_does_not() -> None:
+    open_row = row(outcome="open", last_read_ms=1500.0)
+    assert plain(cells_of("duration", open_row, Look(wall_ns=LOOK.wall_ns, recording=True))) == "59.9+"
+    assert plain(cells_of("duration", open_row)) == "1.5+"
+    assert plain(cells_of("duration", row(duration_ms=7201.0))) == "7.2"
+
+
+def test_unknown_is_a_dash() -> None:
+    for name in ("ttft", "gap50", "gapmax", "events", "tokens", "rate", "status", "model"):
+        assert plain(cells_of(name, row())) == "–"
+
+
+def test_slow_is_toned_and_numbers_change_their_unit() -> None:
+    assert cells_of("ttft", row(ttft_ms=388.4)) == [("388", "plain")]
+    assert cells_of("ttft", row(ttft_ms=9999.0)) == [("9,999", "warning")]
+    assert cells_of("ttft", row(ttft_ms=10_000.0)) == [("10.0s", "error")]
+    assert cells_of("gapmax", row(max_stall_ms=2000.0)) == [("2,000", "error")]
+
+
+def test_the_word_of_an_outcome_is_before_the_flags_where_it_has_no_column() -> None:
+    cut = row(outcome="truncated", flags=["comments", "stall", "burst"])
+    assert plain(cells_of("flags", cut)) == "truncated stall burst"
+    assert plain(cells_of("flags", cut, Look(worded=False))) == "stall burst"
+    assert plain(cells_of("flags", row(outcome="http_error", status=429))) == "429"
+    assert plain(cells_of("flags", row(outcome="malformed", flags=["malformed"]))) == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("times", "width", "shown"),
+    [("utc", 8, "12:00:00"), ("utc", 12, "12:00:00.123"), ("date", 14, "03-01 12:00:00"), ("ago", 8, "59.9s")],
+)
+def test_instants_are_shown_as_asked_for(times: str, width: int, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    assert streams.moment("2026-03-01T12:00:00.123456Z", Look(times=times, wall_ns=LOOK.wall_ns), width) == shown
+
+
+def test_an_instant_that_is_none_is_a_question_mark() -> None:
+    assert streams.moment(HOSTILE, LOOK, 12) == "?"
+    assert streams.elapsed_ms(row(outcome="open", started_at="x"), Look(recording=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("ms", "shown"),
+    [(None, "–"), (0.4, "0ms"), (9999.4, "9,999ms"), (10_000, "10.0s"), (7.2e6, "2h"), (1.8e8, "2d"), (3e5, "5m")],
+)
+def test_a_span_is_one_word(ms: float | None, shown: str) -> None:
+    assert streams.span(ms) == shown
+
+
+def test_a_drawing_keeps_its_longest_gaps_when_it_shrinks() -> None:
+    assert streams.sparkline("▁▁█▁▁▁▆▁", 4) == [("▁", "accent"), ("█", "error"), ("▁", "accent"), ("▆", "warning")]
+    assert streams.sparkline(None, 4) == []
+    assert plain(streams.sparkline("▁ ▂", 8)) == "▁ ▂"
+
+
+@pytest.mark.parametrize("text", ["日本語日本語", "e\u0301" * 9, "\U0001f468\u200d\U0001f469\ufe0f" * 4, "a" * 9])
+def test_cells_are_cut_by_their_width(text: str) -> None:
+    for width in range(8):
+        assert cell_len(plain(streams.laid_out([(text, "plain")], width, right=False))) == width
+
+
+def test_hostile_text_in_a_line_drives_nothing() -> None:
+    shown = plain(streams.line(row(model=HOSTILE, path=HOSTILE, upstream=HOSTILE), streams.fitted(200), LOOK, 2))
+    assert not [sign for sign in shown if ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0]
+
+
+def test_titles_stand_over_their_columns_and_say_the_order() -> None:
+    slots = streams.fitted(120)
+    shown = plain(streams.titles(slots, LOOK, 1, None))
+    assert "UTC▼" in shown
+    assert "TTFT▲" in plain(streams.titles(slots, LOOK, 1, ("ttft_ms", False)))
+    at = 2 + shown.index("TTFT")
+    column = streams.column_at(slots, 1, at)
+    assert column is not None
+    assert column.name == "ttft"
+    assert streams.column_at(slots, 1, 1) is None
+
+
+def test_parts_of_one_tone_are_joined_with_the_blanks_between_them() -> None:
+    parts: list[Part] = [("  ", "error"), ("a", "muted"), (" ", "plain"), ("b", "muted"), ("c", "error")]
+    assert list(streams.joined(parts)) == [("  a b", "muted"), ("c", "error")]

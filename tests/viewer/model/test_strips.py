@@ -1,0 +1,61 @@
+"""A stream in rows of cells on one axis."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Connection
+
+from viewer import queries
+from viewer.model import landmarks, strips
+from viewer.model.transcript import Transcript
+
+from ..conftest import COMPLETE, COMPLETE_READS, MS, TOOLS, TOOLS_READS
+
+
+@pytest.fixture
+def tools(connection: Connection) -> Transcript:
+    return Transcript(queries.decoded(connection, queries.find(connection, TOOLS)))
+
+
+def reads(parts: list[tuple[int, bytes]]) -> list[tuple[int, int]]:
+    return [(at * MS, len(data)) for at, data in parts]
+
+
+def test_all_rows_have_one_axis(connection: Connection) -> None:
+    transcript = Transcript(queries.decoded(connection, queries.find(connection, COMPLETE)))
+    markers = landmarks.markers(transcript, 100 * MS)
+    drawn = strips.made(transcript, reads(COMPLETE_READS), markers, 180 * MS, 18)
+    assert drawn.kinds == "         occ    cf"
+    assert drawn.gaps == "           ▃    ▄ "
+    assert drawn.marks == "         BC      D"
+    assert len(drawn.bytes) == 18
+    assert drawn.bytes[-1] == "█"
+
+
+def test_gaps_are_on_the_absolute_scale_and_end_in_their_cell(tools: Transcript) -> None:
+    drawn = strips.made(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
+    assert drawn.gaps.rstrip() == " " * 30 + "█"
+
+
+def test_silences_that_are_not_played_are_marked(tools: Transcript) -> None:
+    drawn = strips.made(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS)
+    assert drawn.gaps.rstrip() == " " * 15 + "┆" + " " * 14 + "█"
+
+
+def test_before_anything_is_decoded_the_gaps_are_known() -> None:
+    drawn = strips.first(100.0, struct.pack("<2q", 100 * MS, 5 * MS), 300 * MS, 3)
+    assert drawn.gaps == "·▅▂"
+
+
+def test_an_exchange_without_a_body_is_drawn_empty() -> None:
+    drawn = strips.made(Transcript.of_texts({}), [], [], 0, 5)
+    assert (drawn.bytes, drawn.kinds.strip(), drawn.gaps.strip(), drawn.marks.strip()) == ("", "", "", "")
+
+
+@given(st.integers(1, 10**12), st.integers(1, 300), st.data())
+def test_the_instant_of_a_cell_is_in_that_cell(axis: int, cells: int, data: st.DataObject) -> None:
+    cell = data.draw(st.integers(0, cells - 1))
+    at = strips.instant(cell, axis, cells)
+    assert strips.cell(at, axis, cells) == cell or axis < cells

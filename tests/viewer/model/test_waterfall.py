@@ -1,0 +1,34 @@
+"""Where the time went, as bars."""
+
+from sqlalchemy import Connection
+
+from viewer import inspecting, queries
+from viewer.model import opening, waterfall
+from viewer.model.waterfall import Bar
+from viewer.thresholds import Thresholds
+
+from ..conftest import LIVE, MS, TOOLS
+
+
+def bars(connection: Connection, id: str) -> list[Bar]:
+    no = queries.find(connection, id)
+    found = opening.opened(inspecting.stored(connection, no), Thresholds())
+    row = queries.detail(connection, no)
+    return waterfall.bars(found.facts, row, found.transcript, found.verdicts, found.reads_at[-1])
+
+
+def test_each_stretch_of_time_has_a_bar(connection: Connection) -> None:
+    assert [(bar.name, bar.start_ns / MS, bar.end_ns / MS) for bar in bars(connection, TOOLS)] == [
+        ("connect", 0, 2), ("wait for headers", 2, 20), ("wait for a byte", 20, 50), ("reasoning", 50, 50),
+        ("tool", 3050, 3060), ("stall", 50, 3050), ("end", 3070, 3071.5),
+    ]  # fmt: skip
+
+
+def test_what_has_not_ended_has_no_end(connection: Connection) -> None:
+    assert [bar.name for bar in bars(connection, LIVE)] == ["connect", "wait for headers", "content"]
+
+
+def test_a_bar_has_at_least_one_cell_of_its_axis() -> None:
+    assert waterfall.drawn(Bar("x", 0, 50, "wait"), 100, 10) == (0, 5)
+    assert waterfall.drawn(Bar("x", 50, 100, "wait"), 100, 10) == (5, 5)
+    assert waterfall.drawn(Bar("x", 100, 100, "wait"), 100, 10) == (9, 1)

@@ -1,0 +1,159 @@
+"""What a filter means in SQL: a condition over exchanges left-joined to measures.
+
+It says the same as `filtering.matching`, which states the rules. Each condition is true or false and never null, values
+are bound parameters, and a regular expression is SQLite's REGEXP, for which `register` gives a connection the function.
+"""
+
+import functools
+import re
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Text,
+    and_,
+    cast,
+    exists,
+    false,
+    func,
+    literal,
+    not_,
+    null,
+    or_,
+    select,
+    true,
+    type_coerce,
+)
+
+from recorder.schema import exchanges
+from viewer.columns import column
+from viewer.filtering.fields import FIELDS, having
+from viewer.filtering.matching import ORDERS, WORD_IN, field_shapes, shapes
+from viewer.filtering.syntax import Among, And, Compare, Filter, Labelled, Match, Not, Number, Or, Pattern, Regex, Word
+from viewer.filtering.values import found
+
+Condition = ColumnElement[bool]
+Check = Callable[[ColumnElement[Any]], Condition]
+
+
+def register(connection: sqlite3.Connection) -> None:
+    """Give a connection the function behind REGEXP."""
+    connection.create_function("regexp", 2, found, deterministic=True)
+
+
+@functools.singledispatch
+def condition(filter: Filter) -> Condition:
+    """Give a filter as a condition on `columns.JOINED`."""
+    raise TypeError(filter)
+
+
+@condition.register
+def _(filter: And) -> Condition:
+    return and_(*map(condition, filter.parts))
+
+
+@condition.register
+def _(filter: Or) -> Condition:
+    return or_(*map(condition, filter.parts))
+
+
+@condition.register
+def _(filter: Not) -> Condition:
+    return not_(condition(filter.part))
+
+
+@condition.register
+def _(filter: Word) -> Condition:
+    each = func.json_each(exchanges.c.labels).table_valued("value")
+    labelled = exists().where(_like(each.c.value, shapes("within", filter.pattern)))
+    return or_(labelled, *(_known(_like(column(name), shapes(how, filter.pattern))) for name, how in WORD_IN.items()))
+
+
+@condition.register
+def _(filter: Compare) -> Condition:
+    if filter.field == "started_at":  # never null; without a function around it, its index serves
+        return _compared(exchanges.c.started_at, filter)
+    return _known(_compared(column(filter.field), filter))
+
+
+def _compared(one: ColumnElement[Any], filter: Compare) -> Condition:
+    compared: Condition = ORDERS[filter.order](one, filter.limit)
+    return compared
+
+
+@condition.register
+def _(filter: Among) -> Condition:
+    return _holds(
+        [column(filter.field)], lambda one: or_(*(_between(one, *span) for span in filter.spans)), filter.negated
+    )
+
+
+@condition.register
+def _(filter: Regex) -> Condition:
+    texts = _texts(filter.field)
+    if filter.field == "flags":
+        texts = [func.coalesce(column("flags"), "")]
+    elif filter.field == "prompt":  # as it is: a body that is not UTF-8 reaches the function as bytes
+        texts = [type_coerce(column("request_body"), Text)]
+    return _holds(texts, lambda one: one.regexp_match(filter.pattern), filter.negated)
+
+
+@condition.register
+def _(filter: Labelled) -> Condition:
+    judged = [
+        _holds([exchanges.c.labels[key].as_string()], _fits_label(pattern), filter.negated)
+        for key, pattern in filter.labels
+    ]
+    return and_(*judged) if filter.negated else or_(*judged)
+
+
+@condition.register
+def _(filter: Match) -> Condition:
+    if filter.field == "has":
+        present = or_(*(column(name).is_not(null()) for (word,) in filter.patterns for name in having(word)))
+        return not_(present) if filter.negated else present
+    wanted = field_shapes(filter)
+    return _holds(_texts(filter.field), lambda one: _like(one, wanted), filter.negated)
+
+
+def _holds(columns: Sequence[ColumnElement[Any]], check: Check, negated: bool) -> Condition:
+    """Require that a column passes the check; negated, that none does although one is known."""
+    passed = or_(*(_known(check(one)) for one in columns))
+    return and_(or_(*(one.is_not(null()) for one in columns)), not_(passed)) if negated else passed
+
+
+def _known(check: Condition) -> Condition:
+    return func.coalesce(check, false(), type_=Boolean)
+
+
+def _between(one: ColumnElement[Any], low: Number | None, high: Number | None) -> Condition:
+    return and_(true() if low is None else one >= low, true() if high is None else one <= high)
+
+
+def _fits_label(pattern: Pattern | None) -> Check:
+    return lambda one: one.is_not(null()) if pattern is None else _like(one, [pattern])
+
+
+def _texts(field: str) -> list[ColumnElement[Any]]:
+    if field == "flags":  # a space around each
+        return [literal(" ") + func.coalesce(func.nullif(column("flags"), "") + " ", "")]
+    own = {"request_body": lambda: cast(column("request_body"), Text), "tool_calls": _called}
+    return [own[name]() if name in own else column(name) for name in FIELDS[field].rows]
+
+
+def _called() -> ColumnElement[str]:
+    """Give the tool calls as people are shown them, `name(arguments)`, each on its line; null if there are none."""
+    each = func.json_each(column("tool_calls")).table_valued("value")
+    name, arguments = (func.coalesce(func.json_extract(each.c.value, f"$.{key}"), "") for key in ("name", "arguments"))
+    return select(func.group_concat(name + "(" + arguments + ")", "\n")).scalar_subquery()
+
+
+def _like(one: ColumnElement[Any], wanted: Sequence[Pattern]) -> Condition:
+    return or_(*(one.ilike("%".join(map(_escaped, shape)), escape="\\") for shape in wanted))
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\%_])", r"\\\1", text)

@@ -1,0 +1,90 @@
+"""Pure: where somebody wants to go, as it is typed: `3.2s`, `50%`, `#120`, `+500ms`, or words to look for.
+
+Going there is `playback`'s.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from viewer.model.transcript import Track, Transcript
+from viewer.playback import Playback
+
+_NS: Final = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
+_NUMBER: Final = r"([0-9]{1,12}(?:\.[0-9]{1,9})?)"
+_TIME: Final = re.compile(rf"([+-]?){_NUMBER}\s*(ms|s|m)")
+_SHARE: Final = re.compile(rf"{_NUMBER}\s*%")
+_EVENT: Final = re.compile(r"#([0-9]{1,12})")
+
+HELP: Final = "3.2s · 50% · #120 · +500ms · words"
+"""What can be typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Where to go: to an instant in ns since T0 (`instant`), that far from here (`offset`), to a share of the whole
+    stream of 0 to 1 (`share`), to an event by its number (`event`), or to the next place that says `words`.
+    """
+
+    kind: Literal["instant", "offset", "share", "event", "words"]
+    value: float = 0
+    words: str = ""
+
+
+def read(text: str) -> Goal | None:
+    """Read what was typed; None if that is nothing."""
+    text = text.strip()
+    if not text:
+        return None
+    if match := _TIME.fullmatch(text):
+        ns = round(float(match[2]) * _NS[match[3]])
+        return Goal("offset", -ns if match[1] == "-" else ns) if match[1] else Goal("instant", ns)
+    if match := _SHARE.fullmatch(text):
+        return Goal("share", min(float(match[1]) / 100, 1.0))
+    if match := _EVENT.fullmatch(text):
+        return Goal("event", int(match[1]))
+    return Goal("words", words=text)
+
+
+def place(goal: Goal, playback: Playback, transcript: Transcript) -> tuple[int, int | None] | None:
+    """Give the instant to go to, in ns since T0, or with it the position; None if the words are never said."""
+    match goal.kind:
+        case "instant":
+            return int(goal.value), None
+        case "offset":
+            return playback.media_ns + int(goal.value), None
+        case "share":
+            return int(playback.end_ns * goal.value), None
+        case "event":
+            return 0, int(goal.value)
+    said = found(transcript, playback.position, goal.words)
+    return None if said is None else (0, said)
+
+
+def found(transcript: Transcript, position: int, words: str) -> int | None:
+    """Give the next position after this one at which `words` have just been said, past the end from the start; None if
+    they never are. Case does not matter.
+    """
+    pattern = re.compile(re.escape(words), re.IGNORECASE)
+    said = [place for track in _tracks(transcript) for place in _in_track(track, pattern, position)]
+    return min(said, key=lambda place: (place <= position, place), default=None)
+
+
+def _tracks(transcript: Transcript) -> list[Track]:
+    found = []
+    for voice in transcript.voices:
+        found += [voice.reasoning, voice.content, voice.refusal]
+        for call in voice.calls:
+            found += [call.name, call.arguments]
+    return found
+
+
+def _in_track(track: Track, pattern: re.Pattern[str], position: int) -> list[int]:
+    """Give the position of the first match in a text, and that of the first one after a position."""
+    ends = [pattern.search(track.text)]
+    if ends[0] is not None:
+        # A match that begins in what has been said may be completed only later.
+        start = max(track.length(position) - len(pattern.pattern), 0)
+        later = (match for match in pattern.finditer(track.text, start) if match.end() > track.length(position))
+        ends.append(next(later, None))
+    return [next(track.deltas(match.end() - 1)).event + 1 for match in ends if match is not None]

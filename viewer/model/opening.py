@@ -1,0 +1,143 @@
+"""Pure: all of an exchange from what the tape holds of it: its body decoded, its texts in time, what is wrong with it.
+
+It takes as long as decoding does. Reading the tape, and where this is done, are left to `inspecting`.
+"""
+
+import dataclasses
+import gc
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from recorder import encoding
+from recorder.derive import decode
+from recorder.exchange import Exchange, Read
+from recorder.runs import Events
+from viewer import verdicts
+from viewer.model import landmarks, unrolled
+from viewer.model.landmarks import Marker
+from viewer.model.transcript import Transcript
+from viewer.slowness import Slowness
+from viewer.thresholds import Thresholds
+from viewer.timed import Timed
+from viewer.verdicts import Verdict
+
+Judged = dict[str, Any]
+"""The fields of an `Opened` that judging it gives."""
+
+_IDENTITY: Final = frozenset({"", "identity", "none"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the tape holds of an exchange's answer, as it came, and what was made of how it ended."""
+
+    facts: Exchange
+    reads: list[Read] = field(repr=False)
+    body: bytes = field(repr=False)
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """All of an exchange: its facts, its texts in time, what is wrong with it, and its reads in columns.
+
+    `borders` are where reads begin in the decoded body, `owners` which they are: none if the body came compressed.
+    Until it is `judged`, there are no verdicts, no markers of stalls, and no slowness.
+    """
+
+    facts: Exchange
+    transcript: Transcript
+    verdicts: list[Verdict]
+    slowness: Slowness
+    limits: Thresholds
+    markers: list[Marker]
+    end_ns: int
+    reads_at: "array[int]" = field(repr=False)
+    sizes: "array[int]" = field(repr=False)
+    borders: "array[int]" = field(repr=False)
+    owners: "array[int]" = field(repr=False)
+    missing: int = 0
+    judged: bool = True
+
+    @property
+    def longest(self) -> Marker | None:
+        """The longest stall; None if there is none."""
+        gaps = [one for one in self.verdicts if one.kind == "stall" and one.form == "gap"]
+        worst = max(gaps, key=lambda one: one.lasted_ns, default=None)
+        ended = None if worst is None else worst.from_ns + worst.lasted_ns
+        return next((one for one in self.markers if one.sign == "S" and one.at_ns == ended), None)
+
+    @property
+    def live(self) -> bool:
+        """Whether it still runs."""
+        return self.facts.ended_by is None
+
+
+def opened(answer: Stored, limits: Thresholds) -> Opened:
+    """Decode an answer, or what there is of it so far, and judge it: slow for a long one, and it needs no tape."""
+    begun, judged = stages(answer, limits)
+    return dataclasses.replace(begun, **judged())
+
+
+def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, Callable[[], Judged]]:
+    """Decode an answer; give what that brings, and what judges it, which takes longer: `replace` takes what it gives.
+
+    Until it is judged, stalls and who was slow are not known.
+    """
+    with _unhurried():
+        facts, its_reads = answer.facts, answer.reads
+        found = unrolled.events(facts, its_reads, answer.body) or decode(facts, its_reads, answer.body)
+        transcript = Transcript.of_events(found) if isinstance(found, Events) else Transcript(found)
+        first = next((read.at_ns for read in its_reads if read.size), None)
+        borders, owners = _borders(facts, its_reads, len(transcript.data))
+        begun = Opened(
+            facts,
+            transcript,
+            [],
+            Slowness(None, None, None, None, None),
+            limits,
+            landmarks.markers(transcript, first),
+            max(facts.end_ns or 0, its_reads[-1].at_ns if its_reads else 0),
+            array("q", (read.at_ns for read in its_reads)),
+            array("q", (read.size for read in its_reads)),
+            borders,
+            owners,
+            facts.gap_bytes,
+            judged=False,
+        )
+
+    def judged() -> Judged:
+        with _unhurried():
+            decoded = unrolled.decoded(found, transcript) if isinstance(found, Events) else found
+            timed = Timed(facts, its_reads, decoded)
+            told = verdicts.verdicts(timed, answer.outcome, limits)
+            stalls = [one.from_ns + one.lasted_ns for one in told if one.kind == "stall" and one.form == "gap"]
+            markers = landmarks.markers(transcript, first, stalls)
+            return {"verdicts": told, "slowness": timed.slowness(), "markers": markers, "judged": True}
+
+    return begun, judged
+
+
+@contextmanager
+def _unhurried() -> Iterator[None]:
+    """Leave what is made here out of collections of garbage: each would hold up the screen for as long as it takes."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
+def _borders(facts: Exchange, its_reads: Sequence[Read], size: int) -> "tuple[array[int], array[int]]":
+    if (facts.content_encoding or "").strip().lower() not in _IDENTITY:
+        return array("q"), array("q")
+    ends, places = encoding.spans([(read.start, read.size) for read in its_reads], size)
+    spans = zip([0, *ends], places, strict=False)
+    kept = [(start, its_reads[place].seq) for start, place in spans if place is not None]
+    return array("q", (start for start, _ in kept)), array("q", (seq for _, seq in kept))

@@ -1,0 +1,185 @@
+"""Pure: two exchanges on one clock: which of their events have come, wherever the playhead stands.
+
+The events of both are merged into one sequence, so that one `Playback` plays, steps, seeks, and cuts the silences in
+which neither says anything. Aligning moves both along the time axis until what they are aligned by comes at once.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Literal
+
+from viewer import sparks
+from viewer.model.transcript import OUTPUT, Track, Transcript
+from viewer.playback import Playback
+
+Alignment = Literal["request sent", "first byte", "first content", "content offset"]
+
+ALIGNMENTS: Final[tuple[Alignment, ...]] = ("request sent", "first byte", "first content", "content offset")
+"""What stands at the same place for both; by content offset both always show as much text: that of A sets the pace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A text of a lane: what it is (`reasoning`, `content`, `refusal`, `tool`), how much of it has come, and all."""
+
+    kind: str
+    length: int
+    text: str
+
+
+class Lane:
+    """One exchange of a race; `end_ns` and `first_byte_ns` are in ns since T0, the latter None if not known."""
+
+    def __init__(self, transcript: Transcript, end_ns: int, first_byte_ns: int | None) -> None:
+        self.transcript = transcript
+        self.end_ns = max(end_ns, transcript.at[-1] if len(transcript) else 0)
+        self.output_at = array("q", (at for at, kind in _output(transcript)))
+        self._first_byte_ns = first_byte_ns
+        self._first_content_ns = next((at for at, kind in _output(transcript) if kind == "content"), None)
+
+    def origin_ns(self, alignment: Alignment) -> int | None:
+        """Give the instant that is aligned; None if there is none."""
+        if alignment == "first byte":
+            return self._first_byte_ns
+        return self._first_content_ns if alignment == "first content" else 0
+
+    @property
+    def content(self) -> Track:
+        """The text of the first choice."""
+        voices = self.transcript.voices
+        return voices[0].content if voices else Track()
+
+    def parts(self, position: int) -> list[Part]:
+        """Give the texts of all choices, each as far as it had come after so many events; empty ones are left out."""
+        found = []
+        for voice in self.transcript.voices:
+            tracks = [("reasoning", voice.reasoning), ("content", voice.content), ("refusal", voice.refusal)]
+            for call in voice.calls:
+                tracks += [("tool", call.name), ("tool", call.arguments)]
+            found += [Part(kind, track.length(position), track.text) for kind, track in tracks]
+        return [part for part in found if part.length]
+
+    def gap_ns(self, position: int) -> int | None:
+        """Give the last gap between output chunks that had ended after so many events."""
+        before = bisect_left(self.output_at, self.transcript.at[position - 1] + 1) if position else 0
+        return self.output_at[before - 1] - self.output_at[before - 2] if before > 1 else None
+
+
+def _output(transcript: Transcript) -> Sequence[tuple[int, str]]:
+    events = ((transcript.at[event], transcript.kind(event)) for event in range(len(transcript)))
+    return [(at, kind) for at, kind in events if kind in OUTPUT]
+
+
+class Race:
+    """Two lanes and the clock that drives both; `playback` is played, its positions are counted in merged events."""
+
+    def __init__(self, a: Lane, b: Lane, now: Callable[[], int], alignment: Alignment = "request sent") -> None:
+        self.lanes = a, b
+        self.alignment = alignment
+        self._now = now
+        self._counts: tuple[Sequence[int], Sequence[int]] = (), ()
+        self._shifts = 0, 0
+        self.playback = self._playback()
+
+    def align(self, alignment: Alignment) -> None:
+        """Align by something else: A stays where it is, B moves; at the start both stay there. Playing goes on."""
+        before, (shift, _) = self.playback, self._shifts
+        self.alignment = alignment
+        self.playback = self._playback()
+        self._go_on(before, before.media_ns - shift + self._shifts[0] if before.media_ns else 0)
+
+    def swap(self) -> None:
+        """Make A of B and B of A."""
+        before = self.playback
+        self.lanes = self.lanes[1], self.lanes[0]
+        self.playback = self._playback()
+        self._go_on(before, before.media_ns)
+
+    @property
+    def origin_ns(self) -> int:
+        """Where on the time axis stands what is aligned."""
+        return self._shifts[0] + (self.lanes[0].origin_ns(self.alignment) or 0)
+
+    @property
+    def clock_ns(self) -> int:
+        """How far the playhead is from what is aligned; negative before it."""
+        return self.playback.media_ns - self.origin_ns
+
+    @property
+    def positions(self) -> tuple[int, int]:
+        """How many events of each lane have come."""
+        at = self.playback.position
+        return self._counts[0][at], self._counts[1][at]
+
+    def strips(self, cells: int) -> tuple[str, str]:
+        """Draw the gaps of both lanes on one axis of time, in so many cells."""
+        axis = self.playback.end_ns
+        a, b = (self._strip(lane, shift, axis, cells) for lane, shift in zip(self.lanes, self._shifts, strict=True))
+        return a, b
+
+    def place(self, cells: int) -> int:
+        """Give the cell of the playhead in a strip of so many cells."""
+        return min(self.playback.media_ns * cells // max(self.playback.end_ns, 1), cells - 1)
+
+    def instants(self) -> tuple[int, int]:
+        """Give how long each lane had been under way when its last event came, in ns since its own T0."""
+        a, b = (
+            lane.transcript.at[position - 1] if position else 0
+            for lane, position in zip(self.lanes, self.positions, strict=True)
+        )
+        return a, b
+
+    def _strip(self, lane: Lane, shift: int, axis: int, cells: int) -> str:
+        gaps = array("q", (later - earlier for earlier, later in pairwise(lane.output_at)))
+        if not _NATIVE_IS_LITTLE:
+            gaps.byteswap()
+        first = lane.output_at[0] + shift if lane.output_at else None
+        return sparks.line(first, gaps.tobytes(), lane.end_ns + shift, axis, cells)
+
+    def _go_on(self, before: Playback, at_ns: int) -> None:
+        self.playback.set_cap(before.cap_ns)
+        self.playback.set_speed(before.speed)
+        self.playback.seek_to(at_ns)
+        if before.playing:
+            self.playback.play()
+
+    def _playback(self) -> Playback:
+        a, b = self.lanes
+        origins = [lane.origin_ns(self.alignment) or 0 for lane in self.lanes]
+        self._shifts = max(origins) - origins[0], max(origins) - origins[1]
+        ends = [lane.end_ns + shift for lane, shift in zip(self.lanes, self._shifts, strict=True)]
+        if self.alignment == "content offset":
+            self._counts = range(len(a.transcript) + 1), _by_offset(a, b)
+            return Playback(a.transcript.at, max(ends), self._now)
+        merged, self._counts = _merged(a.transcript.at, b.transcript.at, self._shifts)
+        return Playback(merged, max(ends), self._now)
+
+
+_NATIVE_IS_LITTLE: Final = array("H", [1]).tobytes() == b"\1\0"
+
+
+def _merged(
+    a: Sequence[int], b: Sequence[int], shifts: tuple[int, int]
+) -> "tuple[array[int], tuple[array[int], array[int]]]":
+    """Merge the instants of two lanes, and count for each place how many of either have come by then."""
+    tagged = sorted([*((at + shifts[0], 0) for at in a), *((at + shifts[1], 1) for at in b)])
+    counts = array("q", [0]), array("q", [0])
+    for _, lane in tagged:
+        counts[lane].append(counts[lane][-1] + 1)
+        counts[1 - lane].append(counts[1 - lane][-1])
+    return array("q", (at for at, _ in tagged)), counts
+
+
+def _by_offset(a: Lane, b: Lane) -> "array[int]":
+    """Count for each position of A how many events B needed for as much text; at A's end all of B have come."""
+    counts = array("q")
+    for position in range(len(a.transcript)):
+        length = a.content.length(position)
+        at = bisect_left(b.content.ends, length) if length else -1
+        known = 0 <= at < len(b.content.ends)
+        counts.append(b.content.events[at] + 1 if known else len(b.transcript) if length else 0)
+    counts.append(len(b.transcript))
+    return counts

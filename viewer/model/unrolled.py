@@ -1,0 +1,76 @@
+"""Pure: a body of nothing but events, read several at a time, as those need it who look at each of its events.
+
+What `recorder.runs` finds is much quicker to have than what decoding in full gives, and holds the same. Bodies of
+another kind are left to `derive.decode`. A test holds both to each other.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Final
+
+from recorder import runs
+from recorder.derive import Decoded
+from recorder.exchange import Exchange, Read, TimedChunk, TimedItem
+from recorder.repeats import filler
+from recorder.runs import Events, Run
+from viewer.model.transcript import KINDS, Transcript
+
+_DONE: Final = KINDS.index("done")
+_IDENTITY: Final = frozenset({"", "identity", "none"})
+
+
+def events(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Events | None:
+    """Decode a body as events; None if it holds anything else, or its comments cannot be told their reads."""
+    found = runs.events(exchange, [(read.seq, read.at_ns, read.start, read.size) for read in reads], body)
+    if found is None or not any(block[:1] == b":" for block in found.blocks):
+        return found
+    is_plain = (exchange.content_encoding or "").strip().lower() in _IDENTITY
+    if not is_plain or not _is_gapless(reads, len(body)):
+        return None
+    _arrive(found, reads)
+    return found
+
+
+def decoded(found: Events, transcript: Transcript) -> Decoded:
+    """Give what verdicts need of a decoded body; what its items hold is left out. The transcript must be made of it."""
+    made = Decoded(transcript.data, True)
+    places = zip(found.blocks, found.arrivals, transcript.starts, transcript.ends, strict=True)
+    made.items = [
+        TimedItem(seq, "comment" if block[:1] == b":" else "event", at_ns, read, "", "", "", start, end)
+        for seq, (block, (read, at_ns), start, end) in enumerate(places)
+    ]
+    made.chunks = [one for run in found.runs for one in _chunks(run, transcript.ends)]
+    made.done = _DONE in transcript.kinds
+    made.dialect = _dialect(made)
+    return made
+
+
+def _is_gapless(reads: Sequence[Read], size: int) -> bool:
+    follows = all(one.start + one.size == following.start for one, following in pairwise(reads))
+    return bool(reads) and not reads[0].start and follows and reads[-1].start + reads[-1].size == size
+
+
+def _arrive(found: Events, reads: Sequence[Read]) -> None:
+    """Give comments the read with the end of their own line; `arrivals` has that of the blank line below it."""
+    behind, starts = len(found.line_end), [read.start for read in reads]
+    ends = accumulate(len(block) + 2 * behind for block in found.blocks)
+    for place, (block, end) in enumerate(zip(found.blocks, ends, strict=True)):
+        if block[:1] == b":":
+            read = reads[bisect_right(starts, end - behind - 1) - 1]
+            found.arrivals[place] = (read.seq, read.at_ns)
+
+
+def _chunks(run: Run, ends: Sequence[int]) -> Iterator[TimedChunk]:
+    fill = None if run.part is None else filler(run.chunk, run.part)
+    for item, at_ns, read, text in zip(run.items, run.at_ns, run.reads, run.texts, strict=True):
+        assert item is not None
+        yield TimedChunk(item, at_ns, read, run.chunk if fill is None else fill(text), ends[item])
+
+
+def _dialect(made: Decoded) -> str | None:
+    """Say what `derive.decode` says of a stream that holds nothing but events which can be read."""
+    claimed = next((timed.chunk.dialect for timed in made.chunks if timed.chunk.dialect), None)
+    if claimed is None and any(timed.chunk.counts for timed in made.chunks):
+        return "unknown"
+    return claimed or ("chat" if made.done else None)
