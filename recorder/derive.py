@@ -100,7 +100,7 @@ class Measures(Timing):
 
 def decode(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
     """Decode a body. `reads` may cover less or more than the body: what has no read has no instant."""
-    ends, places = encoding.spans([(read.start, read.size) for read in reads], len(body))
+    ends, places = encoding.spans([read.start for read in reads], [read.size for read in reads], len(body))
     owners = [None if place is None else reads[place] for place in places]
     plain = encoding.plain(exchange.content_encoding, body, ends)
     decoded = Decoded(plain.data, is_stream(exchange, plain.data), whole=plain.flag is None)

@@ -9,6 +9,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 MAX_DECODED = 64 << 20
@@ -33,15 +34,22 @@ class Plain:
     flag: str | None = None
 
 
-def spans(parts: Sequence[tuple[int, int]], size: int) -> tuple[list[int], list[int | None]]:
-    """Cut a body of `size` bytes where its parts (offset, length) end.
+def spans(starts: Sequence[int], sizes: Sequence[int], size: int) -> tuple[Sequence[int], Sequence[int | None]]:
+    """Cut a body of `size` bytes where its parts end, of which there are the offsets and the lengths.
 
     Returns where each span ends and which part it is, None for what no part covers; what lies beyond is left out.
     """
+    follow = list(accumulate(sizes))
+    if follow and follow[-1] == size and min(sizes) > 0 and list(starts) == [0, *follow[:-1]]:  # nearly always
+        return follow, range(len(follow))
+    return _cut(starts, sizes, size)
+
+
+def _cut(starts: Sequence[int], sizes: Sequence[int], size: int) -> tuple[list[int], list[int | None]]:
     ends: list[int] = []
     owners: list[int | None] = []
     position = 0
-    for place, (start, length) in enumerate(parts):
+    for place, (start, length) in enumerate(zip(starts, sizes, strict=True)):
         end = min(start + length, size)
         if end <= max(start, position):
             continue

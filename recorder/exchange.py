@@ -2,11 +2,12 @@
 
 The facts (`Exchange`, `Read`) are what the relay saw; nothing in them is interpreted. `judge` turns them, with the
 `Evidence` that decoding the body gave, into exactly one outcome. The flags say everything else worth knowing.
+What a stream may have a hundred thousand of is a tuple: one is made in a third of the time that a dataclass takes.
 Instants are integer nanoseconds since T0, the moment before the upstream request is issued; None is unknown.
 """
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from recorder.chat import Chunk
 
@@ -94,8 +95,7 @@ _CLIENT = frozenset({"client", "client_stalled"})
 _HTTP_ERRORS: Final = ((500, "server_error"), (400, "client_error"), (300, "redirect"))
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """What one socket read returned: `size` bytes of the body at `start`; `relayed_ns` is when the client had it."""
 
     seq: int
@@ -128,8 +128,7 @@ class Exchange:
     framing: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TimedItem:
+class TimedItem(NamedTuple):
     """A standard event or comment, at the instant of the read (`read` is its seq) that holds its last byte."""
 
     seq: int
@@ -143,8 +142,7 @@ class TimedItem:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class TimedChunk:
+class TimedChunk(NamedTuple):
     """A chunk at the instant of its last byte, offset `end`; `item` is the seq of its event, None outside of any."""
 
     item: int | None

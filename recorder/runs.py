@@ -51,13 +51,16 @@ class Run:
 class Events:
     """A body of nothing but events of one `data` line each, and comments between them.
 
-    `blocks` are these, without the blank line behind each, which is two of `line_end`; `runs` are their chunks.
-    `arrivals` has for each block the seq and the instant of the read with the last byte of that line, None if the tape
-    does not have it.
+    `blocks` are these, without the blank line behind each, which is two of `line_end`; `ends` is where in `data` that
+    line has come, `comments` which of them are comments; `runs` are their chunks. `arrivals` has for each block the seq
+    and the instant of the read with the last byte of that line, None if the tape does not have it.
     """
 
+    data: bytes
     blocks: list[bytes]
     line_end: bytes
+    ends: list[int]
+    comments: list[int]
     arrivals: list[_Arrival]
     runs: list[Run]
 
@@ -82,7 +85,7 @@ def alone(timed: TimedChunk) -> Run:
 
 def events(exchange: Exchange, reads: Sequence[Span], body: bytes) -> Events | None:
     """Decode a body as events, if it holds nothing else and all of it could be had; else None."""
-    ends, places = _spans(reads, len(body))
+    ends, places = encoding.spans([read[2] for read in reads], [read[3] for read in reads], len(body))
     plain = encoding.plain(exchange.content_encoding, body, ends)
     try:
         if plain.flag is not None or not is_stream(exchange, plain.data):
@@ -91,19 +94,18 @@ def events(exchange: Exchange, reads: Sequence[Span], body: bytes) -> Events | N
         found = list(_read(blocks))
     except _Unusual:
         return None
-    owners = [_NO_READ if place is None else reads[place][:2] for place in places] + [_NO_READ]
-    arrivals = [owners[bisect_left(plain.ends, end)] for end in block_ends]
+    owners = [_NO_READ if place is None else reads[place][:2] for place in places]
+    arrivals = owners if plain.ends == block_ends else _arrivals(plain.ends, [*owners, _NO_READ], block_ends)
     line_end = b"\n" if plain.data.endswith(b"\n\n") else b"\r\n"
-    return Events(blocks, line_end, arrivals, [_timed(row, arrivals) for row in found])
+    comments = (
+        [place for place, block in enumerate(blocks) if block[:1] == b":"] if b"\n:" in b"\n" + plain.data else []
+    )
+    runs = [_timed(row, arrivals) for row in found]
+    return Events(plain.data, blocks, line_end, block_ends, comments, arrivals, runs)
 
 
-def _spans(reads: Sequence[Span], size: int) -> tuple[Sequence[int], Sequence[int | None]]:
-    """Cut a body where its reads end, as `encoding.spans` does; nearly always they follow each other, to its end."""
-    starts, sizes = [read[2] for read in reads], [read[3] for read in reads]
-    ends = list(accumulate(sizes))
-    if ends and ends[-1] == size and starts == [0, *ends[:-1]] and min(sizes) > 0:
-        return ends, range(len(ends))
-    return encoding.spans(list(zip(starts, sizes, strict=True)), size)
+def _arrivals(span_ends: Sequence[int], owners: Sequence[_Arrival], ends: Sequence[int]) -> list[_Arrival]:
+    return [owners[bisect_left(span_ends, end)] for end in ends]
 
 
 def _blocks(data: bytes) -> tuple[list[bytes], list[int]]:

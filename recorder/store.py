@@ -12,6 +12,7 @@ import sys
 import traceback
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import starmap
 from typing import Any
 
 import msgspec
@@ -327,7 +328,7 @@ def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
     )
     columns = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, reads.c.size)
     found = connection.execute(select(*columns).where(reads.c.exchange_no == no).order_by(reads.c.seq))
-    return exchange, [Read(*read) for read in found]
+    return exchange, list(starmap(Read, found))
 
 
 def stored_body(connection: Connection, no: int) -> bytes:

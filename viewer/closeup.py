@@ -15,6 +15,7 @@ from recorder.exchange import OUTCOMES
 from viewer import cells, sparks, wording
 from viewer.inspecting import Known
 from viewer.model import landmarks, streams, waterfall
+from viewer.model.clocks import Times
 from viewer.model.notes import Notes
 from viewer.model.opening import Opened
 from viewer.model.streams import Tone
@@ -113,8 +114,8 @@ def timing(known: Known, opened: Opened | None, width: int) -> list[Line]:
     return [*_waterfall(known, opened, width), [], *judged, [], *_measured(known)]
 
 
-def noted(known: Known, notes: Notes, opened: Opened | None) -> list[Line]:
-    """Show the labels, the bookmarks and the note."""
+def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> list[Line]:
+    """Show the labels, the bookmarks with their instants as `times` tell them, and the note."""
     labels = known.row["labels"].items()
     lines: list[Line] = [[("labels", "strong")]]
     lines += [[(f"  {key} = ", "muted"), (value, "plain")] for key, value in labels]
@@ -124,10 +125,9 @@ def noted(known: Known, notes: Notes, opened: Opened | None) -> list[Line]:
     for place in notes.bookmarks:
         text = ""
         if opened is not None and 0 < place <= len(opened.transcript):
-            at = opened.transcript.at[place - 1] / 1e9
-            text = (
-                f"{at:.3f} s  {opened.transcript.kind(place - 1)}  {cells.cut(opened.transcript.text(place - 1), 60)}"
-            )
+            transcript, event = opened.transcript, place - 1
+            at = times.instant(transcript, transcript.at[event]) + " s" * (times.format != "wall")
+            text = f"{at}  {transcript.kind(event)}  {cells.cut(transcript.text(event), 60)}"
         lines.append([(f"  #{place:<7,}", "accent"), (text, "plain")])
     lines += [[], [("note", "strong"), ("  enter writes one; it is kept beside the tape, not in it", "muted")]]
     return [*lines, [("  ", "plain"), (notes.text or cells.UNKNOWN, "plain")]]

@@ -1,38 +1,25 @@
 """One exchange for looking at closely: what can be told of it at once, and all of it with its body decoded.
 
 The first is quick however large the exchange is, the second takes as long as decoding does (`opening`): that of a large
-one is left to a process of its own, so that it neither holds up a screen nor leaves its memory behind. As in `queries`,
+one is left to a process of its own (`apart`). As in `queries`,
 each query is short.
 """
 
-import dataclasses
 import os
 import pickle
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final
 
 from sqlalchemy import Connection, select
 
 from recorder import store
-from recorder.errors import TapeError, WiretapeError
-from recorder.safe import safe
+from recorder.errors import WiretapeError
 from recorder.schema import exchanges, measures, sessions
 from viewer import queries
 from viewer.model import opening
-from viewer.model.opening import Opened, Stored
+from viewer.model.opening import Stored
 from viewer.model.transcript import Transcript
 from viewer.rows import Row
-from viewer.thresholds import Thresholds
-
-LARGE: Final = 1 << 20
-"""A body of more bytes is decoded in a process of its own."""
-
-_CHILD: Final = "import gc; gc.disable(); from viewer.inspecting import _child; _child()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,46 +90,6 @@ def version(connection: Connection) -> int:
         return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
 
 
-def apart(
-    tape: Path,
-    no: int,
-    limits: Thresholds,
-    started: "list[subprocess.Popen[bytes]] | None" = None,
-    begun: Callable[[Opened], None] | None = None,
-) -> Opened:
-    """Open an exchange in a process of its own, and wait for it. Raises `TapeError` in its words.
-
-    The process is put into `started`, so that somebody may end it; `begun` is given what is not judged yet.
-    """
-    pipe = subprocess.PIPE
-    with tempfile.TemporaryFile() as words:
-        command = [sys.executable, "-c", _CHILD]
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=words, start_new_session=True)
-        if started is not None:
-            started.append(process)
-        try:
-            return _answered(process, (tape, no, limits), begun)
-        except (EOFError, pickle.UnpicklingError, BrokenPipeError) as error:
-            process.wait()
-            words.seek(0)
-            told = words.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
-            why = safe(told) or "its process was ended"
-            raise TapeError(f"the exchange cannot be decoded ({why})") from error
-
-
-def _answered(process: "subprocess.Popen[bytes]", asked: object, begun: Callable[[Opened], None] | None) -> Opened:
-    """Ask the process, and take what it writes as it comes, so that it is never held twice."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with process, process.stdin, process.stdout:
-        pickle.dump(asked, process.stdin)
-        process.stdin.close()
-        found: Opened = pickle.load(process.stdout)
-        if begun is not None:
-            begun(found)
-        return dataclasses.replace(found, **pickle.load(process.stdout))
-
-
 def preliminary(row: Row) -> Transcript:
     """Give the texts that are on the tape already, as if one event had brought them all: until the body is decoded."""
     texts = [("reasoning", row["reasoning"]), ("content", row["content"]), ("refusal", row["refusal"])]
@@ -150,9 +97,12 @@ def preliminary(row: Row) -> Transcript:
     return Transcript.of_texts({kind: text for kind, text in texts if text}, calls)
 
 
-def _child() -> None:
-    """Open the exchange that stdin asks for, and write it to stdout: first what is quick to have."""
-    tape, no, limits = pickle.load(sys.stdin.buffer)
+def decode_asked() -> None:
+    """Open the exchange that stdin asks for, and write it to stdout: first what is quick to have. The process ends."""
+    try:
+        tape, limits, no = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        os._exit(0)  # nobody asks any more
     try:
         with queries.opened(tape) as connection:
             answer = stored(connection, no)

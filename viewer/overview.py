@@ -128,22 +128,32 @@ def heat(connection: Connection, metric: str, room: tuple[int, int], where: Cond
         return None
     start, step_s, count = heatmap.columns(_seconds([first])[0], _seconds([last])[0], room[0])
     counts = np.zeros((64, count), np.int64)
-    tops = np.zeros((64, count), np.int64)
+    found: list[NDArray[np.int64]] = []
+    had: list[NDArray[np.uint64]] = []
     for at_s, values, hists in _batches(connection, metric, where):
         places, bits = (at_s - start) // step_s, _bits(values, metric)
-        np.add.at(tops, (bits, places), 1)
-        if hists is not None:
-            for place in np.unique(places):
-                counts[:, place] += hists[places == place].sum(axis=0, dtype=np.int64)
-    return _laid(metric, (start, step_s), counts if metric == "gap" else tops, tops, room[1])
+        if hists is None:
+            np.add.at(counts, (bits, places), 1)
+            continue
+        for place in np.unique(places):
+            counts[:, place] += hists[places == place].sum(axis=0, dtype=np.int64)
+        found.append(places)
+        had.append(np.packbits(hists > 0, axis=1, bitorder="little").view("<u8")[:, 0])
+    each = (np.concatenate(found), np.concatenate(had)) if found else None
+    return _laid(metric, (start, step_s), counts, each, room[1])
 
 
 def _laid(
-    metric: str, times: tuple[int, int], counts: NDArray[np.int64], tops: NDArray[np.int64], room: int
+    metric: str,
+    times: tuple[int, int],
+    counts: NDArray[np.int64],
+    each: tuple[NDArray[np.int64], NDArray[np.uint64]] | None,
+    room: int,
 ) -> Heatmap | None:
+    """Lay counts out; `each` has the column of each exchange, and a bit for each bit length of which it has gaps."""
     same_read = int(counts[0].sum()) if metric == "gap" else 0
     if metric != "tps":
-        counts[0] = tops[0] = 0
+        counts[0] = 0
     seen = np.flatnonzero(counts.sum(axis=1))
     if not len(seen):
         return None
@@ -153,8 +163,15 @@ def _laid(
     ends = [64, *lows[:-1]]
     spans = list(zip(lows, ends, strict=True))
     rows = [counts[low:end].sum(axis=0).tolist() for low, end in spans]
-    of = [tops[low : None if metric == "gap" else end].sum(axis=0).tolist() for low, end in spans]
+    of = rows if each is None else [_having(*each, max(low, 1), end, counts.shape[1]) for low, end in spans]
     return Heatmap(metric, *times, bands, rows, of, same_read)
+
+
+def _having(places: NDArray[np.int64], had: NDArray[np.uint64], low: int, end: int, columns: int) -> list[int]:
+    """Count, column by column, the exchanges that have a gap of at least `low` and less than `end` bits."""
+    wanted = np.uint64((1 << end) - (1 << low))
+    counted: list[int] = np.bincount(places[(had & wanted) != 0], minlength=columns).tolist()
+    return counted
 
 
 def _batches(

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 
 from recorder import store, tapefile
 from recorder.derive import Decoded, decode
-from recorder.errors import NotFound, TapeBusy, TapeDamaged, TapeError
+from recorder.errors import NotFound, TapeBusy, TapeDamaged, TapeError, WiretapeError
 from recorder.exchange import Exchange, Read
 from recorder.runs import Events, Run, Span, runs
 from recorder.runs import events as as_events
@@ -32,6 +32,7 @@ from recorder.schema import sessions as _sessions
 from viewer import rows
 from viewer.columns import JOINED, column
 from viewer.filtering import sql
+from viewer.filtering.expressions import TooSlow
 from viewer.filtering.fields import FAILURES
 from viewer.filtering.sql import Condition
 from viewer.rows import Chunks, Exchanges, Row
@@ -71,7 +72,9 @@ def explained(path: Path) -> Iterator[None]:
         raise TapeDamaged(f"{path} is damaged ({error}): run 'wiretape db check'") from error
 
 
-def _reason(path: Path, reason: str) -> TapeError:
+def _reason(path: Path, reason: str) -> WiretapeError:
+    if "user-defined function" in reason:
+        return TooSlow()
     if "locked" in reason:
         return TapeBusy(f"{path} is locked by another program: try again when it is done")
     if "malformed" in reason or "not a database" in reason or "decode" in reason:

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from recorder.exchange import Read
 from recorder.metrics import percentile
@@ -30,8 +30,7 @@ _AROUND: Final = 8
 _FEWEST_AROUND: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One read's way to the client, in ns: when it could be taken and when it was handed on.
 
     `relayed_ns` is None if it never was. `who` held it, None if the tape cannot tell.

@@ -6,11 +6,12 @@ read was on its way to the client, and who held it, is `slowness`'s; what is wor
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final, Literal
 
+from recorder.chat import Chunk
 from recorder.derive import Decoded
 from recorder.exchange import Exchange, Read, TimedChunk
 from viewer import slowness
@@ -31,6 +32,9 @@ class Silence:
     unclear: Unclear | None = None
 
 
+_UPSTREAM: Final = Silence("upstream")
+
+
 class Timed:
     """One exchange as its verdicts need it: its reads and their steps, and its output chunks with an instant.
 
@@ -38,7 +42,14 @@ class Timed:
     those on the tape, from which reads may be missing.
     """
 
-    def __init__(self, exchange: Exchange, reads: Sequence[Read], decoded: Decoded) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        reads: Sequence[Read],
+        decoded: Decoded,
+        spoken: Callable[[int], Chunk] | None = None,
+    ) -> None:
+        """Take an exchange as it was decoded; if its chunks lack their texts, `spoken` gives a chunk by number."""
         self.exchange, self.reads, self.decoded = exchange, reads, decoded
         succeeded = exchange.status is not None and exchange.status < 300
         self.stream = succeeded and decoded.stream and decoded.dialect in ("chat", None)
@@ -57,11 +68,18 @@ class Timed:
             min(wait, after.at_ns - before.at_ns) for wait, (before, after) in zip(waits, pairwise(reads), strict=False)
         )
         self._paused = list(accumulate(between, initial=0))
+        breaks = (before.start + before.size != after.start for before, after in pairwise(reads))
+        self._breaks = list(accumulate(breaks, initial=0))
+        self._spoken = spoken
 
     def place(self, chunk: TimedChunk) -> int:
         """Give the place of the read that completed a chunk which has an instant."""
         assert chunk.read is not None
         return self._places[chunk.read]
+
+    def chunk(self, no: int) -> Chunk:
+        """Give the chunk of a number with its texts."""
+        return self.decoded.chunks[no].chunk if self._spoken is None else self._spoken(no)
 
     def slowness(self) -> Slowness:
         """Say who was slow, over the whole exchange."""
@@ -111,16 +129,14 @@ class Timed:
             return Silence("client", paused)
         if lasted > _ORDINARY_NS and slowness.came_at_once(self.brought, self._nth[last]):
             return Silence(None, paused, "at_once")
-        return Silence("upstream", paused)
+        return Silence("upstream", paused) if paused else _UPSTREAM
 
     def misses(self, first: int, last: int) -> bool:
         """Say whether the tape lacks reads between two places; from -1 on, from the beginning."""
         if first < 0 and self.reads and self.reads[0].start:
             return True
-        return any(
-            before.start + before.size != after.start
-            for before, after in pairwise(self.reads[max(first, 0) : last + 1])
-        )
+        last = min(last, len(self.reads) - 1)
+        return last > first and self._breaks[last] > self._breaks[max(first, 0)]
 
     def brought_by(self, place: int) -> int:
         """Give how many output chunks a read with output brought."""

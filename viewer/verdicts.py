@@ -115,7 +115,7 @@ def verdicts(timed: Timed, outcome: str, limits: Thresholds) -> list[Verdict]:
 
 
 def _gaps(timed: Timed, limit: int) -> Iterator[Verdict]:
-    for (_, before), (no, after) in pairwise(timed.outputs):
+    for (earlier, before), (no, after) in pairwise(timed.outputs):
         lasted = _at(after) - _at(before)
         if before.read != after.read and lasted > limit:
             first, last = timed.place(before), timed.place(after)
@@ -129,7 +129,7 @@ def _gaps(timed: Timed, limit: int) -> Iterator[Verdict]:
                 lasted_ns=lasted,
                 output_chunks=timed.brought_by(last),
                 unclear=silence.unclear,
-                **_where(no, before, after),
+                **_where(timed, earlier, no),
                 **timed.meanwhile(first, last, before.end, after.end),
                 **(held | {"client_ns": silence.paused_ns} if silence.who == "client" else held),
             )
@@ -137,7 +137,7 @@ def _gaps(timed: Timed, limit: int) -> Iterator[Verdict]:
 
 def _deliveries(timed: Timed, limit: int) -> Iterator[Verdict]:
     """Find what was handed on long after what came before it, though it had come in time."""
-    for (_, before), (no, after) in pairwise(timed.outputs):
+    for (earlier, before), (no, after) in pairwise(timed.outputs):
         first, last = timed.place(before), timed.place(after)
         given, got = timed.reads[first].relayed_ns, timed.reads[last].relayed_ns
         if first == last or given is None or got is None:
@@ -152,7 +152,7 @@ def _deliveries(timed: Timed, limit: int) -> Iterator[Verdict]:
                 from_ns=given,
                 lasted_ns=got - given,
                 unclear=_doubt(timed, first, last) if who is None else None,
-                **_where(no, before, after),
+                **_where(timed, earlier, no),
                 **timed.meanwhile(first, last, before.end, after.end),
                 **timed.held(first + 1, last),
             )
@@ -217,7 +217,7 @@ def _silent_ends(timed: Timed, outcome: str, limit: int, end: int) -> Iterator[V
         lasted_ns=ended - began,
         event=error[1].item if error else None,
         chunk=error[0] if error else None,
-        before=_words(output.chunk, last=True) if output else None,
+        before=_words(timed.chunk(timed.outputs[-1][0]), last=True) if output else None,
         unclear=unclear,
         **timed.meanwhile(
             first, last, output.end if output else -1, error[1].end if error else len(timed.decoded.data) + 1
@@ -262,8 +262,9 @@ def _bursts(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
     )
 
 
-def _where(no: int, before: TimedChunk, after: TimedChunk) -> Row:
-    words = {"before": _words(before.chunk, last=True), "after": _words(after.chunk)}
+def _where(timed: Timed, earlier: int, no: int) -> Row:
+    after = timed.decoded.chunks[no]
+    words = {"before": _words(timed.chunk(earlier), last=True), "after": _words(timed.chunk(no))}
     return {"read": after.read, "event": after.item, "chunk": no, **words}
 
 

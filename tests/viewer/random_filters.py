@@ -1,5 +1,7 @@
 """Random filters, and random tapes for them: small alphabets, so that much fits by chance."""
 
+import struct
+from collections import Counter
 from typing import Any
 
 from hypothesis import strategies as st
@@ -21,11 +23,13 @@ STARTED = [f"2026-03-0{day}T12:00:0{day}.000000Z" for day in range(1, 5)]
 KEYS = ("run", "a.b-c")
 _COUNTS = st.integers(0, 3)
 _NUMBERS = {
+    "gaps": st.sampled_from([0, 1, 2, 3, 4, 7, 8, 100, MS - 1, MS, 2**20 - 1, 2**20, 2**62 + 1, 2**63 - 1]),
     "duration": st.integers(0, 3) | st.integers(0, 4).map(lambda ms: ms * MS) | st.just(2**62 + 1),
     "count": _COUNTS | st.just(1.5),
     "rate": _COUNTS | st.just(0.1),
     "share": st.sampled_from([0, 0.1, 0.25, 1]),
 }
+_GAPS = st.lists(st.sampled_from([0, 1, 2, 3, 5, 8, 99, 100, MS, 2**20 - 1, 2**20]), max_size=4)
 _PATTERNS = st.one_of(
     st.tuples(TEXTS),
     st.lists(st.sampled_from(["", "a", "B", "_", "é", "-b", "%"]), min_size=2, max_size=4).map(tuple),
@@ -64,10 +68,13 @@ def _labelled(negated: bool) -> st.SearchStrategy[syntax.Filter]:
 
 _REGEXES = st.sampled_from(["a", "^A", "b$", "[ab]+", "é", r"\s", r"a|\"", "", r"\\"])
 _WORDS = _PATTERNS.filter(lambda pattern: len(pattern) == 1 or not pattern[0].startswith("-"))
+GAPS = _compare("gap") | _among("gap")
+"""Random filters that look for gaps."""
+
 LEAVES = st.one_of(
     _WORDS.map(syntax.Word),
-    _named("duration", "count", "rate", "share").flatmap(_compare),
-    _named("duration", "count", "rate", "share").flatmap(_among),
+    _named("duration", "gaps", "count", "rate", "share").flatmap(_compare),
+    _named("duration", "gaps", "count", "rate", "share").flatmap(_among),
     _named("text", "has").flatmap(_match),
     st.builds(syntax.Regex, _named("text"), _REGEXES, st.booleans()),
     st.booleans().flatmap(_labelled),
@@ -121,6 +128,8 @@ def cases(draw: st.DrawFn, filters: st.SearchStrategy[syntax.Filter]) -> tuple[s
             facts["ended_by"] = "end"
             measured = stored(measures) | {"exchange_no": no}
             measured["flags"] = " ".join(sorted(draw(st.sets(st.sampled_from([*FLAGS][:4]), max_size=2))))
+            if "icl" in seen:
+                measured |= packed(draw(_GAPS))
             measured["outcome"] = draw(st.sampled_from(list(OUTCOMES)[1:]))
         found.append((facts, measured))
     return filter, found
@@ -130,6 +139,13 @@ def _filler(column: Column[Any]) -> Any:
     if column.nullable or isinstance(column.type, JSON):
         return None if column.nullable else {}
     return {int: 0, str: "", bytes: b"", bool: False}[column.type.python_type]
+
+
+def packed(gaps: list[int]) -> dict[str, bytes]:
+    """Give gaps, in ns, as a tape has them: all of them, and counted by their bit lengths."""
+    counted = Counter(map(int.bit_length, gaps))
+    hist = struct.pack("<64I", *(counted[bits] for bits in range(64))) if gaps else b""
+    return {"icl": struct.pack(f"<{len(gaps)}q", *gaps), "gap_hist": hist}
 
 
 def ended(**given: Any) -> Stored:

@@ -10,6 +10,7 @@ from viewer import closeup, inspecting, queries
 from viewer.closeup import Line
 from viewer.inspecting import Known, Recorder
 from viewer.model import opening
+from viewer.model.clocks import Times
 from viewer.model.notes import Notes
 from viewer.model.opening import Opened
 from viewer.thresholds import Thresholds
@@ -90,7 +91,8 @@ def test_before_it_is_decoded_the_measures_are_shown(connection: Connection) -> 
 
 
 def test_notes_say_what_was_said_at_a_bookmark(connection: Connection) -> None:
-    shown = text(closeup.noted(known(connection, COMPLETE), Notes("look here", [2, 99]), opened(connection, COMPLETE)))
+    notes, times = Notes("look here", [2, 99]), Times()
+    shown = text(closeup.noted(known(connection, COMPLETE), notes, opened(connection, COMPLETE), times))
     assert "run = a7" in shown
     assert "#2      0.110 s  content  Hel" in shown
     assert shown.endswith("look here")

@@ -1,17 +1,12 @@
-"""One exchange: what can be told of it at once, and all of it from a process of its own."""
-
-import subprocess
-from pathlib import Path
+"""One exchange: what can be told of it at once, and what decoding it needs."""
 
 import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
-from recorder.errors import TapeError
 from viewer import inspecting, queries
-from viewer.thresholds import Thresholds
 
-from .conftest import COMPLETE, LIVE, MS, TOOLS
+from .conftest import COMPLETE, LIVE, TOOLS
 
 
 def test_what_is_known_at_once_needs_no_decoding(connection: Connection) -> None:
@@ -30,20 +25,6 @@ def test_an_exchange_that_is_gone_is_not_found(connection: Connection) -> None:
     for question in (inspecting.known, inspecting.stored, inspecting.size):
         with pytest.raises(NoResultFound):
             question(connection, 999)
-
-
-def test_a_process_of_its_own_gives_the_same(connection: Connection, tape: Path) -> None:
-    no = queries.find(connection, TOOLS)
-    started: list[subprocess.Popen[bytes]] = []
-    found = inspecting.apart(tape, no, Thresholds(stall_ms=2999), started)
-    assert list(found.transcript.at) == [at * MS for at in (50, 3050, 3060, 3070, 3070)]
-    assert [one.lasted_ns for one in found.verdicts] == [3_000_000_000]
-    assert started[0].returncode == 0
-
-
-def test_what_goes_wrong_there_is_told_here(tmp_path: Path) -> None:
-    with pytest.raises(TapeError, match="cannot be decoded"):
-        inspecting.apart(tmp_path / "none.db", 1, Thresholds())
 
 
 def test_texts_on_the_tape_are_there_before_their_events(connection: Connection) -> None:

@@ -11,8 +11,9 @@ from typing import Final
 from viewer.filtering.fields import CHOICES, NAMES
 
 OFFERED: Final = (
-    "model:", "is:", "flag:", "has:", "ttft>", "gap.max>", "gap.p50>", "dur>", "status>=", "host:", "path:", "since:",
-    "until:", "tps<", "tok.out>", "tok.in>", "finish:", "error:", "text:", "prompt:", "label:", "events<", "stall>",
+    "model:", "is:", "flag:", "has:", "ttft>", "gap.max>", "gap.p50>", "gap:", "dur>", "status>=", "host:", "path:",
+    "since:", "until:", "tps<", "tok.out>", "tok.in>", "finish:", "error:", "text:", "prompt:", "label:", "events<",
+    "stall>",
 )  # fmt: skip
 """The fields that are offered first, each with the operator that goes with it most often."""
 

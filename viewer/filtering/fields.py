@@ -12,7 +12,7 @@ from typing import Final, Literal
 from recorder.exchange import FLAGS, OUTCOMES
 from viewer import rows
 
-Kind = Literal["text", "duration", "count", "rate", "share", "time", "label", "has"]
+Kind = Literal["text", "duration", "gaps", "count", "rate", "share", "time", "label", "has"]
 Style = Literal["whole", "prefix", "within", "host", "path", "word"]
 
 
@@ -22,6 +22,7 @@ class Field:
 
     `style` says what a text has to fit: the whole value, its beginning, a part of it; the host of a URL, or the whole
     of it; a path, with or without its query; one of the words of a list. What `has` looks at is said by `having`.
+    Of `gaps` any may match: all those between the output chunks of an exchange, as durations.
     """
 
     name: str
@@ -90,6 +91,7 @@ def _fields() -> Iterable[Field]:
     yield Field("prompt", "text", ("request_body",), "within")
     yield Field("has", "has", ())
     yield Field("label", "label", ("labels",))
+    yield Field("gap", "gaps", ("icl",))
     yield Field("coalesced_fraction", "share", ("coalesced_fraction",))
     for name in ("started_at", "since", "until"):
         yield Field(name, "time", ("started_at",))
@@ -99,6 +101,9 @@ def _fields() -> Iterable[Field]:
     yield from (Field(name, "rate", (name,)) for name in _RATES)
     yield from (Field(name, "duration", (name,)) for name in _KNOWN if name.endswith("_ms"))
 
+
+DURATIONS: Final = frozenset({"duration", "gaps"})
+"""The kinds whose values are durations, in ns."""
 
 FIELDS: Final[dict[str, Field]] = {field.name: field for field in _fields()}
 """Every field by the name that a filter prints."""
@@ -112,7 +117,7 @@ NAMES: Final[dict[str, str]] = {
 
 KNOWABLE: Final = frozenset(FIELDS) - {
     "id", "method", "path", "upstream", "started_at", "since", "until", "outcome", "flags", "reads", "bytes",
-    "gap_bytes", "label", "has",
+    "gap_bytes", "label", "has", "gap",
 }  # fmt: skip
 """The fields that can be unknown: what `has:` takes beside its short words."""
 

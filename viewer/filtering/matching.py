@@ -3,19 +3,21 @@
 What is unknown fits no comparison, nor its negation by an operator (`!=`, `!~`). `-` is the logical negation, so
 `-ttft>1s` holds for an exchange without a `ttft`. Case is ignored where it is ASCII's. A text is matched by shapes:
 patterns of which one must fit all of it. Durations compare to the nanosecond.
-Of tool calls the text is `name(arguments)`, as `pages` shows them.
+Of tool calls the text is `name(arguments)`, as `pages` shows them. Of gaps, any of the exchange may fit.
 """
 
 import functools
 import re
+import sys
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from operator import ge, gt, le, lt
 from typing import Any, Final
 
 from viewer import rows
+from viewer.filtering.expressions import found
 from viewer.filtering.fields import FIELDS, having
 from viewer.filtering.syntax import Among, And, Compare, Filter, Labelled, Match, Not, Number, Or, Pattern, Regex, Word
-from viewer.filtering.values import found
 from viewer.rows import Row
 
 ORDERS: Final[dict[str, Callable[[Any, Any], Any]]] = {">": gt, ">=": ge, "<": lt, "<=": le}
@@ -148,12 +150,22 @@ def _had(filter: Match) -> list[str]:
 def _values(field: str, row: Row) -> list[Any]:
     if field == "flags":
         return [" ".join(row["flags"])]
+    if field == "gap":
+        return list(unpacked(row["icl"]))
     return [_called(row[name]) if name == "tool_calls" else row[name] for name in FIELDS[field].rows]
 
 
 def _called(calls: Sequence[Row] | None) -> str | None:
     """Give tool calls as people are shown them, each on its line."""
     return "\n".join(f"{call['name'] or ''}({call['arguments']})" for call in calls) if calls else None
+
+
+def unpacked(gaps: bytes | None) -> Sequence[int]:
+    """Give packed gaps, as the tape has them, in ns; a number that is cut off at the end is left out."""
+    found = array("q", (gaps or b"")[: len(gaps or b"") // 8 * 8])
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
 
 
 def _in_row(field: str, limit: Number | str | None) -> Any:

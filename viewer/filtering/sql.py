@@ -2,9 +2,11 @@
 
 It says the same as `filtering.matching`, which states the rules. Each condition is true or false and never null, values
 are bound parameters, and a regular expression is SQLite's REGEXP, for which `register` gives a connection the function.
+Gaps are looked for in the histogram of each exchange first, and among all of them only where that leaves it open.
 """
 
 import functools
+import math
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -13,8 +15,10 @@ from typing import Any
 from sqlalchemy import (
     Boolean,
     ColumnElement,
+    LargeBinary,
     Text,
     and_,
+    case,
     cast,
     exists,
     false,
@@ -28,20 +32,37 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from recorder.schema import exchanges
+from recorder.schema import exchanges, measures
 from viewer.columns import column
+from viewer.filtering.expressions import found
 from viewer.filtering.fields import FIELDS, having
-from viewer.filtering.matching import ORDERS, WORD_IN, field_shapes, shapes
-from viewer.filtering.syntax import Among, And, Compare, Filter, Labelled, Match, Not, Number, Or, Pattern, Regex, Word
-from viewer.filtering.values import found
+from viewer.filtering.matching import ORDERS, WORD_IN, field_shapes, shapes, unpacked
+from viewer.filtering.syntax import (
+    Among,
+    And,
+    Compare,
+    Filter,
+    Labelled,
+    Match,
+    Not,
+    Number,
+    Or,
+    Pattern,
+    Regex,
+    Span,
+    Word,
+)
 
 Condition = ColumnElement[bool]
 Check = Callable[[ColumnElement[Any]], Condition]
 
+_LONGEST_GAP = 2**63 - 1
+
 
 def register(connection: sqlite3.Connection) -> None:
-    """Give a connection the function behind REGEXP."""
+    """Give a connection the functions behind REGEXP and `gap:`."""
     connection.create_function("regexp", 2, found, deterministic=True)
+    connection.create_function("has_gap", 3, _has_gap, deterministic=True)
 
 
 @functools.singledispatch
@@ -74,6 +95,8 @@ def _(filter: Word) -> Condition:
 
 @condition.register
 def _(filter: Compare) -> Condition:
+    if filter.field == "gap":
+        return _gapped([_span(filter)], negated=False)
     if filter.field == "started_at":  # never null; without a function around it, its index serves
         return _compared(exchanges.c.started_at, filter)
     return _known(_compared(column(filter.field), filter))
@@ -86,6 +109,8 @@ def _compared(one: ColumnElement[Any], filter: Compare) -> Condition:
 
 @condition.register
 def _(filter: Among) -> Condition:
+    if filter.field == "gap":
+        return _gapped(filter.spans, filter.negated)
     return _holds(
         [column(filter.field)], lambda one: or_(*(_between(one, *span) for span in filter.spans)), filter.negated
     )
@@ -131,6 +156,58 @@ def _known(check: Condition) -> Condition:
 
 def _between(one: ColumnElement[Any], low: Number | None, high: Number | None) -> Condition:
     return and_(true() if low is None else one >= low, true() if high is None else one <= high)
+
+
+def _gapped(spans: Sequence[Span], negated: bool) -> Condition:
+    """Require a gap within one of the spans, ends included; negated, that there are gaps and none is within."""
+    found = or_(*(_gap_within(low, high) for low, high in spans))
+    return and_(_known(func.length(measures.c.icl) > 0), not_(found)) if negated else found
+
+
+def _gap_within(low: Number | None, high: Number | None) -> Condition:
+    """Ask the histogram whether there can be such a gap, and whether there must be: it has them by their bit lengths.
+
+    Only where a border is within a bucket, and that bucket is all that speaks for it, are the gaps looked at.
+    """
+    least, most = math.ceil(low or 0), min(_LONGEST_GAP if high is None else math.floor(high), _LONGEST_GAP)
+    if least > most:
+        return false()
+    first, last = least.bit_length(), most.bit_length()
+    sure_from = first + (least > (1 << first) >> 1)
+    sure_to = last - (most < (1 << last) - 1)
+    looked_at = [] if (sure_from, sure_to) == (first, last) else [(_counted(first, last), _with_gap(least, most))]
+    # Only what CASE comes to is worked out: of AND and OR both sides would be.
+    return case((_counted(sure_from, sure_to), true()), *looked_at, else_=false())
+
+
+def _with_gap(least: int, most: int) -> Condition:
+    return func.has_gap(measures.c.icl, least, most, type_=Boolean)
+
+
+def _counted(first: int, last: int) -> Condition:
+    """Say whether the histogram has counted a gap of so many bits, at least and at most."""
+    if first > last:
+        return false()
+    nothing = bytes(4 * (last - first + 1))
+    return func.substr(measures.c.gap_hist, 4 * first + 1, len(nothing), type_=LargeBinary) > nothing
+
+
+def _has_gap(gaps: bytes | None, least: int, most: int) -> bool:
+    return any(least <= gap <= most for gap in unpacked(gaps))
+
+
+def _span(filter: Compare) -> Span:
+    """Give the whole numbers on one side of a limit."""
+    limit = filter.limit
+    assert not isinstance(limit, str)
+    match filter.order:
+        case ">":
+            return math.floor(limit) + 1, None
+        case ">=":
+            return limit, None
+        case "<":
+            return None, math.ceil(limit) - 1
+    return None, limit
 
 
 def _fits_label(pattern: Pattern | None) -> Check:

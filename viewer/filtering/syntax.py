@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from viewer.filtering.fields import FIELDS
+from viewer.filtering.fields import DURATIONS, FIELDS
 
 Number = int | float
 Pattern = tuple[str, ...]
@@ -143,11 +143,12 @@ def either(parts: list[Filter]) -> Filter:
 def amount(field: str, number: Number) -> str:
     """Write a number as a value of the field, with its unit."""
     exact = Decimal(repr(number))
-    if FIELDS[field].kind == "duration":
+    is_duration = FIELDS[field].kind in DURATIONS
+    if is_duration:
         exact = exact.scaleb(-6)
     shown = f"{exact:f}"
     shown = shown.rstrip("0").rstrip(".") if "." in shown else shown
-    return f"{shown}ms" if FIELDS[field].kind == "duration" else shown
+    return f"{shown}ms" if is_duration else shown
 
 
 def is_starred(filter: Filter) -> bool:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final, cast
 
 from viewer.filtering.cursor import VALUE, Cursor, Item
+from viewer.filtering.expressions import compiled
 from viewer.filtering.fields import CHOICES, FIELDS, HAS, KNOWABLE, NAMES, OUTCOME_WORDS, Field, near
 from viewer.filtering.syntax import (
     Among,
@@ -24,14 +25,14 @@ from viewer.filtering.syntax import (
     Span,
     either,
 )
-from viewer.filtering.values import number, pattern, period, regex
+from viewer.filtering.values import number, pattern, period
 
 _NUMERIC = (":", "=", "!=", ">", ">=", "<", "<=")
 OPERATORS: Final = {
     "text": (":", "=", "!=", "~", "!~"),
     "label": (":", "=", "!="),
     "has": (":", "=", "!="),
-    **dict.fromkeys(("duration", "count", "rate", "share", "time"), _NUMERIC),
+    **dict.fromkeys(("duration", "gaps", "count", "rate", "share", "time"), _NUMERIC),
 }
 """The operators that each kind of field takes."""
 
@@ -55,7 +56,7 @@ def term(field: Field, name: str, operator: str, cursor: Cursor, now: datetime) 
     """Read the values of a term, which the cursor has come to; `name` is the field's name as it was written."""
     if operator in ("~", "!~"):
         item = cursor.expression()
-        item.read(regex)
+        item.read(compiled)
         return Regex(field.name, item.text, operator == "!~")
     if field.kind == "label":
         return _labels(cursor, operator == "!=")

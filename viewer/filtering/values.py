@@ -1,35 +1,27 @@
-"""Pure: the values of a filter, as people write them: numbers with units, instants, patterns, regular expressions.
+"""Pure: the values of a filter, as people write them: numbers with units, instants, patterns.
 
 Every function raises a `ValueError` that says what was expected. Times of day and dates are local, as people mean them;
-the tape's instants are UTC. Where a value stands in a filter is left to `filtering.parser`.
+the tape's instants are UTC. Where a value stands in a filter is left to `filtering.parser`, regular expressions to
+`filtering.expressions`.
 """
 
-import functools
 import re
-import warnings
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Final
 
-from viewer.filtering.fields import Kind
+from viewer.filtering.fields import DURATIONS, Kind
 from viewer.filtering.syntax import Number, Pattern
-
-REGEX_CAP: Final = 200
-"""The longest regular expression, in characters."""
-
-TEXT_CAP: Final = 64 << 10
-"""How much of a text a regular expression sees, in characters."""
 
 Period = tuple[str, str | None]
 """An instant and None, or the first instant of a period and the first after it."""
 
 _AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?|\.\d{1,20})([A-Za-zµ%]*)")
-_DURATIONS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_UNITS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _COUNTS = {"": 1, "b": 1, "B": 1, "k": 10**3, "K": 10**3, "M": 10**6}
 _SHARES = {"": Decimal(1), "%": Decimal("0.01")}
 _LARGEST = 2**63
 _EXPECTED = {
-    "duration": "a duration with its unit (us, ms, s, m, h), such as 800ms",
+    **dict.fromkeys(DURATIONS, "a duration with its unit (us, ms, s, m, h), such as 800ms"),
     "count": "a number, such as 400 or 10k (b, k, M)",
     "rate": "a plain number, such as 20.5",
     "share": "a share, such as 10% or 0.1",
@@ -52,14 +44,14 @@ def number(text: str, kind: Kind, *, in_ms: bool = False) -> Number:
     exact = Decimal(match[1]) * factor
     if exact >= _LARGEST:
         raise ValueError("expected a smaller number")
-    if kind == "duration":
+    if kind in DURATIONS:
         return round(exact)
     return int(exact) if exact == exact.to_integral_value() else float(exact)
 
 
 def _factor(kind: Kind, unit: str, in_ms: bool) -> Decimal | int | None:
-    if kind == "duration":
-        return _DURATIONS.get("ms" if in_ms and not unit else unit)
+    if kind in DURATIONS:
+        return _UNITS.get("ms" if in_ms and not unit else unit)
     if kind == "share":
         return _SHARES.get(unit)
     return _COUNTS.get(unit) if kind == "count" or not unit else None
@@ -107,25 +99,3 @@ def _iso(moment: datetime) -> str:
 def pattern(text: str) -> Pattern:
     """Read a text in which `*` stands for anything."""
     return tuple(text.split("*"))
-
-
-@functools.lru_cache(maxsize=64)
-def regex(text: str) -> "re.Pattern[str]":
-    """Compile a regular expression, as Python's `re` has them; it ignores case."""
-    if len(text) > REGEX_CAP:
-        raise ValueError(f"expected a regular expression of at most {REGEX_CAP} characters")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what may change in a later Python is no concern of the one who types
-            return re.compile(text, re.IGNORECASE)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"expected a regular expression: {error}") from None
-
-
-def found(expression: str, text: str | bytes | None) -> bool | None:
-    """Say whether a regular expression is found in the first `TEXT_CAP` characters of a text; None if there is none."""
-    if text is None:
-        return None
-    if isinstance(text, bytes):
-        text = text[: 4 * TEXT_CAP].decode("utf-8", "replace")
-    return regex(expression).search(text[:TEXT_CAP]) is not None

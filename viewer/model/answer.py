@@ -10,11 +10,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from recorder.safe import safe
 from viewer.model.folding import Folding
 from viewer.model.transcript import Track, Transcript, Voice
+
+if TYPE_CHECKING:
+    from viewer.model.marked_up import Line
 
 TAB: Final = 4
 MOST_PARTS: Final = 200
@@ -45,6 +48,7 @@ class Part:
         self.name = name
         self.folded = False
         self.folding = Folding("", 2)
+        self.rendered: list[Line] | None = None
         self._at: list[int] = []
         self._sizes: list[int] = []
         self._is_silence: list[bool] = []
@@ -76,6 +80,8 @@ class Part:
     @property
     def rows(self) -> int:
         """How many lines it takes, as far as they have been found, its heading not counted."""
+        if self.rendered is not None:
+            return len(self.rendered)
         if not len(self.track):
             return 0
         return 0 if self.folded else len(self.folding)
@@ -193,6 +199,12 @@ class Answer:
             part.folded = not part.folded and part.kind == "reasoning"
         self._arrange()
 
+    def render(self, texts: "Sequence[list[Line] | None]") -> None:
+        """Let texts stand in lines that were made elsewhere, for the place of the playhead; None: as laid out here."""
+        for part, lines in zip(self.parts, texts, strict=False):
+            part.rendered = lines
+        self._arrange()
+
     def row(self, number: int) -> Row:
         """Say what a row shows."""
         at = bisect_right(self._places, number, key=lambda place: place.top) - 1
@@ -231,6 +243,8 @@ class Answer:
     def _row(self, place: _Place, position: int) -> int:
         if not place.part.rows:
             return place.top
+        if place.part.rendered is not None:
+            return place.top + place.headed + place.part.rows - 1
         shown = place.part.shown(place.part.track.length(position))
         line = place.part.folding.line_of(max(shown - 1, 0))
         return place.top + place.headed + min(line, max(place.part.rows - 1, 0))

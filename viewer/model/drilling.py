@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from recorder.clock import Clock
 from viewer.filtering import parser
+from viewer.filtering.expressions import REGEX_CAP
 from viewer.filtering.syntax import Among, Compare, Filter, Labelled, Match, Not, Or, Regex
-from viewer.filtering.values import REGEX_CAP
 from viewer.model.heatmap import Heatmap
 
 _PERIODS: Final = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
-_FIELDS: Final = {"gap": "icl_max_ms", "ttft": "ttft_ms", "tps": "tps_user"}
+_FIELDS: Final = {"gap": "gap", "ttft": "ttft_ms", "tps": "tps_user"}
 _ANY = ("", "")
 _LONGEST_SIGN = len(r"\U00000000")
 
@@ -70,15 +70,16 @@ def group(name: str, value: Any, others: Iterable[Any] = ()) -> str:
 
 
 def cell(heatmap: Heatmap, row: int, column: int) -> str:
-    """Give the terms that select the exchanges of a cell: of a gap map, those with such a gap or a longer one."""
+    """Give the terms that select the exchanges of a cell: of a gap map, those with such a gap."""
     since, until = heatmap.span(column)
     low, high = heatmap.limits(row)
     field, terms = _FIELDS[heatmap.metric], [f"since:{since} until:{until}"]
     # A gap of 0 is in no cell.
     least = 1 if low is None and heatmap.metric != "tps" else low or 0
-    terms.append(str(Compare(field, ">=", least)))
-    if heatmap.metric != "gap":
-        terms.append(str(Compare(field, "<", high)))
+    if heatmap.metric == "gap":
+        terms.append(str(Among(field, ((least, high - 1),))))
+    else:
+        terms += [str(Compare(field, ">=", least)), str(Compare(field, "<", high))]
     return " ".join(terms)
 
 

@@ -24,6 +24,15 @@ def read(text: str) -> list[Test]:
     return [_term(term) for term in text.split()]
 
 
+def mistake(text: str) -> str | None:
+    """Say what is wrong with a filter as it is typed; None if nothing is."""
+    try:
+        read(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def fitting(transcript: Transcript, tests: list[Test]) -> "array[int]":
     """Give the events that fit, in their order."""
     return array("q", (event for event in range(len(transcript)) if all(test(transcript, event) for test in tests)))

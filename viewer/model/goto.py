@@ -4,6 +4,7 @@ Going there is `playback`'s.
 """
 
 import re
+from collections import deque
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -14,6 +15,7 @@ _NS: Final = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
 _NUMBER: Final = r"([0-9]{1,12}(?:\.[0-9]{1,9})?)"
 _TIME: Final = re.compile(rf"([+-]?){_NUMBER}\s*(ms|s|m)")
 _SHARE: Final = re.compile(rf"{_NUMBER}\s*%")
+_BLOCK: Final = 1 << 16
 _EVENT: Final = re.compile(r"#([0-9]{1,12})")
 
 HELP: Final = "3.2s · 50% · #120 · +500ms · words"
@@ -61,11 +63,14 @@ def place(goal: Goal, playback: Playback, transcript: Transcript) -> tuple[int, 
     return None if said is None else (0, said)
 
 
-def found(transcript: Transcript, position: int, words: str) -> int | None:
-    """Give the next position after this one at which `words` have just been said, past the end from the start; None if
-    they never are. Case does not matter.
+def found(transcript: Transcript, position: int, words: str, *, back: bool = False) -> int | None:
+    """Give the next position after this one at which `words` have just been said, past the end from the start; or the
+    one before it, past the start from the end. None if they never are. Case does not matter.
     """
     pattern = re.compile(re.escape(words), re.IGNORECASE)
+    if back:
+        before = [place for track in _tracks(transcript) for place in _before(track, pattern, len(words), position)]
+        return max(before, key=lambda place: (place < position, place), default=None)
     said = [place for track in _tracks(transcript) for place in _in_track(track, pattern, position)]
     return min(said, key=lambda place: (place <= position, place), default=None)
 
@@ -87,4 +92,24 @@ def _in_track(track: Track, pattern: re.Pattern[str], position: int) -> list[int
         start = max(track.length(position) - len(pattern.pattern), 0)
         later = (match for match in pattern.finditer(track.text, start) if match.end() > track.length(position))
         ends.append(next(later, None))
-    return [next(track.deltas(match.end() - 1)).event + 1 for match in ends if match is not None]
+    return [_said(track, match.end()) for match in ends if match is not None]
+
+
+def _before(track: Track, pattern: re.Pattern[str], size: int, position: int) -> list[int]:
+    """Give the position of the last match in a text that is complete before a position, and that of the last one."""
+    ends = [_last(pattern, size, track.text, track.length(position - 1)), _last(pattern, size, track.text, len(track))]
+    return [_said(track, end) for end in ends if end is not None]
+
+
+def _last(pattern: re.Pattern[str], size: int, text: str, end: int) -> int | None:
+    """Give where the last match before `end` ends; looking from there backwards, for a text may be long."""
+    for stop in range(end, 0, -_BLOCK):
+        found = deque(pattern.finditer(text, max(stop - _BLOCK, 0), min(stop + size - 1, end)), maxlen=1)
+        if found:
+            return found[0].end()
+    return None
+
+
+def _said(track: Track, end: int) -> int:
+    """Give the position at which a text had come up to a place."""
+    return next(track.deltas(end - 1)).event + 1

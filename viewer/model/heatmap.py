@@ -16,6 +16,9 @@ METRICS: Final = ("gap", "ttft", "tps")
 SHADES: Final = (" ·", "░ ", "░░", "▒▒", "▓▓", "██")
 """A cell by its step: 0 is empty; a map's cell is two signs wide, and tells its step without colour, too."""
 
+UNITS: Final = {"gap": "gaps", "ttft": "exchanges", "tps": "exchanges"}
+"""What a map of each metric counts."""
+
 LEGEND: Final = ("none", "< 1 %", "< 5 %", "< 20 %", "< 50 %", "50 % and more")
 FLOORS: Final = {"gap": 20, "ttft": 20, "tps": 0}
 """The lowest row of each metric; what is below counts there: 2^20 ns are about 1 ms."""
@@ -26,6 +29,7 @@ _STEPS_S: Final = (
     86400, 172800, 259200, 604800,
 )  # fmt: skip
 _DAY_S = 86400
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
 _APART = 2
 
 
@@ -43,7 +47,7 @@ class Heatmap:
     """A map: `bands` are its rows, the highest first; `counts` and `exchanges` have one list for each of them.
 
     Its columns are `step_s` seconds long and begin at `start_s`, in s since the epoch. Of a gap map the exchanges of a
-    cell are those that had so long a gap, or a longer one. `same_read` counts gaps of 0, which no cell shows.
+    cell are those that had such a gap. `same_read` counts gaps of 0, which no cell shows.
     """
 
     metric: str
@@ -58,6 +62,11 @@ class Heatmap:
     def columns(self) -> int:
         """How many columns there are."""
         return len(self.counts[0]) if self.counts else 0
+
+    @property
+    def whole(self) -> list[int]:
+        """How much each column holds."""
+        return [sum(column) for column in zip(*self.counts, strict=True)]
 
     def cell(self, row: int, column: int) -> Cell:
         """Give one cell."""
@@ -83,6 +92,19 @@ class Heatmap:
         """Name a row by its least value; the lowest by what it is below."""
         low, high = self.limits(row)
         return f"<{amount(high, self.metric)}" if low is None else amount(low, self.metric)
+
+
+def bar(found: Heatmap, lines: int, line: int, edges: Sequence[int]) -> str:
+    """Draw how much each column holds, as one of so many lines of bars: line 0 stands on the ground.
+
+    A column begins at its edge in cells and ends at the next one. What is not empty is never without a mark.
+    """
+    most = max(found.whole)
+    drawn = ""
+    for column, whole in enumerate(found.whole):
+        eighths = -(-whole * 8 * lines // most) if whole else 0
+        drawn += _EIGHTHS[max(0, min(eighths - 8 * line, 8))] * (edges[column + 1] - edges[column])
+    return drawn
 
 
 def step(share: float) -> int:
@@ -146,7 +168,7 @@ def described(found: Heatmap, row: int, column: int) -> str:
         return f"{span} · nothing"
     noun = f"{cell.count:,} gap{'' if cell.count == 1 else 's'}" if found.metric == "gap" else exchanges(cell.count)
     counted = f"{noun}, {100 * cell.share:.1f} %"
-    such = " with such a gap or a longer one" if found.metric == "gap" else ""
+    such = " with such a gap" if found.metric == "gap" else ""
     return f"{span} · {counted} · enter: {exchanges(cell.exchanges)}{such}"
 
 

@@ -29,11 +29,14 @@ _MOST: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A place with a sign of `SIGNS`; `position` counts the events up to and including the one meant."""
+    """A place with a sign of `SIGNS`; `position` counts the events up to and including the one meant.
+
+    `at_ns` is None where its instant is not on the tape.
+    """
 
     sign: str
     position: int
-    at_ns: int
+    at_ns: int | None
 
 
 def markers(transcript: Transcript, first_byte_ns: int | None, stalls_end_ns: Iterable[int] = ()) -> list[Marker]:
@@ -49,7 +52,7 @@ def markers(transcript: Transcript, first_byte_ns: int | None, stalls_end_ns: It
     done = transcript.kinds.rfind(KINDS.index("done"))
     if done >= 0:
         found.append(_marker(transcript, "D", done))
-    return sorted(found, key=lambda marker: (marker.position, marker.at_ns))
+    return sorted(found, key=lambda marker: (marker.position, marker.at_ns or 0))
 
 
 def beyond(markers: Sequence[Marker], position: int, signs: str = "", *, back: bool = False) -> Marker | None:
@@ -109,4 +112,4 @@ def _read_before(transcript: Transcript, position: int) -> int:
 
 
 def _marker(transcript: Transcript, sign: str, event: int) -> Marker:
-    return Marker(sign, event + 1, transcript.at[event])
+    return Marker(sign, event + 1, transcript.at[event] if transcript.timed[event] else None)

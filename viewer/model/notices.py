@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from recorder.errors import WiretapeError
 from recorder.safe import safe
+from viewer.filtering.fields import DURATIONS, FIELDS
 from viewer.filtering.syntax import Compare, Filter
 from viewer.model.streams import RECORDER_LOST_MS, Part
 
@@ -119,7 +120,7 @@ def failed(error: WiretapeError) -> Lines:
 
 def smaller_unit(term: Filter) -> Compare | None:
     """Give a comparison with a duration of a minute or more with a thousandth of that: the unit may be a slip."""
-    if not isinstance(term, Compare) or not term.field.endswith("_ms"):
+    if not isinstance(term, Compare) or FIELDS[term.field].kind not in DURATIONS:
         return None
     if isinstance(term.limit, str) or term.limit < _LONG_NS:
         return None

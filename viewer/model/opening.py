@@ -91,6 +91,8 @@ def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, Callable[[], Jud
         facts, its_reads = answer.facts, answer.reads
         found = unrolled.events(facts, its_reads, answer.body) or decode(facts, its_reads, answer.body)
         transcript = Transcript.of_events(found) if isinstance(found, Events) else Transcript(found)
+        end = max(facts.end_ns or 0, its_reads[-1].at_ns if its_reads else 0)
+        transcript.come_by(end)
         first = next((read.at_ns for read in its_reads if read.size), None)
         borders, owners = _borders(facts, its_reads, len(transcript.data))
         begun = Opened(
@@ -100,9 +102,9 @@ def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, Callable[[], Jud
             Slowness(None, None, None, None, None),
             limits,
             landmarks.markers(transcript, first),
-            max(facts.end_ns or 0, its_reads[-1].at_ns if its_reads else 0),
-            array("q", (read.at_ns for read in its_reads)),
-            array("q", (read.size for read in its_reads)),
+            end,
+            array("q", [read.at_ns for read in its_reads]),
+            array("q", [read.size for read in its_reads]),
             borders,
             owners,
             facts.gap_bytes,
@@ -111,8 +113,10 @@ def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, Callable[[], Jud
 
     def judged() -> Judged:
         with _unhurried():
-            decoded = unrolled.decoded(found, transcript) if isinstance(found, Events) else found
-            timed = Timed(facts, its_reads, decoded)
+            if isinstance(found, Events):
+                timed = Timed(facts, its_reads, unrolled.decoded(found, transcript), unrolled.spoken(found))
+            else:
+                timed = Timed(facts, its_reads, found)
             told = verdicts.verdicts(timed, answer.outcome, limits)
             stalls = [one.from_ns + one.lasted_ns for one in told if one.kind == "stall" and one.form == "gap"]
             markers = landmarks.markers(transcript, first, stalls)
@@ -137,7 +141,6 @@ def _unhurried() -> Iterator[None]:
 def _borders(facts: Exchange, its_reads: Sequence[Read], size: int) -> "tuple[array[int], array[int]]":
     if (facts.content_encoding or "").strip().lower() not in _IDENTITY:
         return array("q"), array("q")
-    ends, places = encoding.spans([(read.start, read.size) for read in its_reads], size)
-    spans = zip([0, *ends], places, strict=False)
-    kept = [(start, its_reads[place].seq) for start, place in spans if place is not None]
-    return array("q", (start for start, _ in kept)), array("q", (seq for _, seq in kept))
+    ends, places = encoding.spans([read.start for read in its_reads], [read.size for read in its_reads], size)
+    starts = [start for start, place in zip([0, *ends], places, strict=False) if place is not None]
+    return array("q", starts), array("q", [its_reads[place].seq for place in places if place is not None])

@@ -5,7 +5,7 @@ how an exchange ended has a sign and a word, too. Which exchanges there are is `
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby, pairwise
 from typing import Final, Literal
@@ -159,6 +159,8 @@ def fitted(width: int, hidden: Collection[str] = (), times: str = "clock") -> tu
         left -= _grow(widths, column.name, _ROOMY.get(column.name, 0), left)
     for column in sorted(grown, key=lambda one: (one.name not in _ROOMY, one.rank)):
         left -= _grow(widths, column.name, most[column.name], left)
+    if "status" in widths:
+        grown = [_FLAGS_BESIDE_STATUS if column.name == "flags" else column for column in grown]
     return tuple(Slot(column, widths[column.name]) for column in grown)
 
 
@@ -328,14 +330,23 @@ def _duration(row: Row, look: Look, width: int) -> Sequence[Part]:
 
 
 def _flags(row: Row, look: Look, width: int) -> Sequence[Part]:
+    return _flagged(row, look, cells.cell(row["status"]))
+
+
+def _flags_beside_status(row: Row, look: Look, width: int) -> Sequence[Part]:
+    return _flagged(row, look, cells.line(row["outcome_detail"] or row["outcome"]))
+
+
+def _flagged(row: Row, look: Look, refusal: str) -> list[Part]:
+    """Say what is odd: `refusal` where upstream refused, else how it ended; the flags; or a finish other than stop."""
     found = state(row, recording=look.recording)
-    word = cells.cell(row["status"]) if row["outcome"] == "http_error" else found.word
+    word = refusal if row["outcome"] == "http_error" else found.word
     told = look.worded and row["outcome"] != "complete"  # its sign says enough
     parts: list[Part] = [(word, found.tone)] if told else []
-    for flag in notable(row):
-        if flag[0] != word:
-            parts += [(" ", "plain"), flag] if parts else [flag]
-    return parts
+    parts += [flag for flag in notable(row) if flag[0] != word]
+    if not parts and row["outcome"] == "complete" and row["finish_reason"] not in (None, "stop"):
+        parts.append((cells.line(row["finish_reason"]), "muted"))
+    return [(f" {text}" if at else text, tone) for at, (text, tone) in enumerate(parts)]
 
 
 def _host(row: Row, look: Look, width: int) -> Sequence[Part]:
@@ -344,8 +355,8 @@ def _host(row: Row, look: Look, width: int) -> Sequence[Part]:
 
 _MOST_MS: Final = 9_999.5
 _SPACIOUS: Final = 130
-_ROOMY: Final = {"model": 20, "flags": 18}
-"""So wide are the columns whose texts are cut otherwise, before any lesser column comes."""
+_ROOMY: Final = {"model": 20, "flags": 13, "gaps": 12}
+"""So wide are the columns whose texts and drawings are cut otherwise, before any lesser column comes."""
 
 _LESSER: Final = 9
 _JOINERS: Final = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F))
@@ -370,7 +381,9 @@ COLUMNS: Final = (
     Column("tokens", "TOK", 5, 6, 8, _count("completion_tokens"), "completion_tokens", "k", right=True),
     Column("rate", "TOK/s", 6, 6, 10, _rate, "tps_user", "r", right=True),
     Column("duration", "DUR s", 6, 7, 4, _duration, "duration_ms", "d", right=True),
-    Column("flags", "FLAGS", 11, 36, 5, _flags, "flags", "f"),
+    Column("flags", "FLAGS", 11, 24, 5, _flags, "flags", "f"),
     Column("gaps", "GAPS", 8, 24, 7, lambda row, look, width: sparkline(row["sparkline"], width)),
 )  # fmt: skip
 """Every column, in the order in which they stand."""
+
+_FLAGS_BESIDE_STATUS: Final = replace(next(one for one in COLUMNS if one.name == "flags"), shown=_flags_beside_status)

@@ -1,15 +1,17 @@
 """Pure: a stream along one axis of time, in rows of cells: bytes a second, what came, the gaps, and markers.
 
-All rows have the same axis, from T0 to the end, and are made once for a width. The gaps are drawn on the absolute scale
-of `recorder.metrics.sparkline`. A cell ends with the instant on its right border: an instant on a border is in the cell
-before it. How the rows look, and where the playhead stands in them, is the widget's.
+All rows have the same axis, from T0 to the end, and are made once for a width; what has no instant is in none of them.
+The gaps are drawn on the absolute scale of `recorder.metrics.sparkline`. A cell ends with the instant on its right
+border: an instant on a border is in the cell before it. How the rows look, and where the playhead stands in them, is
+the widget's.
 """
 
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress
+from operator import mul
 from typing import Final
 
 from recorder.metrics import sparkline
@@ -22,8 +24,6 @@ LETTERS: Final = dict(zip(KINDS, "orctxfue:d!?", strict=True))
 
 _HEIGHTS: Final = "▁▂▃▄▅▆▇█"
 _TELLING: Final = "e!tcrxfud:o?"
-_FEW: Final = 8
-_NEAR: Final = 3
 _MARK: Final = "┆"
 
 
@@ -66,9 +66,9 @@ def made(
     outputs = _outputs(transcript)
     gaps = sparkline(outputs, cells, (0, axis_ns)) if axis_ns > 0 else ""
     return Strips(
-        _smeared(_rate(reads, axis_ns, cells)),
-        _smeared(_kinds(transcript, axis_ns, cells)),
-        _cuts(_smeared(gaps), outputs, axis_ns, cells, cap_ns),
+        _rate(reads, axis_ns, cells),
+        _kinds(transcript, axis_ns, cells),
+        _cuts(gaps, outputs, axis_ns, cells, cap_ns),
         _marks(markers, axis_ns, cells),
         axis_ns,
     )
@@ -83,7 +83,7 @@ def first(first_ms: float | None, gaps: bytes, axis_ns: int, cells: int) -> Stri
 def _outputs(transcript: Transcript) -> "array[int]":
     kinds = bytes(kind in OUTPUT for kind in KINDS)
     flags = transcript.kinds.translate(kinds + bytes(256 - len(kinds)))
-    return array("q", (at for at, flag in zip(transcript.at, flags, strict=True) if flag))
+    return array("q", compress(transcript.at, map(mul, flags, transcript.timed)))
 
 
 def _rate(reads: Iterable[tuple[int, int]], axis_ns: int, cells: int) -> str:
@@ -100,24 +100,11 @@ def _kinds(transcript: Transcript, axis_ns: int, cells: int) -> str:
     drawn, start = [], 0
     for place in range(cells):
         end = bisect_right(transcript.at, instant(place, axis_ns, cells)) if place < cells - 1 else len(transcript)
-        present = {LETTERS[KINDS[code]] for code in set(transcript.kinds[start:end])}
+        known = compress(transcript.kinds[start:end], transcript.timed[start:end])
+        present = {LETTERS[KINDS[code]] for code in set(known)}
         drawn.append(min(present, key=_TELLING.index) if present else " ")
         start = max(end, start)
     return "".join(drawn)
-
-
-def _smeared(drawn: str) -> str:
-    """Let what comes every few cells fill those before it: else where it falls would look like a pattern of its own."""
-    places = [place for place, sign in enumerate(drawn) if sign != " "]
-    steps = [after - before for before, after in pairwise(places)]
-    usual = sorted(steps)[len(steps) // 2] if steps else 0
-    if len(places) < _FEW or usual > _NEAR:
-        return drawn
-    filled = list(drawn)
-    for place, step in zip(places[1:], steps, strict=True):
-        if step <= usual + 1:
-            filled[place - step + 1 : place] = drawn[place] * (step - 1)
-    return "".join(filled)
 
 
 def _cuts(gaps: str, outputs: Sequence[int], axis_ns: int, cells: int, cap_ns: int | None) -> str:
@@ -137,6 +124,6 @@ def _marks(markers: Sequence[Marker], axis_ns: int, cells: int) -> str:
     drawn = [" "] * cells
     for sign in "BRCTSED":  # the later ones over the earlier where they share a cell
         for marker in markers:
-            if marker.sign == sign:
+            if marker.sign == sign and marker.at_ns is not None:
                 drawn[cell(marker.at_ns, axis_ns, cells)] = sign
     return "".join(drawn)

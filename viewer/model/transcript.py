@@ -144,8 +144,8 @@ class Transcript:
     """The events of an exchange in columns, and its texts.
 
     `at` holds the instant of each event in ns since T0, never falling: that of the event before where its own is not on
-    the tape (`timed` tells). `reads` is the seq of the read that completed it, `starts` and `ends` are its bytes in
-    `data`, the body without its content coding, and `kinds` an index into `KINDS`.
+    the tape (`timed` tells; see `come_by`). `reads` is the seq of the read that completed it, `starts` and `ends` are
+    its bytes in `data`, the body without its content coding, and `kinds` an index into `KINDS`.
     """
 
     def __init__(self, decoded: Decoded) -> None:
@@ -185,6 +185,11 @@ class Transcript:
         saying.say(0, Piece(0, content, reasoning, refusal, tools, None))
         made.voices = list(saying.voices.values())
         return made
+
+    def come_by(self, at_ns: int) -> None:
+        """Let everything have come by then, if the instant of nothing is known: as with an answer that is no stream."""
+        if not any(self.timed):
+            self.at = array("q", (at_ns,)) * len(self.at)
 
     def __len__(self) -> int:
         """How many events there are."""
@@ -228,21 +233,21 @@ class Transcript:
         del self._saying
 
     def _take(self, events: Events) -> None:
-        blocks, line_end = events.blocks, events.line_end
-        self.data = b"".join([block + 2 * line_end for block in blocks])
-        width = 2 * len(line_end)
-        starts = [0, *accumulate([len(block) + width for block in blocks])][:-1]
-        self.starts = array("q", starts)
-        self.kinds = bytearray(_CODES["comment" if block[:1] == b":" else "done"] for block in blocks)
-        # An event ends with the CR of its blank line, a comment with its own line.
-        behind = {_CODES["comment"]: len(line_end), _CODES["done"]: len(line_end) + 1}
-        sizes = [len(block) + behind[kind] for block, kind in zip(blocks, self.kinds, strict=True)]
-        self.ends = array("q", [start + size for start, size in zip(starts, sizes, strict=True)])
-        self.timed = bytearray(at is not None for _, at in events.arrivals)
+        count = len(events.blocks)
+        self.data = events.data
+        # An event ends with the CR of its blank line, and the next begins behind that line; a comment, with its own.
+        self.ends = array("q", events.ends)
+        beyond = len(events.line_end) - 1
+        self.starts = array("q", [0, *[end + beyond for end in events.ends[:-1]]][:count])
+        self.kinds = bytearray((_CODES["done"],)) * count
+        for place in events.comments:
+            self.kinds[place] = _CODES["comment"]
+            self.ends[place] -= 1
+        self.timed = bytearray([at is not None for _, at in events.arrivals])
         self.reads = array("q", [UNKNOWN if read is None else read for read, _ in events.arrivals])
-        last, instants = 0, [at for _, at in events.arrivals]
-        self.at = array("q", [last := last if at is None else at for at in instants])
-        self._first = array("q", (UNKNOWN,)) * len(blocks)
+        last = 0
+        self.at = array("q", [last := last if at is None else at for _, at in events.arrivals])
+        self._first = array("q", (UNKNOWN,)) * count
         for run in events.runs:
             self._run(run)
 

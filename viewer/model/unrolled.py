@@ -5,11 +5,12 @@ another kind are left to `derive.decode`. A test holds both to each other.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Final
 
 from recorder import runs
+from recorder.chat import Chunk
 from recorder.derive import Decoded
 from recorder.exchange import Exchange, Read, TimedChunk, TimedItem
 from recorder.repeats import filler
@@ -23,7 +24,7 @@ _IDENTITY: Final = frozenset({"", "identity", "none"})
 def events(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Events | None:
     """Decode a body as events; None if it holds anything else, or its comments cannot be told their reads."""
     found = runs.events(exchange, [(read.seq, read.at_ns, read.start, read.size) for read in reads], body)
-    if found is None or not any(block[:1] == b":" for block in found.blocks):
+    if found is None or not found.comments:
         return found
     is_plain = (exchange.content_encoding or "").strip().lower() in _IDENTITY
     if not is_plain or not _is_gapless(reads, len(body)):
@@ -33,17 +34,35 @@ def events(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Events | N
 
 
 def decoded(found: Events, transcript: Transcript) -> Decoded:
-    """Give what verdicts need of a decoded body; what its items hold is left out. The transcript must be made of it."""
+    """Give what verdicts need of a decoded body; the transcript must be made of it.
+
+    What its items hold is left out, and of chunks that repeat one another all have the text of the first: `spoken`
+    gives those with their own.
+    """
     made = Decoded(transcript.data, True)
-    places = zip(found.blocks, found.arrivals, transcript.starts, transcript.ends, strict=True)
+    places = zip(found.arrivals, transcript.starts, transcript.ends, strict=True)
     made.items = [
-        TimedItem(seq, "comment" if block[:1] == b":" else "event", at_ns, read, "", "", "", start, end)
-        for seq, (block, (read, at_ns), start, end) in enumerate(places)
+        TimedItem(seq, "event", at_ns, read, "", "", "", start, end)
+        for seq, ((read, at_ns), start, end) in enumerate(places)
     ]
+    for place in found.comments:
+        made.items[place] = made.items[place]._replace(kind="comment")
     made.chunks = [one for run in found.runs for one in _chunks(run, transcript.ends)]
     made.done = _DONE in transcript.kinds
     made.dialect = _dialect(made)
     return made
+
+
+def spoken(found: Events) -> Callable[[int], Chunk]:
+    """Give what gives the chunk of a number, with its text."""
+    begins = list(accumulate((len(run.texts) for run in found.runs), initial=0))
+
+    def chunk(no: int) -> Chunk:
+        place = bisect_right(begins, no) - 1
+        run = found.runs[place]
+        return run.chunk if run.part is None else filler(run.chunk, run.part)(run.texts[no - begins[place]])
+
+    return chunk
 
 
 def _is_gapless(reads: Sequence[Read], size: int) -> bool:
@@ -53,19 +72,16 @@ def _is_gapless(reads: Sequence[Read], size: int) -> bool:
 
 def _arrive(found: Events, reads: Sequence[Read]) -> None:
     """Give comments the read with the end of their own line; `arrivals` has that of the blank line below it."""
-    behind, starts = len(found.line_end), [read.start for read in reads]
-    ends = accumulate(len(block) + 2 * behind for block in found.blocks)
-    for place, (block, end) in enumerate(zip(found.blocks, ends, strict=True)):
-        if block[:1] == b":":
-            read = reads[bisect_right(starts, end - behind - 1) - 1]
-            found.arrivals[place] = (read.seq, read.at_ns)
+    starts = [read.start for read in reads]
+    for place in found.comments:
+        read = reads[bisect_right(starts, found.ends[place] - 2) - 1]
+        found.arrivals[place] = (read.seq, read.at_ns)
 
 
 def _chunks(run: Run, ends: Sequence[int]) -> Iterator[TimedChunk]:
-    fill = None if run.part is None else filler(run.chunk, run.part)
-    for item, at_ns, read, text in zip(run.items, run.at_ns, run.reads, run.texts, strict=True):
+    for item, at_ns, read in zip(run.items, run.at_ns, run.reads, strict=True):
         assert item is not None
-        yield TimedChunk(item, at_ns, read, run.chunk if fill is None else fill(text), ends[item])
+        yield TimedChunk(item, at_ns, read, run.chunk, ends[item])
 
 
 def _dialect(made: Decoded) -> str | None:

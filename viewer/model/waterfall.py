@@ -73,7 +73,7 @@ def _kinds(transcript: Transcript) -> list[Bar]:
     for kind in ("reasoning", "content", "tool", "refusal"):
         code = KINDS.index(kind)
         first, last = transcript.kinds.find(code), transcript.kinds.rfind(code)
-        if first >= 0:
+        if first >= 0 and transcript.timed[first] and transcript.timed[last]:
             count = transcript.kinds.count(code)
             note = f"{count:,} event{'s' * (count != 1)}"
             found.append(Bar(kind, transcript.at[first], transcript.at[last], kind, note))

@@ -1,1 +1,6 @@
-"""The terminal viewer: thin widgets over the pure models of `viewer`; no SQL and no parsing in here."""
+"""The terminal viewer: thin widgets over the pure models of `viewer.model`; no SQL and no parsing in here."""
+
+import os
+
+# A key's effect waits for half a frame on average: at Textual's 60 a second, for longer than it takes to be drawn.
+os.environ.setdefault("TEXTUAL_FPS", "120")

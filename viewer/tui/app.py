@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -21,15 +21,18 @@ from textual.app import App, get_system_commands_provider
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette, Provider
 from textual.dom import DOMNode
+from textual.driver import Driver
 from textual.events import Event, Key, Resize
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import Input, OptionList
+from textual.worker import Worker, WorkerError
 
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
 from recorder.safe import safe
+from viewer.apart import Decoders
 from viewer.model.settings import Settings
 from viewer.thresholds import Thresholds
 from viewer.tui import keys, themes
@@ -38,10 +41,15 @@ from viewer.tui.reader import TapeReader
 from viewer.tui.screens.cramped import LEAST, CrampedScreen
 from viewer.tui.screens.drilled import DrilledScreen
 from viewer.tui.screens.streams import StreamsScreen
+from viewer.tui.terminal import Lag, TerminalDriver
 
 _SIGNALS: Final = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
 _LATE_SECONDS: Final = 5
 _INTERRUPTED: Final = 128 + 2
+_HUNG_UP: Final = 128 + 1
+_OF_KEYS: Final = 128 + 2, 128 + 3
+"""Codes of the signals that keys send to all programs in a terminal: SIGINT and SIGQUIT."""
+
 _SLIPS_SECONDS: Final = 10.0
 _READ_PER_SECOND: Final = 30
 """So many characters of what is said in passing are read in a second."""
@@ -75,6 +83,8 @@ class ViewerApp(App[int]):
         Binding("x", "export_menu", "export", show=False, id="app.export"),
         Binding("ctrl+p,colon", "command_palette", "palette", show=False, id="app.palette"),
         Binding("T", "time_format", "time format", show=False, id="app.time_format"),
+        Binding("f3", "outside('show')", "in the pager", show=False, id="app.pager"),
+        Binding("f4", "outside('edit')", "in the editor", show=False, id="app.editor"),
         Binding("f5", "next_theme", "next theme", show=False, id="app.theme"),
         Binding("ctrl+z", "suspend_process", "suspend", show=False, id="app.suspend"),
         Binding("ctrl+c", "interrupt", "copy, or quit at once", show=False, priority=True, id="app.interrupt"),
@@ -101,7 +111,9 @@ class ViewerApp(App[int]):
         super().__init__()
         self.tape = TapeReader(tape)
         self.clock = clock
+        self.lag = Lag(clock)
         self.limits = limits
+        self.decoders = Decoders(tape, limits)
         self.ascii = ascii
         self.failure: WiretapeError | None = None
         self._streams = StreamsScreen(filter_text, follow=follow)
@@ -109,11 +121,22 @@ class ViewerApp(App[int]):
         self._settings = settings or Settings()
         self._clashes = keys.Clashes()
         self._slips: list[str] = []
+        self._away: Worker[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._typed_ahead = keys.TypedAhead(self)
         for theme in themes.THEMES:
             self.register_theme(theme)
         chosen = self._settings.theme
         self.theme = chosen if chosen in self.available_themes else themes.THEMES[0].name
+
+    def get_driver_class(self) -> type[Driver]:
+        """Draw by way of `TerminalDriver` where Textual would draw on a terminal itself."""
+        found = super().get_driver_class()
+        return TerminalDriver if found in TerminalDriver.__bases__ else found
+
+    def on_terminal_driver_gone(self) -> None:
+        """Leave, as if it had been hung up."""
+        self._end(_HUNG_UP)
 
     def on_mount(self) -> None:
         """Show the streams; leave on the signals that would otherwise leave the terminal in disorder."""
@@ -131,16 +154,30 @@ class ViewerApp(App[int]):
         self.call_after_refresh(_collect_from_now_on)
 
     def _end(self, code: int) -> None:
+        away = self._away if self._away is not None and not self._away.is_finished else None
+        if away is not None and code in _OF_KEYS:
+            return  # it is for the program that has the terminal
         # Where the terminal is gone, what still waits to be written to it may hold up the end for ever.
         late = threading.Timer(_LATE_SECONDS, os._exit, (code,))
         late.daemon = True
         late.start()
+        if away is None:
+            self.exit(code)
+        else:
+            self._ending = asyncio.create_task(self._end_after(away, code))
+
+    async def _end_after(self, away: Worker[None], code: int) -> None:
+        """End when the program that has the terminal has been told to."""
+        away.cancel()
+        with contextlib.suppress(WorkerError):
+            await away.wait()
         self.exit(code)
 
     def on_unmount(self) -> None:
         """Give the tape back."""
         self._typed_ahead.stop()
         self.tape.close()
+        self.decoders.close()
 
     async def on_event(self, event: Event) -> None:
         """Let a key wait until the one before it has done all that it does."""
@@ -264,6 +301,23 @@ class ViewerApp(App[int]):
         change = getattr(self.screen, "action_time_format", None)
         if change is not None:
             change()
+
+    def action_outside(self, name: str) -> None:
+        """Show what is on the screen in the user's pager (`show`) or editor (`edit`)."""
+        from viewer.tui.screens import outside
+
+        if self.screen.is_modal or (self._away is not None and not self._away.is_finished):
+            return
+        page = outside.page(self.screen)
+        if page is None:
+            self.notify("there is no text here")
+        else:
+            self._away = self.run_worker(self._go_away({"show": outside.show, "edit": outside.edit}[name], *page))
+
+    async def _go_away(self, program: Callable[..., Awaitable[str | None]], *page: str) -> None:
+        failed = await program(self, *page)
+        if failed is not None:
+            self.notify(failed, severity="error")
 
     def action_next_theme(self) -> None:
         """Take the next theme."""

@@ -6,8 +6,10 @@ from textual.screen import Screen
 
 from recorder.clock import Clock
 from recorder.errors import WiretapeError
+from viewer.apart import Decoders
 from viewer.thresholds import Thresholds
 from viewer.tui.reader import TapeReader
+from viewer.tui.terminal import Lag
 
 
 class Host(Protocol):
@@ -15,7 +17,9 @@ class Host(Protocol):
 
     tape: TapeReader
     clock: Clock
+    lag: Lag
     limits: Thresholds
+    decoders: Decoders
 
     def show_streams(self, filter_text: str) -> None:
         """Go back to the list of exchanges, filtered."""

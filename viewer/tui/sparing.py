@@ -1,108 +1,202 @@
-"""Drawing only what looks otherwise than it did: of each line, the cells that differ from what the terminal has.
+"""Drawing only what looks otherwise than it did: of what is drawn, the cells that differ from what the terminal has.
 
 Textual draws every line of what a widget asks for from the widget's left border on; where a word comes fifty times a
-second, nearly all of that stands there already. This keeps what was drawn last, and writes the difference. Whatever
-draws the whole screen draws all of it, so that a terminal in which something else has written is put right.
+second, nearly all of that stands there already. A `Canvas` takes in what is drawn for the terminal, cell by cell, and
+gives the difference whenever the terminal can take one: what came between is never drawn. A frame of every cell is
+drawn whole, so that a terminal in which something else has written is put right.
 """
 
+import functools
+import re
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from rich.cells import cell_len
-from rich.console import Console
-from rich.control import Control
-from rich.segment import Segment
-from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
-from textual.strip import Strip
 
-_NEAR: Final = 6
-"""Between two changes so near to each other it is shorter to draw what stands there than to move."""
+_NEAR: Final = 5
+"""Over so few cells, if they look alike, it is shorter to draw what stands there than to move."""
 
-_Segments: TypeAlias = "list[Segment]"
+_TOKEN: Final = re.compile(
+    r"\x1b\[(?P<sgr>[\d;:]*)m|\x1b\[(?P<place>[\d;]*)H|(?P<text>[^\x00-\x1f\x7f]+)|(?P<line>[\r\n])"
+    r"|(?P<sync>\x1b\[\?2026[hl])|(?P<other>\x1b\[[<-?]?[\d;:]*[ -/]*[@-~]|\x1b[]PX^_].*?(?:\x07|\x1b\\)|.)",
+    re.DOTALL,
+)
+_PART: Final = re.compile(r"[34]8;2;\d+;\d+;\d+|[34]8;5;\d+|\d+")
+_SYNC: Final = "\x1b[?2026h", "\x1b[?2026l"
+
+Cell: TypeAlias = "tuple[str, str]"
+"""What stands in a cell, and its look, as parameters of SGR; behind a character of two cells stands an empty one."""
+
+_UNKNOWN: Final[Cell] = ("\0", "unknown")
 
 
-class SparingCompositor(Compositor):
-    """Knows what the terminal shows, as far as this screen has drawn it."""
+class Canvas:
+    """What a terminal should show, and what it shows as far as it has been told."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.drawn: dict[int, _Segments] = {}
+        self._size = (0, 0)
+        self._wanted: list[list[Cell]] = []
+        self._shown: list[list[Cell]] = []
+        self._changed: set[int] = set()
+        self._cursor = self._cursor_shown = (0, 0)
+        self._is_in_step = False
 
-    def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
-        """Draw everything."""
-        found = super().render_full_update(simplify=simplify)
-        if not simplify:  # else it is a picture, and not for the terminal
-            self.drawn = {y: [one for strip in line for one in strip] for y, line in enumerate(found.strips)}
-        return found
+    @property
+    def is_behind(self) -> bool:
+        """Whether the terminal may have to be told something."""
+        return bool(self._changed) or self._cursor != self._cursor_shown
 
-    def render_partial_update(self) -> ChopsUpdate | None:
-        """Draw what has changed."""
-        found = super().render_partial_update()
-        return None if found is None else _SparingUpdate(found, self.drawn)
+    def resize(self, columns: int, rows: int) -> None:
+        """Begin anew with so many cells, if there were others."""
+        if self._size != (columns, rows):
+            self._size = columns, rows
+            self._wanted = [[_UNKNOWN] * columns for _ in range(rows)]
+            self.forget()
+
+    def forget(self) -> None:
+        """Know nothing any more of what the terminal shows: all of it is to be drawn again."""
+        columns, rows = self._size
+        self._shown = [[_UNKNOWN] * columns for _ in range(rows)]
+        self._changed = set(range(rows))
+
+    def take(self, data: str) -> str:
+        """Take in what is drawn; give what is none of it, which is to be passed on as it is."""
+        others, sgr, put = [], "", 0
+        y, x = self._cursor
+        for token in _TOKEN.finditer(data):
+            kind, text = token.lastgroup, token[0]
+            if kind == "text":
+                width = self._put(y, x, text, sgr)
+                x, put = x + width, put + width
+            elif kind == "sgr":
+                sgr = token["sgr"].removeprefix("0;") if token["sgr"] != "0" else ""
+            elif kind == "place":
+                row, _, column = token["place"].partition(";")
+                y, x = int(row or 1) - 1, int(column or 1) - 1
+            elif kind == "sync":
+                self._is_in_step = True
+            elif kind == "other":
+                others.append(text)
+        self._cursor = y, x
+        if put and put >= self._size[0] * self._size[1]:
+            self.forget()
+        return "".join(others)
+
+    def _put(self, y: int, x: int, text: str, sgr: str) -> int:
+        """Put a text in its cells, as far as there are any; give how many it takes."""
+        cells = [(sign, sgr) for sign in text] if text.isascii() else _cells(text, sgr)
+        if y >= len(self._wanted):
+            return len(cells)
+        row = self._wanted[y]
+        end = min(x + len(cells), len(row))
+        if end > x:
+            for place in _halves(row, x, end):
+                row[place] = " ", row[place][1]
+            row[x:end] = cells[: end - x]
+            self._changed.add(y)
+        return len(cells)
+
+    def changes(self) -> str:
+        """Give what is to be written so that the terminal shows what it should; from now on it does."""
+        drawn = "".join(self._drawn())
+        if not drawn and self._cursor == self._cursor_shown:
+            return ""
+        self._cursor_shown = self._cursor
+        y, x = self._cursor
+        drawn += f"\x1b[{y + 1};{x + 1}H"
+        return drawn.join(_SYNC) if self._is_in_step else drawn
+
+    def _drawn(self) -> Iterator[str]:
+        pen = ""
+        for y in sorted(self._changed):
+            wanted, shown = self._wanted[y], self._shown[y]
+            at_row = False
+            for start, end in _spans(shown, wanted):
+                yield f"\x1b[{start + 1}G" if at_row else f"\x1b[{y + 1};{start + 1}H"
+                at_row = True
+                for sign, sgr in wanted[start:end]:
+                    if sgr != pen and sign:
+                        yield _turned(pen, sgr)
+                        pen = sgr
+                    yield sign
+            shown[:] = wanted
+        self._changed.clear()
+        if pen:
+            yield "\x1b[0m"
 
 
-class _SparingUpdate(ChopsUpdate):
-    """The lines of an update of which something differs from `drawn`, which is kept up."""
-
-    def __init__(self, update: ChopsUpdate, drawn: dict[int, _Segments]) -> None:
-        super().__init__(update.chops, update.spans, update.chop_ends)
-        self._drawn = drawn
-
-    def render_segments(self, console: Console) -> str:
-        """Give what to write to the terminal."""
-        return "".join(self._changes(console))
-
-    def _changes(self, console: Console) -> Iterator[str]:
-        for y in sorted({y for y, _, _ in self.spans}):
-            chops = self.chops[y]
-            before = self._drawn.get(y)
-            if before is None or None in chops.values():
-                yield from self._whole(y, console)
-                continue
-            line = [segment for strip in chops.values() if strip is not None for segment in strip]
-            self._drawn[y] = line
-            if line != before:
-                for start, changed in _changed(_cells(before), _cells(line)):
-                    yield Control.move_to(start, y).segment.text
-                    yield Strip(changed).render(console)
-
-    def _whole(self, y: int, console: Console) -> Iterator[str]:
-        """Draw a line that is not all known as Textual would."""
-        self._drawn.pop(y, None)
-        spans = [span for span in self.spans if span[0] == y]
-        yield ChopsUpdate(self.chops, spans, self.chop_ends).render_segments(console)
-
-
-def _cells(line: _Segments) -> list[Segment]:
-    """Give a line cell by cell; behind a character of two cells stands an empty one."""
-    found = []
-    for text, style, _ in line:
-        if text.isascii():
-            found += [Segment(sign, style) for sign in text]
-            continue
-        for sign in text:
-            size = cell_len(sign)
-            if size == 0 and found:
-                found[-1] = Segment(found[-1].text + sign, style)
-            elif size:
-                found += [Segment(sign, style), *[Segment("", style)] * (size - 1)]
+def _cells(text: str, sgr: str) -> list[Cell]:
+    """Give a text cell by cell; one whose signs stand for one another, as in some emoji, is not taken apart."""
+    width, sizes = cell_len(text), [cell_len(sign) for sign in text]
+    if sum(sizes) != width or not sizes[0]:
+        return [(text, sgr), *[("", sgr)] * (width - 1)] if width else []
+    found: list[Cell] = []
+    for sign, size in zip(text, sizes, strict=True):
+        if size:
+            found += [(sign, sgr), *[("", sgr)] * (size - 1)]
+        else:  # it belongs to the one before it, which may take two cells
+            head = next(place for place in range(len(found) - 1, -1, -1) if found[place][0])
+            found[head] = found[head][0] + sign, sgr
     return found
 
 
-def _changed(before: list[Segment], after: list[Segment]) -> Iterator[tuple[int, _Segments]]:
-    """Give where cells have changed, each time the first one and what stands there now."""
-    if len(before) != len(after):
-        yield 0, list(Segment.simplify(after))
-        return
-    places = [place for place, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-    start = 0
-    for at, place in enumerate(places):
-        if at + 1 < len(places) and places[at + 1] - place <= _NEAR:
+def _halves(row: list[Cell], start: int, end: int) -> Iterator[int]:
+    """Give the cells outside of a span that hold the rest of what is cut in two by its ends."""
+    place = start
+    while place > 0 and not row[place][0]:
+        place -= 1
+        yield place
+    while end < len(row) and not row[end][0]:
+        yield end
+        end += 1
+
+
+def _spans(shown: list[Cell], wanted: list[Cell]) -> Iterator[tuple[int, int]]:
+    """Give from where to where a row is to be drawn."""
+    span = None
+    for place, (old, new) in enumerate(zip(shown, wanted, strict=True)):
+        if old == new or (span is not None and place < span[1]):
             continue
-        first, end = places[start], place + 1
-        start = at + 1
-        while first and not after[first].text:  # the second half of a character: with the first
-            first -= 1
-        while end < len(after) and not after[end].text:
-            end += 1
-        yield first, list(Segment.simplify(after[first:end]))
+        start, end = _whole(wanted, place)
+        if span is not None and (start <= span[1] or _is_near(wanted, span[1], start)):
+            start = span[0]
+        elif span is not None:
+            yield span
+        span = start, end
+    if span is not None:
+        yield span
+
+
+def _is_near(wanted: list[Cell], end: int, place: int) -> bool:
+    look = wanted[end - 1][1]
+    return place - end <= _NEAR and all(sgr == look and sign for sign, sgr in wanted[end:place])
+
+
+def _whole(row: list[Cell], place: int) -> tuple[int, int]:
+    """Give from where to where the character goes that has this cell."""
+    start, end = place, place + 1
+    while start and not row[start][0]:
+        start -= 1
+    while end < len(row) and not row[end][0]:
+        end += 1
+    return start, end
+
+
+@functools.lru_cache(4096)
+def _turned(pen: str, sgr: str) -> str:
+    """Give the shortest way from one look to another: only what is new, if nothing of the old one has to go."""
+    old, new = _PART.findall(pen), _PART.findall(sgr)
+    fresh = [part for part in new if part not in old]
+    whole = f"\x1b[0;{sgr}m" if pen and sgr else f"\x1b[{sgr}m"
+    if not {_kind(part) for part in old} <= {_kind(part) for part in new}:
+        return whole
+    return min(f"\x1b[{';'.join(fresh)}m", whole, key=len)
+
+
+def _kind(part: str) -> str:
+    """Say what a part of a look decides: the colour of a sign, that of its ground, or itself."""
+    number = int(part.partition(";")[0])
+    for name, first in (("sign", 30), ("ground", 40), ("sign", 90), ("ground", 100)):
+        if first <= number < first + 10:
+            return name
+    return part

@@ -9,8 +9,8 @@ from viewer.filtering import fields
 ALIASES = {
     "host": "upstream", "is": "outcome", "detail": "outcome_detail", "finish": "finish_reason", "flag": "flags",
     "ttft": "ttft_ms", "ttf_byte": "ttf_byte_ms", "dur": "duration_ms", "gap.p90": "icl_p90_ms",
-    "gap.max": "icl_max_ms", "stall": "max_stall_ms", "tok.in": "prompt_tokens", "tok.total": "total_tokens",
-    "tps": "tps_user", "at": "started_at", "coalesced": "coalesced_fraction",
+    "gap.max": "icl_max_ms", "gap": "gap", "stall": "max_stall_ms", "tok.in": "prompt_tokens",
+    "tok.total": "total_tokens", "tps": "tps_user", "at": "started_at", "coalesced": "coalesced_fraction",
     "tokens": "completion_tokens",
 }  # fmt: skip
 
@@ -25,7 +25,7 @@ def test_the_short_names_mean_what_people_expect() -> None:
 
 def test_every_name_means_a_field_and_every_field_looks_at_a_row() -> None:
     assert set(fields.NAMES.values()) == set(fields.FIELDS)
-    known = {*rows.FIELDS, *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, "request_body"}
+    known = {*rows.FIELDS, *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, "request_body", "icl"}
     assert {name for field in fields.FIELDS.values() for name in field.rows} <= known
 
 

@@ -1,6 +1,7 @@
 """Filters in SQL: they say what Python says, on random tapes; and the tape's values never become SQL."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,13 +10,14 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects import sqlite
 
 from viewer import queries
-from viewer.filtering import sql
+from viewer.filtering import expressions, sql
+from viewer.filtering.expressions import TooSlow
 from viewer.filtering.matching import matches, needed
 from viewer.filtering.parser import parse
 from viewer.filtering.syntax import Filter
 
 from ..conftest import COMPLETE, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
-from ..random_filters import LEAVES, TREES, Stored, cases, ended, engine, fill
+from ..random_filters import GAPS, LEAVES, TREES, Stored, cases, ended, engine, fill
 
 EVERY = [COMPLETE, TOOLS, TRUNCATED, LIMITED, FAILED, ODD, LIVE]
 
@@ -34,6 +36,12 @@ def agree(memory: Connection, filter: Filter, tape: Stored) -> None:
     in_python = [row["id"] for row in queries.exchanges(memory, fields) if matches(filter, row)]
     in_sql = [row["id"] for row in queries.exchanges(memory, ("id",), where=sql.condition(filter))]
     assert in_sql == in_python
+
+
+@settings(max_examples=200)
+@given(case=cases(GAPS))
+def test_gaps_are_the_same_in_sql_and_in_python(memory: Connection, case: tuple[Filter, Stored]) -> None:
+    agree(memory, *case)
 
 
 @settings(max_examples=400)
@@ -68,6 +76,17 @@ def test_the_hard_cases_are_the_same_too(memory: Connection, text: str, given: d
     agree(memory, parse(text), ended(**given))
 
 
+def test_an_expression_that_would_go_on_for_ever_is_a_slip_of_the_one_who_typed_it(
+    memory: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expressions, "LONGEST_SECONDS", 0.02)
+    fill(memory, ended(content="a" * 40 + "b"))
+    assert list(queries.exchanges(memory, ("id",), where=sql.condition(parse('text~"(a+)+$"')))) == []
+    fill(memory, ended(content="a" * 60_000 + "b"))
+    with pytest.raises(TooSlow, match="takes too long"), queries.explained(Path("tape.db")):
+        list(queries.exchanges(memory, ("id",), where=sql.condition(parse('text~"(a+)+$"'))))
+
+
 def test_values_are_bound_parameters_and_never_sql() -> None:
     text = 'model:"\'; DROP TABLE reads" label:k="\'" word ttft>8765us error~"x\'y" at>2026-01-01'
     compiled = str(sql.condition(parse(text)).compile(dialect=sqlite.dialect()))
@@ -89,6 +108,10 @@ def test_values_are_bound_parameters_and_never_sql() -> None:
         ("flag:stall", [TOOLS]),
         ("flag!=no_usage is:ok", [COMPLETE]),
         ("stall>2s", [TOOLS]),
+        ("gap:2s..3s", [TOOLS]),
+        ("gap:2.5s..2.6s", []),
+        ("gap>=2s", [TOOLS]),
+        ("gap!=2s..", [COMPLETE, TRUNCATED, ODD]),
         ("status:400..499", [LIMITED]),
         ("label:run=a7", [COMPLETE]),
         ("label:run", [COMPLETE]),

@@ -70,16 +70,3 @@ def test_a_time_is_a_period_in_utc(text: str, start: str, end: str | None) -> No
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a time, such as -2h"):
         values.period(text, NOW)
-
-
-def test_a_regular_expression_sees_the_beginning_of_a_text() -> None:
-    assert values.found("B$", "ab")
-    assert values.found("é", "é\xff".encode("latin-1") + "é".encode())
-    assert not values.found("x", "a" * values.TEXT_CAP + "x")
-    assert values.found("x", None) is None
-
-
-@pytest.mark.parametrize("text", ["(", "a{99999999999}", "x" * 201])
-def test_what_is_no_regular_expression_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="expected a regular expression"):
-        values.regex(text)

@@ -67,3 +67,26 @@ def test_a_place_is_an_instant_or_a_position() -> None:
 
 def test_what_is_never_said_is_not_found() -> None:
     assert goto.found(spoken("a.b"), 0, "axb") is None
+
+
+def test_looking_back_the_last_words_before_are_found_and_past_the_first_the_last() -> None:
+    transcript = spoken("one", " two o", "ne", " one ONE")
+    assert [goto.found(transcript, at, "one", back=True) for at in (0, 1, 2, 3, 4)] == [4, 4, 1, 1, 3]
+    assert goto.found(transcript, 2, "three", back=True) is None
+
+
+def test_looking_back_goes_where_looking_on_has_been() -> None:
+    transcript = spoken("a", " b", " ab", "c", " ab a", " ba", " ab", "cab" * 3)
+    on = [0]
+    while len(on) < 20:
+        on.append(goto.found(transcript, on[-1], "ab") or 0)
+    back = [on[-1]]
+    while len(back) < 19:
+        back.append(goto.found(transcript, back[-1], "ab", back=True) or 0)
+    assert back == on[:0:-1]
+
+
+def test_looking_back_finds_words_wherever_long_texts_are_cut() -> None:
+    text = "x" * 65_530 + "needle" + "x" * 65_530
+    for more in range(20):
+        assert goto.found(spoken(text + "x" * more, "end"), 2, "NEEDLE", back=True) == 1

@@ -57,6 +57,13 @@ def test_rows_are_named_by_their_least_value_and_the_lowest_by_what_it_is_below(
     assert [speeds.label(row) for row in range(3)] == ["128", "1", "<1"]
 
 
+def test_bars_say_how_much_each_column_holds() -> None:
+    assert GAPS.whole == [100, 4]
+    assert [heatmap.bar(GAPS, 2, line, (0, 2, 5)) for line in (1, 0)] == ["██   ", "██▁▁▁"]
+    empty = Heatmap("ttft", NOON, 60, ((20, 20),), [[3, 0, 1]], [[3, 0, 1]])
+    assert heatmap.bar(empty, 1, 0, (0, 1, 2, 3)) == "█ ▃"
+
+
 def test_the_axis_names_a_column_where_there_is_room() -> None:
     wide = Heatmap("ttft", NOON, 3600, ((20, 20),), [[1] * 10], [[1] * 10])
     assert heatmap.axis(wide, 2 * wide.columns) == "12:00   16:00"
@@ -72,8 +79,7 @@ def test_the_length_of_a_column_is_said_in_its_largest_unit(step_s: int, said: s
 
 def test_a_cell_is_described_in_words() -> None:
     assert heatmap.described(GAPS, 1, 0) == (
-        "2026-03-01 12:00:00 UTC · 2.1 ms – 537 ms · 99 gaps, 99.0 % · "
-        "enter: 7 exchanges with such a gap or a longer one"
+        "2026-03-01 12:00:00 UTC · 2.1 ms – 537 ms · 99 gaps, 99.0 % · enter: 7 exchanges with such a gap"
     )
     assert heatmap.described(GAPS, 1, 1) == "2026-03-01 12:05:00 UTC · 2.1 ms – 537 ms · nothing"
     first = Heatmap("ttft", NOON, 60, ((20, 20),), [[1]], [[1]])

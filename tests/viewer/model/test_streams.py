@@ -53,8 +53,15 @@ def test_flags_take_what_room_is_left() -> None:
     shown = {width: streams.fitted(width) for width in (60, 120, 250)}
     wide = {width: slot.width for width, slots in shown.items() for slot in slots if slot.column.name == "flags"}
     assert wide[60] >= max(len(word) for word in ("interrupted", "error_event"))
-    assert wide[120] >= len("truncated storage")
-    assert wide[250] >= len("error_event stall burst backpressure")
+    assert wide[120] >= len("connect_error")
+    assert wide[250] >= len("truncated stall burst")
+
+
+def test_gaps_have_room_to_be_seen() -> None:
+    wide = {
+        width: slot.width for width in (80, 120, 250) for slot in streams.fitted(width) if slot.column.name == "gaps"
+    }
+    assert (wide[80] >= 8, wide[120] >= 12, wide[250]) == (True, True, 24)
 
 
 def test_columns_can_be_left_out_and_make_room_for_others() -> None:
@@ -104,7 +111,24 @@ def test_the_word_of_an_outcome_is_before_the_flags_where_it_has_no_column() -> 
     assert plain(cells_of("flags", cut)) == "truncated stall burst"
     assert plain(cells_of("flags", cut, Look(worded=False))) == "stall burst"
     assert plain(cells_of("flags", row(outcome="http_error", status=429))) == "429"
+    assert plain(cells_of("flags", row(outcome="http_error", status=429, flags=["stall"]))) == "429 stall"
     assert plain(cells_of("flags", row(outcome="malformed", flags=["malformed"]))) == "malformed"
+
+
+def test_beside_its_status_a_refusal_is_told_in_a_word() -> None:
+    refused = row(outcome="http_error", outcome_detail="rate_limited", status=429)
+    (beside,) = [slot.column for slot in streams.fitted(120) if slot.column.name == "flags"]
+    assert plain(beside.shown(refused, LOOK, 13)) == "rate_limited"
+    assert plain(beside.shown(row(outcome="http_error", status=300), LOOK, 13)) == "http_error"
+    (alone,) = [slot.column for slot in streams.fitted(120, {"status"}) if slot.column.name == "flags"]
+    assert plain(alone.shown(refused, LOOK, 13)) == "429"
+
+
+def test_a_finish_other_than_stop_is_told_quietly() -> None:
+    assert cells_of("flags", row(finish_reason="stop")) == []
+    assert cells_of("flags", row(finish_reason="length")) == [("length", "muted")]
+    assert plain(cells_of("flags", row(finish_reason="tool_calls", flags=["stall"]))) == "stall"
+    assert plain(cells_of("flags", row(outcome="truncated", finish_reason="length"))) == "truncated"
 
 
 @pytest.mark.parametrize(

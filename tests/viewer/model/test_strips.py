@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
+from recorder.derive import decode
+from recorder.exchange import Exchange, Read
 from viewer import queries
 from viewer.model import landmarks, strips
 from viewer.model.transcript import Transcript
@@ -59,3 +61,15 @@ def test_the_instant_of_a_cell_is_in_that_cell(axis: int, cells: int, data: st.D
     cell = data.draw(st.integers(0, cells - 1))
     at = strips.instant(cell, axis, cells)
     assert strips.cell(at, axis, cells) == cell or axis < cells
+
+
+def test_what_has_no_instant_is_in_no_row() -> None:
+    facts = Exchange(200, "application/json", None, "end", 0, 0, 9 * MS)
+    body = b'{"object":"chat.completion","choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}]}'
+    transcript = Transcript(decode(facts, [Read(0, 5 * MS, None, 0, len(body))], body))
+    markers = landmarks.markers(transcript, 5 * MS)
+    drawn = strips.made(transcript, [(5 * MS, len(body))], markers, 9 * MS, 9)
+    assert (drawn.kinds.strip(), drawn.gaps.strip(), drawn.marks.strip()) == ("", "", "B")
+    assert [(marker.sign, marker.at_ns) for marker in markers if marker.sign == "C"] == [("C", None)]
+    transcript.come_by(9 * MS)
+    assert list(transcript.at) == [9 * MS]

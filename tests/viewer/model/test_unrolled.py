@@ -63,11 +63,11 @@ def assert_the_same(facts: Exchange, its_reads: list[Read], body: bytes) -> bool
         return False
     transcript = Transcript.of_events(found)
     assert columns(transcript) == columns(Transcript(whole))
-    outline = unrolled.decoded(found, transcript)
-    assert (outline.dialect, outline.stream, outline.chunks) == (whole.dialect, whole.stream, whole.chunks)
+    outline, spoken = unrolled.decoded(found, transcript), unrolled.spoken(found)
+    assert (outline.dialect, outline.stream, outline.done) == (whole.dialect, whole.stream, whole.done)
+    assert [one._replace(chunk=spoken(no)) for no, one in enumerate(outline.chunks)] == whole.chunks
     told = []
-    for one in (outline, whole):
-        timed = Timed(facts, its_reads, one)
+    for timed in (Timed(facts, its_reads, outline, spoken), Timed(facts, its_reads, whole)):
         told.append((verdicts.verdicts(timed, "error_event", Thresholds()), timed.slowness()))
     assert told[0] == told[1]
     return True

@@ -33,6 +33,8 @@ class Screen:
     def __init__(self, columns: int, rows: int) -> None:
         self.columns, self.rows = columns, rows
         self.modes: set[str] = set()
+        self.is_placed = False
+        """Whether letters stay where they are put, whatever the direction they are written in."""
         self.strange: list[str] = []
         """Whatever a program has no business to send: titles, clipboards, bells, C1 controls."""
         self._cells = [[" "] * columns for _ in range(rows)]
@@ -73,19 +75,26 @@ class Screen:
 
     def _control(self, code: str) -> None:
         final, body = code[-1], code[:-1]
-        if final in "hl" and body.startswith("?"):
-            change = self.modes.add if final == "h" else self.modes.discard
-            for mode in body[1:].split(";"):
-                change(mode)
-                if mode == "1049":
-                    self._cells = [[" "] * self.columns for _ in range(self.rows)]
-        elif final == "H":
-            row, _, column = body.partition(";")
+        if final in "hl":
+            self._mode(body, final == "h")
+        elif final in "HG":
+            row, _, column = body.partition(";") if final == "H" else (f"{self._y + 1}", "", body)
             self._y, self._x = min(int(row or 1), self.rows) - 1, min(int(column or 1), self.columns) - 1
         elif final == "J":
             self._cells = [[" "] * self.columns for _ in range(self.rows)]
         elif final == "K":
             self._cells[self._y][self._x :] = [" "] * (self.columns - self._x)
+
+    def _mode(self, body: str, is_on: bool) -> None:
+        if body == "8":
+            self.is_placed = not is_on
+        if not body.startswith("?"):
+            return
+        change = self.modes.add if is_on else self.modes.discard
+        for mode in body[1:].split(";"):
+            change(mode)
+            if mode == "1049":
+                self._cells = [[" "] * self.columns for _ in range(self.rows)]
 
 
 class Terminal:
@@ -114,8 +123,13 @@ class Terminal:
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
         self.process.wait(SECONDS)
-        os.close(self._outer)
+        self.take_away()
         os.close(self._inner)
+
+    def take_away(self) -> None:
+        """Close the terminal, as a window is; no signal says so, since the program is in a session of its own."""
+        with contextlib.suppress(OSError):
+            os.close(self._outer)
 
     def press(self, keys: str) -> None:
         os.write(self._outer, keys.encode())
@@ -141,6 +155,13 @@ class Terminal:
             self.read(min(left, 0.05))
         return max(self._came - began, 0.0)
 
+    def wait_until(self, holds: Callable[[], bool], seconds: float = SECONDS) -> None:
+        """Wait until something holds, without reading what comes."""
+        deadline = time.perf_counter() + seconds
+        while not holds():
+            assert time.perf_counter() < deadline, "waited in vain"
+            time.sleep(0.01)
+
     def ended(self, seconds: float = SECONDS) -> int:
         """Wait until the program has ended, and give its exit code."""
         deadline = time.perf_counter() + seconds
@@ -151,11 +172,22 @@ class Terminal:
             pass
         return self.process.returncode
 
+    def has_stopped(self) -> bool:
+        """Say whether the program has been suspended since that was asked last."""
+        return os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG) is not None
+
     def signal(self, number: "signal.Signals") -> None:
         self.process.send_signal(number)
 
     def is_restored(self) -> bool:
         """Say whether the terminal is as it was found: its screen, its cursor, no mouse, and lines with an echo."""
         local = termios.tcgetattr(self._inner)[3]
-        is_plain = not self.screen.modes & {"1049", "1000", "1002", "1003", "1006", "2004"}
+        is_plain = not self.screen.is_placed and not self.screen.modes & {
+            "1049",
+            "1000",
+            "1002",
+            "1003",
+            "1006",
+            "2004",
+        }
         return bool(is_plain and "25" in self.screen.modes and local & termios.ICANON and local & termios.ECHO)

@@ -27,7 +27,7 @@ from tests.viewer.tui.staging import (
     typed,
     wait_for,
 )
-from viewer import inspecting, queries
+from viewer import apart, queries
 from viewer.model import notes
 from viewer.tui.screens.inspector import InspectorScreen
 
@@ -249,7 +249,7 @@ def test_before_it_is_decoded_its_text_is_there(stalled: Path) -> None:
 
 
 def test_a_large_exchange_is_decoded_in_a_process_of_its_own(stalled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspecting, "LARGE", 100)
+    monkeypatch.setattr(apart, "LARGE", 100)
 
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (_, _pilot, screen):
@@ -410,7 +410,7 @@ def test_playing_stops_at_the_end(stalled: Path) -> None:
 def test_keys_pressed_before_it_is_decoded_are_done_in_their_order(
     stalled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inspecting, "LARGE", 100)
+    monkeypatch.setattr(apart, "LARGE", 100)
 
     async def steps() -> None:
         screen = InspectorScreen(number(stalled, STALLED))
@@ -500,12 +500,12 @@ def test_with_few_rows_there_is_no_timeline(stalled: Path) -> None:
 
 
 def test_leaving_while_it_is_still_decoded_is_no_error(stalled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspecting, "LARGE", 100)
+    monkeypatch.setattr(apart, "LARGE", 100)
 
     async def steps() -> None:
         screen = InspectorScreen(number(stalled, STALLED))
         async with staged(stalled, lambda: screen) as (app, pilot):
-            await wait_for(pilot, lambda: screen._loader is not None and screen._loader._started)
+            await wait_for(pilot, lambda: screen._loader is not None and screen._loader._decoder)
             app.action_leave()
             await wait_for(pilot, lambda: screen not in app.screen_stack)
             await asyncio.sleep(0)

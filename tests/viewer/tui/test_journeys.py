@@ -73,6 +73,60 @@ def test_a_fault_of_the_viewer_is_told_in_five_lines_and_kept_in_a_file(tape: Pa
         assert kept.stat().st_mode & 0o077 == 0
 
 
+NOT_KEPT = """
+import sys
+from pathlib import Path
+from recorder.clock import Clock
+from viewer.tui.app import ViewerApp
+
+def broken():
+    raise RuntimeError("odd")
+
+app = ViewerApp(Path(sys.argv[1]), Clock(wall_ns=lambda: 7 * 10**6), opened=broken)
+sys.exit(app.run() or app.return_code)
+"""
+
+
+@pytest.mark.parametrize("reason", ["Not a directory", "No space left on device"])
+def test_a_fault_is_told_of_even_where_its_traceback_cannot_be_kept(reason: str, tape: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "wiretape"
+    if reason == "Not a directory":
+        folder.write_text("")
+    elif not Path("/dev/full").exists():
+        pytest.skip("nothing here is full")
+    else:
+        (folder / "log").mkdir(parents=True)
+        (folder / "log" / "view-7.txt").symlink_to("/dev/full")
+    command = [sys.executable, "-c", NOT_KEPT, str(tape)]
+    with Terminal(command, 200, environment={"XDG_STATE_HOME": str(tmp_path)}) as terminal:
+        assert terminal.ended() == 1
+        assert terminal.is_restored()
+        told = [line for line in terminal.screen.lines if line]
+        assert len(told) == 5
+        assert told[1] == "  RuntimeError: odd"
+        assert told[2].startswith("The traceback could not be kept: ")
+        assert told[2].endswith(f": {reason}")
+
+
+def test_it_can_be_suspended_and_goes_on_where_it_was(tape: Path) -> None:
+    with viewing(tape, COMPLETE) as terminal:
+        terminal.wait_for("100 %")
+        before = list(terminal.screen.lines)
+        for _ in range(2):
+            terminal.press("\x1a")
+            terminal.wait_until(terminal.has_stopped)
+            while terminal.read(0.01):
+                pass
+            assert terminal.is_restored()
+            assert terminal.screen.lines != before
+            terminal.signal(signal.SIGCONT)
+            terminal.wait_for(lambda screen: screen.lines == before)
+            assert {"1049", "1000"} <= terminal.screen.modes
+        terminal.press("qq")
+        assert terminal.ended() == 0
+        assert terminal.is_restored()
+
+
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tape on which whatever can be recorded as text is an attack."""
@@ -155,6 +209,13 @@ def test_without_a_terminal_it_says_what_to_do_instead(tape: Path) -> None:
     code, said = refused("--db", str(tape))
     assert code == "2"
     assert "view needs a terminal for its keys and its screen: try 'wiretape ls'" in said
+
+
+def test_on_a_terminal_that_can_only_print_it_says_what_to_do_instead(tape: Path) -> None:
+    with viewing(tape, TERM="dumb") as terminal:
+        assert terminal.ended() == 2
+        assert "view needs a terminal for its keys and its screen: try 'wiretape ls'" in terminal.screen.lines[0]
+        assert b"\x1b" not in terminal.sent
 
 
 @pytest.mark.parametrize(

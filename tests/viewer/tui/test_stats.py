@@ -13,7 +13,19 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from tests.viewer.commanding import run
-from tests.viewer.tui.staging import SIZES, Stage, assert_golden, journey, press, seen, shows, staged, typed, wait_for
+from tests.viewer.tui.staging import (
+    SIZES,
+    Stage,
+    assert_golden,
+    journey,
+    press,
+    resized,
+    seen,
+    shows,
+    staged,
+    typed,
+    wait_for,
+)
 from viewer import queries
 from viewer.filtering import sql
 from viewer.filtering.parser import parse
@@ -177,6 +189,34 @@ def test_a_tape_that_is_not_there_is_told_of_and_so_is_a_filter_that_is_none(tap
     journey(steps())
 
 
+def test_a_saved_view_can_be_taken_for_the_filter(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".wiretape.toml").write_text('[views]\nfine = "is:ok"\n')
+
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("")) as (app, pilot):
+            await settled(app, pilot)
+            assert seen(app).splitlines()[-1].startswith(" ? help")
+            await press(pilot, "apostrophe")
+            await shows(pilot, "fine          2  is:ok")
+            await press(pilot, "enter")
+            await shows(pilot, "2 exchanges by model · window all · is:ok")
+
+    journey(steps())
+
+
+def test_a_low_screen_leaves_out_what_is_below_the_map(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), (80, 30)) as (app, pilot):
+            await settled(app, pilot)
+            text = await shows(pilot, "50 % and more", "gaps │")
+            assert "2 │" in text
+            low = await resized(pilot, (80, 24))
+            assert "50 % and more" not in low
+
+    journey(steps())
+
+
 def test_the_objective_of_the_configuration_is_judged(
     tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +255,7 @@ def test_enter_lists_as_many_exchanges_as_are_counted(tape: Path, connection: Co
             await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen))
             await settled(app, pilot)
             await press(pilot, "down", "home", "right")
-            await shows(pilot, "enter: 1 exchange with such a gap or a longer one")
+            await shows(pilot, "enter: 1 exchange with such a gap")
             await press(pilot, "enter")
             await wait_for(pilot, lambda: len(app.filters) == 2)
             assert selected(connection, app.filters[1]) == 1

@@ -14,6 +14,8 @@ from recorder import tapefile
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, seen, shows, wait_for
+from viewer.filtering import expressions
+from viewer.model import history
 from viewer.tui.app import ViewerApp
 from viewer.tui.screens import offers
 from viewer.tui.screens.streams import StreamsScreen
@@ -302,6 +304,110 @@ def test_a_filter_is_completed_and_remembered(tape: Path) -> None:
             await wait_for(pilot, lambda: box.value == "model:gpt-x-mini")
             press(pilot, "down", "down")
             await wait_for(pilot, lambda: not box.value)
+
+    journey(steps())
+
+
+def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> None:
+    async def first() -> None:
+        async with viewed(tape) as pilot:
+            await type_filter(pilot, "is:live")
+            press(pilot, "enter")
+            await wait_for(pilot, lambda: history.file().exists())
+            assert history.read(history.file()) == ["is:live"]
+
+    async def second() -> None:
+        history.add(history.file(), "\x1b]0;t\x07")
+        async with viewed(tape) as pilot:
+            box = await type_filter(pilot, "dra")
+            await wait_for(pilot, lambda: len(box._history) == 2)
+            press(pilot, "up")
+            await wait_for(pilot, lambda: box.value == "␛]0;t␇")
+            press(pilot, "up")
+            await wait_for(pilot, lambda: box.value == "is:live")
+            press(pilot, "down", "down")
+            await wait_for(pilot, lambda: box.value == "dra")
+
+    assert history.file().is_relative_to(tmp_path)
+    journey(first())
+    journey(second())
+
+
+def test_a_history_that_is_broken_and_cannot_be_kept_is_told_of_once(tape: Path) -> None:
+    history.file().mkdir(parents=True)
+
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            await shows(pilot, "The filters of earlier runs cannot be read: Is a directory")
+            await wait_for(pilot, lambda: "cannot be read" not in seen(pilot.app))
+            await type_filter(pilot, "is:live")
+            press(pilot, "enter")
+            await shows(pilot, "1 / 7")
+            assert "cannot be" not in seen(pilot.app)
+
+    journey(steps())
+
+
+def test_a_saved_view_is_chosen_by_its_name(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".wiretape.toml").write_text(
+        '[views]\nslow = "ttft>800s"\n"good \\u001b" = "is:ok"\nlive = "is:live"\n'
+    )
+
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            press(pilot, "apostrophe")
+            text = await shows(pilot, "saved views", "good ␛          2  is:ok", "slow            0  ttft>800s")
+            assert "\x1b" not in text
+            press(pilot, *"iv")
+            await wait_for(pilot, lambda: "good" not in seen(pilot.app))
+            press(pilot, "enter")
+            await shows(pilot, "1 / 7 · ", "/ is:live")
+            press(pilot, "backslash")
+            await shows(pilot, "off: \\ switches it on")
+            press(pilot, "apostrophe")
+            await shows(pilot, "saved views", "good ␛          2")
+            press(pilot, "up", "enter")
+            await shows(pilot, "1 / 7 · ", "/ is:live")
+            press(pilot, "apostrophe")
+            await shows(pilot, "saved views")
+            press(pilot, *"zz")
+            await shows(pilot, "no view for 'zz'")
+            press(pilot, "enter", "escape")
+            await wait_for(pilot, lambda: isinstance(pilot.app.screen, StreamsScreen))
+
+    journey(steps())
+
+
+def test_without_saved_views_it_is_said_how_one_is_written(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            press(pilot, "apostrophe")
+            await shows(pilot, "No view is saved yet.", ".wiretape.toml", "[views]", 'slow = "ttft>800ms"')
+            press(pilot, "enter", "escape")
+            await wait_for(pilot, lambda: isinstance(pilot.app.screen, StreamsScreen))
+
+    journey(steps())
+
+
+def test_an_expression_that_would_go_on_for_ever_is_taken_for_a_slip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expressions, "LONGEST_SECONDS", 0.02)
+    with recorder(tmp_path / "tape.db") as writing:
+        parts = [(10, event({"content": "a" * 60_000 + "b"})), (20, event({}) + b"data: [DONE]\n\n")]
+        writing.record("a" * 16, parts)
+
+    async def steps() -> None:
+        async with viewed(tmp_path / "tape.db") as pilot:
+            await shows(pilot, "aaaaaaaa")
+            await type_filter(pilot, 'text~"(a+)+$"')
+            await shows(pilot, "'~' (character 5): a regular expression of the filter takes too long", "aaaaaaaa")
 
     journey(steps())
 

@@ -1,7 +1,9 @@
 """Driving a playback: events are let come at their absolute deadlines, and it is said how late they were.
 
-Sleeping ends a millisecond before an event is due, the rest is yielded; all that is due then comes at once, and one
-refresh is asked for. A command wakes the driver, so that it looks at the playback anew.
+Sleeping ends a millisecond before an event is due, the rest is yielded; all that is due then comes at once. Drawing
+takes longer than that, and nothing else goes on meanwhile: so a refresh is asked for where there is room for it before
+the next event, or when what came before has not been seen for a while. A command wakes the driver, so that it looks at
+the playback anew.
 """
 
 import asyncio
@@ -18,6 +20,12 @@ T = TypeVar("T")
 
 _EARLY_NS: Final = 1_000_000
 _FRAME_NS: Final = 50_000_000
+_ROOM_NS: Final = 13_000_000
+"""A frame begins up to 8 ms after it is asked for, and takes about 5 ms."""
+
+_UNSEEN_NS: Final = 33_000_000
+"""What has come may wait for so long until it is shown."""
+
 _AT_ONCE: Final = 2_000
 _BREATH_S: Final = 1 / 60
 _KEPT: Final = 2_000
@@ -33,6 +41,7 @@ class Driver:
         self._ticked = ticked
         self._woken = asyncio.Event()
         self._late: deque[int] = deque(maxlen=_KEPT)
+        self._shown_ns = 0
 
     @property
     def late_ms(self) -> float | None:
@@ -65,7 +74,7 @@ class Driver:
 
     async def _until(self, deadline: int) -> None:
         now = self._clock.now()
-        if deadline - now > _FRAME_NS + _EARLY_NS:
+        if deadline - now > _FRAME_NS + _ROOM_NS:
             await self._sleep(_FRAME_NS)
             self._ticked()
         elif deadline - now > _EARLY_NS:
@@ -78,9 +87,13 @@ class Driver:
 
     def _come(self, deadline: int) -> None:
         """Let come what is due; what was due at `deadline` is late by now, unless a command has come meanwhile."""
-        if self.playback.advance() and not self._woken.is_set():
-            self._late.append(self._clock.now() - deadline)
-        self._moved()
+        came, now = self.playback.advance(), self._clock.now()
+        if came and not self._woken.is_set():
+            self._late.append(now - deadline)
+        following = self.playback.deadline()
+        if following is None or following - now > _ROOM_NS or now - self._shown_ns > _UNSEEN_NS:
+            self._shown_ns = now
+            self._moved()
 
     async def _sleep(self, ns: int | None) -> None:
         timer = None if ns is None else asyncio.get_running_loop().call_later(ns / 1e9, self._woken.set)

@@ -15,22 +15,24 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from recorder.errors import WiretapeError
-from viewer import closeup
+from viewer import closeup, socket_reads
 from viewer.inspecting import Known
-from viewer.model import event_filter, goto, landmarks, notes, strips
+from viewer.model import event_filter, goto, landmarks
 from viewer.model.landmarks import UNITS
-from viewer.model.notes import Notes
 from viewer.model.opening import Opened
 from viewer.playback import CAPS, SPEEDS, Playback
 from viewer.tui.hosting import host
-from viewer.tui.screens import inspector_offers
+from viewer.tui.reader import Superseded
+from viewer.tui.screens import inspector_offers, timelines
 from viewer.tui.screens.driving import Driver, aside
+from viewer.tui.screens.going import Going
 from viewer.tui.screens.inspector_keys import KEYS
 from viewer.tui.screens.inspector_panes import InspectorPanes
 from viewer.tui.screens.loading import Loader
 from viewer.tui.screens.menus import AskScreen
+from viewer.tui.screens.noting import Notebook
 from viewer.tui.screens.waiting import Waiting, waits
-from viewer.tui.sparing import SparingCompositor
+from viewer.tui.widgets.octets import BytesPane
 from viewer.tui.widgets.timeline import Timeline
 from viewer.tui.widgets.transport import Standing
 
@@ -45,19 +47,19 @@ class InspectorScreen(Screen[None]):
 
     def __init__(self, no: int, at: str | None = None) -> None:
         super().__init__()
-        self._compositor = SparingCompositor()
-        self.panes = InspectorPanes()
+        self.waiting = Waiting(self._is_ready)
+        self.panes = InspectorPanes(self.waiting, self._seek)
         self._no = no
         self._known: Known | None = None
         self._opened: Opened | None = None
-        self._notes = Notes()
+        self._notebook = Notebook(functools.partial(self.notify, severity="error", markup=False))
+        self._going = Going(functools.partial(self.notify, severity="warning", markup=False))
         self._playback = Playback((), 0, lambda: 0)
         self._driver: Driver | None = None
         self._unit = 0
         self._following = False
         self._loader: Loader | None = None
         self._is_reading = False
-        self.waiting = Waiting(self._is_ready)
         if at is not None:
             self._go_to(at)
 
@@ -71,7 +73,7 @@ class InspectorScreen(Screen[None]):
         self._playback = Playback((), 0, host(self).clock.now)
         self._driver = Driver(self._playback, host(self).clock, self._moved, self._ticked)
         app, failed = host(self), self.panes.show_failure
-        self._loader = Loader(app.tape, app.clock, self._no, app.limits, self._show_known, self._show_opened, failed)
+        self._loader = Loader(app, self._no, self._show_known, self._show_opened, failed)
         self.run_worker(self._load(), group="load")
         self.run_worker(self._driver.run(), group="drive")
 
@@ -123,7 +125,8 @@ class InspectorScreen(Screen[None]):
         self.call_after_refresh(lambda: self.run_worker(self._decode(), group="load"))
 
     async def _decode(self) -> None:
-        await self._read_notes()
+        if self._known is not None:
+            await self._notebook.read(host(self).tape.path, self._known.row["id"])
         assert self._loader is not None
         await self._loader.open()
         self.set_interval(_POLL_S, self._poll)
@@ -145,7 +148,8 @@ class InspectorScreen(Screen[None]):
         self.panes.show_known(known, died=closeup.is_dead(known, host(self).clock.wall()))
         if self._opened is None:
             self._playback.grow((), known.end_ns)
-            self.run_worker(self._make_first_strips(known), group="strips", exclusive=True)
+            work = timelines.draw_first(self.panes.timeline, known, self._playback)
+            self.run_worker(work, group="strips", exclusive=True)
 
     def _show_opened(self, opened: Opened) -> None:
         is_first, self._opened = self._opened is None, opened
@@ -154,7 +158,7 @@ class InspectorScreen(Screen[None]):
             self._following = opened.live
         if is_first or self._following:
             self._playback.seek_to(self._playback.end_ns)
-        self.panes.show_opened(opened, self._playback.position, self._notes)
+        self.panes.show_opened(opened, self._playback.position, self._notebook.notes)
         self._draw()
         self.waiting.catch_up()
         self._moved()
@@ -164,13 +168,6 @@ class InspectorScreen(Screen[None]):
     def _is_ready(self, judged: bool) -> bool:
         return self._opened is not None and (self._opened.judged or not judged)
 
-    async def _read_notes(self) -> None:
-        if self._known is not None:
-            try:
-                self._notes = await aside(functools.partial(notes.read, host(self).tape.path, self._known.row["id"]))
-            except WiretapeError as error:
-                self.notify(str(error), severity="error", markup=False)
-
     def _moved(self, *, jumped: bool = False) -> None:
         """Show where the playhead stands now; if somebody sent it there, the words that it stands in, too."""
         self.panes.move(self._playback.position, jumped=jumped)
@@ -179,7 +176,7 @@ class InspectorScreen(Screen[None]):
     def _ticked(self) -> None:
         """Show what time it is on the playhead's clock."""
         playback, driver = self._playback, self._driver
-        self.panes.events.still(not playback.playing)
+        self.panes.still(not playback.playing)
         self.panes.timeline.move(playback.media_ns)
         self.panes.transport.show(
             Standing(
@@ -193,24 +190,15 @@ class InspectorScreen(Screen[None]):
                 driver.late_ms if driver is not None else None,
                 self.is_live,
                 self._following,
+                host(self).lag.ms,
             )
         )
 
     def _draw(self) -> None:
         """Draw the timeline, beside the loop."""
         if self._opened is not None:
-            self.run_worker(self._make_strips(self._opened), group="strips", exclusive=True)
-
-    async def _make_strips(self, opened: Opened) -> None:
-        reads, end = zip(opened.reads_at, opened.sizes, strict=True), opened.end_ns
-        room = self.panes.timeline.cells, self._playback.cap_ns
-        work = functools.partial(strips.made, opened.transcript, reads, opened.markers, end, *room)
-        self.panes.timeline.show(await aside(work), self._playback.media_ns)
-
-    async def _make_first_strips(self, known: Known) -> None:
-        cells, first = self.panes.timeline.cells, known.row["ttft_ms"]
-        drawn = await aside(functools.partial(strips.first, first, known.gaps, known.end_ns, cells))
-        self.panes.timeline.show(drawn, self._playback.media_ns)
+            work = timelines.draw(self.panes.timeline, self._opened, self._playback)
+            self.run_worker(work, group="strips", exclusive=True)
 
     def _command(self, change: Callable[[Playback], None], *, seeks: bool = True) -> None:
         """Change the playback, and show what has become of it."""
@@ -225,14 +213,18 @@ class InspectorScreen(Screen[None]):
 
     @waits()
     def _go_to(self, text: str) -> None:
-        goal = goto.read(text)
-        if goal is None or self._opened is None:
-            return
-        place = goto.place(goal, self._playback, self._opened.transcript)
-        if place is None:
-            self.notify(f"never said: {goal.words}", severity="warning", markup=False)
-        else:
-            self._command(lambda playback: playback.seek_to(place[0]) if place[1] is None else playback.seek(place[1]))
+        assert self._opened is not None
+        self._move(self._going.to(text, self._playback, self._opened.transcript))
+
+    @waits()
+    def action_again(self, direction: int) -> None:
+        """Go to where the last words looked for are said next, or were said before."""
+        assert self._opened is not None
+        self._move(self._going.again(self._playback, self._opened.transcript, back=direction < 0))
+
+    def _move(self, change: Callable[[Playback], None] | None) -> None:
+        if change is not None:
+            self._command(change)
 
     @waits()
     def action_play(self) -> None:
@@ -322,15 +314,7 @@ class InspectorScreen(Screen[None]):
 
     def action_filter(self) -> None:
         """Ask which events to list."""
-
-        def mistake(text: str) -> str | None:
-            try:
-                event_filter.read(text)
-            except ValueError as error:
-                return str(error)
-            return None
-
-        asked = AskScreen(f"events: {event_filter.HELP}", self.panes.filter_text, mistake)
+        asked = AskScreen(f"events: {event_filter.HELP}", self.panes.filter_text, event_filter.mistake)
         self.app.push_screen(asked, lambda text: None if text is None else self._filter(text))
 
     @waits()
@@ -349,43 +333,57 @@ class InspectorScreen(Screen[None]):
     @waits()
     def action_bookmark(self) -> None:
         """Set a bookmark at the playhead, or take it away."""
-        is_set = self._notes.toggle(self._playback.position)
+        is_set = self._notebook.notes.toggle(self._playback.position)
         self.notify(f"bookmark #{self._playback.position} {'set' if is_set else 'gone'}", timeout=2, markup=False)
         self._keep_notes()
 
     @waits()
     def action_next_bookmark(self) -> None:
         """Go to the next bookmark; past the last one, to the first."""
-        places = self._notes.bookmarks
-        place = next((one for one in places if one > self._playback.position), places[0] if places else None)
+        place = self._notebook.after(self._playback.position)
         if place is None:
             self.notify("no bookmark yet: m sets one", timeout=2, markup=False)
         else:
             self._command(lambda playback: playback.seek(place))
 
     def _keep_notes(self) -> None:
-        self.panes.show_notes(self._notes)
-        self.run_worker(self._write_notes(), group="notes")
-
-    async def _write_notes(self) -> None:
-        if self._known is None:
-            return
-        try:
-            await aside(functools.partial(notes.write, host(self).tape.path, self._known.row["id"], self._notes))
-        except WiretapeError as error:
-            self.notify(str(error), severity="error", markup=False)
+        self.panes.show_notes(self._notebook.notes)
+        self.run_worker(self._notebook.write(), group="notes")
 
     def action_time_format(self) -> None:
-        """Give times since the first byte, or since the request."""
+        """Tell times in the next way."""
         self.panes.action_time_format()
 
-    def on_inspector_panes_sought(self, message: InspectorPanes.Sought) -> None:
+    @waits()
+    def action_reference(self) -> None:
+        """Let times count from the event that the playhead stands in, or not any more."""
+        assert self._opened is not None
+        event = self._playback.position - 1
+        if event < 0 or not self._opened.transcript.timed[event]:
+            self.notify("no event with an instant here for times to count from", timeout=2, markup=False)
+        else:
+            self.panes.refer_to(event)
+
+    def _seek(self, position: int) -> None:
         """Go to where somebody pointed."""
-        self._command(lambda playback: playback.step(message.position - playback.position))
+        self._command(lambda playback: playback.step(position - playback.position))
+
+    def on_bytes_pane_wanted(self, message: BytesPane.Wanted) -> None:
+        """Read more about some reads."""
+        self.run_worker(self._read_more(message.first, message.last), group="reads", exclusive=True)
+
+    async def _read_more(self, first: int, last: int) -> None:
+        asked = functools.partial(socket_reads.between, no=self._no, first=first, last=last)
+        try:
+            self.panes.bytes.tell(await host(self).tape.ask(asked, "reads"))
+        except WiretapeError as error:
+            self.panes.show_failure(str(error))
+        except Superseded:
+            return
 
     def on_inspector_panes_note_wanted(self, message: InspectorPanes.NoteWanted) -> None:
         """Ask for a note."""
-        self.app.push_screen(AskScreen("note", self._notes.text), self._write_note)
+        self.app.push_screen(AskScreen("note", self._notebook.notes.text), self._write_note)
 
     def on_timeline_scrubbed(self, message: Timeline.Scrubbed) -> None:
         """Go to the instant that was clicked."""
@@ -397,5 +395,5 @@ class InspectorScreen(Screen[None]):
 
     def _write_note(self, text: str | None) -> None:
         if text is not None:
-            self._notes.text = text
+            self._notebook.notes.text = text
             self._keep_notes()

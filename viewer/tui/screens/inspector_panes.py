@@ -3,8 +3,10 @@
 They are given what there is to show and where the playhead stands; keys, playing and the tape are the screen's.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import asyncio
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
@@ -16,22 +18,25 @@ from textual.message import Message
 from viewer import closeup, inspecting
 from viewer.inspecting import Known
 from viewer.model import raw_tree
+from viewer.model.clocks import Times
 from viewer.model.landmarks import Unit
 from viewer.model.notes import Notes
 from viewer.model.opening import Opened
-from viewer.model.streams import Tone
+from viewer.tui.screens.driving import aside
 from viewer.tui.screens.inspector_keys import PANE_KEYS
+from viewer.tui.screens.inspector_tabs import PANES, boxes, tabs
+from viewer.tui.screens.waiting import Waiting
 from viewer.tui.widgets.bar import Bar
 from viewer.tui.widgets.events import EventsPane
 from viewer.tui.widgets.look import Looks
+from viewer.tui.widgets.octets import BytesPane
 from viewer.tui.widgets.page import PagePane
 from viewer.tui.widgets.pane import Heading, Pane
-from viewer.tui.widgets.raw import BytesPane, TreePane
+from viewer.tui.widgets.raw import TreePane
 from viewer.tui.widgets.replay import ReplayPane
 from viewer.tui.widgets.timeline import Timeline
 from viewer.tui.widgets.transport import TransportLine
 
-PANES: Final = ("replay", "events", "raw", "request", "timing", "notes")
 _BOXES: Final = ("replay", "events", "tree", "bytes", *PANES[3:])
 WIDE: Final = 100
 """With so many columns, the answer and the events stand side by side."""
@@ -42,10 +47,14 @@ _LOW: Final = 19
 _SHORT: Final = 28
 _DECODING: Final = "decoding …"
 _LONG_NS: Final = 300_000_000
+_RENDERED_EVERY_S: Final = 0.25
 
 
 class InspectorPanes(Looks, can_focus=True):
-    """Every pane, the tabs above them, and the timeline and the transport below them."""
+    """Every pane, the tabs above them, and the timeline and the transport below them.
+
+    What needs the events is `waiting` for them; `seek` is told to put the playhead where so many events have come.
+    """
 
     DEFAULT_CSS = """
     InspectorPanes { height: 1fr; }
@@ -61,23 +70,19 @@ class InspectorPanes(Looks, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = PANE_KEYS
 
-    @dataclass
-    class Sought(Message):
-        """The playhead is to go to where so many events have come."""
-
-        position: int
-
     class NoteWanted(Message):
         """A note is to be written."""
 
-    def __init__(self) -> None:
+    def __init__(self, waiting: Waiting, seek: Callable[[int], None]) -> None:
         super().__init__()
+        self._waiting = waiting
+        self._seek = seek
         self.pane = 0
         self.slot = 0
         self.zoomed = False
         self.only: Sequence[int] | None = None
         self.filter_text = ""
-        self.since_first_byte = False
+        self.times = Times()
         self._known: Known | None = None
         self._opened: Opened | None = None
         self._notes = Notes()
@@ -123,18 +128,21 @@ class InspectorPanes(Looks, can_focus=True):
     def show_known(self, known: Known, *, died: bool) -> None:
         """Show what is known at once."""
         self._known, self._died = known, died
+        self.times = dataclasses.replace(self.times, started_at=known.row["started_at"])
         self._bars["head"].show(closeup.heading(known, died))
         self._warn()
         self._write_pages()
         if self._opened is None:
             transcript = inspecting.preliminary(known.row)
             self.replay.show(transcript, 1, 0, _DECODING)
-            self.events.show(transcript, None, 0, 0, note=_DECODING)
+            self.events.show(transcript, None, 0, 0, self.times, _DECODING)
         self.titles()
 
     def show_opened(self, opened: Opened, position: int, notes: Notes) -> None:
         """Show all of it."""
         self._opened, self._position, self._notes = opened, position, notes
+        first = next((one.at_ns for one in opened.markers if one.sign == "B"), None)
+        self.times = dataclasses.replace(self.times, first_byte_ns=first)
         self._note = "nothing was said" if self._known is None else closeup.silence(self._known, opened)
         self.replay.show(opened.transcript, position, _LONG_NS, self._note)
         self.list_events()
@@ -151,18 +159,15 @@ class InspectorPanes(Looks, can_focus=True):
     def show_notes(self, notes: Notes) -> None:
         """Show what is noted now."""
         self._notes = notes
-        self._write_pages()
+        self._write_notes()
 
     def list_events(self) -> None:
         """List the events that are wanted now."""
         if self._opened is None:
             return
-        origin = 0
-        if self.since_first_byte:
-            origin = next((one.at_ns for one in self._opened.markers if one.sign == "B"), 0)
         note = "no event fits" if self.only is not None else self._note
         limit = self._opened.limits.stall_ns
-        self.events.show(self._opened.transcript, self.only, self._position, limit, origin, note)
+        self.events.show(self._opened.transcript, self.only, self._position, limit, self.times, note)
         self.titles()
 
     def move(self, position: int, *, jumped: bool = False) -> None:
@@ -175,6 +180,11 @@ class InspectorPanes(Looks, can_focus=True):
         if self.pane == 2:
             self._raw()
         self.titles()
+
+    def still(self, still: bool) -> None:
+        """Say whether the playhead stands, or changes many times a second."""
+        self.replay.still(still)
+        self.events.still(still)
 
     def turn_to(self, pane: int) -> None:
         """Show another pane."""
@@ -205,8 +215,10 @@ class InspectorPanes(Looks, can_focus=True):
         active = self.active.id
         events = len(self._opened.transcript) if self._opened else 0
         listed = f"events {self.events.shown:,} / {events:,}" if self._opened else f"events · {_DECODING}"
+        listed += "" if self.times.is_plain else f" · {self.times.name}"
+        text = f"text @ #{self._position:,}" if self._opened else f"text · {_DECODING}"
         texts = {
-            "replay": f"text @ #{self._position:,}" if self._opened else f"text · {_DECODING}",
+            "replay": text + (" · Markdown" if self.replay.markdown else ""),
             "events": listed + (f" · {self.filter_text}" if self.filter_text else ""),
             "tree": f"event #{self._position:,}",
             "bytes": f"bytes · {self.bytes.view}",
@@ -251,6 +263,11 @@ class InspectorPanes(Looks, can_focus=True):
         self.replay.annotate()
         self.titles()
 
+    def action_markdown(self) -> None:
+        """Show the content as Markdown, or as it is."""
+        self.replay.mark_up()
+        self.titles()
+
     def action_view(self) -> None:
         """Show the bytes in another way."""
         self.bytes.cycle()
@@ -259,14 +276,20 @@ class InspectorPanes(Looks, can_focus=True):
     def action_move(self, rows: int) -> None:
         """Go up or down: from event to event, from part to part, or by lines."""
         active = self.active
-        if isinstance(active, EventsPane):
-            event = active.beside(rows)
-            if event is not None:
-                self.post_message(self.Sought(event + 1))
-        elif isinstance(active, TreePane):
-            active.go(rows)
-        else:
+        if isinstance(active, PagePane):
             active.scroll_lines(rows)
+        else:
+            self._waiting.do(functools.partial(self._move_in, active, rows))
+
+    def _move_in(self, pane: Pane, rows: int) -> None:
+        if isinstance(pane, EventsPane):
+            event = pane.beside(rows)
+            if event is not None:
+                self._seek(event + 1)
+        elif isinstance(pane, TreePane):
+            pane.go(rows)
+        else:
+            pane.scroll_lines(rows)
 
     def action_page(self, pages: float) -> None:
         """Go up or down by pages."""
@@ -280,8 +303,18 @@ class InspectorPanes(Looks, can_focus=True):
             self.turn_to(2)
 
     def action_time_format(self) -> None:
-        """Give times since the first byte, or since the request."""
-        self.since_first_byte = not self.since_first_byte
+        """Tell times in the next way."""
+        self._tell_times(dataclasses.replace(self.times, format=self.times.following))
+
+    def refer_to(self, event: int) -> None:
+        """Let times count from an event; if they do already, not any more."""
+        reference = None if self.times.reference == event else event
+        self._tell_times(dataclasses.replace(self.times, reference=reference))
+
+    def _tell_times(self, times: Times) -> None:
+        self.times = times
+        self.bytes.set_times(times)
+        self._write_notes()
         self.list_events()
         self._tabs()
 
@@ -289,7 +322,7 @@ class InspectorPanes(Looks, can_focus=True):
         """Go to the event that was clicked; on a second click take it apart."""
         self.slot = self._shown().index("events")
         self.lay_out()
-        self.post_message(self.Sought(message.event + 1))
+        self._seek(message.event + 1)
         if message.twice:
             self.turn_to(2)
 
@@ -301,6 +334,16 @@ class InspectorPanes(Looks, can_focus=True):
         """Light up the bytes of a part of an event."""
         self.bytes.light(message.node.start, message.node.end)
 
+    def on_replay_pane_stale(self) -> None:
+        """Render the content beside the loop."""
+        self.run_worker(self._make_markdown(), group="render")
+
+    async def _make_markdown(self) -> None:
+        """Render what has been said; while it is played, a few times a second."""
+        self.replay.take(await aside(self.replay.rendering()))
+        await asyncio.sleep(_RENDERED_EVERY_S)
+        self.replay.settle()
+
     def on_bar_clicked(self, message: Bar.Clicked) -> None:
         """Show the pane whose tab was clicked."""
         if message.bar.id == "tabs" and message.piece < len(PANES):
@@ -310,14 +353,8 @@ class InspectorPanes(Looks, can_focus=True):
         known: dict[str, Pane] = {"replay": self.replay, "events": self.events, "tree": self.parts, "bytes": self.bytes}
         return known.get(name) or self._pages[name]
 
-    def _shown(self, pane: int | None = None) -> tuple[str, ...]:
-        pane = self.pane if pane is None else pane
-        wide = self.size.width >= WIDE
-        if pane < 2:
-            return PANES[:2] if wide and not pane and not self.zoomed else (PANES[pane],)
-        if pane == 2:
-            return ("tree", "bytes") if not self.zoomed else ("bytes",)
-        return (PANES[pane],)
+    def _shown(self) -> tuple[str, ...]:
+        return boxes(self.pane, wide=self.size.width >= WIDE, zoomed=self.zoomed)
 
     def _timed(self) -> str:
         if self._opened is None:
@@ -325,16 +362,8 @@ class InspectorPanes(Looks, can_focus=True):
         return f"timeline · gaps on a log scale · {self._opened.end_ns / 1e9:.3f} s"
 
     def _tabs(self) -> None:
-        pieces: list[tuple[str, Tone]] = []
-        for number, name in enumerate(PANES):
-            pieces.append((f" {number + 1} {name.title()} ", "strong" if number == self.pane else "muted"))
-        since = "first byte" if self.since_first_byte else "request"
-        told = f"t: since {since}   step: {self._unit}"
-        room = self.size.width - sum(len(text) for text, _ in pieces) - len(told) - 1
-        if room > 0:
-            pieces += [(" " * room, "muted"), (told, "muted")]
-        pieces[self.pane] = (f"▌{pieces[self.pane][0][1:]}", "accent")
-        self._bars["tabs"].show(pieces)
+        told = f"t: {self.times.name}   step: {self._unit}"
+        self._bars["tabs"].show(tabs(self.pane, told, self.size.width))
 
     def _warn(self) -> None:
         if self._known is None:
@@ -345,22 +374,23 @@ class InspectorPanes(Looks, can_focus=True):
         bar.set_class(line is not None, "-shown")
 
     def _write_pages(self) -> None:
-        known, opened, noted = self._known, self._opened, self._notes
+        known, opened = self._known, self._opened
         if known is None:
             return
         self._pages["request"].show(lambda _: closeup.request(known))
         self._pages["timing"].show(lambda width: closeup.timing(known, opened, width))
-        self._pages["notes"].show(lambda _: closeup.noted(known, noted, opened))
+        self._write_notes()
+
+    def _write_notes(self) -> None:
+        known, opened, noted, times = self._known, self._opened, self._notes, self.times
+        if known is not None:
+            self._pages["notes"].show(lambda _: closeup.noted(known, noted, opened, times))
 
     def _raw(self) -> None:
         opened = self._opened
         if opened is None:
             return
         transcript = opened.transcript
-        if len(transcript):
-            event = max(self._position - 1, 0)
-            place, parts = (transcript.starts[event], transcript.ends[event]), raw_tree.of(transcript, event)
-        else:
-            place, parts = (0, len(transcript.data)), raw_tree.of_body(transcript.data)
-        self.parts.show(parts)
-        self.bytes.show(transcript.data, place, (opened.borders, opened.owners), opened.reads_at, opened.sizes)
+        event = max(self._position - 1, 0) if len(transcript) else None
+        self.parts.show(raw_tree.of_body(transcript.data) if event is None else raw_tree.of(transcript, event))
+        self.bytes.show(opened, event, self.times)

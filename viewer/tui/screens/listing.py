@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from recorder.errors import TapeBusy, WiretapeError
+from viewer.apart import LARGE
 from viewer.model import notices
 from viewer.model.catalog import Catalog
 from viewer.model.notices import Recorder
 from viewer.tui.hosting import Host
 from viewer.tui.reader import Superseded
 from viewer.tui.screens import questions
+from viewer.tui.screens.driving import aside
 from viewer.tui.screens.questions import Previewed, Wanted
 
 if TYPE_CHECKING:
@@ -136,9 +138,16 @@ class Listing:
         return notices.none_match(self.change.total, terms) if self.wanted is wanted else None
 
     async def preview(self, number: int) -> Previewed | None:
-        """Give what there is to say of an exchange; None if another one is asked for by now, or there is trouble."""
+        """Give what there is to say of an exchange; None if another one is asked for by now, or there is trouble.
+
+        If it is a large one, what will decode it is made ready: it is likely to be opened.
+        """
         with contextlib.suppress(Superseded, WiretapeError):
-            return await self._host.tape.ask(questions.preview(number, self._host.limits), f"preview {self._name}")
+            asked = questions.preview(number, self._host.limits)
+            found = await self._host.tape.ask(asked, f"preview {self._name}")
+            if found.row is not None and found.row["bytes"] > LARGE:
+                await aside(self._host.decoders.ready)
+            return found
         return None
 
     async def read_values(self) -> None:

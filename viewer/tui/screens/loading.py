@@ -8,20 +8,19 @@ import asyncio
 import dataclasses
 import functools
 import gc
-import subprocess
 from collections.abc import Callable
 from typing import Final
 
 from sqlalchemy.exc import NoResultFound
 
-from recorder.clock import Clock
 from recorder.errors import WiretapeError
-from viewer import inspecting
+from viewer import apart, inspecting
+from viewer.apart import Decoder
 from viewer.inspecting import Known
 from viewer.model import opening
 from viewer.model.opening import Opened
-from viewer.thresholds import Thresholds
-from viewer.tui.reader import Superseded, TapeReader
+from viewer.tui.hosting import Host
+from viewer.tui.reader import Superseded
 from viewer.tui.screens.driving import aside
 
 _KEY: Final = "inspector"
@@ -34,19 +33,16 @@ class Loader:
 
     def __init__(
         self,
-        tape: TapeReader,
-        clock: Clock,
+        host: Host,
         no: int,
-        limits: Thresholds,
         knows: Callable[[Known], None],
         opens: Callable[[Opened], None],
         fails: Callable[[str], None],
     ) -> None:
-        self._tape = tape
-        self._clock = clock
+        self._tape, self._clock, self._limits = host.tape, host.clock, host.limits
+        self._decoders = host.decoders
         self._no = no
-        self._limits = limits
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._decoder: Decoder | None = None
         self._knows, self._opens, self._fails = knows, opens, fails
         self._version: int | None = None
         self._patient_until = 0
@@ -91,8 +87,8 @@ class Loader:
     def close(self) -> None:
         """End what still decodes: nobody waits for it any more."""
         self._closed = True
-        for process in self._started:
-            process.kill()
+        if self._decoder is not None:
+            self._decoder.kill()
 
     async def _open(self) -> None:
         began = self._clock.now()
@@ -108,12 +104,13 @@ class Loader:
 
     async def _begin_apart(self) -> "asyncio.Task[Opened] | None":
         """Begin to decode a large one in a process of its own; None if it is not large."""
-        if await self._tape.ask(functools.partial(inspecting.size, no=self._no), _KEY) <= inspecting.LARGE:
+        if await self._tape.ask(functools.partial(inspecting.size, no=self._no), _KEY) <= apart.LARGE:
             return None
-        self._started.clear()
         begun = None if self.opened is not None else self._handed_on()
-        work = functools.partial(inspecting.apart, self._tape.path, self._no, self._limits, self._started, begun)
-        task = asyncio.create_task(aside(work))
+        self._decoder = await aside(self._decoders.take)
+        if self._closed:
+            self._decoder.kill()
+        task = asyncio.create_task(aside(functools.partial(self._decoder.open, self._no, begun)))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait for it any more
         return task
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from recorder.clock import Clock
+from viewer.apart import LARGE
 from viewer.filtering.completion import FROM_TAPE
 from viewer.filtering.syntax import Filter
 from viewer.model import notices
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 Order = tuple[str, bool]
 """A field of a row, and whether the largest come first."""
 
-_JUDGED_BYTES: Final = 1 << 20
 _ASCENDING: Final = frozenset({"model", "upstream", "path", "outcome", "flags", "status"})
 _BY_TIME: Final = ("started_at", True)
 
@@ -117,7 +117,7 @@ def preview(number: int, limits: Thresholds) -> "Callable[[Connection], Previewe
         from viewer.verdicts import verdicts
 
         row = watching.preview(connection, number)
-        if row is None or row["outcome"] == "open" or row["bytes"] > _JUDGED_BYTES:
+        if row is None or row["outcome"] == "open" or row["bytes"] > LARGE:
             return Previewed(row)
         return Previewed(row, verdicts(Timed(*queries.observed(connection, number)), row["outcome"], limits))
 

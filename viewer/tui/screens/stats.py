@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import ActiveBinding, Binding, BindingType
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Footer, Static
@@ -19,6 +19,7 @@ from viewer import cells
 from viewer.filtering.parser import FilterError
 from viewer.model import drilling, groups, heatmap, settings
 from viewer.model.heatmap import METRICS, Heatmap
+from viewer.model.streams import Part
 from viewer.rows import Row
 from viewer.tui import paint
 from viewer.tui.hosting import host
@@ -29,6 +30,7 @@ from viewer.tui.screens.figures import Figures, Groups
 from viewer.tui.screens.menus import AskScreen
 from viewer.tui.widgets.failures import FailureLine
 from viewer.tui.widgets.groups import GroupTable
+from viewer.tui.widgets.header import HeaderLine
 from viewer.tui.widgets.heat import HeatGrid
 
 if TYPE_CHECKING:
@@ -78,18 +80,18 @@ class StatsScreen(Screen[None]):
 
     DEFAULT_CSS = """
     StatsScreen { layout: vertical; }
-    StatsScreen #title { color: $text-primary; text-style: bold; }
-    StatsScreen #told { color: $text-muted; }
-    StatsScreen #title, StatsScreen #told { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    StatsScreen #told { color: $text-muted; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         HELP,
+        Binding("enter", "open", "drill down", key_display="enter", id="stats.open"),
         Binding("tab", "group(1)", "group", id="stats.group"),
         Binding("shift+tab", "group(-1)", "group before", show=False, id="stats.group_back"),
         Binding("H", "metric", "gap/ttft/tps", id="stats.metric"),
         Binding("T", "window", "window", id="stats.window"),
         Binding("slash", "filter", "filter", id="stats.filter"),
-        Binding("R", "reload", "reload", show=False, id="stats.reload"),
+        Binding("apostrophe", "views", "saved views", show=False, key_display="'", id="stats.views"),
+        Binding("R", "reload", "read again", show=False, id="stats.reload"),
         BACK,
     ]
 
@@ -103,7 +105,7 @@ class StatsScreen(Screen[None]):
         self._shown = _Shown()
         self._trouble: str | None = None
         # Kept here, and not looked up: an answer may come when the screen has been left.
-        self._first_line, self._last_line = (Static(paint.content(""), id=name) for name in ("title", "told"))
+        self._first_line, self._last_line = HeaderLine(), Static(paint.content(""), id="told")
         self._grouped, self._heat, self._failed = GroupTable(), HeatGrid(), FailureLine()
 
     def compose(self) -> ComposeResult:
@@ -159,6 +161,23 @@ class StatsScreen(Screen[None]):
     def action_filter(self) -> None:
         """Ask for another filter."""
         self.app.push_screen(AskScreen("filter", self._filter_text, _mistake), self._filtered)
+
+    def action_views(self) -> None:
+        """Take one of the saved views for the filter."""
+        from viewer.tui.screens.views import ViewsMenu
+
+        self.app.push_screen(ViewsMenu(), self._filtered)
+
+    def action_open(self) -> None:
+        """List the exchanges of what is under the cursor."""
+        if isinstance(self.focused, GroupTable | HeatGrid | FailureLine):
+            self.focused.open()
+
+    @property
+    def active_bindings(self) -> dict[str, ActiveBinding]:
+        """The keys that work now, help before those that every screen has."""
+        found = super().active_bindings
+        return {key: found[key] for key in sorted(found, key=lambda key: key != "question_mark")}
 
     def action_reload(self) -> None:
         """Read everything again."""
@@ -286,10 +305,8 @@ class StatsScreen(Screen[None]):
             objective += " · too many gaps to pool: y has the command that does"
         elif shown.rows and not shown.pooled:
             objective += " · reading the gaps …"
-        self._title(
-            self._trouble
-            or f"{heatmap.exchanges(count)} by {self._shown.by} · window {WINDOWS[self._window][0]}{objective}{chosen}"
-        )
+        told = f" · {heatmap.exchanges(count)} by {cells.line(shown.by)} · window {WINDOWS[self._window][0]}"
+        self._title(self._trouble, [(told, "plain"), (f"{objective}{chosen}", "accent")])
         table = self._grouped
         laid = groups.table(
             shown.by, shown.rows, max(self.size.width, 1),
@@ -337,13 +354,17 @@ class StatsScreen(Screen[None]):
 
     def _fail(self, trouble: str) -> None:
         self._trouble = trouble
-        self._title(trouble)
+        self._title(trouble, [])
 
-    def _title(self, text: str) -> None:
-        self._first_line.update(paint.content(f"stats · {cells.line(text)}"))
+    def _title(self, trouble: str | None, told: list[Part]) -> None:
+        self._first_line.show([("stats", "strong"), *(_wrong(trouble) if trouble else told)], [])
 
     def _tell(self, text: str) -> None:
         self._last_line.update(paint.content(text))
+
+
+def _wrong(trouble: str) -> list[Part]:
+    return [(f" · {trouble}", "error")]
 
 
 def _notes(row: Row) -> Sequence[str]:

@@ -7,6 +7,7 @@ times a second it is looked whether anybody has written; only then is anything r
 
 import asyncio
 import contextlib
+import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -20,14 +21,15 @@ from textual.widgets import Footer
 from textual.worker import Worker
 
 from recorder.errors import ForeignFile, SchemaMismatch
-from viewer.filtering import completion, parser
-from viewer.filtering.cursor import FilterError
+from viewer.filtering.expressions import TooSlow
 from viewer.model import streams
+from viewer.model.marks import Marks
 from viewer.model.streams import Look
 from viewer.rows import Row
 from viewer.tui.hosting import Host, host
 from viewer.tui.reader import Superseded
 from viewer.tui.screens import offers, telling
+from viewer.tui.screens.filtering import ListFilter
 from viewer.tui.screens.listing import Listing
 from viewer.tui.screens.questions import Wanted
 from viewer.tui.screens.streams_keys import CSS, KEYS
@@ -44,7 +46,6 @@ POLL_SECONDS: Final = 0.15
 _RETRY_SECONDS: Final = 0.5
 _TICK_SECONDS: Final = 0.5
 _PREVIEW_SECONDS: Final = 0.05
-_MOST_MARKS: Final = 20
 
 
 class StreamsScreen(Screen[None]):
@@ -57,18 +58,16 @@ class StreamsScreen(Screen[None]):
 
     def __init__(self, filter_text: str = "", *, follow: bool = False) -> None:
         super().__init__()
-        self._filter_text = filter_text
-        self._filter_on = True
         self._follow = follow
-        self._marks: dict[int, str] = {}
+        self._marks = Marks()
         self._look = Look()
         self._preview_timer: Timer | None = None
         self._loader: Worker[None] | None = None
         self._hinted = False
-        self._is_wrong = False
         self._above = 0
         self._header = HeaderLine()
-        self._filter = FilterLine(filter_text, lambda text: completion.complete(text, self._listing.values))
+        tell = functools.partial(self.notify, markup=False)
+        self._filter = ListFilter(filter_text, lambda: self._listing.values, tell)
         self._rows = StreamRows(id="rows")
         self._titles = Titles(self._rows)
         self._preview = Preview()
@@ -79,7 +78,7 @@ class StreamsScreen(Screen[None]):
         self._host: Host = host(self)
         self._listing = Listing(self._host)
         yield self._header
-        yield self._filter
+        yield self._filter.line
         with Container(id="body"):
             with Vertical(id="list"):
                 yield self._titles
@@ -92,9 +91,9 @@ class StreamsScreen(Screen[None]):
     def on_mount(self) -> None:
         """Ask for the list, and go on looking."""
         self._rows.focus()
-        self._read_filter(self._filter_text)
-        self._load()
+        self.action_reload()
         self.run_worker(self._watch(), group="watch")
+        self.run_worker(self._filter.recall(), group="history")
         self.set_interval(_TICK_SECONDS, self._tick)
         self._say()
 
@@ -104,17 +103,17 @@ class StreamsScreen(Screen[None]):
 
     def set_filter(self, text: str) -> None:
         """Apply a filter as if it had been typed."""
-        self._filter.put(text)
+        self._filter.line.put(text)
         self._rows.focus()
 
     def copies(self) -> list[tuple[str, str]]:
         """Give what can be copied: (label, text)."""
         tape, listing = self._host.tape.path, self._listing
-        return offers.copies(tape, listing.wanted, self._selected_row(), list(self._marks.values()))
+        return offers.copies(tape, listing.wanted, self._selected_row(), self._marks.ids)
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Give what can be exported: (label, arguments of `wiretape`)."""
-        tape, listing, marked = self._host.tape.path, self._listing, list(self._marks.values())
+        tape, listing, marked = self._host.tape.path, self._listing, self._marks.ids
         return offers.exports(tape, listing.wanted, self._selected_row(), marked, listing.fitting)
 
     @property
@@ -131,7 +130,11 @@ class StreamsScreen(Screen[None]):
             await self._listing.load()
         except Superseded:
             return
-        if self._listing.is_unread:
+        if isinstance(self._listing.trouble, TooSlow):
+            self._filter.give_up(self._listing.trouble)
+            self._heed_filter()
+            self.call_later(self._load)
+        elif self._listing.is_unread:
             self._unread()
         self._look_again()
         self._titles.show(self._listing.wanted.order)
@@ -219,10 +222,14 @@ class StreamsScreen(Screen[None]):
 
     def on_filter_line_edited(self, event: FilterLine.Edited) -> None:
         """Apply a filter; one that cannot be read leaves the last one in force."""
-        self._filter_on = True
+        self._filter.is_on = True
         if self._read_filter(event.text):
             self._load()
         self._say()
+
+    def on_filter_line_remembered(self, event: FilterLine.Remembered) -> None:
+        """Keep a filter for later runs."""
+        self.run_worker(self._filter.keep(event.text), group="history")
 
     def on_filter_line_clicked(self) -> None:
         """Go into the filter's box."""
@@ -233,40 +240,38 @@ class StreamsScreen(Screen[None]):
         self._rows.focus()
 
     def _read_filter(self, text: str) -> bool:
-        try:
-            found = parser.parse(text, self._host.clock) if text.strip() else None
-        except FilterError as error:
-            self._show_error(error)
-            return False
-        self._show_error(None)
-        self._filter_text = text
-        self._filter.show_on(self._filter_on)
-        self._listing.wanted = replace(self._listing.wanted, filter=found if self._filter_on else None)
-        return True
+        is_read = self._filter.read(text, self._host.clock)
+        self._heed_filter()
+        return is_read
 
-    def _show_error(self, error: FilterError | None) -> None:
-        self._is_wrong = error is not None
-        self._filter.show_error(error)
-        self._titles.display = error is None  # the error takes their line, so that nothing jumps
+    def _heed_filter(self) -> None:
+        self._listing.wanted = replace(self._listing.wanted, filter=self._filter.in_force)
+        self._titles.display = not self._filter.is_wrong  # the error takes their line, so that nothing jumps
 
     def action_filter(self) -> None:
         """Go into the filter's box."""
-        self._filter.enter()
+        self._filter.line.enter()
+        self.run_worker(self._filter.recall(), group="history")
         self.run_worker(self._listing.read_values(), group="values")
 
     def action_toggle_filter(self) -> None:
         """Switch the filter off, and on again."""
-        if self._filter_text.strip():
-            self._filter_on = not self._filter_on
-            self._read_filter(self._filter_text)
-            self._load()
+        if self._filter.text.strip():
+            self._filter.is_on = not self._filter.is_on
+            self.action_reload()
+
+    def action_views(self) -> None:
+        """Choose one of the saved views."""
+        from viewer.tui.screens.views import ViewsMenu
+
+        self.app.push_screen(ViewsMenu(), lambda text: None if text is None else self.set_filter(text))
 
     def action_clear(self) -> None:
         """Take the marks away; where there are none, switch the filter off."""
         if self._marks:
-            self._marks = {}
+            self._marks.clear()
             self._show_marks()
-        elif self._filter_on:
+        elif self._filter.is_on:
             self.action_toggle_filter()
 
     def action_order(self) -> None:
@@ -294,20 +299,15 @@ class StreamsScreen(Screen[None]):
 
     def action_reload(self) -> None:
         """Read everything again, in the order asked for; a time such as -2h is counted from now."""
-        self._read_filter(self._filter_text)
+        self._read_filter(self._filter.text)
         self._load()
 
     def action_mark(self) -> None:
         """Mark the exchange under the cursor, or take its mark away, and go on to the next."""
-        number, row = self._rows.selected, self._selected_row()
-        if number is None or row is None:
-            return
-        if number in self._marks:
-            del self._marks[number]
-        elif len(self._marks) < _MOST_MARKS:
-            self._marks[number] = row["id"]
-        self._show_marks()
-        self._rows.action_move(1)
+        if (row := self._selected_row()) is not None:
+            self._marks.toggle(row["no"], row["id"])
+            self._show_marks()
+            self._rows.action_move(1)
 
     def _show_marks(self) -> None:
         self._rows.marks = frozenset(self._marks)
@@ -316,21 +316,19 @@ class StreamsScreen(Screen[None]):
 
     def action_compare(self) -> None:
         """Compare two marked exchanges, or the one marked with the one under the cursor."""
-        chosen = list(self._marks)
-        if len(chosen) == 1 and self._rows.selected is not None and self._rows.selected != chosen[0]:
-            chosen.append(self._rows.selected)
-        if len(chosen) != 2:
+        pair = self._marks.pair(self._rows.selected)
+        if pair is None:
             self.notify("Mark two exchanges with space, then press c.", title="compare", markup=False)
             return
         from viewer.tui.screens.compare import CompareScreen
 
-        self.app.push_screen(CompareScreen(chosen[0], chosen[1]))
+        self.app.push_screen(CompareScreen(*pair))
 
     def action_stats(self) -> None:
         """Show the figures of what fits the filter."""
         from viewer.tui.screens.stats import StatsScreen
 
-        self.app.push_screen(StatsScreen(self._filter_text if self._filter_on else ""))
+        self.app.push_screen(StatsScreen(self._filter.text_in_force))
 
     def action_follow(self) -> None:
         """Stay on the newest exchange, or stop doing so."""
@@ -387,7 +385,8 @@ class StreamsScreen(Screen[None]):
         new = [(listing.catalog.arrived, "new: R sorts them in"), (self._above, "new above: g")]
         left = telling.tape(path, listing, [(len(self._marks), "marked"), *new], following=self._follow)
         self._header.show(left, telling.recorder(listing))
-        self._filter.show_count(said(telling.count(listing, self._filter_text, wrong=self._is_wrong)))
+        counted = telling.count(listing, self._filter.text, wrong=self._filter.is_wrong)
+        self._filter.line.show_count(said(counted))
         nothing = telling.nothing(path, listing)
         if nothing is not None or listing.catalog:
             self._notice.show(nothing or [])

@@ -20,7 +20,7 @@ CSS: Final = """
         &.-unpreviewed Preview { display: none; }
         &.-short Preview { display: none; }
         &.-wide #body { layout: horizontal; }
-        &.-wide Preview { width: 40%; height: 1fr; max-height: 100%; border-top: none; border-left: solid $panel; }
+        &.-wide Preview { width: 36%; height: 1fr; max-height: 100%; border-top: none; border-left: solid $panel; }
     }
     """
 """Below 20 rows the preview gives way; from 150 columns on it stands at the right."""
@@ -35,6 +35,7 @@ KEYS: Final = (
     Binding("f", "follow", "follow the newest", show=False, id="streams.follow"),
     Binding("S", "stats", "stats", id="streams.stats"),
     Binding("backslash", "toggle_filter", "filter on or off", show=False, key_display="\\", id="streams.toggle"),
+    Binding("apostrophe", "views", "saved views", show=False, key_display="'", id="streams.views"),
     Binding("O", "reverse", "reverse the order", show=False, id="streams.reverse"),
     Binding("p", "preview", "preview", show=False, id="streams.preview"),
     Binding("R", "reload", "read again, in order", show=False, id="streams.reload"),

@@ -14,7 +14,8 @@ from textual.strip import Strip
 
 from recorder.metrics import sparkline
 from viewer import cells, sparks
-from viewer.model import gist
+from viewer.model import clocks, gist
+from viewer.model.clocks import Times
 from viewer.model.streams import Tone
 from viewer.model.transcript import UNKNOWN, Transcript
 from viewer.tui.paint import Part
@@ -49,7 +50,8 @@ class EventsPane(Pane):
         self._only: Sequence[int] = range(0)
         self._selected = UNKNOWN
         self._drawn: LRUCache[tuple[int, int, bool], Strip] = LRUCache(_KEPT)
-        self._limit_ns = self._origin_ns = 0
+        self._limit_ns = 0
+        self._times = Times()
         self._still = True
         self._widths = 1, 5, 2, 4
         self._note = ""
@@ -65,17 +67,17 @@ class EventsPane(Pane):
         only: Sequence[int] | None,
         position: int,
         limit_ns: int,
-        origin_ns: int = 0,
+        times: Times = Times(),  # noqa: B008 - it is frozen
         note: str = "",
     ) -> None:
-        """List the events of a transcript, or `only` some; times are since `origin_ns`, a gap above `limit_ns` is a
-        stall. Without any event, `note` is shown.
+        """List the events of a transcript, or `only` some, their instants as `times` tell them; a gap above `limit_ns`
+        is a stall. Without any event, `note` is shown.
         """
-        self._transcript, self._limit_ns, self._origin_ns, self._note = transcript, limit_ns, origin_ns, note
+        self._transcript, self._limit_ns, self._times, self._note = transcript, limit_ns, times, note
         self._only = range(len(transcript)) if only is None else only
         self._selected = position - 1
         self._drawn.clear()
-        self._widths = _widths(transcript)
+        self._widths = _widths(transcript, times)
         self.set_count(max(len(self._only), 1))
         self.redraw()
         self.reveal(self._row(self._selected), 2)
@@ -112,7 +114,7 @@ class EventsPane(Pane):
     def titles(self) -> str:
         """Give the titles of the columns."""
         number, at, size, read = self._widths
-        titles = f"{'#':>{number + 1}} {'t s':>{at}} {'Δ ms':>7}   {'kind':<7} "
+        titles = f"{'#':>{number + 1}} {self._times.title:>{at}} {'Δ ms':>7}   {'kind':<7} "
         titles += f"{'B':>{size}} " if self.size.width >= _WIDE else ""
         return titles + (f"{'read':>{read}} " if self.size.width >= _MIDDLING else "") + "data"
 
@@ -156,7 +158,7 @@ class EventsPane(Pane):
         tone = self.look(_TONES.get(kind, "muted"))
         to_come = event > self._selected
         gap, glyph, gap_tone = _gap(transcript, event)
-        at = f"{(transcript.at[event] - self._origin_ns) / 1e9:.3f}" if transcript.timed[event] else cells.UNKNOWN
+        at = self._times.of(transcript, event, self._only[number - 1] if number else None)
         number, at_width, size, read_width = self._widths
         drawn: list[Part] = [
             (">" if event == self._selected else " ", self.look("accent")),
@@ -180,25 +182,24 @@ class EventsPane(Pane):
         return max(bisect_right(self._only, event) - 1, 0)
 
 
-def _widths(transcript: Transcript) -> tuple[int, int, int, int]:
+def _widths(transcript: Transcript, times: Times) -> tuple[int, int, int, int]:
     """Give how wide the columns must be: the number, the instant, the bytes and the read."""
     if not len(transcript):
         return 1, 5, 2, 4
     largest = max(map(sub, transcript.ends, transcript.starts))
-    at = f"{transcript.at[-1] / 1e9:.3f}"
     read = max(len(str(max(transcript.reads))), 4)
-    return len(str(len(transcript))), max(len(at), 5), max(len(str(largest)), 2), read
+    return len(str(len(transcript))), times.width(transcript), max(len(str(largest)), 2), read
 
 
 def _gap(transcript: Transcript, event: int) -> tuple[str, str, Tone]:
     """Give the time since the event before, its glyph, and how bad it is."""
     if transcript.shares_read(event):
-        return "same", "", "muted"
+        return clocks.SAME, "", "muted"
     gap = transcript.gap_ns(event)
     if gap is None:
         return cells.UNKNOWN, "", "muted"
     glyph = sparkline((0, gap), 1)
-    text = f"{gap / 1e6:,.0f}" if gap >= 10_000_000 else f"{gap / 1e6:,.1f}"
+    text = clocks.milliseconds(gap)
     if glyph in sparks.STALLED:
         return text, glyph, "error"
     return text, glyph, "warning" if glyph in sparks.SLOW else "plain"

@@ -33,7 +33,6 @@ class FailureLine(Widget, can_focus=True):
         Binding("down,j", "leave(1)", "down", show=False, id="stats.down"),
         Binding("left,h", "move(-1)", "earlier", show=False, id="stats.earlier"),
         Binding("right,l", "move(1)", "later", show=False, id="stats.later"),
-        Binding("enter", "open", "drill down", key_display="enter", id="stats.open"),
     ]
 
     @dataclass
@@ -85,7 +84,7 @@ class FailureLine(Widget, can_focus=True):
         """Move the cursor."""
         self._go(max(0, min(self.cursor + by, len(self._texts) - 1)))
 
-    def action_open(self) -> None:
+    def open(self) -> None:
         """Open the text under the cursor."""
         if self._texts:
             self.post_message(self.Opened(self.cursor))
@@ -98,7 +97,7 @@ class FailureLine(Widget, can_focus=True):
             if x < cell_len(self._texts[at]):
                 self._go(at)
                 if event.chain == 2:
-                    self.action_open()
+                    self.open()
                 return
             x -= cell_len(self._texts[at]) + len(_BETWEEN)
 

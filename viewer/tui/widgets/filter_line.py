@@ -4,7 +4,7 @@ A filter that cannot be read leaves the last good one in force: its token is und
 expected. Reading a filter is left to `filtering.parser`, what it may go on with to `filtering.completion`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -21,12 +21,11 @@ from textual.widgets import Input, Static
 
 from recorder.safe import safe
 from viewer.filtering.cursor import FilterError
+from viewer.model import history
 from viewer.tui import paint
 
 AFTER_SECONDS: Final = 0.12
 """How long after the last key a filter is applied."""
-
-_REMEMBERED: Final = 100
 
 
 class _Underline(Highlighter):
@@ -74,13 +73,19 @@ class FilterInput(Input):
         )
         self._history: list[str] = []
         self._at = 0
+        self._draft = ""
         self.can_focus = False  # or the keys of an empty list would be typed here
 
     def remember(self, text: str) -> None:
         """Keep a filter for `up`."""
-        if text and text not in self._history[-1:]:
-            self._history = [*self._history, text][-_REMEMBERED:]
+        self._history = history.added(self._history, text)
         self._at = len(self._history)
+
+    def recall(self, texts: Sequence[str]) -> None:
+        """Put filters of earlier runs before those of this one; `up` goes on from where it was."""
+        from_end = len(self._history) - self._at
+        self._history = history.added(texts, *self._history)
+        self._at = len(self._history) - from_end
 
     def insert(self, text: str, index: int) -> None:
         """Insert what was typed or pasted, as it may be shown."""
@@ -92,8 +97,10 @@ class FilterInput(Input):
 
     def action_recall(self, step: int) -> None:
         """Put the filter before or after in its place."""
+        if self._at == len(self._history):
+            self._draft = "" if self.value in self._history else self.value
         self._at = max(0, min(self._at + step, len(self._history)))
-        self.value = self._history[self._at] if self._at < len(self._history) else ""
+        self.value = safe(self._history[self._at]) if self._at < len(self._history) else self._draft
         self.cursor_position = len(self.value)
 
     def action_complete(self) -> None:
@@ -125,6 +132,12 @@ class FilterLine(Vertical):
     @dataclass
     class Edited(Message):
         """The filter is to be applied."""
+
+        text: str
+
+    @dataclass
+    class Remembered(Message):
+        """A filter is one to come back to."""
 
         text: str
 
@@ -167,10 +180,11 @@ class FilterLine(Vertical):
         self.post_message(self.Clicked())
 
     def put(self, text: str) -> None:
-        """Put a filter into the box, and apply it at once."""
-        self.box.value = safe(text)
+        """Put a filter into the box, and apply it at once, even if it is there already."""
+        self._stop()
+        self._applied = self.box.value = safe(text)
         self.box.remember(text)
-        self._apply()
+        self.post_message(self.Edited(self._applied))
 
     def show_count(self, count: Content) -> None:
         """Show what fits, at the right."""
@@ -200,16 +214,21 @@ class FilterLine(Vertical):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Apply the filter at once, and go back to the list."""
         event.stop()
-        self.box.remember(event.value)
         self._leave()
 
     def on_filter_input_left(self, event: FilterInput.Left) -> None:
         """Go back to the list."""
         event.stop()
-        self.box.remember(self.box.value)
         self._leave()
 
+    def recall(self, texts: Sequence[str]) -> None:
+        """Have filters of earlier runs at hand."""
+        self.box.recall(texts)
+
     def _leave(self) -> None:
+        self.box.remember(self.box.value)
+        if self.box.value.strip():
+            self.post_message(self.Remembered(self.box.value))
         self._apply()
         self.box.can_focus = False
         self.post_message(self.Left())

@@ -38,7 +38,6 @@ class GroupTable(Widget, can_focus=True):
         Binding("down,j", "move(1)", "down", show=False, id="stats.down"),
         Binding("pageup", "move(-10)", "page up", show=False, id="stats.page_up"),
         Binding("pagedown", "move(10)", "page down", show=False, id="stats.page_down"),
-        Binding("enter", "open", "drill down", key_display="enter", id="stats.open"),
     ]
 
     @dataclass
@@ -72,7 +71,7 @@ class GroupTable(Widget, can_focus=True):
             return
         self._go(max(0, min(self.cursor + by, last)))
 
-    def action_open(self) -> None:
+    def open(self) -> None:
         """Open the line under the cursor."""
         if self._table.lines:
             self.post_message(self.Opened(self.cursor))
@@ -83,7 +82,7 @@ class GroupTable(Widget, can_focus=True):
         if 1 <= event.y <= self._room and row < len(self._table.lines):
             self._go(row)
             if event.chain == 2:
-                self.action_open()
+                self.open()
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         """Move down."""

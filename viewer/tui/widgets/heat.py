@@ -19,6 +19,8 @@ _LABEL: Final = 10
 _CELL: Final = 2
 _WIDEST: Final = 12
 _TALLEST: Final = 3
+_BELOW: Final = 4
+_HIGHEST: Final = 5
 
 
 class HeatGrid(Widget, can_focus=True):
@@ -31,13 +33,14 @@ class HeatGrid(Widget, can_focus=True):
     HeatGrid > .heat--none { color: $text-disabled; }
     HeatGrid > .heat--low { color: $primary; }
     HeatGrid > .heat--some { color: $primary; }
-    HeatGrid > .heat--much { color: $accent; }
-    HeatGrid > .heat--most { color: $error; }
+    HeatGrid > .heat--much { color: $primary; }
+    HeatGrid > .heat--most { color: $accent; }
+    HeatGrid > .heat--bar { color: $primary 40%; }
     HeatGrid > .heat--cursor { background: $block-cursor-background; color: $block-cursor-foreground; }
     HeatGrid > .heat--cursor { text-style: bold; }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"heat--{name}" for name in ("head", "label", "none", "low", "some", "much", "most", "cursor")
+        f"heat--{name}" for name in ("head", "label", "none", "low", "some", "much", "most", "bar", "cursor")
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1, 0)", "up", show=False, id="stats.up"),
@@ -46,7 +49,6 @@ class HeatGrid(Widget, can_focus=True):
         Binding("right,l", "move(0, 1)", "later", show=False, id="stats.later"),
         Binding("home", "move(0, -9999)", "first", show=False, id="stats.first"),
         Binding("end", "move(0, 9999)", "last", show=False, id="stats.last"),
-        Binding("enter", "open", "drill down", key_display="enter", id="stats.open"),
     ]
     _BY_STEP: Final = ("none", "low", "low", "some", "much", "most")
 
@@ -94,10 +96,15 @@ class HeatGrid(Widget, can_focus=True):
         return column * self._wide // max(self._map.columns if self._map is not None else 1, 1)
 
     @property
+    def _edges(self) -> list[int]:
+        columns = self._map.columns if self._map is not None else 0
+        return [self._edge(column) for column in range(columns + 1)]
+
+    @property
     def _tall(self) -> int:
-        """How many lines a row has: a few rows are drawn taller."""
+        """How many lines a row has: a few rows are drawn taller, as far as that leaves room for what is below."""
         rows = len(self._map.bands) if self._map is not None else 1
-        return max(min(_TALLEST, self.room[1] // max(rows, 1)), 1)
+        return max(min(_TALLEST, (self.room[1] - _BELOW) // max(rows, 1)), 1)
 
     def action_move(self, down: int, right: int) -> None:
         """Move the cursor; above and below the map the focus moves on."""
@@ -108,7 +115,7 @@ class HeatGrid(Widget, can_focus=True):
             return
         self._go(row, max(0, min(self.column + right, found.columns - 1)))
 
-    def action_open(self) -> None:
+    def open(self) -> None:
         """Open the cell under the cursor."""
         if self._map is not None:
             self.post_message(self.Opened(self.row, self.column))
@@ -122,7 +129,7 @@ class HeatGrid(Widget, can_focus=True):
         if 0 <= row < len(self._map.bands) and column >= 0:
             self._go(row, column)
             if event.chain == 2:
-                self.action_open()
+                self.open()
 
     def on_focus(self) -> None:
         """Show the cursor, and say where it is."""
@@ -144,8 +151,25 @@ class HeatGrid(Widget, can_focus=True):
         if y <= len(found.bands) * tall:
             row, line = divmod(y - 1, tall)
             return paint.strip(self._row(found, row, first=line == 0), width, self.rich_style)
-        axis = heatmap.axis(found, self._wide) if y == len(found.bands) * tall + 1 else ""
-        return paint.strip([(f"{'':<{_LABEL + 1}}{axis}", self._style("label"))], width, self.rich_style)
+        return paint.strip(self._below(found, y - len(found.bands) * tall - 1), width, self.rich_style)
+
+    def _below(self, found: Heatmap, line: int) -> list[paint.Part]:
+        """Draw the axis and, as far as there is room, how much each column holds and what the shades are."""
+        room = self.size.height - len(found.bands) * self._tall - 2
+        bars = min(room - 1, _HIGHEST)
+        if line == 0:
+            return [(f"{'':<{_LABEL + 1}}{heatmap.axis(found, self._wide)}", self._style("label"))]
+        if line <= bars:
+            label = f"{max(found.whole):,}" if line == 1 else heatmap.UNITS[found.metric] if line == bars else ""
+            drawn = heatmap.bar(found, bars, bars - line, self._edges)
+            return [(f"{label:>{_LABEL - 1}} │", self._style("label")), (drawn, self._style("bar"))]
+        return self._legend() if line == max(bars, 0) + 1 else []
+
+    def _legend(self) -> list[paint.Part]:
+        told: list[paint.Part] = [(f"{'shade':>{_LABEL - 1}}  ", self._style("label"))]
+        for shade, style, meaning in zip(SHADES, self._BY_STEP, heatmap.LEGEND, strict=True):
+            told += [(shade, self._style(style)), (f" {meaning}  ", self._style("label"))]
+        return told
 
     def _row(self, found: Heatmap, row: int, *, first: bool) -> list[paint.Part]:
         label = found.label(row) if first else ""

@@ -40,18 +40,17 @@ class Looks(Vertical):
 
     @property
     def looks(self) -> Mapping[str, Style]:
-        """Everything by its name."""
-        if not self._found:
-            for tone in toned.COLORS:
-                style = self.get_component_rich_style(f"tone--{tone}")
-                self._found[tone] = Style(color=style.color, bold=style.bold)
-            for name in _GROUNDS:
-                self._found[name] = Style(bgcolor=self.get_component_rich_style(f"look--{name}").bgcolor)
-            for name in _SIGNS:
-                self._found[name] = Style(color=self.get_component_rich_style(f"look--{name}").color)
-            self._found["thought"] += Style(italic=True)
-            self._found["hot"] += Style(underline=True)
-        return self._found
+        """Everything by its name; before it is shown for the first time, nothing has a look."""
+        if self._found:
+            return self._found
+        found = toned.styles(self)
+        found |= {name: toned.behind(self, f"look--{name}") for name in _GROUNDS}
+        found |= {name: Style(color=toned.style(self, f"look--{name}").color) for name in _SIGNS}
+        found["thought"] += Style(italic=True)
+        found["hot"] += Style(underline=True)
+        if found["ground"]:
+            self._found = found
+        return found
 
     def _renew(self) -> None:
         self._found.clear()

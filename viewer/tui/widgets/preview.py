@@ -15,6 +15,7 @@ from viewer.tui.widgets import toned
 from viewer.verdicts import Verdict
 
 _LEAST_TEXT = 2
+_HIGH = 10
 
 
 class Preview(Widget):
@@ -62,7 +63,8 @@ class Preview(Widget):
             return []
         told: list[list[Part]] = [list(streams.laid_out(endings.heading(row, self._look), width, right=False))]
         told += _told(endings.reason(row, self._look), width, "plain")
-        told.append(list(streams.laid_out([(endings.figures(row, self._look), "muted")], width, right=False)))
+        figures = endings.figures(row, self._look)
+        told += _told(figures if height >= _HIGH else streams.cut(figures, width), width, "muted")
         name, text, size = endings.text(row)
         odd: list[list[Part]] = []
         for flag, tone, evidence in endings.evidence(row, self._verdicts):

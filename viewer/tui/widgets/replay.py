@@ -1,14 +1,17 @@
 """The answer as it came: what has been said up to the playhead, and what will be said after it.
 
 A move of the playhead draws only the lines between its old and its new place. A very long text is laid out a little at
-a time, so that the screen never waits for it. How it is laid out is `viewer.answer`'s.
+a time, so that the screen never waits for it. How it is laid out is `answer`'s. As Markdown, its content is shown up to
+the playhead as it was when it was rendered last, which is done beside the loop by whoever is told that it is `Stale`.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Final, Literal
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Literal
 
 from rich.style import Style
 from textual.events import Resize
+from textual.message import Message
 
 from recorder.metrics import sparkline
 from recorder.safe import safe
@@ -19,6 +22,9 @@ from viewer.model.streams import Tone
 from viewer.model.transcript import Transcript
 from viewer.tui import paint
 from viewer.tui.widgets.pane import Pane
+
+if TYPE_CHECKING:
+    from viewer.model.marked_up import Line
 
 Annotation = Literal["none", "heat", "silences"]
 ANNOTATIONS: Final[tuple[Annotation, ...]] = ("none", "heat", "silences")
@@ -34,6 +40,9 @@ _KINDS: Final[dict[str, Tone]] = {"content": "plain", "refusal": "warning", "too
 class ReplayPane(Pane):
     """Draws a transcript up to a position."""
 
+    class Stale(Message):
+        """Its content is to be rendered: `rendering` gives the work, `take` what comes of it, `settle` is the end."""
+
     def __init__(self) -> None:
         super().__init__(id="replay")
         self._transcript: Transcript | None = None
@@ -46,6 +55,10 @@ class ReplayPane(Pane):
         self._noted = Folding("", 80)
         self.ghost = True
         self.annotation: Annotation = "none"
+        self.markdown = False
+        self._rendered: Sequence[list[Line] | None] = ()
+        self._asked_for: tuple[Answer | None, int, bool] | None = None
+        self._still = True
 
     def show(self, transcript: Transcript, position: int, limit_ns: int, note: str = "") -> None:
         """Show an answer; silences longer than `limit_ns` are worth a figure. Without any text, `note` is shown."""
@@ -57,6 +70,7 @@ class ReplayPane(Pane):
         before, self._position = self._position, position
         if self._answer is None or before == position:
             return
+        self._ask()
         if unfold and not self._chosen and self._answer.hides(position):
             self._fold()
             return
@@ -87,6 +101,44 @@ class ReplayPane(Pane):
         self._lay_out()
         return self.annotation
 
+    def mark_up(self) -> None:
+        """Show the content as Markdown, or as it is."""
+        self.markdown = not self.markdown
+        self._rendered = ()
+        self._lay_out()
+
+    def rendering(self) -> "Callable[[], list[list[Line] | None]]":
+        """Give the work of rendering what has been said by now; while it is played, no more than can be seen."""
+        answer, position = self._answer, self._position
+        self._asked_for = answer, position, self._still
+        parts = answer.parts if answer is not None else []
+        texts = [(part.track.text, part.track.length(position)) if part.kind == "content" else None for part in parts]
+        return functools.partial(_rendered, texts, self.size.width - _GUTTER - 2, whole=self._still)
+
+    def take(self, rendered: "Sequence[list[Line] | None]") -> None:
+        """Show what has been rendered, if it is still wanted."""
+        if self.markdown and self._answer is not None:
+            self._rendered = rendered
+            self._answer.render(rendered)
+            self._arranged()
+
+    def settle(self) -> None:
+        """It may be rendered again, and is to be if it has become stale meanwhile."""
+        before, self._asked_for = self._asked_for, None
+        if before != (self._answer, self._position, self._still):
+            self._ask()
+
+    def still(self, still: bool) -> None:
+        """Say whether the playhead stands: content as Markdown is then rendered as far back as it may be."""
+        if still != self._still:
+            self._still = still
+            self._ask()
+
+    def _ask(self) -> None:
+        if self.markdown and self._asked_for is None and self._answer is not None:
+            self._asked_for = None, -1, self._still
+            self.post_message(self.Stale())
+
     def on_resize(self, event: Resize) -> None:
         """Lay the texts out anew."""
         self._lay_out()
@@ -102,6 +154,8 @@ class ReplayPane(Pane):
             return []
         if row.line is None:
             return self._heading(row.part)
+        if row.part.rendered is not None:
+            return self._marked_up(row.part.rendered, row.line, number)
         return self._text(row.part, row.line, number)
 
     def _lay_out(self) -> None:
@@ -112,6 +166,9 @@ class ReplayPane(Pane):
         self._noted.more(_AT_ONCE)
         limit = self._limit_ns if self.annotation == "silences" else None
         self._answer = Answer(self._transcript, width, limit, folded=self._folded)
+        if self.markdown:
+            self._answer.render(self._rendered)
+            self._ask()
         self._arranged()
 
     def _arranged(self) -> None:
@@ -173,6 +230,14 @@ class ReplayPane(Pane):
         if has_caret:
             yield CARET, self.look("accent")
 
+    def _marked_up(self, lines: "list[Line]", line: int, number: int) -> Iterator[paint.Part]:
+        assert self._answer is not None
+        yield "  ", None
+        for piece in lines[line]:
+            yield piece.text, self.look(piece.tone) + piece.style
+        if line == len(lines) - 1 and number == self._answer.row_of(self._position):
+            yield CARET, self.look("accent")
+
     def _look(self, part: Part, run: Run) -> Style:
         if run.state == "ghost":
             return self.look("ghost")
@@ -187,3 +252,11 @@ class ReplayPane(Pane):
         if glyph in (*sparks.SLOW, *sparks.STALLED):
             return self.look("hot")
         return self.look("warm") if glyph in ("▄", "▅") else Style()
+
+
+def _rendered(texts: Sequence[tuple[str, int] | None], width: int, *, whole: bool) -> "list[list[Line] | None]":
+    """Render texts up to a length; None stays None."""
+    from viewer.model import marked_up
+
+    most = marked_up.MOST if whole else marked_up.SEEN
+    return [None if one is None else marked_up.of(one[0][: one[1]], width, most) for one in texts]

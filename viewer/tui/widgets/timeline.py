@@ -97,13 +97,16 @@ class Timeline(Remembering):
         if name not in self._still:
             rows = {"bytes/s": self._strips.bytes, "kind": self._strips.kinds, "gap": self._strips.gaps}
             rows |= {"markers": self._strips.marks, "": sparks.axis(self._strips.axis_ns, self.cells)}
-            self._still[name] = [(sign, look[_tone(name, sign)]) for sign in rows[name].ljust(self.cells)]
+            flag = Style(reverse=True, bold=True) if name == "markers" else Style()
+            drawn_on = [(sign, look[_tone(name, sign)]) for sign in rows[name].ljust(self.cells)]
+            self._still[name] = [(sign, style + flag if sign != " " else style) for sign, style in drawn_on]
         drawn = [(f" {name:<{LABEL - 1}}", look["muted"]), *self._still[name]]
         place = self._cell + 1
         if place < len(drawn) and name in ("markers", "gap"):
             sign, style = drawn[place]
             is_free = name == "markers" and sign == " "
-            drawn[place] = (PLAYHEAD, look["accent"]) if is_free else (sign, (style or Style()) + Style(reverse=True))
+            at_marker = look["accent"] if name == "markers" else style or Style()
+            drawn[place] = (PLAYHEAD, look["accent"]) if is_free else (sign, at_marker + Style(reverse=True))
         return paint.strip(drawn, self.size.width, look["ground"])
 
     def forget(self) -> None:

@@ -49,7 +49,9 @@ def behind(widget: Widget, name: str) -> Style:
 
 def markup(tone: Tone) -> str:
     """Give a tone as a style of `Content`."""
-    return f"{'bold ' if tone in _BOLD else ''}{COLORS[tone]}"
+    # The theme's muted colour is of the kind that goes by what is behind it, of which `Content` knows nothing.
+    color = "$foreground 60%" if tone == "muted" else COLORS[tone]
+    return f"{'bold ' if tone in _BOLD else ''}{color}"
 
 
 def _weight(tone: Tone) -> str:

@@ -12,6 +12,7 @@ from viewer.tui.widgets.look import looks
 from viewer.tui.widgets.pane import fitted
 
 _LATE_MS: Final = 10.0
+_SLOW_MS: Final = 50.0
 _LEAST_BAR: Final = 8
 
 
@@ -19,7 +20,8 @@ _LEAST_BAR: Final = 8
 class Standing:
     """How a playback stands; `late_ms` is the 99th percentile of how late events came on the screen, if any did.
 
-    `idle_ns` is what silences are cut to, None if they are not; `following`: the end of a live stream is followed.
+    `idle_ns` is what silences are cut to, None if they are not; `following`: the end of a live stream is followed;
+    `lag_ms` is how long the terminal takes for a frame, if that is known.
     """
 
     playing: bool = False
@@ -32,6 +34,7 @@ class Standing:
     late_ms: float | None = None
     live: bool = False
     following: bool = False
+    lag_ms: float | None = None
 
 
 class TransportLine(Widget):
@@ -90,6 +93,8 @@ class TransportLine(Widget):
             found.append((f"  idle ≤ {now.idle_ns / 1e9:g} s", "warning"))
         if now.late_ms is not None:
             found.append((f"  err p99 {now.late_ms:.1f} ms", "warning" if now.late_ms > _LATE_MS else "muted"))
+        if now.lag_ms is not None and now.lag_ms > _SLOW_MS:
+            found.append(("  terminal is slow", "warning"))
         return found
 
     def _bar(self, room: int) -> list[tuple[str, Tone]]:

@@ -1,0 +1,320 @@
+"""The panes of the inspector: how times are told, the bytes as the socket gave them, and content as Markdown."""
+
+import contextlib
+import zlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from rich.style import Style
+from textual.pilot import Pilot
+
+from recorder import journal
+from tests.viewer.conftest import DONE, HOSTILE, MS, begin, event, response
+from tests.viewer.tui.growing import recorder
+from tests.viewer.tui.staging import Stage, journey, press, seen, shows, staged, typed, wait_for
+from viewer import apart
+from viewer.model import marked_up
+from viewer.model.notes import path_of
+from viewer.tui.screens.inspector import InspectorScreen
+from viewer.tui.screens.inspector_panes import InspectorPanes
+from viewer.tui.screens.waiting import Waiting
+from viewer.tui.widgets import look
+
+ID = "abcd000000000001"
+CONTROLS = {*map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202e", "\u2066"} - {"\n"}
+WORDS = [
+    "# Two ",
+    "queues\n\n",
+    "One for **prefill** ",
+    "and one ",
+    "for `decode`.\n\n",
+    "- a queue\n",
+    "- [x](http://y)",
+]
+
+
+def made(path: Path, parts: list[tuple[int, bytes]]) -> Path:
+    with recorder(path / "tape.db") as tape:
+        tape.record(ID, parts)
+    return path / "tape.db"
+
+
+@pytest.fixture(scope="module")
+def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tape with an answer in Markdown: the first read brings two events, the last one ends with half of another."""
+    words = [event({"content": word}) for word in WORDS]
+    parts = [(100, words[0] + words[1]), (120, words[2]), (2_345, words[3] + words[4][:20]), (2_350, words[4][20:])]
+    parts += [(2_400, words[5]), (2_500, words[6] + event({}, "stop") + DONE)]
+    return made(tmp_path_factory.mktemp("marked"), parts)
+
+
+@contextlib.asynccontextmanager
+async def inspected(
+    tape: Path, at: str | None = None, size: tuple[int, int] = (120, 40)
+) -> AsyncIterator[tuple[Stage, Pilot[Any], InspectorScreen]]:
+    screen = InspectorScreen(1, at)
+    async with staged(tape, lambda: screen, size) as (app, pilot):
+        await wait_for(pilot, lambda: screen.is_open)
+        yield app, pilot, screen
+
+
+def listed(app: Any) -> dict[str, str]:
+    """Give the time of each event that is listed, by its number."""
+    lines = [line.partition("│")[2] or line for line in seen(app).splitlines()]
+    rows = [line.replace(">", " ").split() for line in lines if " content " in line or " finish " in line]
+    return {row[0]: row[1] for row in rows if row[0].isdigit()}
+
+
+def test_t_goes_through_the_ways_of_telling_time_and_the_heading_says_which(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#3") as (app, pilot, _):
+            await pilot.press("2")
+            told = []
+            for name in ("request", "first byte", "wall clock, UTC", "Δ previous event", "Δ previous row"):
+                await shows(pilot, name)
+                told.append([listed(app)[number] for number in ("1", "2", "3", "4")])
+                await pilot.press("T")
+            await shows(pilot, "t: since request")
+            assert told == [
+                ["0.100", "0.100", "0.120", "2.345"],
+                ["0.000", "0.000", "0.020", "2.245"],
+                ["12:00:00.100", "12:00:00.100", "12:00:00.120", "12:00:02.345"],
+                ["–", "same", "20", "2,225"],
+                ["–", "same", "20", "2,225"],
+            ]
+
+    journey(steps())
+
+
+def test_the_time_since_the_row_before_is_that_of_the_rows_that_are_listed(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked) as (app, pilot, screen):
+            await pilot.press("slash")
+            await typed(pilot, "queue")
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: screen.panes.events.shown == 2)
+            await pilot.press("T", "T", "T")
+            await shows(pilot, "Δ previous event")
+            assert listed(app) == {"2": "same", "6": "50"}
+            await pilot.press("T")
+            await shows(pilot, "Δ row ms")
+            assert listed(app) == {"2": "–", "6": "2,300"}
+
+    journey(steps())
+
+
+def test_times_count_from_the_event_that_r_sets_until_it_is_pressed_there_again(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#3", (80, 24)) as (app, pilot, screen):
+            await pilot.press("2", "R")
+            await shows(pilot, "since #3", "*REF*")
+            assert [listed(app)[number] for number in ("1", "3", "4")] == ["−0.020", "*REF*", "2.225"]
+            await pilot.press("T", "down", "R")
+            await shows(pilot, "since #4")
+            assert [listed(app)[number] for number in ("3", "4")] == ["−2.225", "*REF*"]
+            await pilot.press("R")
+            await shows(pilot, "since first byte")
+            assert "*REF*" not in seen(app)
+            await pilot.press("home", "R")
+            await wait_for(pilot, lambda: app.toasts)
+            assert screen.panes.times.reference is None
+
+    journey(steps())
+
+
+def test_reads_and_bookmarks_are_told_as_events_are(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#3") as (_, pilot, _screen):
+            await pilot.press("m", "3")
+            await shows(pilot, "B ─ +0.120 s ─")
+            await pilot.press("T", "T")
+            await shows(pilot, "B ─ 12:00:00.120 ─")
+            await pilot.press("6")
+            await shows(pilot, "#3      12:00:00.120  content")
+            await pilot.press("3", "T", "T", "T", "full_stop", "R", "comma")
+            await shows(pilot, "B ─ −2.225 s ─")
+            await pilot.press("6")
+            await shows(pilot, "#3      −2.225 s  content")
+        path_of(marked).unlink()
+
+    journey(steps())
+
+
+def test_markers_stand_out_and_the_playhead_on_one_of_them(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#4") as (_, pilot, screen):
+            timeline = screen.panes.timeline
+            await wait_for(pilot, lambda: len(timeline._strips.marks) == timeline.cells)
+            found = {one.text: one.style for one in timeline.render_line(3) if one.text in tuple("CSD")}
+            assert list(found) == ["C", "S", "D"]
+            assert all(style is not None and style.reverse and style.bold for style in (found["C"], found["D"]))
+            assert found["S"] is not None
+            assert (found["S"].reverse, found["S"].color) == (True, screen.panes.looks["accent"].color)
+
+    journey(steps())
+
+
+def test_the_wire_shows_reads_and_those_beside_them_and_tells_the_events_bytes_from_others(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#5") as (_, pilot, screen):
+            await pilot.press("3", "v", "v", "v")
+            shown = await shows(pilot, "bytes · wire", "read 1 ─", "read 2 ─", "read 3 ─", "read 4 ─", "relayed after")
+            own = [line.partition("┃ ")[2].rstrip() for line in shown.splitlines() if "┃ " in line]
+            sent = event({"content": WORDS[4]}).decode().replace("\n", "␊")
+            assert "".join(own) == sent
+            assert own[0] == sent[:20]
+            assert "prefill" in shown
+            assert "a queue" in shown
+            await pilot.resize_terminal(80, 40)
+            await shows(pilot, "read 2 ─ 1", "B ─ +2.345 s → 0.1 ms ─")
+            await pilot.press("v")
+            await shows(pilot, "bytes · hex")
+            assert screen.panes.bytes.view == "hex"
+
+    journey(steps())
+
+
+def test_of_a_compressed_body_the_wire_shows_what_its_read_came_to(tmp_path: Path) -> None:
+    packer = zlib.compressobj(wbits=31)
+    parts = [(100, packer.compress(event({"content": "one"})) + packer.flush(zlib.Z_SYNC_FLUSH))]
+    parts += [(200, packer.compress(event({"content": "two"}) + DONE) + packer.flush())]
+    tape = tmp_path / "tape.db"
+    with recorder(tape) as recording:
+        head, *reads = response(ID, parts)
+        assert isinstance(head, journal.Head)
+        coded = msgspec.structs.replace(head, headers=[*head.headers, (b"content-encoding", b"gzip")])
+        recording._store.append([begin(ID, 0, b"{}", "/v1"), coded, *reads])
+        recording.end(ID, parts)
+
+    async def steps() -> None:
+        async with inspected(tape, "#2") as (_, pilot, _screen):
+            await pilot.press("3", "v", "v", "v")
+            shown = await shows(
+                pilot, "the body came as gzip", "┃ data: ", "read 0 ─", f"read 1 ─ {len(parts[1][1])} B"
+            )
+            assert "two" in shown
+            assert '"one"' not in shown
+
+    journey(steps())
+
+
+def test_hostile_bytes_and_hostile_markdown_go_no_further(tmp_path: Path) -> None:
+    code = "```\n\x1b]52;c;QQ==\x07\n\x9b2J\n```\n"
+    text = f"# {HOSTILE}\n[{HOSTILE}](http://{HOSTILE})\n{code}[/ [@click=app.bell()] &#x1b;"
+    tape = made(tmp_path, [(100, event({"content": text}) + b"\x1b]0;t\x07\xff\r\r\n\n" + DONE)])
+
+    async def steps() -> None:
+        async with inspected(tape, None, (80, 24)) as (app, pilot, screen):
+            await pilot.press("M")
+            await shows(pilot, "Markdown")
+            await wait_for(pilot, lambda: screen.panes.replay._rendered)
+            views = [seen(app)]
+            for keys in (["3", "v", "v", "v"], ["comma"], ["comma"]):
+                await pilot.press(*keys)
+                views.append(await shows(pilot, "wire"))
+            assert not CONTROLS & set("".join(views))
+            strips = [strip for strip in app.screen._compositor.render_strips(app.size)]
+            styles = [segment.style or Style() for strip in strips for segment in strip]
+            assert not [style for style in styles if style.link]
+
+    journey(steps())
+
+
+def test_m_shows_content_as_markdown_and_as_it_is_again(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked) as (app, pilot, screen):
+            await shows(pilot, "**prefill**", "[x](http://y)")
+            await pilot.press("M")
+            shown = await shows(
+                pilot, "· Markdown", "One for prefill and one for decode.", " • a queue", "x (http://y)▏"
+            )
+            assert "**" not in shown.partition("timeline")[0].replace("'One for **prefill** '", "")
+            await pilot.press("home")
+            await shows(pilot, "text @ #0 · Markdown")
+            await wait_for(pilot, lambda: " • a queue" not in seen(app))
+            await pilot.press("full_stop", "full_stop", "full_stop")
+            await shows(pilot, "One for prefill▏")
+            await pilot.press("M")
+            await shows(pilot, "One for **prefill** ▏")
+            assert not screen.panes.replay.markdown
+
+    journey(steps())
+
+
+def test_markdown_is_rendered_while_it_is_played_and_for_another_width(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked) as (app, pilot, screen):
+            await pilot.press("M", "home", "space")
+            app.watch.ns += 2_400 * MS
+            await shows(pilot, "One for prefill and one for decode.", " • a queue▏")
+            await pilot.press("plus")
+            await wait_for(pilot, lambda: screen.panes.replay.size.width == 120)
+            await shows(pilot, " • a queue▏")
+
+    journey(steps())
+
+
+def test_of_a_huge_answer_the_end_is_rendered_and_it_is_said(tmp_path: Path) -> None:
+    tape = made(tmp_path, [(100, event({"content": "*word* " * 100_000})), (200, event({"content": "**end**"}) + DONE)])
+
+    async def steps() -> None:
+        async with inspected(tape) as (_, pilot, screen):
+            await pilot.press("M")
+            await shows(pilot, "word end▏")
+            lines = screen.panes.replay._rendered[0]
+            assert lines is not None
+            assert len(lines) * screen.panes.replay.size.width < 2 * marked_up.MOST
+            await pilot.press("ctrl+u", *["pageup"] * 12)
+            await shows(pilot, "characters before this are left out")
+
+    journey(steps())
+
+
+def test_words_looked_for_are_found_again_and_before(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#1") as (app, pilot, screen):
+            await pilot.press("n")
+            await wait_for(pilot, lambda: app.toasts)
+            assert app.toasts == ["no words looked for yet: g, then words"]
+            await pilot.press("g")
+            await typed(pilot, "QUEUE")
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: app.screen is screen and screen.playback.position == 2)
+            places = []
+            for key in ("n", "n", "n", "N", "N", "N"):
+                await pilot.press(key)
+                places.append(screen.playback.position)
+            assert places == [6, 2, 6, 2, 6, 2]
+            await pilot.press("g")
+            await typed(pilot, "#5")
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: app.screen is screen and screen.playback.position == 5)
+            await pilot.press("N")
+            assert screen.playback.position == 2
+
+    journey(steps())
+
+
+def test_going_up_and_down_waits_for_the_events(marked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "LARGE", 100)
+
+    async def steps() -> None:
+        screen = InspectorScreen(1)
+        async with staged(marked, lambda: screen) as (app, pilot):
+            await wait_for(pilot, lambda: app.screen is screen)
+            await press(pilot, "2", "up", "up", "comma", "down", "up", "enter")
+            assert not screen.is_open
+            await wait_for(pilot, lambda: screen.is_open and screen.playback.position == 6)
+            assert screen.panes.pane == 2
+
+    journey(steps())
+
+
+def test_before_it_is_shown_nothing_has_a_look_and_that_is_not_remembered() -> None:
+    panes = InspectorPanes(Waiting(lambda _: True), lambda _: None)
+    assert panes.looks["error"] == Style()
+    assert panes._found == {}
+    assert set(panes.looks) == set(look._NONE)

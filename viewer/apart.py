@@ -1,0 +1,110 @@
+"""Decoding a large exchange in a process of its own: it neither holds up a screen nor leaves its memory behind.
+
+Starting a process takes about as long as decoding does, so that one may be started before it is known what for. What
+decoding is, is `opening`'s; what is read of the tape for it, `inspecting`'s.
+"""
+
+import dataclasses
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, cast
+
+from recorder.errors import TapeError
+from recorder.safe import safe
+from viewer.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from viewer.model.opening import Opened
+
+LARGE: Final = 1 << 20
+"""A body of more bytes is decoded in a process of its own."""
+
+_CHILD: Final = "import gc; gc.disable(); from viewer.inspecting import decode_asked; decode_asked()"
+
+
+class Decoders:
+    """Processes that decode, one exchange each; one at most waits for what it is to decode."""
+
+    def __init__(self, tape: Path, limits: Thresholds) -> None:
+        self._tape, self._limits = tape, limits
+        self._waiting: Decoder | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def ready(self) -> None:
+        """Have one that waits."""
+        with self._lock:
+            if self._waiting is None and not self._closed:
+                self._waiting = Decoder(self._tape, self._limits)
+
+    def take(self) -> "Decoder":
+        """Give the one that waits, or a new one."""
+        with self._lock:
+            taken, self._waiting = self._waiting, None
+        if taken is not None and taken.returncode is not None:  # somebody has ended it
+            taken.dismiss()
+            taken = None
+        return taken or Decoder(self._tape, self._limits)
+
+    def close(self) -> None:
+        """End the one that waits; no other will."""
+        with self._lock:
+            self._closed = True
+            waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.dismiss()
+
+
+class Decoder:
+    """A process that decodes one exchange of a tape, and is gone then."""
+
+    def __init__(self, tape: Path, limits: Thresholds) -> None:
+        self._question = tape, limits
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asks, or dismisses, closes it
+        pipe, command = subprocess.PIPE, [sys.executable, "-c", _CHILD]
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._words, start_new_session=True)
+
+    @property
+    def returncode(self) -> int | None:
+        """How the process ended; None if it has not."""
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """End it: whoever waits for it gets an error."""
+        self._process.kill()
+
+    def dismiss(self) -> None:
+        """End one that has nothing to decode."""
+        self.kill()
+        with self._words, self._process:
+            pass
+
+    def open(self, no: int, begun: "Callable[[Opened], None] | None" = None) -> "Opened":
+        """Open an exchange, and wait for it; `begun` is given what is not judged yet. Raises `TapeError`."""
+        with self._words:
+            try:
+                return self._answered(no, begun)
+            except (EOFError, pickle.UnpicklingError, BrokenPipeError) as error:
+                self._process.wait()
+                raise TapeError(f"the exchange cannot be decoded ({self._why()})") from error
+
+    def _answered(self, no: int, begun: "Callable[[Opened], None] | None") -> "Opened":
+        """Ask the process, and take what it writes as it comes, so that it is never held twice."""
+        asked, answered = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
+        with self._process, asked, answered:
+            pickle.dump((*self._question, no), asked)
+            asked.close()
+            found: Opened = pickle.load(answered)
+            if begun is not None:
+                begun(found)
+            return dataclasses.replace(found, **pickle.load(answered))
+
+    def _why(self) -> str:
+        self._words.seek(0)
+        told = self._words.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return safe(told) or "its process was ended"

@@ -1,0 +1,91 @@
+"""The filter of a list: what was typed, whether it is in force, and the filters of earlier runs.
+
+A filter that cannot be read leaves the last one in force. The line that it is typed in is a widget; the file that keeps
+what was typed is read and written beside the loop, and a list without it is no worse.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from recorder.clock import Clock
+from recorder.errors import WiretapeError
+from recorder.safe import safe
+from viewer.filtering import completion, parser
+from viewer.filtering.cursor import FilterError
+from viewer.filtering.syntax import Filter
+from viewer.model import history
+from viewer.tui.widgets.filter_line import FilterLine
+
+Values = Mapping[str, Sequence[str]]
+"""The values of the fields of a tape, which a filter can be completed with."""
+
+_EXPRESSION: Final = "~"
+
+
+class ListFilter:
+    """What a list is filtered by: `text` is the last that could be read, `is_wrong` says that the one typed cannot."""
+
+    def __init__(self, text: str, values: Callable[[], Values], tell: Callable[[str], object]) -> None:
+        self.line = FilterLine(text, lambda typed: completion.complete(typed, values()))
+        self.text = text
+        self.is_on = True
+        self.is_wrong = False
+        self._found: Filter | None = None
+        self._tell: Callable[[str], object] | None = tell
+
+    @property
+    def in_force(self) -> Filter | None:
+        """The filter that the list is to have; None selects everything."""
+        return self._found if self.is_on else None
+
+    @property
+    def text_in_force(self) -> str:
+        """The same as it was typed; empty selects everything."""
+        return self.text if self.is_on else ""
+
+    def read(self, text: str, clock: Clock) -> bool:
+        """Take a filter, with its times counted from now; False, and what is wrong is shown, if it cannot be read."""
+        try:
+            found = parser.parse(text, clock) if text.strip() else None
+        except FilterError as error:
+            self._refuse(error)
+            return False
+        self._refuse(None)
+        self.text, self._found = text, found
+        self.line.show_on(self.is_on)
+        return True
+
+    def give_up(self, error: WiretapeError) -> None:
+        """Take a filter away that can be read and yet not be evaluated: it was its regular expression."""
+        at = self.text.find(_EXPRESSION)
+        self._found = None
+        self._refuse(FilterError(_EXPRESSION, max(at, 0), str(error)))
+
+    async def recall(self) -> None:
+        """Read the filters of earlier runs."""
+        try:
+            self.line.recall(await asyncio.to_thread(history.read, history.file()))
+        except (OSError, ValueError) as error:
+            self._tell_once(f"The filters of earlier runs cannot be read: {_reason(error)}")
+
+    async def keep(self, text: str) -> None:
+        """Keep a filter for later runs."""
+        try:
+            await asyncio.to_thread(history.add, history.file(), text)
+        except OSError as error:
+            self._tell_once(f"Filters cannot be kept for later runs: {_reason(error)}")
+
+    def _tell_once(self, trouble: str) -> None:
+        if self._tell is not None:
+            self._tell(trouble)
+        self._tell = None
+
+    def _refuse(self, error: FilterError | None) -> None:
+        self.is_wrong = error is not None
+        self.line.show_error(error)
+
+
+def _reason(error: Exception) -> str:
+    where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
+    return safe(f"{(isinstance(error, OSError) and error.strerror) or error}{where}")
