@@ -12,7 +12,6 @@ import sys
 import traceback
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import starmap
 from typing import Any
 
 import msgspec
@@ -326,9 +325,15 @@ def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
         coarse_clock=row.coarse_clock,
         framing=row.framing,
     )
+    return exchange, _reads(connection, no)
+
+
+def _reads(connection: Connection, no: int) -> list[Read]:
+    # One row for all: a row for each of a hundred thousand takes twice as long.
     columns = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, reads.c.size)
-    found = connection.execute(select(*columns).where(reads.c.exchange_no == no).order_by(reads.c.seq))
-    return exchange, list(starmap(Read, found))
+    found = select(*columns).where(reads.c.exchange_no == no).order_by(reads.c.seq).subquery()
+    statement = select(func.json_group_array(func.json_array(*found.c)))
+    return sorted(msgspec.json.decode(connection.execute(statement).scalar_one(), type=list[Read]))
 
 
 def stored_body(connection: Connection, no: int) -> bytes:

@@ -4,6 +4,7 @@ Starting a process takes about as long as decoding does, so that one may be star
 decoding is, is `opening`'s; what is read of the tape for it, `inspecting`'s.
 """
 
+import contextlib
 import dataclasses
 import pickle
 import subprocess
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 LARGE: Final = 1 << 20
 """A body of more bytes is decoded in a process of its own."""
 
+_PIPE_BYTES: Final = 1 << 20
+"""What comes of a hundred thousand events is 20 MB: the fewer times either side waits for the other, the better."""
+
 _CHILD: Final = "import gc; gc.disable(); from viewer.inspecting import decode_asked; decode_asked()"
 
 
@@ -42,8 +46,13 @@ class Decoders:
             if self._waiting is None and not self._closed:
                 self._waiting = Decoder(self._tape, self._limits)
 
-    def take(self) -> "Decoder":
-        """Give the one that waits, or a new one."""
+    def ask(self, no: int) -> "Decoder":
+        """Ask the one that waits, or a new one, to decode an exchange; whoever asks must take its answer."""
+        decoder = self._take()
+        decoder.ask(no)
+        return decoder
+
+    def _take(self) -> "Decoder":
         with self._lock:
             taken, self._waiting = self._waiting, None
         if taken is not None and taken.returncode is not None:  # somebody has ended it
@@ -66,8 +75,14 @@ class Decoder:
     def __init__(self, tape: Path, limits: Thresholds) -> None:
         self._question = tape, limits
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asks, or dismisses, closes it
-        pipe, command = subprocess.PIPE, [sys.executable, "-c", _CHILD]
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._words, start_new_session=True)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _CHILD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._words,
+            pipesize=_PIPE_BYTES,
+            start_new_session=True,
+        )
 
     @property
     def returncode(self) -> int | None:
@@ -84,21 +99,25 @@ class Decoder:
         with self._words, self._process:
             pass
 
-    def open(self, no: int, begun: "Callable[[Opened], None] | None" = None) -> "Opened":
-        """Open an exchange, and wait for it; `begun` is given what is not judged yet. Raises `TapeError`."""
+    def ask(self, no: int) -> None:
+        """Ask for an exchange; if the process is gone, its answer will tell."""
+        asked = cast(IO[bytes], self._process.stdin)
+        with contextlib.suppress(BrokenPipeError), asked:
+            pickle.dump((*self._question, no), asked)
+
+    def answer(self, begun: "Callable[[Opened], None] | None" = None) -> "Opened":
+        """Wait for what was asked for; `begun` is given what is not judged yet. Raises `TapeError`."""
         with self._words:
             try:
-                return self._answered(no, begun)
-            except (EOFError, pickle.UnpicklingError, BrokenPipeError) as error:
+                return self._answered(begun)
+            except (EOFError, pickle.UnpicklingError) as error:
                 self._process.wait()
                 raise TapeError(f"the exchange cannot be decoded ({self._why()})") from error
 
-    def _answered(self, no: int, begun: "Callable[[Opened], None] | None") -> "Opened":
-        """Ask the process, and take what it writes as it comes, so that it is never held twice."""
-        asked, answered = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
-        with self._process, asked, answered:
-            pickle.dump((*self._question, no), asked)
-            asked.close()
+    def _answered(self, begun: "Callable[[Opened], None] | None") -> "Opened":
+        """Take what the process writes as it comes, so that it is never held twice."""
+        answered = cast(IO[bytes], self._process.stdout)
+        with self._process, answered:
             found: Opened = pickle.load(answered)
             if begun is not None:
                 begun(found)

@@ -7,14 +7,14 @@ Recorded text passes `safe` where it is drawn. Unknown is `–`. What the figure
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
 from recorder.exchange import OUTCOMES
 from viewer import cells, sparks, wording
 from viewer.inspecting import Known
-from viewer.model import landmarks, streams, waterfall
+from viewer.model import gist, landmarks, streams, waterfall
 from viewer.model.clocks import Times
 from viewer.model.notes import Notes
 from viewer.model.opening import Opened
@@ -32,8 +32,17 @@ _BARS: Final[dict[str, tuple[str, Tone]]] = {
 _JUDGING: Final[Line] = [("who was slow: not known yet …", "muted")]
 _LARGEST_JSON: Final = 1 << 20
 _NAMES: Final = 18
+_SHORT_NAMES: Final = 14
+_COUNT: Final = 9
+_FIGURE: Final = 11
+_WHO: Final = {
+    "upstream": ("upstream gap", "← the provider, or the network before the relay"),
+    "relay": ("relay delay", "← wiretape itself"),
+    "client": ("client wait", "← your program reading slowly"),
+    "unclear": ("unclear", "← upstream, relay or client: the tape cannot tell"),
+}
+"""What each field of `Slowness` is called, and what it means."""
 _LONGEST: Final = 40
-_LOUD: Final = frozenset({"stall", "burst", "storage_gap", "malformed"})
 _MOST_BARS: Final = 12
 
 
@@ -48,7 +57,7 @@ def heading(known: Known, died: bool = False) -> Line:
         (f"  {state.sign} {state.word}{detail}", state.tone),
         (f"  {cells.cell(row['status'])}", "success" if (row["status"] or 999) < 300 else "error"),
         (f"  {cells.cut(row['model'] or row['request_model'] or cells.UNKNOWN, _LONGEST)}", "plain"),
-        (f"  {' '.join(flag.upper() if flag in _LOUD else flag for flag in row['flags'])}", "warning"),
+        (f"  {' '.join(streams.ranked(row['flags']))}", "warning"),
         (f"  {row['method']} {cells.host(row['upstream'])}{path}", "muted"),
     ]
 
@@ -107,11 +116,9 @@ def request(known: Known) -> list[Line]:
 def timing(known: Known, opened: Opened | None, width: int) -> list[Line]:
     """Show where the time went, and who was slow, in lines of `width` cells."""
     if opened is None:
-        return [*_measured(known), [], [("decoding …", "muted")]]
-    judged = (
-        [*_who(opened), [], *_verdicts(opened)] if opened.judged else [[("who was slow: not known yet …", "muted")]]
-    )
-    return [*_waterfall(known, opened, width), [], *judged, [], *_measured(known)]
+        return [*_measured(known, width), [], [("decoding …", "muted")]]
+    judged = [*_who(opened, width), [], *_verdicts(opened)] if opened.judged else [_JUDGING]
+    return [*_waterfall(known, opened, width), [], *judged, [], *_measured(known, width)]
 
 
 def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> list[Line]:
@@ -127,7 +134,7 @@ def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> li
         if opened is not None and 0 < place <= len(opened.transcript):
             transcript, event = opened.transcript, place - 1
             at = times.instant(transcript, transcript.at[event]) + " s" * (times.format != "wall")
-            text = f"{at}  {transcript.kind(event)}  {cells.cut(transcript.text(event), 60)}"
+            text = f"{at}  {transcript.kind(event)}  {cells.cut(gist.said(transcript.text(event)), 60)}"
         lines.append([(f"  #{place:<7,}", "accent"), (text, "plain")])
     lines += [[], [("note", "strong"), ("  enter writes one; it is kept beside the tape, not in it", "muted")]]
     return [*lines, [("  ", "plain"), (notes.text or cells.UNKNOWN, "plain")]]
@@ -169,28 +176,40 @@ def _waterfall(known: Known, opened: Opened, width: int) -> Iterator[Line]:
             yield [*drawn, (" " * first, "plain"), (sign * size, tone)]
 
 
-def _who(opened: Opened) -> Iterator[Line]:
+def _who(opened: Opened, width: int) -> Iterator[Line]:
+    """Say who was slow; where there is no room beside the figures, what they mean stands below them."""
     found = opened.slowness
-    yield [(f"{'who was slow?':<{_NAMES}}{'n':>9}{'p50 ms':>11}{'p99 ms':>11}{'max ms':>11}", "strong")]
-    yield _spread("upstream gap", found.upstream, "← the provider, or the network before the relay")
-    yield _spread("relay delay", found.relay, "← wiretape itself")
-    yield _spread("client wait", found.client, "← your program reading slowly")
-    if found.unclear is not None:
-        yield _spread("unclear", found.unclear, "← upstream, relay or client: the tape cannot tell")
+    spreads = [(name, getattr(found, field), meaning) for field, (name, meaning) in _WHO.items()]
+    spreads = [one for one in spreads if one[0] != "unclear" or one[1] is not None]
+    names = _NAMES if width >= _NAMES + _COUNT + 3 * _FIGURE else _SHORT_NAMES
+    count = _COUNT if width >= names + _COUNT + 3 * _FIGURE else 0
+    room = width - names - count - 3 * _FIGURE - 2
+    beside = all(len(meaning) <= room for _, _, meaning in spreads)
+    titles = f"{'p50 ms':>{_FIGURE}}{'p99 ms':>{_FIGURE}}{'max ms':>{_FIGURE}}"
+    yield [(f"{'who was slow?':<{names}}{'n' if count else '':>{count}}{titles}", "strong")]
+    for name, spread, meaning in spreads:
+        figures: Line = [(f"{name:<{names}}{_spread(spread, count)}", "plain")]
+        if beside:
+            yield [*figures, (f"  {meaning}", "muted")]
+        else:
+            yield figures
+            yield [("  ", "plain"), (meaning, "muted")]
 
 
-def _spread(name: str, spread: Spread | None, meaning: str) -> Line:
+def _spread(spread: Spread | None, count: int) -> str:
     if spread is None:
-        return [(f"{name:<{_NAMES}}{cells.UNKNOWN:>9}", "plain"), (f"{'':33}  {meaning}", "muted")]
-    figures = "".join(f"{cells.ms(ns / 1e6):>11}" for ns in (spread.p50_ns, spread.p99_ns, spread.max_ns))
-    return [(f"{name:<{_NAMES}}{spread.n:>9,}{figures}", "plain"), (f"  {meaning}", "muted")]
+        return f"{cells.UNKNOWN:>{count or _FIGURE}}".ljust(count + 3 * _FIGURE)
+    figures = "".join(f"{cells.ms(ns / 1e6):>{_FIGURE}}" for ns in (spread.p50_ns, spread.p99_ns, spread.max_ns))
+    return (f"{spread.n:>{count},}" if count else "") + figures
 
 
 def _verdicts(opened: Opened) -> Iterator[Line]:
-    if not opened.verdicts:
+    if not opened.verdicts and not any(opened.transcript.timed):
+        yield [(f"{'verdict':<{_NAMES}}", "strong"), ("none: nothing that was said has an instant of its own", "muted")]
+    elif not opened.verdicts:
         yield [
             (f"{'verdict':<{_NAMES}}", "strong"),
-            (f"no stall of more than {opened.limits.stall_ms:,g} ms, no burst", "success"),
+            (f"no stall of more than {opened.limits.stall_ms:,g} ms, no burst{' so far' * opened.live}", "success"),
         ]
     for verdict in opened.verdicts[:100]:
         told, evidence = wording.sentences(_numbered(verdict, opened))
@@ -206,14 +225,26 @@ def _numbered(verdict: Verdict, opened: Opened) -> Verdict:
     return dataclasses.replace(verdict, event=event + 1)
 
 
-def _measured(known: Known) -> Iterator[Line]:
+def _measured(known: Known, width: int) -> Iterator[Line]:
     row = known.row
     groups = {
         "times ms": ("ttfb", "ttfc", "ttft", "ttfo", "ttst", "latency", "duration"),
         "gaps ms": ("icl_p50", "icl_p90", "icl_p99", "icl_max", "max_stall"),
     }
     for name, fields in groups.items():
-        figures = "  ".join(f"{field.replace('_', ' ')} {cells.ms(row[f'{field}_ms'])}" for field in fields)
-        yield [(f"{name:<{_NAMES}}", "strong"), (figures, "plain")]
-    tokens = "  ".join(f"{name} {cells.count(row[f'{name}_tokens'])}" for name in ("prompt", "completion", "reasoning"))
-    yield [(f"{'tokens':<{_NAMES}}", "strong"), (f"{tokens}  ·  {cells.ms(row['tps_user'])} a second", "plain")]
+        yield from _packed(
+            name, [f"{field.replace('_', ' ')} {cells.ms(row[f'{field}_ms'])}" for field in fields], width
+        )
+    tokens = [f"{name} {cells.count(row[f'{name}_tokens'])}" for name in ("prompt", "completion", "reasoning")]
+    yield from _packed("tokens", [*tokens, f"·  {cells.ms(row['tps_user'])} a second"], width)
+
+
+def _packed(name: str, figures: Sequence[str], width: int) -> Iterator[Line]:
+    """Give figures beside their name, in as many lines as they need; none is cut in two."""
+    lines = [""]
+    for figure in figures:
+        if lines[-1] and len(lines[-1]) + 2 + len(figure) > width - _NAMES:
+            lines.append("")
+        lines[-1] += f"  {figure}" if lines[-1] else figure
+    for at, line in enumerate(lines):
+        yield [(f"{'' if at else name:<{_NAMES}}", "strong"), (line, "plain")]

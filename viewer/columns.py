@@ -33,6 +33,8 @@ def column(field: str) -> ColumnElement[Any]:
         case "bytes":
             summed = select(func.coalesce(func.sum(reads.c.size), 0)).where(own).correlate(exchanges).scalar_subquery()
             return case((unmeasured, summed), else_=measures.c.bytes)
+        case "gap_p50_ms" | "gap_p90_ms" | "gap_p99_ms":
+            return func.gap_percentile(measures.c.icl, rows.GAP_PERCENTILES[field])
         case "tps_user":
             return case((flagged("burst"), null()), else_=measures.c.tps_user)
     found: ColumnElement[Any] = measures.c[stored] if stored in measures.c else exchanges.c[stored]

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, select
 from recorder import store
 from recorder.errors import WiretapeError
 from recorder.schema import exchanges, measures, sessions
-from viewer import queries
+from viewer import queries, running
 from viewer.model import opening
 from viewer.model.opening import Stored
 from viewer.model.transcript import Transcript
@@ -35,7 +35,8 @@ class Recorder:
 class Known:
     """What can be told at once: the row of `queries.detail`, the request and its body, and the gaps between outputs.
 
-    `gaps` are packed as on the tape; `end_ns` is when the exchange ended, 0 if it has not.
+    The row of one that still runs is measured as far as it is, unless it is large. `gaps` are packed as on the tape;
+    `end_ns` is when the exchange ended, 0 if it has not.
     """
 
     row: Row
@@ -50,6 +51,8 @@ class Known:
 def known(connection: Connection, no: int) -> Known:
     """Give what can be told of an exchange without decoding it. Raises sqlalchemy's `NoResultFound`."""
     row = queries.detail(connection, no)
+    if running.is_measurable(row):
+        row = running.filled(row, running.figures(connection, no))
     request, body = queries.request(connection, no)
     timed = select(exchanges.c.end_ns, exchanges.c.response_headers).where(exchanges.c.no == no)
     gaps = select(measures.c.icl).where(measures.c.exchange_no == no)

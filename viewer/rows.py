@@ -36,6 +36,9 @@ DETAIL_FIELDS: Final = (
     "e2e_tps", "tokens_per_chunk", "tpot_est_ms", "tpot_adj_ms", "icl_mean_ms", "icl_p90_ms", "comments", "chunks",
     "gap_bytes", "choices", "usage",
 )  # fmt: skip
+GAP_PERCENTILES: Final = {"gap_p50_ms": 0.5, "gap_p90_ms": 0.9, "gap_p99_ms": 0.99}
+"""Percentiles of the gaps between reads with output, by which can be filtered and sorted: worked out when asked for."""
+
 EVENT_FIELDS: Final = ("seq", "kind", "at_ms", "gap_ms", "read", "type", "id", "data", "start", "end")
 READ_FIELDS: Final = ("seq", "at_ms", "relayed_ms", "start", "size")
 CHUNK_FIELDS: Final = (

@@ -71,15 +71,17 @@ def view(
     from viewer.model import settings
     from viewer.tui.app import ViewerApp
 
+    configured = settings.read()
     app = ViewerApp(
         path,
         limits=thresholds,
-        settings=settings.read(),
+        settings=configured,
         filter_text="" if where is None else str(where),
         follow=follow,
         opened=opened,
         ascii=ascii or not output.has_utf8(),
     )
+    settings.check_theme(configured, app.available_themes)
     if theme is not None:
         if theme not in app.available_themes:
             known = ", ".join(sorted(app.available_themes))

@@ -12,10 +12,8 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Text, case, cast, func, select
 
-from recorder import store
-from recorder.derive import derive
 from recorder.schema import exchanges, measures, reads, sessions
-from viewer import queries, rows
+from viewer import queries, rows, running
 from viewer.columns import JOINED, column
 from viewer.filtering import sql
 from viewer.filtering.sql import Condition
@@ -40,11 +38,6 @@ _TEXTS: Final = frozenset(
 )
 _TAILS: Final = ("content", "reasoning", "refusal")
 _HEADS: Final = ("error_message", "ended_detail", "response_id")
-_MEASURED: Final = (
-    "model", "ttft_ms", "icl_p50_ms", "max_stall_ms", "events", "output_chunks", "completion_tokens", "sparkline",
-)  # fmt: skip
-_LIVE_FLAGS: Final = frozenset({"stall", "backpressure", "storage_gap"})
-_LIVE_BYTES: Final = 512 << 10
 _MOST_ROWS: Final = 256
 _MOST_VALUES: Final = 200
 _MOST_TERMS: Final = 8
@@ -106,17 +99,17 @@ def listed(connection: Connection, numbers: Sequence[int]) -> list[Row]:
     """Give the rows of these exchanges, as far as they are on the tape; the open ones measured as far as they are."""
     columns = (_short(name).label(name) for name in LISTED)
     last = select(func.max(reads.c.at_ns)).where(reads.c.exchange_no == exchanges.c.no).correlate(exchanges)
-    running = case((exchanges.c.ended_by.is_(None), last.scalar_subquery()))
-    statement = select(exchanges.c.no, running, *columns).select_from(JOINED).where(exchanges.c.no.in_(numbers))
+    unended = case((exchanges.c.ended_by.is_(None), last.scalar_subquery()))
+    statement = select(exchanges.c.no, unended, *columns).select_from(JOINED).where(exchanges.c.no.in_(numbers))
     with connection.begin():
         found = connection.execute(statement).all()
     given = []
-    room = _LIVE_BYTES
+    room = running.LARGEST
     for no, last_read, *values in found:
         row = {"no": no, "last_read_ms": rows.ms(last_read), **rows.exchange(LISTED, values)}
-        if row["outcome"] == "open" and row["bytes"] <= room:
+        if running.is_measurable(row, room):
             room -= row["bytes"]
-            row |= _measured(connection, no)
+            row = running.filled(row, running.figures(connection, no))
         given.append(row)
     return given
 
@@ -190,7 +183,7 @@ def preview(connection: Connection, no: int) -> Row | None:
     if texts is None:
         return None
     row = found[0] | {str(name): value for name, value in texts.items()}
-    return row | _live_text(connection, no) if row["outcome"] == "open" and row["bytes"] <= _LIVE_BYTES else row
+    return row | _live_text(connection, no) if running.is_measurable(row) else row
 
 
 def _decoded(connection: Connection, statement: Any) -> list[int]:
@@ -203,20 +196,8 @@ def _short(name: str) -> ColumnElement[Any]:
     return func.substr(column(name), 1, LONGEST) if name in _TEXTS else column(name)
 
 
-def _measured(connection: Connection, no: int) -> Row:
-    """Measure an exchange that still runs from what there is; what can only be said at its end is left out."""
-    with connection.begin():
-        found = derive(*store.facts(connection, no), store.stored_body(connection, no))
-    values = {name: getattr(found, rows.stored_name(name)) for name in _MEASURED}
-    row = rows.exchange(tuple(values), list(values.values()))
-    if row["model"] is None:
-        del row["model"]
-    return row | {"flags": [flag for flag in found.flags if flag in _LIVE_FLAGS]}
-
-
 def _live_text(connection: Connection, no: int) -> Row:
-    with connection.begin():
-        found = derive(*store.facts(connection, no), store.stored_body(connection, no))
+    found = running.figures(connection, no)
     texts = {name: getattr(found, name) for name in _TAILS}
     sizes = {f"{name}_size": None if text is None else len(text) for name, text in texts.items()}
     return {name: None if text is None else text[-TAIL:] for name, text in texts.items()} | sizes

@@ -8,6 +8,7 @@ from exec to the first rows, from a key to the lines that it changes, from a com
 """
 
 import argparse
+import secrets
 import sqlite3
 import subprocess
 import sys
@@ -83,11 +84,12 @@ def pressed(terminal: Terminal, keys: Sequence[str]) -> Iterator[float]:
 def tailed(terminal: Terminal, tape: Path, count: int) -> Iterator[float]:
     """Time from a commit to the exchange on the screen."""
     session = journal.Session("bench", "0", 1, None, "http://127.0.0.1:8377", [], "2026-03-01T12:00:00.000000Z")
+    run = secrets.token_hex(7)  # in each run another: else an id may stand on the screen before it is written
     with tapefile.writing(tape, "a benchmark") as connection:
         store = Store(connection)
         store.begin_session(session)
         for number in range(count):
-            first = begin(f"{0xBE4C0000 + number:08x}{time.monotonic_ns() % (1 << 32):08x}", number % 60, b"{}")
+            first = begin(f"{run[:5]}{number % 4096:03x}{run[5:]}"[:16], number % 60, b"{}")
             time.sleep(0.037)  # so that the poll is met at all of its phases
             store.append([first, *response(first.id, COMPLETE_READS), end(first.id, COMPLETE_READS)])
             yield terminal.wait_for(first.id[:8])

@@ -24,8 +24,8 @@ def decoders(tape: Path) -> Iterator[Decoders]:
 
 def test_what_comes_from_there_is_what_comes_from_here(connection: Connection, decoders: Decoders) -> None:
     begun: list[Opened] = []
-    decoder = decoders.take()
-    found = decoder.open(queries.find(connection, TOOLS), begun.append)
+    decoder = decoders.ask(queries.find(connection, TOOLS))
+    found = decoder.answer(begun.append)
     assert list(found.transcript.at) == [at * MS for at in (50, 3050, 3060, 3070, 3070)]
     assert [one.lasted_ns for one in found.verdicts] == [3_000_000_000]
     assert [one.judged for one in (*begun, found)] == [False, True]
@@ -34,12 +34,12 @@ def test_what_comes_from_there_is_what_comes_from_here(connection: Connection, d
 
 def test_one_that_waits_is_taken_first_and_only_once(connection: Connection, decoders: Decoders) -> None:
     decoders.ready()
+    waiting = decoders._waiting
     decoders.ready()
-    first, second = decoders.take(), decoders.take()
-    assert first is not second
-    assert first.returncode is None
-    assert len(first.open(queries.find(connection, TOOLS)).transcript) == 5
-    second.dismiss()
+    first, second = (decoders.ask(queries.find(connection, TOOLS)) for _ in range(2))
+    assert first is waiting
+    assert second is not waiting
+    assert [len(one.answer().transcript) for one in (first, second)] == [5, 5]
 
 
 def test_one_that_was_ended_while_it_waited_is_not_taken(connection: Connection, decoders: Decoders) -> None:
@@ -48,7 +48,7 @@ def test_one_that_was_ended_while_it_waited_is_not_taken(connection: Connection,
     assert waiting is not None
     waiting.kill()
     waiting._process.wait()
-    assert len(decoders.take().open(queries.find(connection, TOOLS)).transcript) == 5
+    assert len(decoders.ask(queries.find(connection, TOOLS)).answer().transcript) == 5
 
 
 def test_nothing_waits_any_more_once_they_are_closed(tape: Path) -> None:
@@ -63,20 +63,22 @@ def test_nothing_waits_any_more_once_they_are_closed(tape: Path) -> None:
 
 
 def test_one_that_nobody_asks_ends_by_itself(decoders: Decoders) -> None:
-    decoder = decoders.take()
-    assert decoder._process.stdin is not None
-    decoder._process.stdin.close()
-    assert decoder._process.wait(60) == 0
-    decoder.dismiss()
+    decoders.ready()
+    waiting = decoders._waiting
+    assert waiting is not None
+    assert waiting._process.stdin is not None
+    waiting._process.stdin.close()
+    assert waiting._process.wait(60) == 0
 
 
 def test_who_waits_for_one_that_is_ended_is_told(connection: Connection, decoders: Decoders) -> None:
-    decoder = decoders.take()
+    decoders.ready()
+    decoder = decoders.ask(queries.find(connection, TOOLS))
     decoder.kill()
     with pytest.raises(TapeError, match="its process was ended"):
-        decoder.open(queries.find(connection, TOOLS))
+        decoder.answer()
 
 
 def test_what_goes_wrong_there_is_told_here(tmp_path: Path) -> None:
     with pytest.raises(TapeError, match="cannot be decoded"):
-        Decoders(tmp_path / "none.db", Thresholds()).take().open(1)
+        Decoders(tmp_path / "none.db", Thresholds()).ask(1).answer()

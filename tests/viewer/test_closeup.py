@@ -96,3 +96,24 @@ def test_notes_say_what_was_said_at_a_bookmark(connection: Connection) -> None:
     assert "run = a7" in shown
     assert "#2      0.110 s  content  Hel" in shown
     assert shown.endswith("look here")
+
+
+@pytest.mark.parametrize("width", [50, 57, 77, 117])
+def test_no_figure_of_who_was_slow_is_cut_however_narrow_it_is(connection: Connection, width: int) -> None:
+    lines = closeup.timing(known(connection, TOOLS), opened(connection, TOOLS), width)
+    shown = text(lines)
+    assert shown.count("← ") == 3
+    assert "3,000.0" in next(line for line in shown.splitlines() if line.startswith("upstream gap"))
+    told = [line for line in shown.splitlines() if "p50 ms" in line or "←" in line or "ttft" in line]
+    assert max(map(len, told)) <= width
+
+
+def test_of_what_still_runs_no_stall_is_known_so_far(connection: Connection) -> None:
+    shown = text(closeup.timing(known(connection, LIVE), opened(connection, LIVE), 100))
+    assert "no burst so far" in shown
+
+
+def test_what_has_no_instant_has_no_verdict(connection: Connection) -> None:
+    shown = text(closeup.timing(known(connection, LIMITED), opened(connection, LIMITED), 100))
+    assert "no stall" not in shown
+    assert "nothing that was said has an instant of its own" in shown

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
-from viewer import inspecting, queries
+from viewer import inspecting, queries, running, watching
 
 from .conftest import COMPLETE, LIVE, TOOLS
 
@@ -19,6 +19,15 @@ def test_what_is_known_at_once_needs_no_decoding(connection: Connection) -> None
 def test_one_that_still_runs_has_no_end_and_no_gaps(connection: Connection) -> None:
     known = inspecting.known(connection, queries.find(connection, LIVE))
     assert (known.end_ns, known.gaps, known.row["ended_by"]) == (0, b"", None)
+
+
+def test_one_that_still_runs_is_measured_as_the_list_does(connection: Connection) -> None:
+    no = queries.find(connection, LIVE)
+    (listed,) = watching.listed(connection, [no])
+    row = inspecting.known(connection, no).row
+    assert row["ttft_ms"] == 110.0
+    shared = [name for name in running.FIELDS if name in listed and name in row]
+    assert {name: row[name] for name in shared} == {name: listed[name] for name in shared}
 
 
 def test_an_exchange_that_is_gone_is_not_found(connection: Connection) -> None:

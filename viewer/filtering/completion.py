@@ -11,7 +11,7 @@ from typing import Final
 from viewer.filtering.fields import CHOICES, NAMES
 
 OFFERED: Final = (
-    "model:", "is:", "flag:", "has:", "ttft>", "gap.max>", "gap.p50>", "gap:", "dur>", "status>=", "host:", "path:",
+    "model:", "is:", "flag:", "has:", "ttft>", "gap.max>", "icl.p50>", "gap:", "dur>", "status>=", "host:", "path:",
     "since:", "until:", "tps<", "tok.out>", "tok.in>", "finish:", "error:", "text:", "prompt:", "label:", "events<",
     "stall>",
 )  # fmt: skip

@@ -73,9 +73,10 @@ _RATES = ("tps_user", "e2e_tps", "tokens_per_chunk")
 _KNOWN = (*rows.FIELDS, *rows.DETAIL_FIELDS)
 _ALIASES = {
     "at": "started_at", "host": "upstream", "is": "outcome", "state": "outcome", "detail": "outcome_detail",
-    "finish": "finish_reason", "flag": "flags", "labels": "label", "dur": "duration_ms", "gap.p50": "icl_p50_ms",
-    "gap.p90": "icl_p90_ms", "gap.p99": "icl_p99_ms", "gap.max": "icl_max_ms", "icl.p50": "icl_p50_ms",
-    "icl.p90": "icl_p90_ms", "icl.p99": "icl_p99_ms", "icl.max": "icl_max_ms", "stall": "max_stall_ms",
+    "finish": "finish_reason", "flag": "flags", "labels": "label", "dur": "duration_ms", "gap.max": "max_stall_ms",
+    "gap.p50": "gap_p50_ms", "gap.p90": "gap_p90_ms", "gap.p99": "gap_p99_ms",
+    "icl.p50": "icl_p50_ms", "icl.p90": "icl_p90_ms", "icl.p99": "icl_p99_ms", "icl.max": "icl_max_ms",
+    "stall": "max_stall_ms",
     "tok.in": "prompt_tokens", "tok.out": "completion_tokens", "tok.reason": "reasoning_tokens",
     "tok.total": "total_tokens", "tokens": "completion_tokens", "tps": "tps_user", "coalesced": "coalesced_fraction",
 }  # fmt: skip
@@ -100,6 +101,7 @@ def _fields() -> Iterable[Field]:
     yield from (Field(name, "count", (name,)) for name in _COUNTS)
     yield from (Field(name, "rate", (name,)) for name in _RATES)
     yield from (Field(name, "duration", (name,)) for name in _KNOWN if name.endswith("_ms"))
+    yield from (Field(name, "duration", ("icl",)) for name in rows.GAP_PERCENTILES)
 
 
 DURATIONS: Final = frozenset({"duration", "gaps"})
@@ -117,7 +119,7 @@ NAMES: Final[dict[str, str]] = {
 
 KNOWABLE: Final = frozenset(FIELDS) - {
     "id", "method", "path", "upstream", "started_at", "since", "until", "outcome", "flags", "reads", "bytes",
-    "gap_bytes", "label", "has", "gap",
+    "gap_bytes", "label", "has", "gap", *rows.GAP_PERCENTILES,
 }  # fmt: skip
 """The fields that can be unknown: what `has:` takes beside its short words."""
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import ge, gt, le, lt
 from typing import Any, Final
 
+from recorder.metrics import percentile
 from viewer import rows
 from viewer.filtering.expressions import found
 from viewer.filtering.fields import FIELDS, having
@@ -152,6 +153,8 @@ def _values(field: str, row: Row) -> list[Any]:
         return [" ".join(row["flags"])]
     if field == "gap":
         return list(unpacked(row["icl"]))
+    if field in rows.GAP_PERCENTILES:
+        return [rows.ms(gap_percentile(row["icl"], rows.GAP_PERCENTILES[field]))]
     return [_called(row[name]) if name == "tool_calls" else row[name] for name in FIELDS[field].rows]
 
 
@@ -166,6 +169,12 @@ def unpacked(gaps: bytes | None) -> Sequence[int]:
     if sys.byteorder == "big":
         found.byteswap()
     return found
+
+
+def gap_percentile(gaps: bytes | None, fraction: float) -> int | None:
+    """Give a percentile of packed gaps, in ns: of those between reads, since chunks of one read are 0 apart."""
+    between = sorted(gap for gap in unpacked(gaps) if gap > 0)
+    return round(percentile(between, fraction)) if between else None
 
 
 def _in_row(field: str, limit: Number | str | None) -> Any:

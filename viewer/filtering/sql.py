@@ -36,7 +36,7 @@ from recorder.schema import exchanges, measures
 from viewer.columns import column
 from viewer.filtering.expressions import found
 from viewer.filtering.fields import FIELDS, having
-from viewer.filtering.matching import ORDERS, WORD_IN, field_shapes, shapes, unpacked
+from viewer.filtering.matching import ORDERS, WORD_IN, field_shapes, gap_percentile, shapes, unpacked
 from viewer.filtering.syntax import (
     Among,
     And,
@@ -60,9 +60,10 @@ _LONGEST_GAP = 2**63 - 1
 
 
 def register(connection: sqlite3.Connection) -> None:
-    """Give a connection the functions behind REGEXP and `gap:`."""
+    """Give a connection the functions behind REGEXP, `gap:` and `gap.p50:` and its like."""
     connection.create_function("regexp", 2, found, deterministic=True)
     connection.create_function("has_gap", 3, _has_gap, deterministic=True)
+    connection.create_function("gap_percentile", 2, gap_percentile, deterministic=True)
 
 
 @functools.singledispatch

@@ -13,8 +13,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 
 from recorder.safe import safe
+from viewer.model import gist
 from viewer.model.folding import Folding
-from viewer.model.transcript import Track, Transcript, Voice
+from viewer.model.tracks import Track, Voice
+from viewer.model.transcript import Transcript
 
 if TYPE_CHECKING:
     from viewer.model.marked_up import Line
@@ -26,6 +28,8 @@ MOST_PARTS: Final = 200
 _AT_ONCE: Final = 200
 _A_TAB: Final = re.compile("\t")
 _MOST_TABS: Final = 100_000
+_TURNS: Final = 4
+"""A choice that has not grown while the others each did so often is done, or waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class Part:
 
     def lay(self, width: int, silences: Sequence[tuple[int, str]]) -> None:
         """Lay the text out anew; `silences` are the places before which one is shown, and its words."""
-        text = self.track.text
+        text = gist.said(self.track.text)
         inserted = [(at, words, True) for at, words in silences]
         if "\t" in text and text.count("\t") <= _MOST_TABS:
             inserted += [(tab.start(), " " * (TAB - 1), False) for tab in _A_TAB.finditer(text)]
@@ -167,10 +171,22 @@ class _Place:
 class Answer:
     """The texts of a transcript in the order in which they began, laid out `width` cells wide."""
 
-    def __init__(self, transcript: Transcript, width: int, limit_ns: int | None = None, *, folded: bool = True) -> None:
-        """Take what was said; silences longer than `limit_ns` are shown, if it is given."""
+    def __init__(
+        self,
+        transcript: Transcript,
+        width: int,
+        limit_ns: int | None = None,
+        *,
+        folded: bool = True,
+        choice: int | None = None,
+    ) -> None:
+        """Take what was said, or only one `choice` of it by its index; silences longer than `limit_ns` are shown, if it
+        is given.
+        """
         self.transcript = transcript
-        self.parts = sorted(_parts(transcript), key=lambda part: part.began)[:MOST_PARTS]
+        voices = [voice for voice in transcript.voices if choice in (None, voice.index)]
+        self._several = len(voices) > 1
+        self.parts = sorted(_parts(voices), key=lambda part: part.began)[:MOST_PARTS]
         for part in self.parts:
             part.folded = folded and part.kind == "reasoning" and len(self.parts) > 1
             part.lay(width, _silences(transcript, part.track, limit_ns))
@@ -216,12 +232,25 @@ class Answer:
             return Row(place.part)
         return Row(place.part, line) if line < place.part.rows else Row()
 
-    def row_of(self, position: int) -> int:
-        """Give the row in which the newest words stand; the first row before any."""
-        newest = max(self._places, key=lambda place: _last(place.part, position), default=None)
-        if newest is None or _last(newest.part, position) < 0:
+    def row_of(self, position: int, *, steady: bool = False) -> int:
+        """Give the row in which the newest words stand; the first row before any.
+
+        Where several choices grow by turns, it is with `steady` always that of the first of them.
+        """
+        newest = self._newest(self._places, position)
+        if newest is None:
             return 0
+        if steady and self._several:
+            least = _last(newest.part, position) - _TURNS * len(self.transcript.voices)
+            growing = [place for place in self._places if _last(place.part, position) >= max(least, 0)]
+            first = min(place.part.voice.index for place in growing)
+            newest = self._newest([place for place in growing if place.part.voice.index == first], position) or newest
         return self._row(newest, position)
+
+    @staticmethod
+    def _newest(places: "Sequence[_Place]", position: int) -> "_Place | None":
+        newest = max(places, key=lambda place: _last(place.part, position), default=None)
+        return None if newest is None or _last(newest.part, position) < 0 else newest
 
     def hides(self, position: int) -> bool:
         """Say whether the newest words stand in a text that is folded."""
@@ -252,7 +281,7 @@ class Answer:
     def _arrange(self) -> None:
         self._places, top = [], 0
         for part in self.parts:
-            headed = part.kind != "content" or len(self.transcript.voices) > 1
+            headed = part.kind != "content" or self._several
             self._places.append(_Place(part, top, headed))
             top += headed + part.rows + 1
         self._end = max(top - 1, 0)
@@ -264,9 +293,9 @@ def _last(part: Part, position: int) -> int:
     return max(track.events[at - 1] if (at := bisect_left(track.events, position)) else -1 for track in tracks)
 
 
-def _parts(transcript: Transcript) -> Iterator[Part]:
-    several = len(transcript.voices) > 1
-    for voice in transcript.voices:
+def _parts(voices: Sequence[Voice]) -> Iterator[Part]:
+    several = len(voices) > 1
+    for voice in voices:
         for kind, track in (("reasoning", voice.reasoning), ("content", voice.content), ("refusal", voice.refusal)):
             if len(track):
                 yield Part(kind, track, voice, f"choice {voice.index} · {kind}" if several else kind)

@@ -26,6 +26,7 @@ class Catalog:
         """Take the numbers: ascending, if it is `by_time`, else in their order from the top."""
         self.by_time = by_time
         self._waiting: set[int] = set()
+        self._ended: set[int] = set()
         self._numbers = array("q", numbers)
         self._places: dict[int, int] | None = None
         self._pages: OrderedDict[int, dict[int, Row]] = OrderedDict()
@@ -37,6 +38,11 @@ class Catalog:
     def arrived(self) -> int:
         """How many have arrived that are not in the list, as it is in another order."""
         return len(self._waiting)
+
+    @property
+    def ended(self) -> int:
+        """How many have ended since they were sorted, and may stand elsewhere now."""
+        return len(self._ended)
 
     def number(self, place: int) -> int:
         """Give the number of the exchange at a place."""
@@ -100,9 +106,13 @@ class Catalog:
         """Take newer rows of exchanges that are looked at; of the others, nothing is kept."""
         self.put(row for row in found if self._is_kept(row["no"]))
 
-    def forget(self) -> None:
-        """Forget all rows, so that they are read again."""
-        self._pages.clear()
+    def end(self, numbers: Iterable[int], *, moves: bool) -> None:
+        """Take note that exchanges have ended: their rows are read again; where that `moves` them, they are counted."""
+        listed = [(one, place) for one in numbers if (place := self.place(one)) is not None]
+        for one, place in listed:
+            self._pages.get(self._index(place) // PAGE, {}).pop(one, None)
+        if moves and not self.by_time:
+            self._ended.update(one for one, _ in listed)
 
     def add(self, numbers: Iterable[int]) -> int:
         """Take in exchanges that are new, or fit only now; give how many places everything below moved down at most."""
@@ -120,6 +130,7 @@ class Catalog:
     def drop(self, numbers: Sequence[int]) -> None:
         """Take out exchanges that do not fit any more, or are gone."""
         self._waiting.difference_update(numbers)
+        self._ended.difference_update(numbers)
         dropped = {one for one in numbers if self.place(one) is not None}
         if dropped:
             self._numbers = array("q", (one for one in self._numbers if one not in dropped))

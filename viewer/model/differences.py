@@ -40,14 +40,21 @@ def common(a: str, b: str) -> int:
     return low
 
 
-def divergence(a: str, b: str) -> Divergence | None:
-    """Say where two texts part; None if they are the same."""
+def divergence(a: str, b: str, growing: tuple[bool, bool] = (False, False)) -> Divergence | None:
+    """Say where two texts part; None if they are the same, as far as those are there that are still `growing`."""
     at = common(a, b)
-    if at == len(a) == len(b):
+    if at == len(a) == len(b) or (at == len(a) and growing[0]) or (at == len(b) and growing[1]):
         return None
     start = max(at - BEFORE, 0)
     ends = [min(at + AFTER, len(text)) for text in (a, b)]
     return Divergence(at, a[start:at], a[at : ends[0]], b[at : ends[1]], start > 0, len(a) - ends[0], len(b) - ends[1])
+
+
+def same(a: str, b: str, growing: tuple[bool, bool] = (False, False)) -> str:
+    """Say in which way two texts are the same."""
+    if not a and not b:
+        return "neither has any text" + (" yet" if any(growing) else "")
+    return "both texts are the same" + (" so far" if any(growing) else "")
 
 
 def told(found: Divergence, text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from recorder.exchange import FLAGS
 from viewer import cells, wording
-from viewer.model.streams import NOTABLE, Look, Part, Tone, elapsed_ms, span, state
+from viewer.model.streams import NOTABLE, Look, Part, Tone, elapsed_ms, ranked, span, state
 from viewer.rows import Row
 from viewer.verdicts import Verdict
 
@@ -44,7 +44,7 @@ def figures(row: Row, look: Look) -> str:
     """Sum its timing up."""
     lasted = span(elapsed_ms(row, look)) + ("+" if row["outcome"] == "open" else "")
     counted = f"{_counted(row['events'], 'event')} in {_counted(row['reads'], 'read')}"
-    gaps = f"gaps p50 {span(row['icl_p50_ms'])}, max {span(row['max_stall_ms'])}"
+    gaps = f"inter-chunk p50 {span(row['icl_p50_ms'])}, longest gap {span(row['max_stall_ms'])}"
     tokens = "" if row["completion_tokens"] is None else f" · {cells.count(row['completion_tokens'])} tokens"
     return f"first output {span(row['ttft_ms'])} · {gaps} · {counted} · {lasted}{tokens}"
 
@@ -56,8 +56,7 @@ def evidence(row: Row, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, Tone,
         told, grounds = wording.sentences(verdict)
         yield verdict.kind, "warning", f"{told}; {grounds}"
     judged = {verdict.kind for verdict in verdicts}
-    flags = [flag for flag in NOTABLE if flag in row["flags"]] + [flag for flag in row["flags"] if flag not in NOTABLE]
-    for flag in flags:
+    for flag in ranked(row["flags"]):
         if flag not in judged:
             yield cells.line(flag), NOTABLE.get(flag, "muted"), FLAGS.get(flag, "not known to this version")
 

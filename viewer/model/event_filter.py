@@ -1,4 +1,4 @@
-"""Pure: which events of a stream fit what was typed: `kind:tool`, `Δ>100ms` (or `gap>100ms`), and words in their bytes.
+"""Pure: which events of a stream fit what was typed: `kind:tool`, `gap>100ms` (or `Δ>100ms`), and words in their bytes.
 
 All that is typed must fit. It is for the events of one exchange; the filter for exchanges is `filtering.parser`'s.
 """
@@ -10,7 +10,7 @@ from typing import Final
 
 from viewer.model.transcript import KINDS, Transcript
 
-HELP: Final = "kind:tool · Δ>100ms · words"
+HELP: Final = "kind:tool · gap>100ms · words"
 """What can be typed."""
 
 Test = Callable[[Transcript, int], bool]
@@ -44,7 +44,7 @@ def _term(term: str) -> Test:
     if match := _GAP.fullmatch(term):
         return _gap(match[1] == ">", round(float(match[2]) * (1_000_000_000 if match[3] == "s" else 1_000_000)))
     if re.match(r"(?:Δ|gap)[<>=]", term):
-        raise ValueError(f"{term}: write a duration, as in Δ>100ms")
+        raise ValueError(f"{term}: write a duration, as in gap>100ms")
     words = re.compile(re.escape(term.encode("utf-8", "replace")), re.IGNORECASE)
     return lambda transcript, event: (
         words.search(transcript.data, transcript.starts[event], transcript.ends[event]) is not None

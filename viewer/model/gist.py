@@ -3,6 +3,7 @@
 import json
 from typing import Any, Final
 
+from viewer.model import json_spans
 from viewer.model.transcript import OUTPUT, Transcript
 
 _SHOWN: Final = 200
@@ -13,10 +14,12 @@ def of(transcript: Transcript, event: int) -> str:
     """Give what an event says: what it adds, in quotes; why the answer ended, its tokens, or how its bytes begin."""
     kind = transcript.kind(event)
     if kind in OUTPUT and (text := transcript.text(event)):
-        return f"'{text[:_SHOWN]}'"
+        return f"'{said(text[:_SHOWN])}'"
     start = transcript.starts[event]
     data = transcript.data[start : min(transcript.ends[event], start + _LARGEST)].decode("utf-8", "replace")
     payload = data.partition("data:")[2].strip() if "data:" in data else data.strip()
+    if kind == "malformed":
+        return _malformed(transcript.bytes(event))[:_SHOWN]
     telling = {"finish": _finish, "usage": _usage, "role": _role, "error": _error}.get(kind)
     if telling is not None:
         try:
@@ -24,6 +27,18 @@ def of(transcript: Transcript, event: int) -> str:
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return payload[:_SHOWN]
     return payload[:_SHOWN]
+
+
+def said(text: str) -> str:
+    """Give what was said as the tape's own texts have it, where NUL cannot stand: on every screen the same."""
+    return text.replace("\0", "\ufffd")
+
+
+def _malformed(block: bytes) -> str:
+    """Give from where on an event cannot be read, and how its data begins."""
+    payload = json_spans.payload(block.rstrip(b"\r\n"))
+    fault = json_spans.fault(payload) if len(payload) <= _LARGEST else None
+    return f"{fault.short if fault else 'no JSON'}: {payload[:_SHOWN].decode('utf-8', 'replace').strip()}"
 
 
 def _finish(chunk: Any) -> str:

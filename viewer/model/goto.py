@@ -8,7 +8,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from viewer.model.transcript import Track, Transcript
+from viewer.model.tracks import Track
+from viewer.model.transcript import Transcript
 from viewer.playback import Playback
 
 _NS: Final = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}

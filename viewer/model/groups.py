@@ -19,6 +19,7 @@ _FAILURE: Final = 60
 _PENDING: Final = "…"
 _TOTAL: Final = "all"
 _POOLED: Final = "read_gap"
+_FEW: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,13 @@ def table(
 def name(key: Any) -> str:
     """Name a group; that of what is unknown is `–`."""
     return cells.cell(key)
+
+
+def rough(row: Row) -> str:
+    """Say of how few values 99th percentiles are."""
+    if row["measured_n"] >= _FEW:
+        return f"some p99 from fewer than {_FEW} values: rough"
+    return f"p99 from {cells.count(row['measured_n'])} exchange{'' if row['measured_n'] == 1 else 's'}: rough"
 
 
 def failure(outcome: str, detail: str | None, code: str | None, status: int | None) -> str:

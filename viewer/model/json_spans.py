@@ -1,6 +1,7 @@
 """Pure: the values of a JSON text and the bytes that each of them takes, so that a value can be pointed at in a dump.
 
-A scanner of tokens, no judge: what is no JSON gives what could be read of it. Bounded in values and in depth.
+`scan` is a scanner of tokens, no judge: what is no JSON gives what could be read of it. Bounded in values and in depth.
+Whether a text is JSON at all, and where it ceases to be, `fault` says.
 """
 
 import json
@@ -24,6 +25,37 @@ class Node:
     end: int
     depth: int
     shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why bytes are no JSON object: what they are in short, the byte from which on, and the reason if there is one."""
+
+    short: str
+    at: int = 0
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.short}: {self.reason}" if self.reason else self.short
+
+
+def fault(data: bytes) -> Fault | None:
+    """Say why bytes are no JSON object; None if they are one."""
+    text = data.decode("utf-8", "surrogateescape")  # what is no UTF-8 is replaced by a recorder, and no fault of JSON
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        at = len(text[: error.pos].encode("utf-8", "surrogateescape"))
+        return Fault(f"no JSON from byte {at:,}", at, f"{error.msg[:1].lower()}{error.msg[1:]}")
+    except (ValueError, RecursionError):
+        return Fault("no JSON that can be read", 0, "nested too deeply, or a number too long")
+    return None if isinstance(found, dict) else Fault("JSON, but no object")
+
+
+def payload(block: bytes) -> bytes:
+    """Give the data of an event: its `data:` lines joined; all of it, if it has none."""
+    fields = [line[5:].removeprefix(b" ") for line in block.splitlines() if line.startswith(b"data:")]
+    return b"\n".join(fields) if fields else block
 
 
 @dataclass(slots=True)

@@ -67,6 +67,13 @@ def beyond(markers: Sequence[Marker], position: int, signs: str = "", *, back: b
     return fitting[0] if fitting else None
 
 
+def missing(signs: str) -> str:
+    """Say that there is no marker with one of these signs, or none at all without signs."""
+    if signs == "E":
+        return "no error and no unreadable event here"
+    return f"no {SIGNS[signs] if signs else 'marker'} here"
+
+
 def first(transcript: Transcript, kind: str) -> int | None:
     """Give the position of the first event of a kind."""
     event = transcript.kinds.find(KINDS.index(kind))

@@ -1,6 +1,9 @@
-"""Pure: the exchanges that are marked in a list, in the order in which they were, and which two of them to compare."""
+"""Pure: the exchanges that are marked in a list, in the order in which they were, and which two of them to compare.
 
-from collections.abc import Iterator
+A number is an exchange's only as long as the tape is the same: its id says whether it still is.
+"""
+
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 MOST: Final = 20
@@ -23,6 +26,17 @@ class Marks:
     def ids(self) -> list[str]:
         """Their ids."""
         return list(self._ids.values())
+
+    @property
+    def known(self) -> dict[int, str]:
+        """Their ids by their numbers."""
+        return dict(self._ids)
+
+    def check(self, ids: Mapping[int, str]) -> int:
+        """Take the marks away from exchanges that are not on the tape, given the ids there; say how many these were."""
+        kept = {number: id for number, id in self._ids.items() if ids.get(number) == id}
+        lost, self._ids = len(self._ids) - len(kept), kept
+        return lost
 
     def toggle(self, number: int, id: str) -> None:
         """Mark an exchange, as far as there may be another one, or take its mark away."""

@@ -97,12 +97,15 @@ class Term:
     meant: str | None = None
 
 
-def none_match(total: int, terms: Sequence[Term]) -> Lines:
-    """Say that a filter matches none, and what each of its terms matches alone."""
+def none_match(total: int, terms: Sequence[Term], running: int = 0) -> Lines:
+    """Say that a filter matches none, and what each of its terms matches alone; `running` have not ended."""
+    told = f"{running:,} still run{'s' if running == 1 else ''}: what is measured counts when an exchange has ended"
+    more: Lines = [[], [(told, "muted")]] if running else []
     return [
         [(f"0 of {total:,} match.", "strong")],
         [],
         *map(_alone, terms),
+        *more,
         [],
         [("/ edits the filter, \\ switches it off", "muted")],
     ]

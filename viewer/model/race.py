@@ -5,14 +5,15 @@ which neither says anything. Aligning moves both along the time axis until what 
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal
 
 from viewer import sparks
-from viewer.model.transcript import OUTPUT, Track, Transcript
+from viewer.model.tracks import Track
+from viewer.model.transcript import OUTPUT, Transcript
 from viewer.playback import Playback
 
 Alignment = Literal["request sent", "first byte", "first content", "content offset"]
@@ -31,14 +32,24 @@ class Part:
 
 
 class Lane:
-    """One exchange of a race; `end_ns` and `first_byte_ns` are in ns since T0, the latter None if not known."""
+    """One exchange of a race; `end_ns` and `first_byte_ns` are in ns since T0, the latter None if not known.
 
-    def __init__(self, transcript: Transcript, end_ns: int, first_byte_ns: int | None) -> None:
+    `at` says of each event when it had come for certain: one whose instant is not known, when the next had come, or at
+    the end. `is_live` says whether more of them may come.
+    """
+
+    def __init__(
+        self, transcript: Transcript, end_ns: int, first_byte_ns: int | None, *, is_live: bool = False
+    ) -> None:
         self.transcript = transcript
+        self.is_live = is_live
         self.end_ns = max(end_ns, transcript.at[-1] if len(transcript) else 0)
-        self.output_at = array("q", (at for at, kind in _output(transcript)))
+        self.at = _certain(transcript, self.end_ns)
+        self._outputs = array("q", (event for event in range(len(transcript)) if transcript.kind(event) in OUTPUT))
+        self.output_at = array("q", (transcript.at[event] for event in self._outputs if transcript.timed[event]))
         self._first_byte_ns = first_byte_ns
-        self._first_content_ns = next((at for at, kind in _output(transcript) if kind == "content"), None)
+        said = (event for event in self._outputs if transcript.kind(event) == "content" and transcript.timed[event])
+        self._first_content_ns = next((transcript.at[event] for event in said), None)
 
     def origin_ns(self, alignment: Alignment) -> int | None:
         """Give the instant that is aligned; None if there is none."""
@@ -62,15 +73,37 @@ class Lane:
             found += [Part(kind, track.length(position), track.text) for kind, track in tracks]
         return [part for part in found if part.length]
 
+    def outputs(self, position: int) -> int:
+        """Count the output chunks among so many events."""
+        return bisect_left(self._outputs, position)
+
+    def instant_ns(self, position: int) -> int | None:
+        """Give when the last of so many events came; None before the first, and where it is not known."""
+        return self.transcript.at[position - 1] if position and self.transcript.timed[position - 1] else None
+
     def gap_ns(self, position: int) -> int | None:
-        """Give the last gap between output chunks that had ended after so many events."""
-        before = bisect_left(self.output_at, self.transcript.at[position - 1] + 1) if position else 0
+        """Give the last time between output chunks that had ended after so many events; None if there was none."""
+        before = self._timed(position)
         return self.output_at[before - 1] - self.output_at[before - 2] if before > 1 else None
 
+    def chunks_per_s(self, position: int) -> float | None:
+        """Give how many output chunks a second came after the first, of so many events; None if that says nothing."""
+        before = self._timed(position)
+        lasted = self.output_at[before - 1] - self.output_at[0] if before > 1 else 0
+        return (before - 1) * 1e9 / lasted if lasted else None
 
-def _output(transcript: Transcript) -> Sequence[tuple[int, str]]:
-    events = ((transcript.at[event], transcript.kind(event)) for event in range(len(transcript)))
-    return [(at, kind) for at, kind in events if kind in OUTPUT]
+    def _timed(self, position: int) -> int:
+        return bisect_right(self.output_at, self.at[position - 1]) if position else 0
+
+
+def _certain(transcript: Transcript, end_ns: int) -> "array[int]":
+    known = array("q", transcript.at)
+    if all(transcript.timed):
+        return known
+    following = end_ns
+    for event in range(len(known) - 1, -1, -1):
+        following = known[event] = known[event] if transcript.timed[event] else following
+    return known
 
 
 class Race:
@@ -91,12 +124,30 @@ class Race:
         self.playback = self._playback()
         self._go_on(before, before.media_ns - shift + self._shifts[0] if before.media_ns else 0)
 
+    def grow(self, a: Lane, b: Lane) -> None:
+        """Go on with what the lanes have become: the playhead stays, or at the end goes with it; playing goes on."""
+        before, (shift, _), follows = self.playback, self._shifts, self.playback.at_end
+        self.lanes = a, b
+        self.playback = self._playback()
+        moved = self._shifts[0] - shift if before.media_ns else 0
+        self._go_on(before, self.playback.end_ns if follows else before.media_ns + moved)
+
     def swap(self) -> None:
         """Make A of B and B of A."""
         before = self.playback
         self.lanes = self.lanes[1], self.lanes[0]
         self.playback = self._playback()
         self._go_on(before, before.media_ns)
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The whole texts of both."""
+        return self.lanes[0].content.text, self.lanes[1].content.text
+
+    @property
+    def is_live(self) -> tuple[bool, bool]:
+        """Which of both still run."""
+        return self.lanes[0].is_live, self.lanes[1].is_live
 
     @property
     def origin_ns(self) -> int:
@@ -120,17 +171,18 @@ class Race:
         a, b = (self._strip(lane, shift, axis, cells) for lane, shift in zip(self.lanes, self._shifts, strict=True))
         return a, b
 
-    def place(self, cells: int) -> int:
-        """Give the cell of the playhead in a strip of so many cells."""
-        return min(self.playback.media_ns * cells // max(self.playback.end_ns, 1), cells - 1)
+    def places(self, cells: int) -> tuple[int, int]:
+        """Give the cell of the playhead in either lane's strip of so many cells: by content offset each has its own."""
+        media = self.playback.media_ns
+        a, b = (media, media) if self.alignment != "content offset" else (media, self._own_ns(1))
+        return self._cell(a, cells), self._cell(b, cells)
 
-    def instants(self) -> tuple[int, int]:
-        """Give how long each lane had been under way when its last event came, in ns since its own T0."""
-        a, b = (
-            lane.transcript.at[position - 1] if position else 0
-            for lane, position in zip(self.lanes, self.positions, strict=True)
-        )
-        return a, b
+    def _own_ns(self, lane: int) -> int:
+        at, position = self.lanes[lane].at, self.positions[lane]
+        return at[position - 1] if position else 0
+
+    def _cell(self, at_ns: int, cells: int) -> int:
+        return min(at_ns * cells // max(self.playback.end_ns, 1), cells - 1)
 
     def _strip(self, lane: Lane, shift: int, axis: int, cells: int) -> str:
         gaps = array("q", (later - earlier for earlier, later in pairwise(lane.output_at)))
@@ -143,7 +195,7 @@ class Race:
         self.playback.set_cap(before.cap_ns)
         self.playback.set_speed(before.speed)
         self.playback.seek_to(at_ns)
-        if before.playing:
+        if before.playing and not self.playback.at_end:
             self.playback.play()
 
     def _playback(self) -> Playback:
@@ -153,8 +205,8 @@ class Race:
         ends = [lane.end_ns + shift for lane, shift in zip(self.lanes, self._shifts, strict=True)]
         if self.alignment == "content offset":
             self._counts = range(len(a.transcript) + 1), _by_offset(a, b)
-            return Playback(a.transcript.at, max(ends), self._now)
-        merged, self._counts = _merged(a.transcript.at, b.transcript.at, self._shifts)
+            return Playback(a.at, max(ends), self._now)
+        merged, self._counts = _merged(a.at, b.at, self._shifts)
         return Playback(merged, max(ends), self._now)
 
 

@@ -1,7 +1,9 @@
-"""Pure: the figures of two exchanges in columns, with their difference and which is better.
+"""Pure: the figures of exchanges that are compared: how they are called, how they look, and which is better.
 
-The figures are those of `compare.pair`, the same as the command's. Only durations and speeds are judged: a longer
-answer is not a better one, and short gaps are not better where output came many chunks at once.
+Those of two are the ones of `compare.pair`, the same as the command's. Only durations and speeds are judged, and only
+where that is fair: the wait for the first output wherever there was one, as nothing that comes later changes it; all
+else where the answer is complete. A longer answer is not a better one, and short gaps are not better where output came
+many chunks at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,29 +13,33 @@ from typing import Any, Final
 from viewer import cells
 from viewer.rows import Row
 
-_COLUMNS: Final = (
-    ("TTFT ms", "ttft_ms"), ("gap p50", "icl_p50_ms"), ("gap p99", "icl_p99_ms"), ("max gap", "max_stall_ms"),
-    ("tok/s", "tps_user"), ("TPOT", "tpot_ms"), ("total ms", "duration_ms"), ("out tok", "completion_tokens"),
-    ("outcome", "outcome"), ("finish", "finish_reason"),
-)  # fmt: skip
-_HIGH_IS_GOOD: Final = frozenset({"tps_user"})
-_OF_GAPS: Final = frozenset({"icl_p50_ms", "icl_p99_ms", "max_stall_ms", "tpot_ms", "tps_user"})
-UNPACED: Final = frozenset({"burst", "coalesced", "single_chunk"})
-"""The flags of exchanges whose gaps do not say how fast their output was made."""
+LABELS: Final = {
+    "ttft_ms": "TTFT ms", "icl_p50_ms": "ICL p50", "icl_p99_ms": "ICL p99", "max_stall_ms": "max gap",
+    "tps_user": "tok/s", "tpot_ms": "TPOT", "duration_ms": "total ms", "completion_tokens": "out tok",
+    "outcome": "outcome", "finish_reason": "finish",
+}  # fmt: skip
+"""The figures, and what they are called: a gap is between reads with output, ICL the time between output chunks."""
 
-_JUDGED: Final = frozenset(name for _, name in _COLUMNS if name.endswith("_ms")) | _HIGH_IS_GOOD
+HIGH_IS_GOOD: Final = frozenset({"tps_user"})
+BETTER: Final = "<"
+"""Stands behind the better figure, where others have a space, so that numbers stand below each other."""
+
+GROWING: Final = "+"
+"""Stands behind a figure of an exchange that still runs."""
+
+_OF_GAPS: Final = frozenset({"icl_p50_ms", "icl_p99_ms", "max_stall_ms", "tpot_ms", "tps_user"})
+_UNPACED: Final = frozenset({"burst", "coalesced", "single_chunk"})
+_SETTLED: Final = frozenset({"ttft_ms"})
+_JUDGED: Final = frozenset(name for name in LABELS if name.endswith("_ms")) | HIGH_IS_GOOD
 _SAME: Final = "same"
 _OTHER: Final = "differs"
-_BETTER: Final = "<"
 _MINUS: Final = "−"
+_LONGEST: Final = 14
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One figure: its name, A's, B's and the difference as texts; `better` is 0 for A, 1 for B, None for neither.
-
-    The better one ends in `<`, where the others have a space, so that numbers stand below each other.
-    """
+    """One figure: its name, A's, B's and the difference as texts; `better` is 0 for A, 1 for B, None for neither."""
 
     label: str
     a: str
@@ -47,20 +53,35 @@ class Score:
         return max(map(len, (self.label, self.a, self.b, self.difference)))
 
 
-def scores(pair: Sequence[Row], *, gaps_say_little: bool = False) -> list[Score]:
-    """Give the figures of a comparison of two exchanges, the most telling first.
+def is_fair(name: str, row: Row) -> bool:
+    """Say whether a figure of an exchange may be judged beside others."""
+    if name not in _JUDGED or row[name] is None:
+        return False
+    if name in _SETTLED:
+        return True
+    flags = set(row["flags"])
+    is_whole = row["outcome"] == "complete" and "empty" not in flags
+    return is_whole and not (name in _OF_GAPS and flags & _UNPACED)
 
-    Gaps that say little are not judged.
-    """
+
+def shown(name: str, row: Row, *, is_better: bool = False) -> str:
+    """Give a figure as a text that ends in `<` if it is better, in `+` if it may still change, else in a space."""
+    value = row[name]
+    is_growing = row["outcome"] == "open" and isinstance(value, int | float) and name not in _SETTLED
+    return f"{_text(value)}{GROWING if is_growing else BETTER if is_better else ' '}"
+
+
+def scores(pair: Sequence[Row], sides: tuple[Row, Row]) -> list[Score]:
+    """Give the figures of a comparison of two exchanges, the most telling first; `sides` are their rows."""
     rows = {row["metric"]: row for row in pair}
-    judged = _JUDGED - _OF_GAPS if gaps_say_little else _JUDGED
-    return [_score(label, name, rows[name], judged=name in judged) for label, name in _COLUMNS]
+    return [_score(name, rows[name], sides) for name in LABELS]
 
 
-def text_score(lengths: tuple[int, int], divergence: int | None) -> Score:
-    """Say how long both texts are, in characters, and where they part: None if they are the same."""
+def text_score(lengths: tuple[int, int], divergence: int | None, *, growing: bool = False) -> Score:
+    """Say how long both texts are, in characters, and where they part: None if they are the same, maybe so far."""
     a, b = (f"{length:,} ch" for length in lengths)
-    return Score("text", a, b, _SAME if divergence is None else f"differ at {divergence:,}", None)
+    same = f"{_SAME} so far" if growing else _SAME
+    return Score("text", a, b, same if divergence is None else f"differ at {divergence:,}", None)
 
 
 def fitting(found: Sequence[Score], width: int, apart: int = 1) -> list[Score]:
@@ -76,14 +97,13 @@ def fitting(found: Sequence[Score], width: int, apart: int = 1) -> list[Score]:
     return [*kept, last]
 
 
-def _score(label: str, name: str, row: Mapping[str, Any], *, judged: bool) -> Score:
-    a, b, difference = row["a"], row["b"], row["difference"]
+def _score(name: str, change: Mapping[str, Any], sides: tuple[Row, Row]) -> Score:
+    difference = change["difference"]
     better = None
-    if judged and difference and _is_seen(difference):
-        better = int((difference < 0) != (name in _HIGH_IS_GOOD))
-    shown = [_shown(name, value) for value in (a, b)]
-    marked = [f"{text}{_BETTER if better == at else ' '}" for at, text in enumerate(shown)]
-    return Score(f"{label} ", marked[0], marked[1], f"{_change(name, a, b, difference)} ", better)
+    if difference and _is_seen(difference) and all(is_fair(name, side) for side in sides):
+        better = int((difference < 0) != (name in HIGH_IS_GOOD))
+    a, b = (shown(name, side, is_better=better == at) for at, side in enumerate(sides))
+    return Score(f"{LABELS[name]} ", a, b, f"{_change(change['a'], change['b'], difference)} ", better)
 
 
 def _is_seen(difference: float) -> bool:
@@ -91,17 +111,17 @@ def _is_seen(difference: float) -> bool:
     return cells.ms(abs(difference)) != cells.ms(0.0)
 
 
-def _shown(name: str, value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, float):
         return cells.ms(value)
-    return cells.count(value) if isinstance(value, int) else cells.cut(cells.cell(value), 14)
+    return cells.count(value) if isinstance(value, int) else cells.cut(cells.cell(value), _LONGEST)
 
 
-def _change(name: str, a: Any, b: Any, difference: float | None) -> str:
+def _change(a: Any, b: Any, difference: float | None) -> str:
     if difference is None:
         return cells.UNKNOWN if a is None or b is None else _SAME if a == b else _OTHER
     if not difference:
         return _SAME
     if not _is_seen(difference):
         return cells.ms(0.0)
-    return f"{_MINUS if difference < 0 else '+'}{_shown(name, abs(difference))}"
+    return f"{_MINUS if difference < 0 else '+'}{_text(abs(difference))}"

@@ -4,7 +4,8 @@ They are `./.wiretape.toml` and the user's `config.toml`, as for `thresholds`; w
 file that is wrong somewhere is told of in one line, and what is right in it is heeded nevertheless.
 """
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +37,16 @@ def read() -> Settings:
     _check_views(found)
     _check_objective(found)
     return found
+
+
+def check_theme(found: Settings, known: Iterable[str]) -> None:
+    """Give up a theme that is none of those known, and say so."""
+    if found.theme is None or found.theme in (names := list(known)):
+        return
+    near = difflib.get_close_matches(found.theme, names, 1)
+    meant = f"did you mean {near[0]}?" if near else "F5 goes through those that there are"
+    found.wrong.append(f"theme: there is no theme {safe(found.theme)}: {meant}")
+    found.theme = None
 
 
 def _heed(found: Settings, document: Mapping[str, Any], where: str) -> None:

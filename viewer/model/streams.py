@@ -5,10 +5,10 @@ how an exchange ended has a sign and a word, too. Which exchanges there are is `
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby, pairwise
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from rich.cells import cell_len, set_cell_size
 
@@ -82,6 +82,10 @@ class Look:
     worded: bool = True
 
 
+Shown = Callable[[Row, Look, int], Sequence[Part]]
+"""What a column shows of a row, given its width in cells."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column: how wide it is at least and at most, its rank (0 goes last when there is no room), what it shows.
@@ -94,18 +98,10 @@ class Column:
     least: int
     most: int
     rank: int
-    shown: Callable[[Row, Look, int], Sequence[Part]]
+    shown: Shown
     field: str | None = None
     letter: str | None = None
     right: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A column in its place, as many cells wide."""
-
-    column: Column
-    width: int
 
 
 def state(row: Row, *, recording: bool = True) -> State:
@@ -113,75 +109,6 @@ def state(row: Row, *, recording: bool = True) -> State:
     if row["outcome"] == "open" and not recording and row.get("ended_by") is None:
         return ORPHAN
     return STATES.get(row["outcome"], State("?", "muted", cells.line(str(row["outcome"])), "?"))
-
-
-def titles(slots: Sequence[Slot], look: Look, between: int, order: tuple[str, bool] | None) -> Iterator[Part]:
-    """Give the parts of the line above: each column's title, with `▼` or `▲` on the one that the order goes by."""
-    yield "  ", "muted"
-    for slot in slots:
-        column = slot.column
-        title = _TIME_TITLES[look.times] if column.name == "start" else column.title
-        ordered = column.field == (order[0] if order else "started_at")
-        sign = ("▼" if order is None or order[1] else "▲") if ordered else ""
-        named: list[Part] = [(f"{title[: slot.width - len(sign)]}{sign}", "accent" if ordered else "muted")]
-        yield from laid_out(named, slot.width, right=column.right)
-        yield " " * between, "plain"
-
-
-def column_at(slots: Sequence[Slot], between: int, cell: int) -> Column | None:
-    """Give the column that stands at a cell of a line; None before the first and after the last."""
-    end = LEAD
-    for slot in slots:
-        end += slot.width + between
-        if LEAD <= cell < end:
-            return slot.column
-    return None
-
-
-def fitted(width: int, hidden: Collection[str] = (), times: str = "clock") -> tuple[Slot, ...]:
-    """Choose the columns for so many cells: by rank as many as fit, then wider as far as there is room."""
-    between = gap_between(width)
-    more = {"start": _DATE} if times == "date" else {}
-    widths: dict[str, int] = {}
-    left = width - LEAD
-    for column in sorted(COLUMNS, key=lambda one: one.rank):
-        needed = column.least + more.get(column.name, 0) + between
-        # The lesser columns come only after the greater ones have the room that they nearly always use.
-        reserved = (
-            sum(cells - widths.get(name, cells) for name, cells in _ROOMY.items()) if column.rank > _LESSER else 0
-        )
-        if column.name not in hidden and needed + reserved <= left:
-            widths[column.name] = needed - between
-            left -= needed
-    grown = [column for column in COLUMNS if column.name in widths]
-    most = {column.name: column.most + more.get(column.name, 0) for column in grown}
-    for column in sorted(grown, key=lambda one: one.rank):
-        left -= _grow(widths, column.name, _ROOMY.get(column.name, 0), left)
-    for column in sorted(grown, key=lambda one: (one.name not in _ROOMY, one.rank)):
-        left -= _grow(widths, column.name, most[column.name], left)
-    if "status" in widths:
-        grown = [_FLAGS_BESIDE_STATUS if column.name == "flags" else column for column in grown]
-    return tuple(Slot(column, widths[column.name]) for column in grown)
-
-
-def _grow(widths: dict[str, int], name: str, most: int, left: int) -> int:
-    grown = min(left, max(most - widths[name], 0))
-    widths[name] += grown
-    return grown
-
-
-def line(row: Row, slots: Sequence[Slot], look: Look, between: int) -> Iterator[Part]:
-    """Give the parts of a line: the sign of how the exchange stands, then each column as wide as its slot."""
-    found = state(row, recording=look.recording)
-    yield f"{found.sign} ", found.tone
-    for slot in slots:
-        yield from laid_out(slot.column.shown(row, look, slot.width), slot.width, right=slot.column.right)
-        yield " " * between, "plain"
-
-
-def gap_between(width: int) -> int:
-    """Give how many cells stand between the columns of a list so wide."""
-    return 2 if width >= _SPACIOUS else 1
 
 
 def laid_out(parts: Sequence[Part], width: int, *, right: bool) -> Iterator[Part]:
@@ -275,43 +202,66 @@ def notable(row: Row) -> list[Part]:
     return [(flag, tone) for flag, tone in NOTABLE.items() if flag in row["flags"]]
 
 
+def ranked(flags: Collection[str]) -> list[str]:
+    """Give all flags, the gravest first, those that the list does not show last."""
+    return [flag for flag in NOTABLE if flag in flags] + [flag for flag in flags if flag not in NOTABLE]
+
+
 def _gap_tone(sign: str) -> Tone:
     return "error" if sign in sparks.STALLED else "warning" if sign == sparks.SLOW else "accent"
 
 
-def _ms(ms: float | None) -> str:
-    if ms is None:
-        return cells.UNKNOWN
+def _ms(ms: float) -> str:
     return f"{ms:,.0f}" if ms < _MOST_MS else f"{ms / 1000:,.1f}s"
 
 
-def _timed(name: str, slow_ms: float, bad_ms: float) -> Callable[[Row, Look, int], Sequence[Part]]:
+def _timed(name: str, slow_ms: float, bad_ms: float, *, grows: bool = True) -> Shown:
     def shown(row: Row, look: Look, width: int) -> Sequence[Part]:
         value = row[name]
-        tone: Tone = (
-            "muted" if value is None else "error" if value >= bad_ms else "warning" if value >= slow_ms else "plain"
-        )
-        return [(_ms(value), tone)]
+        if value is None or row["outcome"] == "open":
+            return [_unended(value, _ms, row, look, width, grows=grows)]
+        return [(_ms(value), "error" if value >= bad_ms else "warning" if value >= slow_ms else "plain")]
 
     return shown
 
 
-def _text(name: str, tone: Tone = "plain") -> Callable[[Row, Look, int], Sequence[Part]]:
+def _unended(
+    value: Any, written: Callable[[Any], str], row: Row, look: Look, width: int, *, grows: bool = True
+) -> Part:
+    """Show what is not known, or only for the time being.
+
+    Of an exchange that still runs a figure is dim, and has a `+` if it may grow; one that may come yet is `…`.
+    """
+    if value is None:
+        return _LATER if state(row, recording=look.recording).word == "open" else cells.UNKNOWN, "muted"
+    text = written(value)
+    return f"{text}+" if grows and len(text) < width else text, "muted"
+
+
+def _text(name: str, tone: Tone = "plain") -> Shown:
     return lambda row, look, width: [(cells.line(row[name]), tone if row[name] is not None else "muted")]
 
 
-def _count(name: str) -> Callable[[Row, Look, int], Sequence[Part]]:
-    return lambda row, look, width: [(cells.count(row[name]), "plain" if row[name] is not None else "muted")]
+def _count(name: str) -> Shown:
+    def shown(row: Row, look: Look, width: int) -> Sequence[Part]:
+        value = row[name]
+        if value is None or row["outcome"] == "open":
+            return [_unended(value, cells.count, row, look, width)]
+        return [(cells.count(value), "plain")]
+
+    return shown
 
 
 def _rate(row: Row, look: Look, width: int) -> Sequence[Part]:
     rate = row["tps_user"]
-    return [(cells.UNKNOWN, "muted")] if rate is None else [(f"{rate:,.1f}", "plain")]
+    return [_unended(None, cells.count, row, look, width)] if rate is None else [(f"{rate:,.1f}", "plain")]
 
 
 def _status(row: Row, look: Look, width: int) -> Sequence[Part]:
     status = row["status"]
-    return [(cells.cell(status), "muted" if status is None or status < 300 else "error")]
+    if status is None:
+        return [_unended(None, cells.count, row, look, width)]
+    return [(cells.cell(status), "muted" if status < 300 else "error")]
 
 
 def _outcome(row: Row, look: Look, width: int) -> Sequence[Part]:
@@ -333,7 +283,8 @@ def _flags(row: Row, look: Look, width: int) -> Sequence[Part]:
     return _flagged(row, look, cells.cell(row["status"]))
 
 
-def _flags_beside_status(row: Row, look: Look, width: int) -> Sequence[Part]:
+def flags_beside_status(row: Row, look: Look, width: int) -> Sequence[Part]:
+    """Show flags where a status stands before them: of a refusal, they say its kind."""
     return _flagged(row, look, cells.line(row["outcome_detail"] or row["outcome"]))
 
 
@@ -354,17 +305,8 @@ def _host(row: Row, look: Look, width: int) -> Sequence[Part]:
 
 
 _MOST_MS: Final = 9_999.5
-_SPACIOUS: Final = 130
-_ROOMY: Final = {"model": 20, "flags": 13, "gaps": 12}
-"""So wide are the columns whose texts and drawings are cut otherwise, before any lesser column comes."""
-
-_LESSER: Final = 9
+_LATER: Final = "…"
 _JOINERS: Final = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F))
-_DATE: Final = 6
-_TIME_TITLES: Final = {"clock": "START", "date": "START", "utc": "UTC", "ago": "AGO"}
-LEAD: Final = 4
-"""The cells of the cursor, the mark and the sign, before the columns."""
-
 COLUMNS: Final = (
     Column("id", "ID", 8, 8, 1, lambda row, look, width: [(cells.line(row["id"])[:8], "strong")]),
     Column("start", "START", 8, 12, 2, lambda row, look, width: [(moment(row["started_at"], look, width), "muted")],
@@ -374,8 +316,8 @@ COLUMNS: Final = (
     Column("path", "PATH", 16, 30, 15, _text("path", "muted"), "path", "p"),
     Column("status", "HTTP", 4, 4, 11, _status, "status", "c", right=True),
     Column("outcome", "OUTCOME", 13, 24, 12, _outcome, "outcome", "e"),
-    Column("ttft", "TTFT", 6, 7, 3, _timed("ttft_ms", 2000, 10_000), "ttft_ms", "t", right=True),
-    Column("gap50", "GAP50", 6, 6, 9, _timed("icl_p50_ms", 100, 500), "icl_p50_ms", "5", right=True),
+    Column("ttft", "TTFT", 6, 7, 3, _timed("ttft_ms", 2000, 10_000, grows=False), "ttft_ms", "t", right=True),
+    Column("icl50", "ICL50", 6, 6, 9, _timed("icl_p50_ms", 100, 500), "icl_p50_ms", "5", right=True),
     Column("gapmax", "GAPMAX", 6, 7, 6, _timed("max_stall_ms", 500, 2000), "max_stall_ms", "g", right=True),
     Column("events", "EV", 5, 6, 14, _count("events"), "events", "n", right=True),
     Column("tokens", "TOK", 5, 6, 8, _count("completion_tokens"), "completion_tokens", "k", right=True),
@@ -385,5 +327,3 @@ COLUMNS: Final = (
     Column("gaps", "GAPS", 8, 24, 7, lambda row, look, width: sparkline(row["sparkline"], width)),
 )  # fmt: skip
 """Every column, in the order in which they stand."""
-
-_FLAGS_BESIDE_STATUS: Final = replace(next(one for one in COLUMNS if one.name == "flags"), shown=_flags_beside_status)

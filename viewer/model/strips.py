@@ -27,6 +27,11 @@ _TELLING: Final = "e!tcrxfud:o?"
 _MARK: Final = "┆"
 
 
+def legend(transcript: Transcript) -> str:
+    """Say what the letters of the kinds mean that a stream has."""
+    return " ".join(f"{LETTERS[KINDS[code]]} {KINDS[code]}" for code in sorted(set(transcript.kinds)))
+
+
 @dataclass(frozen=True, slots=True)
 class Strips:
     """The rows of a timeline, each so many cells wide as it was made for."""

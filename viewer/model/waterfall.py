@@ -5,12 +5,20 @@ Every instant is of the tape; what is not known has no bar. Who was slow is `slo
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from recorder.exchange import ENDED_BY, Exchange
 from viewer.model.strips import cell
 from viewer.model.transcript import KINDS, Transcript
 from viewer.rows import Row
 from viewer.verdicts import Verdict
+
+_FRAMED: Final = {
+    "chunked": "the body's last chunk came",
+    "length": "all of Content-Length came",
+    "close": "upstream closed the connection, which ends such a body",
+    "none": "an answer without a body",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,8 @@ def _kinds(transcript: Transcript) -> list[Bar]:
 
 
 def _ended(facts: Exchange) -> str:
+    if facts.ended_by == "end":
+        return _FRAMED.get(facts.framing or "", "the body ended")
     return next((meaning for by, meaning in ENDED_BY.items() if by == facts.ended_by), "")
 
 

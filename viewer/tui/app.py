@@ -11,7 +11,6 @@ import gc
 import os
 import signal
 import threading
-import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -31,11 +30,10 @@ from textual.worker import Worker, WorkerError
 
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
-from recorder.safe import safe
 from viewer.apart import Decoders
 from viewer.model.settings import Settings
 from viewer.thresholds import Thresholds
-from viewer.tui import keys, themes
+from viewer.tui import breaking, keys, themes
 from viewer.tui.paint import ASCII
 from viewer.tui.reader import TapeReader
 from viewer.tui.screens.cramped import LEAST, CrampedScreen
@@ -69,8 +67,7 @@ class ViewerApp(App[int]):
     TITLE = "wiretape"
     NOTIFICATION_TIMEOUT = 2
     CSS = """
-    ToastRack { align: left bottom; }
-    ToastHolder { align-horizontal: left; }
+    ToastRack { dock: top; align: right top; margin: 1 0 0 0; }
     Toast { width: auto; max-width: 100%; margin: 0; padding: 0 1; }
     """
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
@@ -335,7 +332,7 @@ class ViewerApp(App[int]):
     def _fatal_error(self) -> None:
         """Leave after a fault of the viewer's own: a few words for people, the traceback in a file."""
         if not self._exit_renderables:
-            self._exit_renderables.append(Text(_report(self._exception, self.clock)))
+            self._exit_renderables.append(Text(breaking.report(self._exception, self.clock)))
         self._close_messages_no_wait()
 
 
@@ -343,26 +340,3 @@ def _collect_from_now_on() -> None:
     """What is there now stays: no collection need look at it again; the command starts without any."""
     gc.freeze()
     gc.enable()
-
-
-def _report(error: BaseException | None, clock: Clock) -> str:
-    """Write the traceback down, and tell of it in five lines."""
-    import platformdirs
-
-    path = Path(platformdirs.user_state_path("wiretape")) / "log" / f"view-{clock.wall_ns() // 1_000_000}.txt"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)  # a traceback may quote what was recorded
-        path.write_text("".join(traceback.format_exception(error)) if error else "", "utf-8", "backslashreplace")
-        kept = f"The traceback is in {path}"
-    except OSError as failed:
-        kept = f"The traceback could not be kept: {path}: {failed.strerror}"
-    return "\n".join(
-        (
-            "wiretape: the viewer broke. This is a fault of wiretape, not of the tape; the tape was only read.",
-            f"  {safe(type(error).__name__)}: {safe(str(error))[:200]}",
-            safe(kept),
-            "It may quote recorded text: look it through before you hand it on.",
-            "Everything else goes on: 'wiretape ls' and 'wiretape show' read the same tape.",
-        )
-    )

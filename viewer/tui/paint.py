@@ -22,10 +22,14 @@ from viewer.model import streams
 Part: TypeAlias = "tuple[str, Style | None]"
 """A text, recorded or not, and how it looks."""
 
-_ASCII_SIGNS: Final = str.maketrans(
-    "▁▂▃▄▅▆▇█▌▐▎▏░▒▓·•…–—−→←↑↓⇧▲▼▶▸▾‖│┃╷┊┆─━┄┌┐└┘├┤┬┴┼╭╮╰╯×≥≤′’‘“”",
-    ".:-=+*#@||||.:#..~---><^v^^v>>v|||'::-=-+++++++++++++x><''`\"\"",
-) | {ord(state.sign): state.ascii for state in streams.STATES.values()}
+_ASCII_SIGNS: Final = (
+    str.maketrans(
+        "▁▂▃▄▅▆▇█▌▐▎▏░▒▓·•…–—−→←↑↓⇧▲▼▶▸▾‖│┃╷┊┆─━┄┌┐└┘├┤┬┴┼╭╮╰╯×≥≤′’‘“”Δµ◆○",
+        ".:-=+*#@||||.:#..~---><^v^^v>>v|||'::-=-+++++++++++++x><''`\"\"du*o",
+    )
+    | {ord(state.sign): state.ascii for state in streams.STATES.values()}
+    | dict.fromkeys(range(0x2400, 0x2422), ".")  # pictures of controls: as in any dump of bytes
+)
 
 
 def strip(parts: Iterable[Part], width: int | None = None, style: Style | None = None) -> Strip:

@@ -8,8 +8,8 @@ from viewer.filtering import fields
 
 ALIASES = {
     "host": "upstream", "is": "outcome", "detail": "outcome_detail", "finish": "finish_reason", "flag": "flags",
-    "ttft": "ttft_ms", "ttf_byte": "ttf_byte_ms", "dur": "duration_ms", "gap.p90": "icl_p90_ms",
-    "gap.max": "icl_max_ms", "gap": "gap", "stall": "max_stall_ms", "tok.in": "prompt_tokens",
+    "ttft": "ttft_ms", "ttf_byte": "ttf_byte_ms", "dur": "duration_ms", "icl.p90": "icl_p90_ms",
+    "gap.max": "max_stall_ms", "gap": "gap", "stall": "max_stall_ms", "tok.in": "prompt_tokens",
     "tok.total": "total_tokens", "tps": "tps_user", "at": "started_at", "coalesced": "coalesced_fraction",
     "tokens": "completion_tokens",
 }  # fmt: skip
@@ -21,6 +21,11 @@ def test_every_field_of_the_contract_can_be_filtered_by() -> None:
 
 def test_the_short_names_mean_what_people_expect() -> None:
     assert {name: fields.NAMES[name] for name in ALIASES} == ALIASES
+
+
+def test_a_gap_is_no_latency_between_chunks() -> None:
+    meant = {fields.NAMES[name] for name in fields.NAMES if name.startswith("gap")}
+    assert not [name for name in meant if name.startswith("icl")]
 
 
 def test_every_name_means_a_field_and_every_field_looks_at_a_row() -> None:

@@ -1,8 +1,10 @@
 """Filters in Python: what is unknown, and the styles in which texts fit."""
 
+import struct
+
 import pytest
 
-from viewer.filtering.matching import matches, needed
+from viewer.filtering.matching import gap_percentile, matches, needed
 from viewer.filtering.parser import parse
 from viewer.rows import Row
 
@@ -42,3 +44,10 @@ def test_the_fields_that_a_row_must_have_are_named() -> None:
     assert needed(parse("ttft>1s -(ttft<2s or error:x)")) == ("ttft_ms", "error_code", "error_message")
     assert needed(parse("has:tool,ttft or -has:error")) == ("tool_calls", "ttft_ms", "error_code", "error_message")
     assert set(needed(parse("word label:k"))) == {"model", "upstream", "path", "id", "labels"}
+
+
+@pytest.mark.parametrize(
+    ("gaps", "median"), [([], None), ([0, 0], None), ([0, 10, 20, 0], 15), ([7], 7), ([3, 1, 2], 2)]
+)
+def test_percentiles_of_gaps_leave_out_chunks_of_one_read(gaps: list[int], median: int | None) -> None:
+    assert gap_percentile(struct.pack(f"<{len(gaps)}q", *gaps), 0.5) == median

@@ -112,6 +112,8 @@ def test_values_are_bound_parameters_and_never_sql() -> None:
         ("gap:2.5s..2.6s", []),
         ("gap>=2s", [TOOLS]),
         ("gap!=2s..", [COMPLETE, TRUNCATED, ODD]),
+        ("gap.p50>1s", [TOOLS]),
+        ("gap.p99<=1s", [COMPLETE, TRUNCATED, ODD]),
         ("status:400..499", [LIMITED]),
         ("label:run=a7", [COMPLETE]),
         ("label:run", [COMPLETE]),

@@ -1,5 +1,7 @@
 """An answer laid out, and how much of it has been said."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -140,3 +142,34 @@ def test_texts_that_are_known_before_their_events_are_all_said(connection: Conne
 def test_an_answer_without_words_has_no_rows(position: int) -> None:
     answer = Answer(Transcript.of_texts({}), 40)
     assert (len(answer), answer.row_of(position), answer.row(0).part) == (0, 0, None)
+
+
+def by_turns(*choices: int) -> Transcript:
+    """Make a transcript of choices that each say a line when it is their turn."""
+    reads, body = [], b""
+    for seq, choice in enumerate(choices):
+        said = {"index": choice, "delta": {"content": f"{seq:>2}\n"}, "finish_reason": None}
+        data = f"data: {json.dumps({'object': 'chat.completion.chunk', 'choices': [said]})}\n\n".encode()
+        reads.append(Read(seq, seq * MS, None, len(body), len(data)))
+        body += data
+    return Transcript(decode(FACTS, reads, body))
+
+
+def test_one_choice_alone_has_all_the_room() -> None:
+    transcript = by_turns(0, 1, 2, 0, 1, 2)
+    answer = Answer(transcript, 20, choice=1)
+    assert [part.track.text for part in answer.parts] == [" 1\n 4\n"]
+    assert answer.row(0).line == 0
+    assert [part.title for part in Answer(transcript, 20).parts] == [f"choice {index} · content" for index in range(3)]
+
+
+def test_where_choices_grow_by_turns_the_first_of_them_stays_in_sight() -> None:
+    answer = Answer(by_turns(0, 1, 0, 1, 0, 1, *[1] * 9), 20)
+    rows = [answer.row_of(position, steady=True) for position in range(1, 16)]
+    assert [answer.row(row).part is answer.parts[0] for row in rows] == [True] * 13 + [False] * 2
+    assert [answer.row(answer.row_of(position)).part is answer.parts[0] for position in (5, 6)] == [True, False]
+
+
+def test_nul_is_shown_as_the_tape_keeps_it() -> None:
+    (part,) = Answer(words("a\0b"), 10).parts
+    assert shown(part, 1) == [[("a\ufffdb", "said")]]

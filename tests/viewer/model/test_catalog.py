@@ -74,6 +74,20 @@ def test_only_rows_that_are_kept_are_refreshed() -> None:
     assert catalog.row(2 * PAGE - 1) is None
 
 
+def test_rows_of_what_has_ended_are_read_again_and_in_another_order_it_is_counted() -> None:
+    catalog = Catalog([3, 1, 2], by_time=False)
+    catalog.put(rows(1, 2, 3))
+    catalog.end([1, 9], moves=True)
+    catalog.end([2], moves=False)
+    assert catalog.wanted(0, 2) == [[3, 1, 2]]
+    assert (catalog.ended, [catalog.row(place) for place in range(3)]) == (1, [{"no": 3}, None, None])
+    catalog.drop([1])
+    assert catalog.ended == 0
+    by_time = Catalog([1, 2])
+    by_time.end([1], moves=True)
+    assert by_time.ended == 0
+
+
 def test_what_is_gone_is_dropped() -> None:
     catalog = Catalog([1, 2, 3])
     catalog.put(rows(1, 2, 3))

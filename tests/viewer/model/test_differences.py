@@ -30,6 +30,29 @@ def test_where_texts_part_both_go_on() -> None:
     assert differences.divergence("one two", "one three") == Divergence(5, "one t", "wo", "hree", False, 0, 0)
 
 
+@pytest.mark.parametrize(("a", "b", "growing", "parts"), [
+    ("abc", "abcdef", (True, False), False),
+    ("abc", "abcdef", (False, True), True),
+    ("abcdef", "abc", (False, True), False),
+    ("abx", "abc", (True, True), True),
+    ("", "abc", (True, False), False),
+])  # fmt: skip
+def test_what_is_still_growing_has_not_parted_by_ending(
+    a: str, b: str, growing: tuple[bool, bool], parts: bool
+) -> None:
+    assert (differences.divergence(a, b, growing) is not None) == parts
+
+
+@pytest.mark.parametrize(("a", "b", "growing", "told"), [
+    ("a", "a", (False, False), "both texts are the same"),
+    ("a", "ab", (True, False), "both texts are the same so far"),
+    ("", "", (False, False), "neither has any text"),
+    ("", "", (False, True), "neither has any text yet"),
+])  # fmt: skip
+def test_in_which_way_texts_are_the_same_is_told(a: str, b: str, growing: tuple[bool, bool], told: str) -> None:
+    assert differences.same(a, b, growing) == told
+
+
 def test_a_text_that_is_the_beginning_of_the_other_goes_on_with_nothing() -> None:
     assert differences.divergence("abc", "abcdef") == Divergence(3, "abc", "", "def", False, 0, 0)
 

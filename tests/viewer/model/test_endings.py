@@ -93,7 +93,9 @@ def test_a_heading_names_the_exchange(connection: Connection) -> None:
 
 def test_figures_sum_the_timing_up(connection: Connection) -> None:
     said = endings.figures(previewed(connection, 1), LOOK)
-    assert said == "first output 110ms · gaps p50 10ms, max 50ms · 8 events in 6 reads · 180ms · 4 tokens"
+    assert (
+        said == "first output 110ms · inter-chunk p50 10ms, longest gap 50ms · 8 events in 6 reads · 180ms · 4 tokens"
+    )
     assert " 29.0s+" not in said
     assert endings.figures(previewed(connection, 7), RECORDED).endswith("2 events in 2 reads · 23.0s+")
 

@@ -33,3 +33,8 @@ def test_everything_that_is_typed_must_fit(connection: Connection, text: str, fi
 def test_what_cannot_be_read_is_said(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         event_filter.read(text)
+
+
+def test_all_that_the_help_offers_can_be_typed_anywhere() -> None:
+    assert event_filter.HELP.replace(" · ", " ").isascii()
+    assert all(event_filter.mistake(text) is None for text in event_filter.HELP.split(" · "))

@@ -2,11 +2,15 @@
 
 from sqlalchemy import Connection
 
+from recorder.derive import decode
+from recorder.exchange import Exchange
 from viewer import queries
 from viewer.model import gist
 from viewer.model.transcript import Transcript
 
 from ..conftest import COMPLETE, FAILED, TOOLS
+
+FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 1)
 
 
 def gists(connection: Connection, id: str) -> list[str]:
@@ -20,3 +24,13 @@ def test_each_kind_says_what_matters_of_it(connection: Connection) -> None:
     ]  # fmt: skip
     assert gists(connection, TOOLS)[1:4] == ["'get_weather{\"city\":'", "'\"Oslo\"}'", "tool_calls"]
     assert gists(connection, FAILED)[1] == "overloaded"
+
+
+def test_what_cannot_be_read_says_why_and_how_it_begins() -> None:
+    transcript = Transcript(decode(FACTS, [], b"event: odd\ndata: {not json\n\n" + b"data: " + b"x" * 20_000 + b"\n\n"))
+    assert gist.of(transcript, 0) == "no JSON from byte 1: {not json"
+    assert gist.of(transcript, 1) == f"no JSON: {'x' * 191}"
+
+
+def test_nul_is_shown_as_the_tape_keeps_it() -> None:
+    assert gist.said("a\0b") == "a\ufffdb"

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from viewer import overview
 from viewer.model import groups
 from viewer.samples import GROUPS
+from viewer.stats import FEW
 
 
 @pytest.mark.parametrize(
@@ -71,3 +72,9 @@ def test_what_is_unknown_and_what_is_hostile_has_a_name(connection: Connection) 
 ])  # fmt: skip
 def test_a_kind_of_failure_has_a_name(failure: tuple[str, str, str, int], named: str) -> None:
     assert groups.failure(*failure) == named
+
+
+def test_of_how_few_a_percentile_is_is_told_in_plain_words() -> None:
+    assert groups.rough({"measured_n": 64}) == "p99 from 64 exchanges: rough"
+    assert groups.rough({"measured_n": 1}) == "p99 from 1 exchange: rough"
+    assert groups.rough({"measured_n": 164}) == f"some p99 from fewer than {FEW} values: rough"

@@ -45,3 +45,21 @@ def test_values_and_depth_are_bounded() -> None:
     assert len(json_spans.scan(b"[" + b"1," * 10_000 + b"1]")) == json_spans.MOST
     assert len(json_spans.scan(b"[" * 100_000)) <= json_spans.DEEPEST + 1
     assert len(json_spans.scan(b'["' + b"\\" * 1_000_000)) == 1
+
+
+def test_it_is_said_why_bytes_are_no_json_object_and_from_which_byte_on() -> None:
+    assert json_spans.fault(b' {"a": [1]} ') is None
+    faults = (b'{"\xc3\xa9": }', b"{}x", b'{"\xff" 1}', b"[1]", b"", b"[" * 100_000, b"9" * 5_000)
+    assert [str(json_spans.fault(data)) for data in faults] == [
+        "no JSON from byte 7: expecting value",
+        "no JSON from byte 2: extra data",
+        "no JSON from byte 5: expecting ':' delimiter",
+        "JSON, but no object",
+        "no JSON from byte 0: expecting value",
+        *["no JSON that can be read: nested too deeply, or a number too long"] * 2,
+    ]
+
+
+def test_the_data_of_an_event_is_that_of_its_data_lines() -> None:
+    assert json_spans.payload(b"event: x\ndata: {\ndata:}\n") == b"{\n}"
+    assert json_spans.payload(b'{"a": 1}') == b'{"a": 1}'

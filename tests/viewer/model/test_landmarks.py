@@ -61,3 +61,9 @@ def test_a_step_back_undoes_a_step(complete: Transcript) -> None:
 
 def test_the_first_event_of_a_kind(tools: Transcript) -> None:
     assert (landmarks.first(tools, "tool"), landmarks.first(tools, "content")) == (2, None)
+
+
+def test_what_is_not_there_is_said_in_words() -> None:
+    assert [landmarks.missing(signs) for signs in ("E", "S", "")] == [
+        "no error and no unreadable event here", "no stall here", "no marker here",
+    ]  # fmt: skip

@@ -13,6 +13,15 @@ def test_an_exchange_is_marked_and_then_is_not() -> None:
     assert not marked
 
 
+def test_a_mark_is_of_an_id_and_goes_where_its_number_is_anothers() -> None:
+    marked = Marks()
+    for number in (1, 2, 3):
+        marked.toggle(number, f"id {number}")
+    assert marked.known == {1: "id 1", 2: "id 2", 3: "id 3"}
+    assert marked.check({1: "id 1", 2: "another"}) == 2
+    assert (marked.ids, marked.check({1: "id 1"})) == (["id 1"], 0)
+
+
 def test_no_more_are_marked_than_may_be() -> None:
     marked = Marks()
     for number in range(marks.MOST + 1):

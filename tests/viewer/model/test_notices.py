@@ -58,6 +58,8 @@ def test_an_empty_tape_says_who_records() -> None:
 
 def test_none_match_counts_each_term() -> None:
     text = said(notices.none_match(7, [Term("is:live", 1), Term("ttft_ms>900000ms", 0, "ttft_ms>900ms")]))
+    assert "still run" not in text
+    assert "1 still runs: what is measured counts" in said(notices.none_match(7, [], 1))
     assert "0 of 7 match." in text
     assert "         1  is:live  alone" in text
     assert "         0  ttft_ms>900000ms  alone: did you mean ttft_ms>900ms?" in text

@@ -1,5 +1,6 @@
 """A race: two exchanges on one clock, aligned by what one likes, with one playhead."""
 
+import json
 from itertools import pairwise
 
 import pytest
@@ -125,7 +126,7 @@ def test_by_content_offset_b_has_said_as_much_as_a() -> None:
         ("one two ", "one two "),
         ("one two three", "one two six!"),
     ]
-    assert race.instants() == (300 * MS, 950 * MS)
+    assert race.places(95) == (30, 94)  # of as much text, each at its own instant
 
 
 def test_swapping_leaves_the_clock_where_it_is() -> None:
@@ -162,18 +163,83 @@ def test_gaps_are_drawn_on_one_axis() -> None:
     race.align("first byte")
     a, b = race.strips(12)
     assert a.index("·") == b.index("·")
-    assert [race.place(12), race.place(1)] == [0, 0]
+    assert [race.places(12), race.places(1)] == [(0, 0), (0, 0)]
 
 
 def test_the_playhead_is_never_outside_of_the_strip() -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
     race.playback.seek_to(10**12)
-    assert race.place(12) == 11
+    assert race.places(12) == (11, 11)
 
 
 def test_the_last_gap_is_that_of_the_text_so_far() -> None:
     one = lane(SLOW)
     assert [one.gap_ns(position) for position in range(4)] == [None, None, 400 * MS, 400 * MS]
+
+
+def test_output_chunks_are_counted_with_their_pace() -> None:
+    one = lane(FAST)
+    assert [one.outputs(position) for position in range(4)] == [0, 1, 2, 3]
+    assert [one.chunks_per_s(position) for position in range(4)] == [None, None, 10.0, 10.0]
+    assert [one.instant_ns(position) for position in range(3)] == [None, 100 * MS, 200 * MS]
+    assert lane([(100, "a"), (100, "b")]).chunks_per_s(2) is None
+
+
+def whole_answer(end_ms: int) -> Lane:
+    """Make a lane of an answer that was not streamed: of its one event no instant is known."""
+    message = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
+    body = json.dumps({"object": "chat.completion", "choices": [message]}).encode()
+    facts = Exchange(200, "application/json", None, "end", None, None, end_ms * MS, 0)
+    decoded = decode(facts, [Read(0, end_ms * MS, None, 0, len(body))], body)
+    return Lane(Transcript(decoded), end_ms * MS, end_ms * MS)
+
+
+def test_what_has_no_instant_has_come_for_certain_at_the_end_only() -> None:
+    race = Race(whole_answer(500), lane(FAST), Now())
+    race.playback.seek_to(499 * MS)
+    assert said(race) == ("", "one two three")
+    race.playback.seek_to(500 * MS)
+    assert (said(race)[0], race.positions) == ("Hi", (1, 3))
+    one = race.lanes[0]
+    assert (one.instant_ns(1), one.gap_ns(1), one.chunks_per_s(1), one.outputs(1)) == (None, None, None, 1)
+    assert one.origin_ns("first content") is None
+    assert race.strips(10)[0] == "         │"
+
+
+@pytest.mark.parametrize("alignment", ALIGNMENTS)
+def test_the_playhead_stays_where_it_is_when_a_lane_grows(alignment: str) -> None:
+    race = Race(lane(FAST), lane(SLOW[:2]), Now(), alignment)  # type: ignore[arg-type]
+    race.playback.seek_to(450 * MS)
+    before = race.clock_ns, race.positions
+    race.grow(race.lanes[0], lane(SLOW))
+    assert (race.clock_ns, race.positions[0]) == (before[0], before[1][0])
+    assert race.playback.end_ns >= 1200 * MS
+
+
+def test_at_the_end_the_playhead_goes_with_it() -> None:
+    race = Race(lane(FAST), lane(SLOW[:2]), Now())
+    race.playback.seek_to(race.playback.end_ns)
+    race.grow(race.lanes[0], lane(SLOW))
+    assert (race.playback.media_ns, race.positions) == (1200 * MS, (3, 3))
+
+
+def test_playing_goes_on_when_a_lane_grows_and_never_begins_anew() -> None:
+    now = Now()
+    race = Race(lane(FAST), lane(SLOW[:2]), now)
+    race.playback.play()
+    now.at = 700 * MS
+    race.grow(race.lanes[0], lane(SLOW))
+    assert (race.playback.playing, race.playback.media_ns) == (True, 700 * MS)
+    now.at = 1300 * MS
+    race.grow(*race.lanes)
+    assert race.positions == (3, 3)
+
+
+def test_an_origin_that_comes_to_be_known_moves_nothing_on_the_clock_of_a() -> None:
+    race = Race(lane(FAST), lane([], 50), Now(), "first content")
+    race.playback.seek_to(200 * MS)
+    race.grow(race.lanes[0], lane(SLOW))
+    assert (race.clock_ns, said(race)) == (100 * MS, ("one two ", "one "))
 
 
 def test_reasoning_and_tool_calls_are_parts_of_a_lane(connection: Connection) -> None:
@@ -198,7 +264,7 @@ def test_two_empty_lanes_can_race() -> None:
     race = Race(lane([]), lane([]), Now())
     race.playback.play()
     race.playback.advance()
-    assert (race.positions, race.strips(10), race.place(10)) == ((0, 0), ("", ""), 0)
+    assert (race.positions, race.strips(10), race.places(10)) == ((0, 0), ("", ""), (0, 0))
 
 
 def test_what_each_place_counts_never_falls() -> None:

@@ -3,11 +3,15 @@
 import pytest
 from sqlalchemy import Connection
 
+from recorder.derive import decode
+from recorder.exchange import Exchange
 from viewer import queries
 from viewer.model import raw_tree
 from viewer.model.transcript import Transcript
 
 from ..conftest import COMPLETE, LIMITED
+
+FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 1)
 
 
 @pytest.fixture
@@ -36,3 +40,37 @@ def test_comments_and_what_is_no_event_are_taken_apart_too(transcript: Transcrip
     nodes = raw_tree.of(limited, 0)
     assert nodes[0].shown.startswith("(no read known")
     assert [node.label for node in nodes][1:4] == ["(no field)", "error", "message"]
+
+
+def told(body: bytes, event: int = 0) -> list[tuple[str, str, bytes]]:
+    transcript = Transcript(decode(FACTS, [], body))
+    nodes = raw_tree.of(transcript, event)[1:]
+    return [(node.label, node.shown, transcript.data[node.start : node.end]) for node in nodes]
+
+
+def test_what_is_no_json_gets_no_values_but_the_reason_and_where_it_begins() -> None:
+    line = b"data: {not json \x1b]0;x\x07 [/]"
+    assert told(b"event: odd\n" + line + b"\n\n") == [
+        ("event", "odd", b"event: odd"),
+        ("data", "{not json \x1b]0;x\x07 [/]", line),
+        ("no JSON from byte 1", "expecting property name enclosed in double quotes", b"n"),
+    ]
+    assert told(b"data: {\xff\n\n")[1:] == [
+        ("no JSON from byte 1", "expecting property name enclosed in double quotes", b"\xff")
+    ]
+    assert told(b"data: 42\n\n")[1:] == [("JSON, but no object", "", b"4")]
+    assert told(b'data: {"a":\ndata: oops}\n\n')[2:] == [
+        ("no JSON from byte 6", "expecting value", b'data: {"a":\ndata: oops}\n\n')
+    ]
+
+
+def test_a_value_printed_over_several_lines_is_one() -> None:
+    body = b'data: {\n"choices": [],\n"model": "m"\n}\n\n'
+    assert [(label, shown) for label, shown, _ in told(body)] == [
+        ("data", "object"), ("choices", "array"), ("model", '"m"'),
+    ]  # fmt: skip
+
+
+def test_a_body_that_is_cut_off_is_given_in_its_lines() -> None:
+    assert [node.label for node in raw_tree.of_body(b'{"a": 1}')] == ["body", "", "a"]
+    assert [node.shown for node in raw_tree.of_body(b'{"a": 1')][1:] == ['{"a": 1']

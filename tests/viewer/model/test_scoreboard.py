@@ -1,20 +1,33 @@
-"""The figures of two exchanges in columns: differences, and which is better."""
+"""The figures of exchanges that are compared: differences, and which is better, where that may be said."""
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection
 
-from tests.viewer.conftest import COMPLETE, ODD, TOOLS
-from viewer import compare, queries
+from tests.viewer.conftest import COMPLETE, LIVE, ODD, TOOLS, TRUNCATED
+from viewer import compare, queries, running
 from viewer.model import scoreboard
-from viewer.model.scoreboard import Score
+from viewer.model.scoreboard import LABELS, Score
 from viewer.rows import Row
 
 
+def detail(connection: Connection, id: str) -> Row:
+    return queries.detail(connection, queries.find(connection, id))
+
+
+def scored(a: Row, b: Row) -> dict[str, Score]:
+    return {score.label.strip(): score for score in scoreboard.scores(compare.pair(a, b), (a, b))}
+
+
 def scores(connection: Connection, a: str, b: str) -> dict[str, Score]:
-    pair = compare.pair(*(queries.detail(connection, queries.find(connection, id)) for id in (a, b)))
-    return {score.label.strip(): score for score in scoreboard.scores(pair)}
+    return scored(detail(connection, a), detail(connection, b))
+
+
+def row(outcome: str = "complete", flags: tuple[str, ...] = (), **figures: Any) -> Row:
+    """Make a row in which all durations are 10.0 ms, or as given."""
+    told = dict.fromkeys(compare._PAIRED, 10.0) | {"tps_user": 10.0, "completion_tokens": 1, "finish_reason": "stop"}
+    return told | {"outcome": outcome, "flags": list(flags)} | figures
 
 
 def test_a_shorter_wait_is_better_and_is_marked(connection: Connection) -> None:
@@ -32,41 +45,62 @@ def test_what_is_no_number_is_the_same_or_differs(connection: Connection) -> Non
     assert found["finish"].difference == "differs "
 
 
-def test_a_higher_speed_is_better() -> None:
-    row = {"metric": "tps_user", "a": 20.0, "b": 30.0, "difference": 10.0, "change_pct": 50.0}
-    found = {score.label: score for score in scoreboard.scores(filled(row))}
-    assert found["tok/s "].better == 1
-    assert found["out tok "] == Score("out tok ", "1 ", "1 ", "same ", None)
+def test_a_higher_speed_is_better_and_a_longer_answer_is_not() -> None:
+    found = scored(row(), row(tps_user=30.0, completion_tokens=9))
+    assert found["tok/s"] == Score("tok/s ", "10.0 ", "30.0<", "+20.0 ", 1)
+    assert found["out tok"] == Score("out tok ", "1 ", "9 ", "+8 ", None)
 
 
 def test_a_difference_that_is_not_seen_has_no_sign_and_nobody_is_better() -> None:
-    row = {"metric": "ttft_ms", "a": 20.01, "b": 20.0, "difference": -0.01, "change_pct": -0.05}
-    found = {score.label: score for score in scoreboard.scores(filled(row))}
-    assert found["TTFT ms "] == Score("TTFT ms ", "20.0 ", "20.0 ", "0.0 ", None)
+    found = scored(row(ttft_ms=20.01), row(ttft_ms=20.0))
+    assert found["TTFT ms"] == Score("TTFT ms ", "20.0 ", "20.0 ", "0.0 ", None)
 
 
+@pytest.mark.parametrize("outcome", ["truncated", "error_event", "client_closed", "timeout", "open"])
+def test_only_the_wait_for_the_first_output_is_judged_of_what_broke_off_or_runs(outcome: str) -> None:
+    short = {name: 0.7 for name in LABELS if name.endswith("_ms")}
+    found = scored(row(), row(outcome, tps_user=99.0, **short))
+    assert {label for label, score in found.items() if score.better is not None} == {"TTFT ms"}
+    assert found["TTFT ms"].better == 1
+
+
+def test_one_that_broke_off_is_not_quicker_than_one_that_is_complete(connection: Connection) -> None:
+    assert scores(connection, TRUNCATED, COMPLETE)["total ms"].better is None
+
+
+def test_an_empty_answer_is_not_a_quick_one() -> None:
+    assert scored(row(), row(flags=("empty",), duration_ms=1.0))["total ms"].better is None
+
+
+@pytest.mark.parametrize("flag", ["burst", "coalesced", "single_chunk"])
 @pytest.mark.parametrize("metric", ["icl_p50_ms", "icl_p99_ms", "max_stall_ms", "tpot_ms", "tps_user"])
-def test_gaps_are_not_judged_where_output_came_many_chunks_at_once(metric: str) -> None:
-    pair = filled({"metric": metric, "a": 0.0, "b": 12.0, "difference": 12.0, "change_pct": None})
-    assert [score.better for score in scoreboard.scores(pair, gaps_say_little=True)] == [None] * 10
-    assert [score.better for score in scoreboard.scores(pair)].count(None) == 9
-    waited = filled({"metric": "ttft_ms", "a": 1.0, "b": 12.0, "difference": 11.0, "change_pct": None})
-    assert scoreboard.scores(waited, gaps_say_little=True)[0].better == 0
+def test_gaps_are_not_judged_where_output_came_many_chunks_at_once(metric: str, flag: str) -> None:
+    label = LABELS[metric]
+    assert scored(row(**{metric: 0.0}), row())[label].better is not None
+    assert scored(row(**{metric: 0.0}, flags=(flag,)), row())[label].better is None
+    assert scored(row(ttft_ms=1.0, flags=(flag,)), row())["TTFT ms"].better == 0
 
 
-def filled(row: Row) -> list[Row]:
-    others = [{"metric": name, "a": 1, "b": 1, "difference": 0, "change_pct": 0} for _, name in scoreboard._COLUMNS]
-    return [row, *(other for other in others if other["metric"] != row["metric"])]
+def test_figures_of_one_that_runs_may_grow_but_its_first_output_has_come(connection: Connection) -> None:
+    no = queries.find(connection, LIVE)
+    live = running.filled(queries.detail(connection, no), running.figures(connection, no)) | {"duration_ms": 110.0}
+    found = scored(live, detail(connection, TOOLS))
+    assert (found["TTFT ms"].a, found["total ms"].a, found["outcome"].a) == ("110.0 ", "110.0+", "open ")
+    assert (found["TTFT ms"].better, found["ICL p50"].a) == (1, "– ")
 
 
-def test_recorded_words_are_safe(connection: Connection, tape: Path) -> None:
+def test_recorded_words_are_safe(connection: Connection) -> None:
     shown = "".join(score.a + score.b for score in scores(connection, ODD, COMPLETE).values())
     assert shown.isprintable()
 
 
-@pytest.mark.parametrize(("divergence", "said"), [(None, "same"), (1234, "differ at 1,234")])
-def test_texts_are_measured_and_told_apart(divergence: int | None, said: str) -> None:
-    assert scoreboard.text_score((1204, 0), divergence) == Score("text", "1,204 ch", "0 ch", said, None)
+@pytest.mark.parametrize(
+    ("divergence", "growing", "said"),
+    [(None, False, "same"), (1234, False, "differ at 1,234"), (None, True, "same so far"), (3, True, "differ at 3")],
+)
+def test_texts_are_measured_and_told_apart(divergence: int | None, growing: bool, said: str) -> None:
+    found = scoreboard.text_score((1204, 0), divergence, growing=growing)
+    assert found == Score("text", "1,204 ch", "0 ch", said, None)
 
 
 def test_the_most_telling_figures_stay_where_there_is_little_room() -> None:

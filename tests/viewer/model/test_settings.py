@@ -64,3 +64,15 @@ def test_a_file_that_cannot_be_read_is_told_of(files: tuple[Path, Path]) -> None
     files[0].mkdir()
     (line,) = settings.read().wrong
     assert line == ".wiretape.toml cannot be read (Is a directory)"
+
+
+def test_a_theme_that_there_is_not_is_given_up_and_told_of() -> None:
+    for name, told in (("nrod", "did you mean nord?"), ("\x1b", "F5 goes through those that there are")):
+        found = settings.Settings(theme=name)
+        settings.check_theme(found, ["nord", "dracula"])
+        assert found.theme is None
+        assert found.wrong == [f"theme: there is no theme {name.replace(chr(27), '␛')}: {told}"]
+    for known in ("nord", None):
+        found = settings.Settings(theme=known)
+        settings.check_theme(found, ["nord"])
+        assert (found.theme, found.wrong) == (known, [])

@@ -73,3 +73,9 @@ def test_what_has_no_instant_is_in_no_row() -> None:
     assert [(marker.sign, marker.at_ns) for marker in markers if marker.sign == "C"] == [("C", None)]
     transcript.come_by(9 * MS)
     assert list(transcript.at) == [9 * MS]
+
+
+def test_the_legend_has_the_letters_that_a_stream_has() -> None:
+    facts, body = Exchange(200, "text/event-stream", None, "end", 0, 0, 9 * MS), b"data: x\n\n: x\n\ndata: [DONE]\n\n"
+    transcript = Transcript(decode(facts, [Read(0, 5 * MS, None, 0, len(body))], body))
+    assert strips.legend(transcript) == ": comment d done ! malformed"

@@ -11,7 +11,8 @@ from recorder.derive import Decoded, decode
 from recorder.encoding import Cleaner
 from recorder.exchange import Exchange, Read
 from viewer import queries
-from viewer.model.transcript import OUTPUT, Track, Transcript
+from viewer.model.tracks import Track
+from viewer.model.transcript import OUTPUT, Transcript
 
 from ..conftest import COMPLETE, DONE, FAILED, TOOLS, event
 
@@ -70,17 +71,6 @@ def test_a_tool_calls_arguments_grow(connection: Connection) -> None:
     assert [call.arguments.text[: call.arguments.length(at)] for at in range(4)] == [
         "", "", '{"city":', '{"city":"Oslo"}',
     ]  # fmt: skip
-
-
-def test_deltas_are_found_by_the_characters_that_they_added() -> None:
-    track = Track()
-    for at, text in ((1, "ab"), (3, "c"), (3, "d"), (7, "ef")):
-        track.add(at, text)
-    assert [(delta.event, delta.start, delta.end) for delta in track.deltas()] == [(1, 0, 2), (3, 2, 4), (7, 4, 6)]
-    assert [delta.event for delta in track.deltas(2, 4)] == [3]
-    assert [delta.event for delta in track.deltas(1, 5)] == [1, 3, 7]
-    assert list(track.deltas(6)) == []
-    assert (track.of(3), track.of(2), track.of(7)) == ("cd", "", "ef")
 
 
 def test_what_stands_outside_of_any_event_is_shown_in_its_place() -> None:

@@ -1,7 +1,9 @@
 """Where the time went, as bars."""
 
+import pytest
 from sqlalchemy import Connection
 
+from recorder.exchange import Exchange
 from viewer import inspecting, queries
 from viewer.model import opening, waterfall
 from viewer.model.waterfall import Bar
@@ -32,3 +34,23 @@ def test_a_bar_has_at_least_one_cell_of_its_axis() -> None:
     assert waterfall.drawn(Bar("x", 0, 50, "wait"), 100, 10) == (0, 5)
     assert waterfall.drawn(Bar("x", 50, 100, "wait"), 100, 10) == (5, 5)
     assert waterfall.drawn(Bar("x", 100, 100, "wait"), 100, 10) == (9, 1)
+
+
+@pytest.mark.parametrize(
+    ("framing", "told"),
+    [
+        ("chunked", "the body's last chunk came"),
+        ("length", "all of Content-Length came"),
+        ("close", "upstream closed the connection, which ends such a body"),
+        (None, "the body ended"),
+    ],
+)
+def test_the_end_says_how_the_body_was_framed(framing: str | None, told: str) -> None:
+    facts = Exchange(200, None, None, "end", 0, 1, 20, framing=framing)
+    assert waterfall.bars(facts, {"ttf_byte_ms": None}, None, last_ns=10)[-1] == Bar("end", 10, 20, "end", told)
+
+
+def test_another_end_is_told_as_on_the_tape() -> None:
+    facts = Exchange(200, None, None, "reset", 0, 1, 20, framing="chunked")
+    told = waterfall.bars(facts, {"ttf_byte_ms": None}, None, last_ns=10)[-1].note
+    assert told == "the upstream connection was reset"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from recorder import journal, tapefile
 from recorder.store import Store
-from tests.viewer.conftest import COMPLETE_READS, begin, end, response
+from tests.viewer.conftest import COMPLETE_READS, MS, begin, end, response
 
 Parts = Sequence[tuple[int, bytes]]
 STARTED = "2026-03-01T12:00:00.000000Z"
@@ -24,9 +24,25 @@ class Recorder:
         self.begin(id, parts, at, path)
         self.end(id, parts, by)
 
+    def answer(self, id: str, body: bytes, at_ms: int, at: int = 0) -> None:
+        """Write an exchange whose answer is no stream."""
+        head = journal.Head(id, 200, [(b"content-type", b"application/json")], "length", 2 * MS, 3 * MS, at_ms * MS)
+        read = journal.Read(id, 0, at_ms * MS, None, 0, body)
+        self._store.append([begin(id, at, b"{}"), head, read])
+        self.end(id, [(at_ms, body)])
+
     def begin(self, id: str, parts: Parts, at: int = 0, path: str = "/v1") -> None:
         """Write an exchange that goes on."""
         self._store.append([begin(id, at, b"{}", path), *response(id, parts)])
+
+    def go_on(self, id: str, parts: Parts, known: int, until: int) -> None:
+        """Let more of its reads come: those of `parts` from `known` to before `until`."""
+        start = sum(len(data) for _, data in parts[:known])
+        frames: list[journal.Frame] = []
+        for seq, (at_ms, data) in enumerate(parts[known:until], known):
+            frames.append(journal.Read(id, seq, at_ms * MS, None, start, data))
+            start += len(data)
+        self._store.append(frames)
 
     def end(self, id: str, parts: Parts, by: str = "end") -> None:
         """End it."""

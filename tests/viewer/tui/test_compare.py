@@ -7,13 +7,15 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.viewer.commanding import run
-from tests.viewer.conftest import COMPLETE, MS, TOOLS
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS
+from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, Stage, assert_golden, journey, press, resized, seen, shows, staged, wait_for
 from viewer.tui.screens.compare import CompareScreen
 from viewer.tui.widgets.lane import LanePane
 
 A, B, TRUNCATED, LIMITED, FAILED_NO, ODD, LIVE = range(1, 8)
 _PARTS = "differ at"
+RUNNING = "f00d000000000000"
 
 
 async def mid_race(app: Stage, pilot: Pilot[None], ms: int = 130) -> str:
@@ -113,7 +115,108 @@ def test_hostile_failed_and_open_exchanges_can_be_compared(tape: Path) -> None:
     journey(steps())
 
 
-def test_an_exchange_that_is_not_there_is_told_of(tape: Path) -> None:
+def test_an_exchange_that_is_not_on_the_tape_is_told_of(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: CompareScreen(A, 999)) as (app, pilot):
+            await shows(pilot, "compare · B: this exchange is not on the tape any more")
+            await press(pilot, "space", "full_stop", "A", "X", "d", "i", "end")
+            await shows(pilot, "compare · B: this exchange is not on the tape any more")
+            assert app.screen.copies() == []  # type: ignore[attr-defined]
+
+    journey(steps())
+
+
+def test_one_that_runs_is_read_again_and_followed_until_somebody_looks_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+
+    async def steps() -> None:
+        with recorder(path) as tape:
+            tape.record(COMPLETE, COMPLETE_READS)
+            tape.begin(RUNNING, COMPLETE_READS[:2], at=1)
+            screen = CompareScreen(1, 2)
+            async with staged(path, lambda: screen) as (_, pilot):
+                text = await shows(pilot, "● open", "Hel▏", "#2/2", "0.110+ s", "same so far")
+                assert _line(text, "B   ").split()[1:3] == ["110.0", "–"]
+                assert "110.0+" in _line(text, "B   ")
+                tape.go_on(RUNNING, COMPLETE_READS, 2, 3)
+                text = await shows(pilot, "● open", "#5/5", "0.120+ s")
+                assert text.count("Hello, ") == 2
+                assert "120.0+" in _line(text, "B   ")
+                await press(pilot, "home", "full_stop", "full_stop")
+                await shows(pilot, "0.100 of", "#1/5")
+                tape.go_on(RUNNING, COMPLETE_READS, 3, 5)
+                text = await shows(pilot, "0.100 of", "#1/6")
+                assert "●" not in text  # it stands where it was put
+                tape.end(RUNNING, COMPLETE_READS[:5])
+                await shows(pilot, "truncated", "171.5")
+                await press(pilot, "end")
+                await shows(pilot, "■ truncated")
+
+    journey(steps())
+
+
+def test_what_is_racing_when_more_comes_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+
+    async def steps() -> None:
+        with recorder(path) as tape:
+            tape.record(COMPLETE, COMPLETE_READS)
+            tape.begin(RUNNING, COMPLETE_READS[:2], at=1)
+            async with staged(path, lambda: CompareScreen(1, 2)) as (app, pilot):
+                await shows(pilot, "● open", "181 of 0.181 s")
+                await press(pilot, "home", "space")
+                await shows(pilot, "racing")
+                app.watch.ns = 115 * MS
+                await shows(pilot, " 0.115 of", "Hel▏")
+                tape.go_on(RUNNING, COMPLETE_READS, 2, 4)
+                await shows(pilot, "#2/5", "racing", " 0.115 of")
+                await resized(pilot, (80, 24))
+                app.watch.ns = 121 * MS
+                await shows(pilot, "#5/5", "racing", "0.121 of")
+
+    journey(steps())
+
+
+def test_another_tape_in_its_place_has_other_exchanges(tmp_path: Path) -> None:
+    path, other = tmp_path / "tape.db", tmp_path / "other.db"
+
+    async def steps() -> None:
+        with recorder(other) as later:
+            for number in range(2):
+                later.record(f"c{number:015}", COMPLETE_READS)
+        with recorder(path) as tape:
+            tape.record(COMPLETE, COMPLETE_READS)
+            tape.begin(RUNNING, COMPLETE_READS[:2], at=1)
+            async with staged(path, lambda: CompareScreen(1, 2)) as (_, pilot):
+                await shows(pilot, "● open")
+                for ending in ("-wal", "-shm", ""):
+                    path.with_name(f"tape.db{ending}").unlink()
+                other.rename(path)
+                await shows(pilot, "compare · B: this exchange is not on the tape any more", "Hel▏")
+
+    journey(steps())
+
+
+def test_an_answer_that_was_not_streamed_has_no_instant_and_comes_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    message = {"index": 0, "message": {"role": "assistant", "content": "All at once."}, "finish_reason": "stop"}
+    body = json.dumps({"object": "chat.completion", "choices": [message]}).encode()
+
+    async def steps() -> None:
+        with recorder(path) as tape:
+            tape.record(COMPLETE, COMPLETE_READS)
+            tape.answer(RUNNING, body, 500, at=1)
+            async with staged(path, lambda: CompareScreen(1, 2)) as (_, pilot):
+                text = await shows(pilot, "no output yet  #0/1")
+                assert "All at once." not in text
+                await press(pilot, "end")
+                text = await shows(pilot, "All at once.", "✓ complete  T –  #1/1  instant unknown")
+                assert "0.000 s" not in text
+
+    journey(steps())
+
+
+def test_a_tape_that_is_not_there_is_told_of(tape: Path) -> None:
     async def steps() -> None:
         missing = tape.parent / "nothing.db"
         async with staged(missing, lambda: CompareScreen(A, B)) as (app, pilot):

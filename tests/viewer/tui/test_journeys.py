@@ -110,7 +110,7 @@ def test_a_fault_is_told_of_even_where_its_traceback_cannot_be_kept(reason: str,
 
 def test_it_can_be_suspended_and_goes_on_where_it_was(tape: Path) -> None:
     with viewing(tape, COMPLETE) as terminal:
-        terminal.wait_for("100 %")
+        terminal.wait_for("█")  # the timeline, which is drawn last
         before = list(terminal.screen.lines)
         for _ in range(2):
             terminal.press("\x1a")

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 from textual.screen import Screen
 
-from tests.viewer.conftest import COMPLETE, HOSTILE
+from recorder.errors import NotFound
+from tests.viewer.conftest import COMPLETE, HOSTILE, TOOLS_READS
 from tests.viewer.tui.staging import journey, press, seen, shows, staged, typed, wait_for
 from viewer.tui.screens import menus
+from viewer.tui.screens.inspector import InspectorScreen
 from viewer.tui.screens.menus import AskScreen, CopyMenu, ExportMenu
+from viewer.tui.screens.offers import Later
 
 COPIES = [("id", COMPLETE), ("text", HOSTILE)]
 
@@ -140,5 +143,43 @@ def test_a_second_key_before_the_first_is_done_does_nothing(tape: Path) -> None:
             assert app.screen is below
             assert len(app.screen_stack) == depth
             assert len(app.toasts) == 1
+
+    journey(steps())
+
+
+def test_a_text_that_is_made_when_it_is_chosen_is_told_of_until_then(tape: Path) -> None:
+    async def given() -> str:
+        return "made"
+
+    async def failing() -> str:
+        raise NotFound("it is gone")
+
+    offered = [("now", "there"), ("later", Later("when chosen", given)), ("never", Later("not at all", failing))]
+
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            for down, told in ((1, "later: 4 characters"), (2, "it is gone")):
+                app.push_screen(CopyMenu(offered))
+                await shows(pilot, "when chosen", "not at all")
+                await press(pilot, *["j"] * down, "enter")
+                await wait_for(pilot, lambda told=told: [one for one in app.toasts if told in one])
+            assert app.clipboard == "made"
+
+    journey(steps())
+
+
+def test_the_inspector_offers_the_request_the_answer_and_the_arguments_of_tools(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: InspectorScreen(2)) as (app, pilot):
+            screen = app.screen
+            assert isinstance(screen, InspectorScreen)
+            await wait_for(pilot, lambda: screen.is_open)
+            copies = dict(screen.copies())
+            assert copies["arguments of get_weather"] == '{"city":"Oslo"}'
+            curl, answer = copies["curl"], copies["SSE"]
+            assert isinstance(curl, Later)
+            assert isinstance(answer, Later)
+            assert (await curl.give()).startswith("curl -N")
+            assert (await answer.give()).encode() == b"".join(data for _, data in TOOLS_READS)
 
     journey(steps())

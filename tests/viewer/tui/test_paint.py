@@ -21,11 +21,17 @@ def test_content_is_never_markup() -> None:
     assert shown.plain == "[bold]x[/] [/y] [@click=app.leave]z\n␛[2J"
 
 
-@pytest.mark.parametrize("text", ["日本 e\u0301", "▁▂▃▄▅▆▇█", "● ✓ ■ ! ✗ ⊘ ?", "plain", "│─╭╮╰╯", "–…→·"])
+@pytest.mark.parametrize(
+    "text", ["日本 e\u0301", "▁▂▃▄▅▆▇█", "● ✓ ■ ! ✗ ⊘ ?", "plain", "│─╭╮╰╯", "–…→·", "Δ ms", "␍␊ ␛␡"]
+)
 def test_ascii_takes_as_many_cells(text: str) -> None:
     shown = paint.in_ascii(text)
     assert shown.isascii()
     assert cell_len(shown) == cell_len(text)
+
+
+def test_no_sign_of_a_title_or_of_a_control_is_unknown_in_ascii() -> None:
+    assert paint.in_ascii("Δ ms ␀␍␊␡ ○ ◆") == "d ms .... o *"
 
 
 def test_the_signs_that_say_something_stay_apart_in_ascii() -> None:

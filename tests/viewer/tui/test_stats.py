@@ -102,6 +102,30 @@ def test_the_copied_command_gives_the_figures_of_the_screen(tape: Path) -> None:
     journey(steps())
 
 
+def test_where_nothing_fits_no_line_of_another_filter_is_left(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("is:ok"), (180, 24)) as (app, pilot):
+            screen = await settled(app, pilot)
+            await shows(pilot, "enter: 2 exchanges of model gpt-x-mini", " · p99 from 2 exchanges: rough")
+            screen._filtered("model:nothing")
+            await shows(pilot, "0 exchanges by model")
+            await wait_for(pilot, lambda: "enter:" not in seen(app))
+            assert "exchange of" not in seen(app)
+
+    journey(steps())
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_keys_in_a_narrow_footer_are_whole(tape: Path, width: int) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), (width, 16)) as (app, pilot):
+            await settled(app, pilot)
+            text = await shows(pilot, "? help", "q back")
+            assert text.rstrip().endswith("q back")
+
+    journey(steps())
+
+
 def test_the_cursor_goes_through_table_map_and_failures(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen(""), (80, 24)) as (app, pilot):

@@ -1,6 +1,7 @@
 """The list of exchanges: what it shows, what its keys do, and what it says where it has nothing to show."""
 
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ from textual.pilot import Pilot
 from textual.widgets import SelectionList
 
 from recorder import tapefile
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, event
+from recorder.errors import NotFound, WiretapeError
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, TOOLS_READS, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, seen, shows, wait_for
+from viewer import queries
 from viewer.filtering import expressions
 from viewer.model import history
 from viewer.tui.app import ViewerApp
-from viewer.tui.screens import offers
+from viewer.tui.screens import offers, questions
 from viewer.tui.screens.streams import StreamsScreen
 from viewer.tui.widgets.filter_line import FilterInput
 from viewer.tui.widgets.rows import StreamRows
@@ -26,6 +29,9 @@ from viewer.tui.widgets.rows import StreamRows
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
+
+
+SLOW, SLOWER = ([(at + late * (at > 120), data) for at, data in COMPLETE_READS] for late in (3000, 9000))
 
 
 @contextlib.asynccontextmanager
@@ -105,7 +111,7 @@ def test_an_empty_tape_says_how_to_record(size: tuple[int, int], tmp_path: Path)
 
     async def steps() -> None:
         async with viewed(tmp_path / "tape.db", size) as pilot:
-            text = await shows(pilot, "No exchanges recorded yet.", "Recorder: running", "o orde")
+            text = await shows(pilot, "No exchanges recorded yet.", "Recorder: running", "q quit")
             if size == (80, 24):
                 assert_golden("streams-empty", text)
 
@@ -178,6 +184,133 @@ def test_a_tape_of_another_schema_ends_the_viewer_with_its_error(tmp_path: Path,
     journey(steps())
 
 
+@pytest.mark.damages
+def test_a_file_that_is_no_tape_ends_the_viewer_without_another_word(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    (tmp_path / "tape.db").write_text("not a tape " * 999)
+
+    async def steps() -> None:
+        async with viewed(tmp_path / "tape.db") as pilot:
+            app = pilot.app
+            await wait_for(pilot, lambda: app.failure)
+            (screen,) = [screen for screen in app.screen_stack if isinstance(screen, StreamsScreen)]
+            await wait_for(pilot, lambda: screen._loader is None or screen._loader.is_finished)
+            assert not [worker for worker in app.workers if worker.group == "why"]
+        assert app.return_value == 8
+
+    journey(steps())
+    gc.collect()
+    assert not [str(one.message) for one in recwarn if "never awaited" in str(one.message)]
+
+
+def test_marks_do_not_go_over_to_another_tape(tmp_path: Path) -> None:
+    for name, ids in (("tape.db", "abc"), ("other.db", "xbz")):
+        with recorder(tmp_path / name) as writing:
+            for id in ids:
+                writing.record(id * 16)
+
+    async def steps() -> None:
+        async with viewed(tmp_path / "tape.db") as pilot:
+            await at_cursor(pilot, "c" * 16)
+            press(pilot, "space", "space", "space")
+            await shows(pilot, "3 marked", "*✓ aaaaaaaa")
+            (tmp_path / "other.db").rename(tmp_path / "tape.db")
+            text = await shows(pilot, "zzzzzzzz", "2 marked exchanges are not on this tape", "1 marked")
+            assert [line[2:13] for line in text.splitlines() if " *✓" in line[:5]] == [
+                "✓ bbbbbbbb "
+            ] or "*✓ bbbb" in text
+            assert rows(pilot).cursor == 0
+
+    journey(steps())
+
+
+def test_what_is_compared_is_looked_up_by_its_id(tmp_path: Path) -> None:
+    with recorder(tmp_path / "tape.db") as writing:
+        writing.record("a" * 16)
+        writing.record("b" * 16)
+
+    async def steps() -> None:
+        async with viewed(tmp_path / "tape.db") as pilot:
+            await at_cursor(pilot, "b" * 16)
+            press(pilot, "space")
+            await shows(pilot, "1 marked")
+            screen = pilot.app.screen
+            assert isinstance(screen, StreamsScreen)
+            screen._marking.marks.clear()
+            screen._marking.marks.toggle(2, "another one")
+            press(pilot, "c")
+            await shows(pilot, "1 marked exchange is not on this tape")
+            assert pilot.app.screen is screen
+
+    journey(steps())
+
+
+def test_in_an_order_one_that_ends_is_said_to_stand_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as writing:
+        writing.record("a" * 16, SLOW)
+        writing.begin("b" * 16, SLOWER)
+
+    async def steps() -> None:
+        async with viewed(path) as pilot:
+            await shows(pilot, "bbbbbbbb")
+            press(pilot, "o")
+            await shows(pilot, "what still runs stands last by what is measured at its end")
+            press(pilot, "g")
+            await wait_for(pilot, lambda: rows(pilot).catalog.by_time is False)
+            assert [rows(pilot).catalog.number(place) for place in (0, 1)] == [1, 2]
+            await shows(pilot, "9,050+")
+            with recorder(path) as writing:
+                writing.end("b" * 16, SLOWER, "end")
+                text = await shows(pilot, "1 ended: R sorts them in", "✓ bbbbbbbb")
+                assert "9,050+" not in text
+                writing.record("c" * 16)
+                await shows(pilot, "1 new · 1 ended: R sorts them in")
+            press(pilot, "R")
+            await wait_for(pilot, lambda: "sorts" not in seen(pilot.app))
+            assert [rows(pilot).catalog.number(place) for place in (0, 1, 2)] == [2, 1, 3]
+
+    journey(steps())
+
+
+def test_one_that_ends_comes_into_a_filtered_list_or_leaves_it(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as writing:
+        writing.begin("a" * 16, SLOWER)
+        writing.begin("b" * 16, SLOWER)
+
+    async def ended(filter_text: str, id: str, before: str, after: str) -> None:
+        async with viewed(path, filter_text=filter_text) as pilot:
+            await shows(pilot, before)
+            with recorder(path) as writing:
+                writing.end(id * 16, SLOWER, "end")
+                await shows(pilot, after)
+
+    journey(ended("gap.max>100ms", "a", "2 still run: what is measured counts when", "✓ aaaaaaaa"))
+    journey(ended("is:live", "b", "● bbbbbbbb", "0 of 2 match"))
+
+
+def test_one_that_ends_out_of_sight_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as writing:
+        writing.begin("a" * 16, COMPLETE_READS)
+        for number in range(30):
+            writing.begin(f"{number:016x}", COMPLETE_READS[:1])
+
+    async def steps() -> None:
+        async with viewed(path, (80, 24)) as pilot:
+            await wait_for(pilot, lambda: len(rows(pilot).catalog) == 31 and rows(pilot).catalog.row(30))
+            assert "aaaaaaaa" not in seen(pilot.app)
+            with recorder(path) as writing:
+                writing.end("a" * 16, COMPLETE_READS, "end")
+                await wait_for(pilot, lambda: (rows(pilot).catalog.row(30) or {"outcome": "open"})["outcome"] != "open")
+            press(pilot, "G")
+            await shows(pilot, "✓ aaaaaaaa")
+
+    journey(steps())
+
+
 def test_a_new_exchange_appears_and_the_cursor_stays_on_its_own(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     with recorder(path) as writing:
@@ -213,7 +346,7 @@ def test_who_follows_is_on_the_newest_until_the_cursor_is_moved(tmp_path: Path) 
                 await at_cursor(pilot, "c" * 16)
                 press(pilot, "j")
                 await at_cursor(pilot, "b" * 16)
-                assert "following" not in seen(pilot.app)
+                await wait_for(pilot, lambda: "following" not in seen(pilot.app))
                 writing.record("d" * 16)
                 await shows(pilot, "dddddddd")
                 await at_cursor(pilot, "b" * 16)
@@ -263,6 +396,37 @@ def test_a_filter_applies_while_it_is_typed_and_counts(tape: Path) -> None:
             await shows(pilot, "1 / 7 · ")
             press(pilot, "escape")
             await shows(pilot, "off: \\")
+
+    journey(steps())
+
+
+def test_while_a_filter_is_typed_no_count_of_another_stands_beside_it(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape, filter_text="is:live") as pilot:
+            await shows(pilot, "1 / 7 · ")
+            screen = pilot.app.screen
+            assert isinstance(screen, StreamsScreen)
+            screen._filter.line.box.value = "is:ok"
+            await wait_for(pilot, lambda: screen._filter.line.is_typing)
+            screen._say()
+            await wait_for(pilot, lambda: "1 / 7" not in seen(pilot.app))
+            await shows(pilot, "2 / 7 · ")
+
+    journey(steps())
+
+
+@pytest.mark.parametrize("width", [60, 66, 80, 120])
+def test_the_keys_of_a_narrow_footer_are_whole_and_help_and_quit_are_among_them(tape: Path, width: int) -> None:
+    async def steps() -> None:
+        async with viewed(tape, (width, 18)) as pilot:
+            await shows(pilot, "? help", "q quit")
+            last = seen(pilot.app).splitlines()[-1]
+            assert last.strip().split("  ")[-1] == "q quit"
+            assert set(last.strip().split("  ")) <= {
+                "? help", "/ filter", "enter open", "space mark", "c compare", "o order", "S stats", "q quit"
+            }  # fmt: skip
+            await pilot.resize_terminal(120, 30)
+            await shows(pilot, "S stats", "q quit", "first output 110ms")  # which there is room for now
 
     journey(steps())
 
@@ -466,7 +630,7 @@ def test_columns_times_and_the_preview_can_be_changed(tape: Path) -> None:
             press(pilot, "space")
             await wait_for(pilot, lambda: "gapmax" not in columns.selected)
             press(pilot, "escape")
-            await wait_for(pilot, lambda: "GAPMAX" not in seen(pilot.app) and "GAP50" in seen(pilot.app))
+            await wait_for(pilot, lambda: "GAPMAX" not in seen(pilot.app) and "ICL50" in seen(pilot.app))
             await shows(pilot, "still running" if "still running" in seen(pilot.app) else "nothing records it")
             press(pilot, "p")
             await wait_for(pilot, lambda: "the last read came" not in seen(pilot.app))
@@ -522,6 +686,44 @@ def test_what_can_be_copied_gives_the_screen_again(tape: Path) -> None:
             assert exports["6 exchanges"] == ["export", "--db", str(tape), "-f", "-outcome:open"]
 
     journey(steps())
+
+
+def test_the_texts_of_an_exchange_are_read_when_they_are_copied(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape, filter_text=f"id:{TOOLS}") as pilot:
+            await at_cursor(pilot, TOOLS)
+            copies = dict(pilot.app.screen.copies())
+            laters = {label: text for label, text in copies.items() if isinstance(text, offers.Later)}
+            found = {label: await text.give() for label, text in laters.items()}
+            assert list(found) == ["curl", "text", "SSE", "tool arguments"]
+            assert found["text"] == ""
+            assert found["SSE"].encode() == b"".join(data for _, data in TOOLS_READS)
+            assert found["tool arguments"] == '{"city":"Oslo"}'
+            assert '-H "Authorization: Bearer $OPENAI_API_KEY"' in found["curl"]
+            assert "--url 'https://api.example.com/v1/chat/completions'" in found["curl"]
+            assert not [text for text in found.values() if "sk-secret" in text or "REDACTED" in text]
+            press(pilot, "y")
+            await shows(pilot, "its request, as a command")
+            press(pilot, *"jjjj", "enter")
+            await shows(pilot, "curl: ", "characters, to the terminal's clipboard")
+            assert pilot.app.clipboard == found["curl"]
+            press(pilot, "y")
+            await shows(pilot, "its request, as a command")
+            press(pilot, *"jjjjj", "enter")
+            await shows(pilot, "copy: text: there is none")
+
+    journey(steps())
+
+
+def test_a_text_of_another_exchange_is_not_copied_and_too_long_a_one_neither(
+    tape: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with queries.opened(tape) as connection:
+        with pytest.raises(NotFound, match="is not on this tape any more"):
+            questions.copied(1, TOOLS, "text")(connection)
+        monkeypatch.setattr(questions, "MOST_COPIED", 100)
+        with pytest.raises(WiretapeError, match="too many to copy: use wiretape show aaaa0000 --part raw"):
+            questions.copied(1, COMPLETE, "SSE")(connection)
 
 
 def test_commands_name_the_tape_unless_they_find_it_by_themselves(

@@ -1,41 +1,44 @@
 """Two exchanges side by side, as they came, on one clock; below it their gaps and their figures.
 
 What of either has come is `race`'s, when the next is due `playback`'s, and where the texts part `differences`'. Here
-the tape is asked, keys become commands, and a worker waits for deadlines.
+keys become commands, and a worker waits for deadlines. Reading each exchange, again while it runs, is `loading`'s.
 """
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.widgets import Footer, Static
+from textual.worker import Worker
 
-from recorder.errors import WiretapeError
-from viewer import cells
-from viewer.model import differences, scoreboard
+from viewer import cells, closeup
+from viewer.model import differences, scoreboard, standing
 from viewer.model.differences import Divergence
 from viewer.model.race import ALIGNMENTS, Lane, Race
-from viewer.model.streams import state
 from viewer.playback import CAPS, SPEEDS
 from viewer.rows import Row
 from viewer.tui import paint
 from viewer.tui.hosting import host
 from viewer.tui.keys import BACK, HELP
-from viewer.tui.reader import Superseded
 from viewer.tui.screens import offers
+from viewer.tui.screens.driving import aside
+from viewer.tui.screens.loading import Loader
 from viewer.tui.widgets.lane import LanePane
 from viewer.tui.widgets.scores import ScoreTable
 from viewer.tui.widgets.strips import RaceStrips
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
+Pairing = Callable[[Row, Row], list[Row]]
+"""What sets two rows beside each other."""
 
 _SECOND: Final = 1_000_000_000
 _FRAME_S: Final = 1 / 30
+_POLL_S: Final = 0.15
 _SHORT_ID: Final = 8
 
 
@@ -75,15 +78,20 @@ class CompareScreen(Screen[None]):
     def __init__(self, first_no: int, second_no: int) -> None:
         super().__init__()
         self._numbers = first_no, second_no
+        self._loaders: list[Loader] = []
+        self._troubles: dict[Loader, str] = {}
         self._rows: tuple[Row, Row] | None = None
+        self._recording = True, True
         self._race: Race | None = None
+        self._pair: Pairing | None = None
         self._divergence: Divergence | None = None
         self._parted = False
+        self._is_reading = False
         self._moved = asyncio.Event()
         self._drawn = ("", "")
         self._drawn_for: tuple[Any, ...] = ()
         # Kept here, and not looked up: an answer may come when the screen has been left.
-        self._head = Static(paint.content("compare"), id="title")
+        self._head = Static(paint.content("compare · reading …"), id="title")
         self._panes, self._strips, self._table = (LanePane("A"), LanePane("B")), RaceStrips(), ScoreTable()
 
     def compose(self) -> ComposeResult:
@@ -96,8 +104,15 @@ class CompareScreen(Screen[None]):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Read both exchanges."""
-        self.run_worker(self._load(), exclusive=True, group="load")
+        """Read both exchanges, and go on looking at those that run."""
+        self._loaders = [self._loader(no) for no in self._numbers]
+        _: Worker[None] = self.run_worker(self._load, exclusive=True, group="load")
+        self.set_interval(_POLL_S, self._poll)
+
+    def on_unmount(self) -> None:
+        """Let go of what is still being read."""
+        for loader in self._loaders:
+            loader.close()
 
     def on_resize(self) -> None:
         """Draw for the new size, once it is laid out."""
@@ -162,6 +177,8 @@ class CompareScreen(Screen[None]):
         if self._rows is None:
             return
         self._rows = self._rows[1], self._rows[0]
+        self._recording = self._recording[1], self._recording[0]
+        self._loaders.reverse()
         self._command(lambda race: race.swap())
         self._compare()
 
@@ -170,7 +187,7 @@ class CompareScreen(Screen[None]):
         if self._race is None:
             return
         if self._divergence is None:
-            self.notify("both texts are the same", markup=False)
+            self.notify(differences.same(*self._race.texts, growing=self._race.is_live), markup=False)
             return
         self._parted = not self._parted
         self._race.playback.pause()
@@ -183,34 +200,85 @@ class CompareScreen(Screen[None]):
             self._moved.set()
             self._show()
 
+    def _loader(self, no: int) -> Loader:
+        def fails(trouble: str) -> None:
+            self._troubles[loader] = trouble
+            self._show_title()
+
+        loader = Loader(host(self), no, lambda known: None, lambda opened: None, fails)
+        return loader
+
     async def _load(self) -> None:
+        self._pair = await aside(_pairing)
+        for loader in self._loaders:  # a large one is decoded beside this, from then on
+            await loader.know()
+        for loader in self._loaders:
+            if loader not in self._troubles:
+                await loader.open()
+        self._take()
+        if (race := self._race) is not None:
+            driving = functools.partial(self._drive, race)
+            _: Worker[None] = self.run_worker(driving, exclusive=True, group="race")
+
+    def _poll(self) -> None:
+        live = any(loader.is_live for loader in self._loaders)
+        if live and self._race is not None and self.is_current and not self._is_reading:
+            _: Worker[None] = self.run_worker(self._read_again, group="load")
+
+    async def _read_again(self) -> None:
+        self._is_reading = True
         try:
-            loaded = await host(self).tape.ask(lambda connection: _read(connection, self._numbers))
-        except Superseded:
+            for loader in list(self._loaders):
+                self._troubles.pop(loader, None)
+                await loader.again()
+            self._take()
+        finally:
+            self._is_reading = False
+
+    def _take(self) -> None:
+        """Take over what has been read, if it is otherwise than what is shown."""
+        rows = [row for loader in self._loaders if (row := _row(loader)) is not None]
+        if len(rows) < len(self._loaders):
             return
-        except WiretapeError as error:
-            self._head.update(paint.content(str(error)))
+        now = host(self).clock.wall()
+        alive = [loader.known is not None and not closeup.is_dead(loader.known, now) for loader in self._loaders]
+        if self._rows == tuple(rows) and self._recording == tuple(alive) and not self._grown():
+            self._show_title()
             return
-        (row_a, lane_a), (row_b, lane_b) = loaded
-        self._rows = row_a, row_b
-        self._race = Race(lane_a, lane_b, host(self).clock.now)
+        self._rows, self._recording = (rows[0], rows[1]), (alive[0], alive[1])
+        if self._race is None or self._grown():
+            self._go_on([_lane(loader) for loader in self._loaders])
         self._compare()
-        self._show()
-        self.run_worker(self._drive(self._race), exclusive=True, group="race")
+
+    def _grown(self) -> bool:
+        """Say whether more has come than is shown."""
+        lanes = () if self._race is None else self._race.lanes
+        shown = [lane.transcript for lane in lanes]
+        return any(
+            loader.opened is not None and loader.opened.transcript is not transcript
+            for loader, transcript in zip(self._loaders, shown, strict=False)
+        )
+
+    def _go_on(self, lanes: list[Lane]) -> None:
+        if self._race is None:
+            self._race = Race(lanes[0], lanes[1], host(self).clock.now)
+            if any(self._race.is_live):  # what runs is followed
+                self._race.playback.seek_to(self._race.playback.end_ns)
+        else:
+            self._race.grow(lanes[0], lanes[1])
+        self._moved.set()
 
     def _compare(self) -> None:
         """Set the figures, and find where the texts part."""
-        if self._rows is None or self._race is None:
+        race, rows = self._race, self._rows
+        if rows is None or race is None or self._pair is None:
             return
-        texts = [lane.content.text for lane in self._race.lanes]
-        self._divergence = differences.divergence(*texts)
+        texts = race.texts
+        self._divergence = differences.divergence(*texts, growing=race.is_live)
+        self._parted = self._parted and self._divergence is not None
         part = None if self._divergence is None else self._divergence.at
-        text = scoreboard.text_score((len(texts[0]), len(texts[1])), part)
-        from viewer.compare import pair  # it is loaded by now: the tape's thread has done so
-
-        a, b = (set(row["flags"]) for row in self._rows)
-        found = scoreboard.scores(pair(*self._rows), gaps_say_little=bool((a | b) & scoreboard.UNPACED))
-        self._table.show([*found, text])
+        text = scoreboard.text_score((len(texts[0]), len(texts[1])), part, growing=any(race.is_live))
+        self._table.show([*scoreboard.scores(self._pair(*rows), rows), text])
         self._show()
 
     async def _drive(self, race: Race) -> None:
@@ -230,13 +298,13 @@ class CompareScreen(Screen[None]):
         race, rows = self._race, self._rows
         if race is None or rows is None:
             return
-        self._head.update(paint.content(self._title(race, rows)))
+        self._show_title()
         self._show_lanes(race, rows)
         strips = self._strips
         drawn_for = (strips.cells, race.alignment, race.lanes)
         if drawn_for != self._drawn_for:
             self._drawn, self._drawn_for = race.strips(strips.cells), drawn_for
-        strips.show(_clock(race), self._drawn, race.place(strips.cells), race.playback.end_ns)
+        strips.show(_clock(race), self._drawn, race.places(strips.cells), race.playback.end_ns)
 
     def _show_lanes(self, race: Race, rows: tuple[Row, Row]) -> None:
         for at, (name, lane, row) in enumerate(zip("AB", race.lanes, rows, strict=True)):
@@ -248,8 +316,19 @@ class CompareScreen(Screen[None]):
                 status = differences.told(found, lane.content.text)
                 pane.part_ways(head, status, found, (found.a, found.b)[at])
             else:
-                running = position < len(lane.transcript)
-                pane.show(head, _status(race, at, row), lane.parts(position), running)
+                running = lane.is_live or position < len(lane.transcript)
+                status = standing.told(lane, position, row, pane.size.width, recording=self._recording[at])
+                pane.show(head, status, lane.parts(position), running)
+
+    def _show_title(self) -> None:
+        """Say what is compared, or what is wrong with it."""
+        told = {name: self._troubles.get(loader) for name, loader in zip("AB", self._loaders, strict=True)}
+        if any(told.values()):
+            both = told["A"] if told["A"] == told["B"] else None
+            wrong = both or " · ".join(f"{name}: {trouble}" for name, trouble in told.items() if trouble)
+            self._head.update(paint.content(f"compare · {wrong}"))
+        elif self._race is not None and self._rows is not None:
+            self._head.update(paint.content(self._title(self._race, self._rows)))
 
     def _title(self, race: Race, rows: tuple[Row, Row]) -> str:
         hosts = [cells.line(cells.host(row["upstream"])) for row in rows]
@@ -259,31 +338,28 @@ class CompareScreen(Screen[None]):
         return f"compare · align: {race.alignment}{without} · {sides}"
 
 
-def _read(connection: "Connection", numbers: tuple[int, int]) -> list[tuple[Row, Lane]]:
-    """Read two exchanges; what takes long, decoding them and loading what compares them, is done here, in a thread."""
-    import viewer.compare  # noqa: F401
-    from viewer import queries
-    from viewer.model.transcript import Transcript
+def _pairing() -> Pairing:
+    """Load what compares two rows: that takes long."""
+    from viewer.compare import pair
 
-    found = []
-    for no in numbers:
-        row, whole = queries.detail(connection, no), queries.whole(connection, no)
-        first = row["ttf_byte_ms"]
-        end = whole.facts["end_ns"] or 0
-        found.append((row, Lane(Transcript(whole.decoded), end, None if first is None else round(first * 1e6))))
-    return found
+    return pair
 
 
-def _status(race: Race, at: int, row: Row) -> str:
-    lane, position, instant = race.lanes[at], race.positions[at], race.instants()[at]
-    gap = lane.gap_ns(position)
-    told = [f"{position:,}/{len(lane.transcript):,}", f"{instant / 1e9:.3f} s"]
-    if position == len(lane.transcript):  # how it ended says more than its last gap, and there is little room
-        found = state(row)
-        told.insert(0, f"{found.sign} {found.word}")
-    else:
-        told += [f"gap {cells.ms(gap / 1e6)} ms" if gap else "same read"] if gap is not None else []
-    return " · ".join([*told, f"{lane.content.length(position):,} ch"])
+def _row(loader: Loader) -> Row | None:
+    """Give the row of what has been read; of one that runs, with how long it has lasted until its last read."""
+    if loader.known is None or loader.opened is None:
+        return None
+    row = loader.known.row
+    return row | {"duration_ms": loader.opened.end_ns / 1e6} if row["outcome"] == "open" else row
+
+
+def _lane(loader: Loader) -> Lane:
+    opened, row = loader.opened, _row(loader)
+    assert opened is not None
+    assert row is not None
+    first = row["ttf_byte_ms"]
+    first_ns = None if first is None else round(first * 1e6)
+    return Lane(opened.transcript, opened.end_ns, first_ns, is_live=loader.is_live)
 
 
 def _clock(race: Race) -> str:

@@ -18,7 +18,7 @@ class DrilledScreen(StreamsScreen):
 
     def action_clear(self) -> None:
         """Take the marks away; where there are none, go back."""
-        if self._marks:
+        if self._marking.marks:
             super().action_clear()
         elif self.is_current:
             self.app.pop_screen()

@@ -13,9 +13,11 @@ from textual.binding import BindingType
 from textual.geometry import Region
 from textual.screen import Screen
 from textual.widgets import Footer
+from textual.worker import WorkType
 
+from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
-from viewer import closeup, socket_reads
+from viewer import socket_reads
 from viewer.inspecting import Known
 from viewer.model import event_filter, goto, landmarks
 from viewer.model.landmarks import UNITS
@@ -23,10 +25,11 @@ from viewer.model.opening import Opened
 from viewer.playback import CAPS, SPEEDS, Playback
 from viewer.tui.hosting import host
 from viewer.tui.reader import Superseded
-from viewer.tui.screens import inspector_offers, timelines
+from viewer.tui.screens import inspector_offers, inspector_pages, offers, timelines
 from viewer.tui.screens.driving import Driver, aside
 from viewer.tui.screens.going import Going
 from viewer.tui.screens.inspector_keys import KEYS
+from viewer.tui.screens.inspector_live import Live
 from viewer.tui.screens.inspector_panes import InspectorPanes
 from viewer.tui.screens.loading import Loader
 from viewer.tui.screens.menus import AskScreen
@@ -34,7 +37,6 @@ from viewer.tui.screens.noting import Notebook
 from viewer.tui.screens.waiting import Waiting, waits
 from viewer.tui.widgets.octets import BytesPane
 from viewer.tui.widgets.timeline import Timeline
-from viewer.tui.widgets.transport import Standing
 
 _POLL_S: Final = 0.15
 _SECOND: Final = 1_000_000_000
@@ -54,10 +56,9 @@ class InspectorScreen(Screen[None]):
         self._opened: Opened | None = None
         self._notebook = Notebook(functools.partial(self.notify, severity="error", markup=False))
         self._going = Going(functools.partial(self.notify, severity="warning", markup=False))
-        self._playback = Playback((), 0, lambda: 0)
+        self._playback, self._live = Playback((), 0, lambda: 0), Live(SYSTEM)
         self._driver: Driver | None = None
         self._unit = 0
-        self._following = False
         self._loader: Loader | None = None
         self._is_reading = False
         if at is not None:
@@ -70,7 +71,7 @@ class InspectorScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Begin to read and to drive."""
-        self._playback = Playback((), 0, host(self).clock.now)
+        self._playback, self._live = Playback((), 0, host(self).clock.now), Live(host(self).clock)
         self._driver = Driver(self._playback, host(self).clock, self._moved, self._ticked)
         app, failed = host(self), self.panes.show_failure
         self._loader = Loader(app, self._no, self._show_known, self._show_opened, failed)
@@ -99,10 +100,10 @@ class InspectorScreen(Screen[None]):
 
     @property
     def is_live(self) -> bool:
-        """Whether the exchange still runs."""
-        return self._opened is not None and self._opened.live
+        """Whether the exchange still runs, and somebody records it."""
+        return self._live.runs
 
-    def copies(self) -> list[tuple[str, str]]:
+    def copies(self) -> list[offers.Copy]:
         """Give what can be copied."""
         if self._known is None:
             return []
@@ -111,6 +112,13 @@ class InspectorScreen(Screen[None]):
     def exports(self) -> list[tuple[str, list[str]]]:
         """Give what can be exported of this exchange."""
         return [] if self._known is None else inspector_offers.exports(host(self).tape.path, self._known.row["id"])
+
+    def pages(self) -> tuple[str, str]:
+        """Give what the pane shows that keys go to, as the name of a file and its text."""
+        if self._known is None:
+            return "text.txt", ""
+        noted, at = self._notebook.notes, self._playback.position
+        return inspector_pages.page(self.panes.active.id, self._known, self._opened, noted, self.panes.times, at)
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
         """Draw this screen anew; but what changes on a screen behind it cannot be seen, and draws nothing here."""
@@ -132,7 +140,11 @@ class InspectorScreen(Screen[None]):
         self.set_interval(_POLL_S, self._poll)
 
     def _poll(self) -> None:
-        if self._loader is not None and self.is_live and self.is_current and not self._is_reading:
+        if self._live.pass_on(self._playback):
+            self._ticked()
+            if self.panes.timeline.lags(self._playback.end_ns):
+                self._draw()
+        if self._loader is not None and self._loader.is_live and self.is_current and not self._is_reading:
             self.run_worker(self._read_again(), group="load")
 
     async def _read_again(self) -> None:
@@ -145,19 +157,15 @@ class InspectorScreen(Screen[None]):
 
     def _show_known(self, known: Known) -> None:
         self._known = known
-        self.panes.show_known(known, died=closeup.is_dead(known, host(self).clock.wall()))
+        self._live.know(known)
+        self.panes.show_known(known, died=self._live.died)
         if self._opened is None:
             self._playback.grow((), known.end_ns)
-            work = timelines.draw_first(self.panes.timeline, known, self._playback)
-            self.run_worker(work, group="strips", exclusive=True)
+            self._draw()
 
     def _show_opened(self, opened: Opened) -> None:
-        is_first, self._opened = self._opened is None, opened
-        self._playback.grow(opened.transcript.at, opened.end_ns)
-        if is_first:
-            self._following = opened.live
-        if is_first or self._following:
-            self._playback.seek_to(self._playback.end_ns)
+        self._opened = opened
+        self._live.open(opened, self._playback)
         self.panes.show_opened(opened, self._playback.position, self._notebook.notes)
         self._draw()
         self.waiting.catch_up()
@@ -178,34 +186,26 @@ class InspectorScreen(Screen[None]):
         playback, driver = self._playback, self._driver
         self.panes.still(not playback.playing)
         self.panes.timeline.move(playback.media_ns)
-        self.panes.transport.show(
-            Standing(
-                playback.playing,
-                playback.position,
-                len(self._opened.transcript) if self._opened else 0,
-                playback.media_ns,
-                playback.end_ns,
-                playback.speed,
-                playback.cap_ns,
-                driver.late_ms if driver is not None else None,
-                self.is_live,
-                self._following,
-                host(self).lag.ms,
-            )
-        )
+        self.panes.transport.show(self._live.standing(playback, driver, host(self).lag.ms))
 
     def _draw(self) -> None:
         """Draw the timeline, beside the loop."""
+        work: WorkType[None] = self._drawn  # not begun yet: another may be asked for before it is
+        self.run_worker(work, group="strips", exclusive=True)
+
+    async def _drawn(self) -> None:
         if self._opened is not None:
-            work = timelines.draw(self.panes.timeline, self._opened, self._playback)
-            self.run_worker(work, group="strips", exclusive=True)
+            await timelines.draw(self.panes.timeline, self._opened, self._playback)
+            self.panes.titles()
+        elif self._known is not None:
+            await timelines.draw_first(self.panes.timeline, self._known, self._playback)
 
     def _command(self, change: Callable[[Playback], None], *, seeks: bool = True) -> None:
         """Change the playback, and show what has become of it."""
         if self._opened is None:
             return
         if seeks:
-            self._following = False
+            self._live.following = False
         change(self._playback)
         self._moved(jumped=seeks)
         if self._driver is not None:
@@ -271,7 +271,7 @@ class InspectorScreen(Screen[None]):
             found = self._opened.longest
         if found is not None:
             return self._command(lambda playback: playback.seek(found.position))
-        self.notify(f"no {landmarks.SIGNS[signs] if signs else 'marker'} here", timeout=2, markup=False)
+        self.notify(landmarks.missing(signs), timeout=2, markup=False)
 
     @waits()
     def action_first(self) -> None:
@@ -301,11 +301,12 @@ class InspectorScreen(Screen[None]):
     @waits()
     def action_follow(self) -> None:
         """Stay at the end of a stream that still runs."""
-        if self._opened is None or not self._opened.live:
-            self.notify("this stream has ended: there is nothing to follow", timeout=2, markup=False)
+        if not self.is_live:
+            ended = "its recorder is gone" if self._live.died else "this stream has ended"
+            self.notify(f"{ended}: there is nothing to follow", timeout=2, markup=False)
             return
         self._command(lambda playback: playback.seek_to(playback.end_ns))
-        self._following = True
+        self._live.following = True
         self._ticked()
 
     def action_goto(self) -> None:

@@ -50,6 +50,7 @@ PANE_KEYS: Final[list[BindingType]] = [
     _key("r", "fold", "fold the reasoning", "fold"),
     _key("a", "ghost", "show what comes later", "ghost"),
     _key("b", "annotate", "show the time between words", "annotate"),
+    _key("c", "choice", "one choice after the other, or all", "choice"),
     _key("M", "markdown", "content as Markdown, or plain", "markdown"),
     _key("v", "view", "hex, lines, JSON or wire", "view"),
     _key("plus", "zoom(True)", "zoom", "zoom", "+"),

@@ -1,23 +1,48 @@
 """What the inspector has to copy and to export: texts as they came, and commands that give the same."""
 
+import asyncio
+import functools
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
+from viewer import cells
 from viewer.inspecting import Known
+from viewer.model import curl
 from viewer.model.opening import Opened
+from viewer.rows import Row
 from viewer.tui.screens import offers
+from viewer.tui.screens.offers import Copy, Later
+
+_NAME: Final = 24
+_MOST_CALLS: Final = 20
 
 
-def copies(tape: Path, known: Known, opened: Opened | None, position: int) -> list[tuple[str, str]]:
+def copies(tape: Path, known: Known, opened: Opened | None, position: int) -> list[Copy]:
     """Give what can be copied, as (label, text): the id, the commands that show the same, the texts, the event."""
     row = known.row
-    found = [("id", row["id"]), ("command", offers.command(tape, "show", row["id"]))]
+    found: list[Copy] = [("id", row["id"]), ("command", offers.command(tape, "show", row["id"]))]
     texts = [("text", row["content"]), ("reasoning", row["reasoning"]), ("request body", known.request["body"])]
+    texts += [(f"arguments of {cells.cut(cells.line(call['name']), _NAME)}", call["arguments"]) for call in _calls(row)]
     found += [(label, text) for label, text in texts if text]
+    found.append(("curl", _later("its request, as a command", lambda: curl.of(known.request, known.request_body))))
+    if opened is not None:
+        data = opened.transcript.data
+        found.append(("SSE", _later("the answer, as it came", lambda: data.decode("utf-8", "replace"))))
     if opened is not None and 0 < position <= len(opened.transcript):
         event = opened.transcript.bytes(position - 1).decode("utf-8", "replace")
         found.append((f"event #{position}", event))
         found.append(("place", offers.command(tape, "view", row["id"], "--at", f"#{position}")))
     return found
+
+
+def _calls(row: Row) -> list[Row]:
+    return (row["tool_calls"] or [])[:_MOST_CALLS]
+
+
+def _later(said: str, make: Callable[[], str]) -> Later:
+    """Make a text that may be long beside the loop, once it is chosen."""
+    return Later(said, functools.partial(asyncio.to_thread, make))
 
 
 def exports(tape: Path, id: str) -> list[tuple[str, list[str]]]:

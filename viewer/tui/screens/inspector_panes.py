@@ -17,14 +17,14 @@ from textual.message import Message
 
 from viewer import closeup, inspecting
 from viewer.inspecting import Known
-from viewer.model import raw_tree
+from viewer.model import raw_tree, strips
 from viewer.model.clocks import Times
 from viewer.model.landmarks import Unit
 from viewer.model.notes import Notes
 from viewer.model.opening import Opened
 from viewer.tui.screens.driving import aside
 from viewer.tui.screens.inspector_keys import PANE_KEYS
-from viewer.tui.screens.inspector_tabs import PANES, boxes, tabs
+from viewer.tui.screens.inspector_tabs import PANES, boxes, has_room, listed, said, tabs, timed
 from viewer.tui.screens.waiting import Waiting
 from viewer.tui.widgets.bar import Bar
 from viewer.tui.widgets.events import EventsPane
@@ -89,7 +89,7 @@ class InspectorPanes(Looks, can_focus=True):
         self._position = 0
         self._died = False
         self._unit: Unit = "event"
-        self._note = _DECODING
+        self._note, self._legend = _DECODING, ""
         self.replay, self.events, self.parts, self.bytes = ReplayPane(), EventsPane(), TreePane(), BytesPane()
         self.timeline, self.transport = Timeline(), TransportLine()
         self._pages = {name: PagePane(name) for name in PANES[3:]}
@@ -141,6 +141,7 @@ class InspectorPanes(Looks, can_focus=True):
     def show_opened(self, opened: Opened, position: int, notes: Notes) -> None:
         """Show all of it."""
         self._opened, self._position, self._notes = opened, position, notes
+        self._legend = strips.legend(opened.transcript)
         first = next((one.at_ns for one in opened.markers if one.sign == "B"), None)
         self.times = dataclasses.replace(self.times, first_byte_ns=first)
         self._note = "nothing was said" if self._known is None else closeup.silence(self._known, opened)
@@ -196,7 +197,7 @@ class InspectorPanes(Looks, can_focus=True):
     def set_unit(self, unit: Unit) -> None:
         """Show what a step goes over."""
         self._unit = unit
-        self._tabs()
+        self._tabs(f"step: {unit}")
 
     def lay_out(self) -> None:
         """Show the boxes of the pane, and the focus in the right one."""
@@ -212,24 +213,18 @@ class InspectorPanes(Looks, can_focus=True):
 
     def titles(self) -> None:
         """Write the titles above the panes."""
-        active = self.active.id
-        events = len(self._opened.transcript) if self._opened else 0
-        listed = f"events {self.events.shown:,} / {events:,}" if self._opened else f"events · {_DECODING}"
-        listed += "" if self.times.is_plain else f" · {self.times.name}"
-        text = f"text @ #{self._position:,}" if self._opened else f"text · {_DECODING}"
+        active, opened = self.active.id, self._opened
+        asked = [] if self.times.is_plain else [self.times.name]
         texts = {
-            "replay": text + (" · Markdown" if self.replay.markdown else ""),
-            "events": listed + (f" · {self.filter_text}" if self.filter_text else ""),
+            "replay": said(opened, self._position, self.replay) if opened else f"text · {_DECODING}",
+            "events": listed(opened, self.events, [*asked, self.filter_text]) if opened else f"events · {_DECODING}",
             "tree": f"event #{self._position:,}",
             "bytes": f"bytes · {self.bytes.view}",
-            "timeline": self._timed(),
+            "timeline": timed(self._legend, self.timeline.axis_ns, self.size.width) if opened else "timeline",
+            **{name: name for name in PANES[3:]},
         }
-        shown = (*self._shown(), "timeline")
-        for name, text in texts.items():
-            if name in shown:
-                self._headings[name].show(text, active=name == active)
-        for name in PANES[3:]:
-            self._headings[name].show(name, active=name == active)
+        for name in (*self._shown(), "timeline"):
+            self._headings[name].show(texts[name], active=name == active)
         self._bars["titles"].show([(self.events.titles(), "muted")])
 
     def action_pane(self, pane: int) -> None:
@@ -261,6 +256,11 @@ class InspectorPanes(Looks, can_focus=True):
     def action_annotate(self) -> None:
         """Show the time between words in another way."""
         self.replay.annotate()
+        self.titles()
+
+    def action_choice(self) -> None:
+        """Show only the next choice of the answer; after the last one, all of them."""
+        self.replay.choose()
         self.titles()
 
     def action_markdown(self) -> None:
@@ -316,7 +316,7 @@ class InspectorPanes(Looks, can_focus=True):
         self.bytes.set_times(times)
         self._write_notes()
         self.list_events()
-        self._tabs()
+        self._tabs(f"t: {times.name}")
 
     def on_events_pane_selected(self, message: EventsPane.Selected) -> None:
         """Go to the event that was clicked; on a second click take it apart."""
@@ -356,14 +356,12 @@ class InspectorPanes(Looks, can_focus=True):
     def _shown(self) -> tuple[str, ...]:
         return boxes(self.pane, wide=self.size.width >= WIDE, zoomed=self.zoomed)
 
-    def _timed(self) -> str:
-        if self._opened is None:
-            return "timeline"
-        return f"timeline · gaps on a log scale · {self._opened.end_ns / 1e9:.3f} s"
-
-    def _tabs(self) -> None:
+    def _tabs(self, changed: str = "") -> None:
+        """Write the tabs; what has changed is said elsewhere if there is no room beside them."""
         told = f"t: {self.times.name}   step: {self._unit}"
         self._bars["tabs"].show(tabs(self.pane, told, self.size.width))
+        if changed and not has_room(told, self.size.width):
+            self.notify(changed, timeout=2, markup=False)
 
     def _warn(self) -> None:
         if self._known is None:

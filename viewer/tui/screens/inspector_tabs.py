@@ -1,8 +1,12 @@
 """The tabs of the inspector: the line above its panes, and what is shown side by side for each."""
 
+from collections.abc import Sequence
 from typing import Final
 
+from viewer.model.opening import Opened
 from viewer.model.streams import Tone
+from viewer.tui.widgets.events import EventsPane
+from viewer.tui.widgets.replay import ReplayPane
 
 PANES: Final = ("replay", "events", "raw", "request", "timing", "notes")
 """The panes by their numbers, from 1."""
@@ -17,13 +21,40 @@ def boxes(pane: int, *, wide: bool, zoomed: bool) -> tuple[str, ...]:
     return (PANES[pane],)
 
 
+def said(opened: Opened, position: int, replay: ReplayPane) -> str:
+    """Give the title of the text, with the row of the choices where there is more than one, that shown in brackets."""
+    text = f"text @ #{position:,}"
+    if len(opened.transcript.voices) > 1:
+        names = [("all", replay.choice is None), *((str(one), one == replay.choice) for one in replay.choices)]
+        text += " · choices " + " ".join(f"[{name}]" if is_shown else name for name, is_shown in names) + " (c)"
+    return text + (" · Markdown" if replay.markdown else "")
+
+
+def listed(opened: Opened, events: EventsPane, asked: Sequence[str]) -> str:
+    """Give the title of the events, with what was `asked` for in listing them."""
+    return " · ".join((f"events {events.shown:,} / {len(opened.transcript):,}", *(text for text in asked if text)))
+
+
+def timed(legend: str, axis_ns: int, width: int) -> str:
+    """Give the title of a timeline of so many ns, with as much of what explains it as fits."""
+    lasts = f"{axis_ns / 1e9:.3f} s"
+    told = (("gaps on a log scale", lasts, legend), (lasts, legend), (lasts,))
+    texts = [" · ".join(("timeline", *(part for part in one if part))) for one in told]
+    return next((text for text in texts if len(text) <= width - 4), texts[-1])
+
+
+def has_room(told: str, width: int) -> bool:
+    """Say whether `told` fits beside the tabs."""
+    return len(told) + sum(len(name) + 4 for name in PANES) < width - 1
+
+
 def tabs(pane: int, told: str, width: int) -> list[tuple[str, Tone]]:
     """Give the pieces of the line, first the tabs with the one of `pane` set off, then, if there is room, `told`."""
     pieces: list[tuple[str, Tone]] = [
         (f" {number + 1} {name.title()} ", "strong" if number == pane else "muted") for number, name in enumerate(PANES)
     ]
-    room = width - sum(len(text) for text, _ in pieces) - len(told) - 1
-    if room > 0:
+    if has_room(told, width):
+        room = width - sum(len(text) for text, _ in pieces) - len(told) - 1
         pieces += [(" " * room, "muted"), (told, "muted")]
     pieces[pane] = (f"▌{pieces[pane][0][1:]}", "accent")
     return pieces

@@ -5,7 +5,7 @@ again. What is drawn of all this is `streams`'s.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,12 +39,18 @@ class Listing:
         self._host = host
         self._name = f"{id(self)}"  # another list's questions are none of this one's
         self._openings = 0
+        self._loaded: Wanted | None = None
         self._asked_ns: int | None = None
 
     @property
     def is_loading(self) -> bool:
         """Whether the list is being read."""
         return self._asked_ns is not None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether what there is is what is wanted, rather than what was before."""
+        return self._loaded == self.wanted
 
     @property
     def is_busy(self) -> bool:
@@ -68,21 +74,30 @@ class Listing:
         """How many exchanges fit, those included that are not in the list yet."""
         return len(self.catalog) + self.catalog.arrived
 
-    async def load(self) -> bool:
-        """Read the list that is wanted; say whether there is one now, rather than trouble. Raises `Superseded`."""
+    async def load(self, known: Sequence[int] = ()) -> Mapping[int, str] | None:
+        """Read the list that is wanted; give the ids of the exchanges `known` by number, None if there is trouble.
+
+        Raises `Superseded`.
+        """
         wanted = self.wanted
         self._asked_ns = self._host.clock.now()
         try:
-            found = await self._host.tape.ask(questions.load(wanted, self._host.clock), f"list {self._name}")
+            found = await self._host.tape.ask(questions.load(wanted, self._host.clock, known), f"list {self._name}")
         except WiretapeError as error:
             self._asked_ns = None
             self._fail(error)
-            return False
+            return None
         self._asked_ns, self.trouble, self._openings = None, None, self._host.tape.openings
-        self.took_ns, self.change = found.took_ns, found.change
+        self.took_ns, self.change, self._loaded = found.took_ns, found.change, wanted
         self.catalog = Catalog(found.numbers, by_time=wanted.order is None)
         self.catalog.put(found.rows)
-        return True
+        return found.ids
+
+    async def holds(self, known: Mapping[int, str]) -> bool:
+        """Say whether exchanges are still those that their numbers stood for."""
+        with contextlib.suppress(Superseded, WiretapeError):
+            return await self._host.tape.ask(questions.ids(list(known))) == known
+        return False
 
     async def look(self, visible: Sequence[int]) -> "Change | None":
         """See what has changed since the tape was last looked at, and put that into the catalog.
@@ -110,6 +125,7 @@ class Listing:
         """Put into the catalog what has changed; give how many places the rest moved down at most."""
         self.catalog.drop(found.unfit)
         above = self.catalog.add(found.fits)
+        self.catalog.end((one for one in found.fits if one not in found.seen.unsettled), moves=self.wanted.settles)
         self.catalog.put(found.rows) if above else self.catalog.refresh(found.rows)
         return above
 
@@ -135,7 +151,9 @@ class Listing:
             terms = await self._host.tape.ask(questions.terms(wanted.filter), f"terms {self._name}")
         except (Superseded, WiretapeError):
             return None
-        return notices.none_match(self.change.total, terms) if self.wanted is wanted else None
+        if self.wanted is not wanted or self.change is None:
+            return None
+        return notices.none_match(self.change.total, terms, self.change.running)
 
     async def preview(self, number: int) -> Previewed | None:
         """Give what there is to say of an exchange; None if another one is asked for by now, or there is trouble.

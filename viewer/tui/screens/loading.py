@@ -11,6 +11,7 @@ import gc
 from collections.abc import Callable
 from typing import Final
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
 from recorder.errors import WiretapeError
@@ -23,9 +24,8 @@ from viewer.tui.hosting import Host
 from viewer.tui.reader import Superseded
 from viewer.tui.screens.driving import aside
 
-_KEY: Final = "inspector"
 _PATIENCE: Final = 4
-_GONE: Final = "this exchange is not on the tape any more"
+GONE: Final = "this exchange is not on the tape any more"
 
 
 class Loader:
@@ -42,9 +42,11 @@ class Loader:
         self._tape, self._clock, self._limits = host.tape, host.clock, host.limits
         self._decoders = host.decoders
         self._no = no
+        self._key = f"exchange {id(self)}"  # two screens may read the same one
         self._decoder: Decoder | None = None
+        self._answer: asyncio.Task[Opened] | None = None
         self._knows, self._opens, self._fails = knows, opens, fails
-        self._version: int | None = None
+        self._version: tuple[int, int] | None = None
         self._patient_until = 0
         self._closed = False
         self._apart: asyncio.Task[Opened] | None = None
@@ -53,14 +55,14 @@ class Loader:
 
     async def know(self) -> None:
         """Read what can be told at once."""
-        with _Told(self._fails):
-            self._version = await self._tape.ask(inspecting.version, _KEY)
+        with Told(self._fails):
             self._apart = await self._begin_apart()
+            self._version = await self._written()
             await self._know()
 
     async def open(self) -> None:
         """Read and decode all of it."""
-        with _Told(self._fails):
+        with Told(self._fails):
             await self._open()
 
     async def again(self) -> None:
@@ -68,33 +70,49 @@ class Loader:
 
         That is never done more often than decoding it allows.
         """
-        if self.opened is None or not self.opened.live or self.known is None:
+        if self.known is None or not self.is_live:
             return
-        with _Told(self._fails):
-            recorder = await self._tape.ask(functools.partial(inspecting.recorder, no=self._no), _KEY)
+        with Told(self._fails):
+            recorder = await self._tape.ask(functools.partial(inspecting.recorder, no=self._no), self._key)
             self.known = dataclasses.replace(self.known, recorder=recorder)
             self._knows(self.known)
-            version = await self._tape.ask(inspecting.version, _KEY)
+            version = await self._written()
             if version != self._version and self._clock.now() >= self._patient_until:
                 self._version = version
                 await self._know()
                 await self._open()
 
+    @property
+    def is_live(self) -> bool:
+        """Whether it still runs, or has ended but is not measured yet, as far as was seen."""
+        is_unmeasured = self.known is not None and self.known.row["outcome"] == "open"
+        return self.opened is not None and (self.opened.live or is_unmeasured)
+
+    async def _written(self) -> tuple[int, int]:
+        """Give what is otherwise whenever the tape has been written to, or another is there."""
+        version = await self._tape.ask(inspecting.version, self._key)
+        return version, self._tape.openings
+
     async def _know(self) -> None:
-        self.known = await self._tape.ask(functools.partial(inspecting.known, no=self._no), _KEY)
-        self._knows(self.known)
+        found = await self._tape.ask(functools.partial(inspecting.known, no=self._no), self._key)
+        if self.known is not None and found.row["id"] != self.known.row["id"]:
+            raise NoResultFound  # another tape is there now, and has given the number to another exchange
+        self.known = found
+        self._knows(found)
 
     def close(self) -> None:
         """End what still decodes: nobody waits for it any more."""
         self._closed = True
-        if self._decoder is not None:
+        if self._decoder is not None and self._answer is None:
+            self._decoder.dismiss()
+        elif self._decoder is not None:
             self._decoder.kill()
 
     async def _open(self) -> None:
         began = self._clock.now()
         apart, self._apart = self._apart or await self._begin_apart(), None
         if apart is None:
-            answer = await self._tape.ask(functools.partial(inspecting.stored, no=self._no), _KEY)
+            answer = await self._tape.ask(functools.partial(inspecting.stored, no=self._no), self._key)
             self._come(await aside(functools.partial(opening.opened, answer, self._limits)))
         else:
             self._come(await apart)
@@ -104,15 +122,19 @@ class Loader:
 
     async def _begin_apart(self) -> "asyncio.Task[Opened] | None":
         """Begin to decode a large one in a process of its own; None if it is not large."""
-        if await self._tape.ask(functools.partial(inspecting.size, no=self._no), _KEY) <= apart.LARGE:
+        self._decoder, self._answer = None, None
+        await self._tape.ask(self._ask_apart, self._key)
+        if self._decoder is None or self._closed:
             return None
         begun = None if self.opened is not None else self._handed_on()
-        self._decoder = await aside(self._decoders.take)
-        if self._closed:
-            self._decoder.kill()
-        task = asyncio.create_task(aside(functools.partial(self._decoder.open, self._no, begun)))
+        self._answer = task = asyncio.create_task(aside(functools.partial(self._decoder.answer, begun)))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait for it any more
         return task
+
+    def _ask_apart(self, connection: Connection) -> None:
+        """Ask a process to decode it, if it is large: in the tape's thread, since the loop is about to draw."""
+        if inspecting.size(connection, self._no) > apart.LARGE and not self._closed:
+            self._decoder = self._decoders.ask(self._no)
 
     def _handed_on(self) -> Callable[[Opened], None]:
         """Give what hands on, from another thread, what has been decoded but is still being judged."""
@@ -130,7 +152,7 @@ class Loader:
             self._opens(opened)
 
 
-class _Told:
+class Told:
     """Tells what went wrong within; what a newer question has overtaken is nobody's business."""
 
     def __init__(self, fails: Callable[[str], None]) -> None:
@@ -140,7 +162,7 @@ class _Told:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if isinstance(error, NoResultFound):
-            self._fails(_GONE)
+            self._fails(GONE)
         elif isinstance(error, WiretapeError):
             self._fails(str(error))
         return isinstance(error, NoResultFound | WiretapeError | Superseded)

@@ -5,24 +5,30 @@ runtime directory. An export is the command that is shown, run beside the viewer
 """
 
 import asyncio
+import contextlib
+import functools
 import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
+from textual.worker import Worker
 
+from recorder.errors import WiretapeError
 from recorder.safe import safe
 from viewer import cells
 from viewer.tui import paint
 from viewer.tui.hosting import host
+from viewer.tui.reader import Superseded
+from viewer.tui.screens.offers import Copy, Later
 
 _CSS: Final = """
     %s { align: center middle; background: $background 60%%; }
@@ -128,18 +134,19 @@ class CopyMenu(_Menu):
     DEFAULT_CSS = _css("CopyMenu")
     head = "copy"
 
-    def __init__(self, copies: Sequence[tuple[str, str]]) -> None:
-        super().__init__(copies)
+    def __init__(self, copies: Sequence[Copy]) -> None:
+        super().__init__([(label, text.said if isinstance(text, Later) else text) for label, text in copies])
+        self._copies = copies
 
     def chosen(self, at: int) -> None:
         """Copy a text, and say where to."""
-        label, text = self._offered[at]
+        app, (label, text) = self.app, self._copies[at]
         if not close(self, None):
             return
-        self.app.copy_to_clipboard(text)
-        kept = keep(text)
-        where = f"the terminal's clipboard and {kept}" if kept is not None else "the terminal's clipboard"
-        self.app.notify(f"{safe(label)}: {len(text):,} characters, to {where}", markup=False)
+        if isinstance(text, str):
+            _copy(app, label, text)
+        else:
+            _: Worker[None] = app.run_worker(functools.partial(_copy_later, app, label, text))
 
 
 class ExportMenu(_Menu):
@@ -169,6 +176,26 @@ class ExportMenu(_Menu):
         label = self._offered[at][0]
         asked = AskScreen(f"{label}: write to", file_name(label, arguments), _no_file)
         app.call_later(app.push_screen, asked, named)  # by the app: this screen will not be there for the answer
+
+
+def _copy(app: App[Any], label: str, text: str) -> None:
+    app.copy_to_clipboard(text)
+    kept = keep(text)
+    where = f"the terminal's clipboard and {kept}" if kept is not None else "the terminal's clipboard"
+    app.notify(f"{safe(label)}: {len(text):,} characters, to {where}", markup=False)
+
+
+async def _copy_later(app: App[Any], label: str, text: Later) -> None:
+    with contextlib.suppress(Superseded):
+        try:
+            given = await text.give()
+        except WiretapeError as error:
+            app.notify(safe(str(error)), title="copy", severity="error", markup=False)
+            return
+        if given:
+            _copy(app, label, given)
+        else:
+            app.notify(f"{safe(label)}: there is none", title="copy", markup=False)
 
 
 def close(screen: ModalScreen[R], result: R | None) -> bool:

@@ -1,12 +1,28 @@
 """What screens have to copy and to export: commands that give again what is on the screen, from any directory."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from recorder import options
 from viewer.rows import Row
+from viewer.tui.reader import TapeReader
+from viewer.tui.screens import questions
 from viewer.tui.screens.questions import Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A text that is made when it is chosen; until then `said` stands for it. `give` raises `WiretapeError`."""
+
+    said: str
+    give: Callable[[], Awaitable[str]]
+
+
+Copy = tuple[str, "str | Later"]
+"""What can be copied: a label and the text."""
 
 
 def arguments(path: Path, *arguments: str) -> list[str]:
@@ -19,12 +35,13 @@ def command(path: Path, *arguments: str) -> str:
     return shlex.join(["wiretape", *arguments[:1], *_on(path), *arguments[1:]])
 
 
-def copies(tape: Path, wanted: Wanted, row: Row | None, marked: Sequence[str]) -> list[tuple[str, str]]:
+def copies(tape: TapeReader, wanted: Wanted, row: Row | None, marked: Sequence[str]) -> list[Copy]:
     """Give what can be copied of the list: (label, text). `row` is the one under the cursor, `marked` are ids."""
-    found = [("this list", command(tape, "ls", *_filtered(wanted), *_sorted(wanted)))]
+    found: list[Copy] = [("this list", command(tape.path, "ls", *_filtered(wanted), *_sorted(wanted)))]
     if row is not None:
         id = str(row["id"])
-        found = [("id", id), *((verb, command(tape, verb, id)) for verb in ("show", "view")), *found]
+        verbs: list[Copy] = [(verb, command(tape.path, verb, id)) for verb in ("show", "view")]
+        found = [("id", id), *verbs, *found, *_texts(tape, row)]
     if marked:
         found.append(("marked ids", "\n".join(marked)))
     return found
@@ -43,6 +60,20 @@ def exports(
         short = str(row["id"])[:8]
         found += [(f"bytes of {short}", [*one, "--format", "sse"]), (f"chunks of {short}", [*one, "--table", "chunks"])]
     return found
+
+
+def _texts(tape: TapeReader, row: Row) -> list[Copy]:
+    """Give the texts of an exchange, which are read when they are chosen."""
+
+    def later(part: questions.Copied) -> Later:
+        asked = questions.copied(row["no"], row["id"], part)
+        return Later(questions.COPIED[part], partial(tape.ask, asked, "copy"))
+
+    parts: list[questions.Copied] = ["curl", "text", "SSE"]
+    return [(part, later(part)) for part in [*parts, *_TOOLS.get(row["finish_reason"], ())]]
+
+
+_TOOLS: dict[str | None, tuple[questions.Copied, ...]] = {"tool_calls": ("tool arguments",)}
 
 
 def _on(path: Path) -> list[str]:

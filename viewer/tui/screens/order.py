@@ -31,7 +31,7 @@ class OrderMenu(ModalScreen[str | None]):
         for column in streams.COLUMNS:
             if column.letter is not None:
                 parts += [(column.letter, "accent"), (f" {column.title.removesuffix(' s').lower()}   ", "muted")]
-        parts += [("(again: reversed)", "muted")]
+        parts += [("\nagain: reversed · what still runs stands last by what is measured at its end", "muted")]
         lines = Content("").join(said([part]) for part in parts)
         yield Static(lines)
 

@@ -34,7 +34,7 @@ def page(screen: Any) -> tuple[str, str] | None:
         name, text = pages()
         return str(name), str(text)
     copies = getattr(screen, "copies", None)
-    offered: list[tuple[str, str]] = copies() if copies is not None else []
+    offered = [(label, text) for label, text in (copies() if copies is not None else ()) if isinstance(text, str)]
     if not offered:
         return None
     return "text", "\n\n".join(f"{_RULE} {label}\n{text}" for label, text in offered) + "\n"

@@ -5,13 +5,14 @@ The database library is imported there, beside the first frame. The SELECTs are 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from recorder.clock import Clock
+from recorder.errors import NotFound, WiretapeError
 from viewer.apart import LARGE
 from viewer.filtering.completion import FROM_TAPE
 from viewer.filtering.syntax import Filter
-from viewer.model import notices
+from viewer.model import curl, notices
 from viewer.model.catalog import PAGE
 from viewer.model.notices import Term
 from viewer.rows import Row
@@ -29,6 +30,20 @@ Order = tuple[str, bool]
 
 _ASCENDING: Final = frozenset({"model", "upstream", "path", "outcome", "flags", "status"})
 _BY_TIME: Final = ("started_at", True)
+_FROM_THE_START: Final = frozenset({"started_at", "upstream", "path"})
+
+
+Copied = Literal["curl", "text", "SSE", "tool arguments"]
+COPIED: Final[dict[Copied, str]] = {
+    "curl": "its request, as a command",
+    "text": "the content, assembled",
+    "SSE": "the answer, as it came",
+    "tool arguments": "of its calls, assembled",
+}
+"""The parts of an exchange that can be copied, and what each is."""
+
+MOST_COPIED: Final = 8 << 20
+"""No longer answer, in bytes, goes to a clipboard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +59,11 @@ class Wanted:
         order = (field, not now[1] if field == now[0] else field not in _ASCENDING)
         return replace(self, order=None if order == _BY_TIME else order)
 
+    @property
+    def settles(self) -> bool:
+        """Whether an exchange's place is only known when it has ended."""
+        return self.order is not None and self.order[0] not in _FROM_THE_START
+
     def reversed(self) -> "Wanted":
         """Give the same the other way round."""
         return self.by((self.order or _BY_TIME)[0])
@@ -51,12 +71,16 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A list: the numbers in their order, how long it took to find them, the first rows, and the state of the tape."""
+    """A list: the numbers in their order, how long it took to find them, the first rows, and the state of the tape.
+
+    `ids` are those of the exchanges that were asked about.
+    """
 
     numbers: list[int]
     took_ns: int
     rows: list[Row]
     change: "Change"
+    ids: dict[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +91,32 @@ class Previewed:
     verdicts: list[Verdict] = field(default_factory=list)
 
 
-def load(wanted: Wanted, clock: Clock) -> "Callable[[Connection], Loaded]":
-    """Ask for the whole list."""
+def load(wanted: Wanted, clock: Clock, known: Sequence[int]) -> "Callable[[Connection], Loaded]":
+    """Ask for the whole list, and for the ids of the exchanges that are `known` by their numbers."""
 
     def question(connection: "Connection") -> Loaded:
         from viewer import watching
 
         condition = _condition(wanted)
-        known = watching.change(connection, None, condition)
-        assert known is not None
+        change = watching.change(connection, None, condition)
+        assert change is not None
         began = clock.now()
         by, descending = wanted.order or (None, False)
         numbers = watching.numbers(connection, condition, by, descending=descending)
         took = clock.now() - began
         first = numbers[:PAGE] if wanted.order else numbers[-PAGE:]
-        return Loaded(numbers, took, watching.listed(connection, first), known)
+        return Loaded(numbers, took, watching.listed(connection, first), change, ids(known)(connection))
+
+    return question
+
+
+def ids(numbers: Sequence[int]) -> "Callable[[Connection], dict[int, str]]":
+    """Ask for the ids of these exchanges, as far as they are on the tape."""
+
+    def question(connection: "Connection") -> dict[int, str]:
+        from viewer import queries
+
+        return {number: row["id"] for number in numbers for row in queries.numbered(connection, ("id",), [number])}
 
     return question
 
@@ -122,6 +157,46 @@ def preview(number: int, limits: Thresholds) -> "Callable[[Connection], Previewe
         return Previewed(row, verdicts(Timed(*queries.observed(connection, number)), row["outcome"], limits))
 
     return question
+
+
+def copied(number: int, id: str, part: Copied) -> "Callable[[Connection], str]":
+    """Ask for a part of an exchange as one text, empty where it has none.
+
+    Raises `NotFound` where the exchange is another one by now, `WiretapeError` where the part is too long.
+    """
+
+    def question(connection: "Connection") -> str:
+        from viewer import queries
+
+        if ids([number])(connection).get(number) != id:
+            raise NotFound(f"{id[:8]} is not on this tape any more")
+        if part == "curl":
+            asked, body = queries.request(connection, number)
+            return curl.of(asked, body)
+        if part == "SSE":
+            return _answer(connection, number, id)
+        found = queries.detail(connection, number)
+        return str(found["content"] or "") if part == "text" else arguments(found["tool_calls"])
+
+    return question
+
+
+def arguments(calls: "Iterable[Row] | None") -> str:
+    """Give the arguments of tool calls, each call's on a line of its own."""
+    return "\n".join(call["arguments"] or "" for call in calls or ())
+
+
+def _answer(connection: "Connection", number: int, id: str) -> str:
+    """Give an answer as it came, its content coding undone."""
+    from recorder import encoding, store
+
+    with connection.begin():
+        facts, _ = store.facts(connection, number)
+        body = store.stored_body(connection, number)
+    data = encoding.plain(facts.content_encoding, body, [len(body)]).data
+    if len(data) > MOST_COPIED:
+        raise WiretapeError(f"{len(data):,} bytes are too many to copy: use wiretape show {id[:8]} --part raw")
+    return data.decode("utf-8", "replace")
 
 
 def terms(filter: Filter) -> "Callable[[Connection], list[Term]]":

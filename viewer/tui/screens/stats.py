@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.geometry import Size
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from recorder.errors import WiretapeError
 from viewer import cells
@@ -29,6 +29,7 @@ from viewer.tui.screens import offers
 from viewer.tui.screens.figures import Figures, Groups
 from viewer.tui.screens.menus import AskScreen
 from viewer.tui.widgets.failures import FailureLine
+from viewer.tui.widgets.footer import KeyLine
 from viewer.tui.widgets.groups import GroupTable
 from viewer.tui.widgets.header import HeaderLine
 from viewer.tui.widgets.heat import HeatGrid
@@ -115,7 +116,7 @@ class StatsScreen(Screen[None]):
         yield self._heat
         yield self._failed
         yield self._last_line
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Read what the screen shows."""
@@ -187,7 +188,7 @@ class StatsScreen(Screen[None]):
         """Say what the line under the cursor is."""
         if message.row < len(self._shown.rows):
             row = self._shown.rows[message.row]
-            notes = "".join(f" · note: {note}" for note in _notes(row))
+            notes = "".join(f" · {note}" for note in _notes(row))
             self._tell(
                 f"enter: {heatmap.exchanges(row['n'])} of {self._shown.by} {groups.name(row[self._shown.by])}{notes}"
             )
@@ -314,7 +315,9 @@ class StatsScreen(Screen[None]):
         )  # fmt: skip
         table.show(laid)
         self._divide()
-        if table.has_focus:
+        if not shown.rows:
+            self._tell("")
+        elif table.has_focus:
             self.on_group_table_moved(GroupTable.Moved(table.cursor))
 
     def _show_heat(self, found: Heatmap | None) -> None:
@@ -370,7 +373,7 @@ def _wrong(trouble: str) -> list[Part]:
 def _notes(row: Row) -> Sequence[str]:
     from viewer.sheets import explained  # what it needs is loaded by now
 
-    return [explained(warning) for warning in row["warnings"]]
+    return [groups.rough(row) if warning.startswith("few:") else explained(warning) for warning in row["warnings"]]
 
 
 def _mistake(text: str) -> str | None:

@@ -16,27 +16,25 @@ from textual.binding import BindingType
 from textual.containers import Container, Vertical
 from textual.events import Key
 from textual.screen import Screen
-from textual.timer import Timer
-from textual.widgets import Footer
 from textual.worker import Worker
 
 from recorder.errors import ForeignFile, SchemaMismatch
 from viewer.filtering.expressions import TooSlow
 from viewer.model import streams
-from viewer.model.marks import Marks
 from viewer.model.streams import Look
-from viewer.rows import Row
 from viewer.tui.hosting import Host, host
 from viewer.tui.reader import Superseded
 from viewer.tui.screens import offers, telling
 from viewer.tui.screens.filtering import ListFilter
 from viewer.tui.screens.listing import Listing
+from viewer.tui.screens.marking import Marking
+from viewer.tui.screens.previewing import Previewing
 from viewer.tui.screens.questions import Wanted
 from viewer.tui.screens.streams_keys import CSS, KEYS
 from viewer.tui.widgets.filter_line import FilterInput, FilterLine
+from viewer.tui.widgets.footer import KeyLine
 from viewer.tui.widgets.header import HeaderLine
 from viewer.tui.widgets.notice import Notice, said
-from viewer.tui.widgets.preview import Preview
 from viewer.tui.widgets.rows import StreamRows, Titles
 
 if TYPE_CHECKING:
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 0.15
 _RETRY_SECONDS: Final = 0.5
 _TICK_SECONDS: Final = 0.5
-_PREVIEW_SECONDS: Final = 0.05
 
 
 class StreamsScreen(Screen[None]):
@@ -59,10 +56,9 @@ class StreamsScreen(Screen[None]):
     def __init__(self, filter_text: str = "", *, follow: bool = False) -> None:
         super().__init__()
         self._follow = follow
-        self._marks = Marks()
         self._look = Look()
-        self._preview_timer: Timer | None = None
         self._loader: Worker[None] | None = None
+        self._comparing: Worker[None] | None = None
         self._hinted = False
         self._above = 0
         self._header = HeaderLine()
@@ -70,7 +66,8 @@ class StreamsScreen(Screen[None]):
         self._filter = ListFilter(filter_text, lambda: self._listing.values, tell)
         self._rows = StreamRows(id="rows")
         self._titles = Titles(self._rows)
-        self._preview = Preview()
+        self._marking = Marking(self._rows, tell)
+        self._preview = Previewing(self)
         self._notice = Notice()
 
     def compose(self) -> ComposeResult:
@@ -83,10 +80,10 @@ class StreamsScreen(Screen[None]):
             with Vertical(id="list"):
                 yield self._titles
                 yield self._rows
-            yield self._preview
+            yield self._preview.widget
         with Container(id="nothing"):
             yield self._notice
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Ask for the list, and go on looking."""
@@ -101,49 +98,61 @@ class StreamsScreen(Screen[None]):
         """Catch up with what has happened meanwhile."""
         self._tick()
 
+    def on_resize(self) -> None:
+        """Read the preview where there is room for it now."""
+        self._preview_again()
+
     def set_filter(self, text: str) -> None:
         """Apply a filter as if it had been typed."""
         self._filter.line.put(text)
         self._rows.focus()
 
-    def copies(self) -> list[tuple[str, str]]:
+    def copies(self) -> list[offers.Copy]:
         """Give what can be copied: (label, text)."""
-        tape, listing = self._host.tape.path, self._listing
-        return offers.copies(tape, listing.wanted, self._selected_row(), self._marks.ids)
+        marking = self._marking
+        return offers.copies(self._host.tape, self._listing.wanted, marking.row, marking.marks.ids)
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Give what can be exported: (label, arguments of `wiretape`)."""
-        tape, listing, marked = self._host.tape.path, self._listing, self._marks.ids
-        return offers.exports(tape, listing.wanted, self._selected_row(), marked, listing.fitting)
+        tape, listing, marking = self._host.tape.path, self._listing, self._marking
+        return offers.exports(tape, listing.wanted, marking.row, marking.marks.ids, listing.fitting)
 
     @property
     def holds_keys(self) -> bool:
         """Whether keys are better kept until the list is there that they are meant for."""
-        waits = self._loader is not None and not self._loader.is_finished and not self._listing.is_busy
+        going = (worker for worker in (self._loader, self._comparing) if worker is not None)
+        waits = any(not worker.is_finished for worker in going) and not self._listing.is_busy
         return waits and not isinstance(self.focused, FilterInput)
 
     def _load(self) -> None:
-        self._loader = self.run_worker(self._loading(), group="load", exclusive=True)
+        self._loader = self.run_worker(self._loading, group="load", exclusive=True)
 
     async def _loading(self) -> None:
+        known = self._marking.known
         try:
-            await self._listing.load()
+            ids = await self._listing.load(list(known))
         except Superseded:
             return
-        if isinstance(self._listing.trouble, TooSlow):
+        if ids is not None:
+            self._marking.check(known, ids)
+        elif isinstance(self._listing.trouble, TooSlow):
             self._filter.give_up(self._listing.trouble)
             self._heed_filter()
             self.call_later(self._load)
         elif self._listing.is_unread:
             self._unread()
+            return
         self._look_again()
         self._titles.show(self._listing.wanted.order)
         self._rows.show(self._listing.catalog)
         self._say()
-        if not self._listing.catalog:
-            self.run_worker(self._explain(), group="why", exclusive=True)
+        self._explain()
 
-    async def _explain(self) -> None:
+    def _explain(self) -> None:
+        if not self._listing.catalog:
+            _: Worker[None] = self.run_worker(self._say_why, group="why", exclusive=True)
+
+    async def _say_why(self) -> None:
         if lines := await self._listing.why_nothing():
             self._notice.show(lines)
 
@@ -161,13 +170,16 @@ class StreamsScreen(Screen[None]):
 
     def _take(self, found: "Change") -> None:
         was_empty = not self._listing.catalog
+        follows = self._follow and not self._rows.cursor  # else it was moved by hand, which is about to be heard of
         above = self._listing.take(found)
         self._look_again()
-        self._rows.grown(above, follow=self._follow or was_empty)
+        self._rows.grown(above, follow=follows or was_empty)
         self._above += above
         if self._rows.selected in {row["no"] for row in found.rows}:
-            self._ask_preview()
+            self._preview.now(self._listing, self._rows.selected, self._look)
         self._say()
+        if not was_empty:
+            self._explain()
 
     def _unread(self) -> None:
         """Say what is wrong with the tape, which is looked at again; what no waiting can mend ends the viewer."""
@@ -192,19 +204,7 @@ class StreamsScreen(Screen[None]):
         if event.by_hand and self._follow and self._rows.cursor:
             self._follow = False
             self._say()
-        if self._preview_timer is not None:
-            self._preview_timer.stop()
-        self._preview_timer = self.set_timer(_PREVIEW_SECONDS, self._ask_preview)
-
-    def _ask_preview(self) -> None:
-        if self._rows.selected is None:
-            self._preview.show(None, (), self._look)
-        elif self._preview.display:
-            self.run_worker(self._read_preview(self._rows.selected), group="preview", exclusive=True)
-
-    async def _read_preview(self, number: int) -> None:
-        if (found := await self._listing.preview(number)) and number == self._rows.selected:
-            self._preview.show(found.row, found.verdicts, self._look)
+        self._preview.soon(self._listing, self._rows.selected, self._look)
 
     def on_stream_rows_laid_out(self) -> None:
         """Draw the titles where the columns are now."""
@@ -268,9 +268,9 @@ class StreamsScreen(Screen[None]):
 
     def action_clear(self) -> None:
         """Take the marks away; where there are none, switch the filter off."""
-        if self._marks:
-            self._marks.clear()
-            self._show_marks()
+        if self._marking.marks:
+            self._marking.clear()
+            self._say()
         elif self._filter.is_on:
             self.action_toggle_filter()
 
@@ -304,25 +304,22 @@ class StreamsScreen(Screen[None]):
 
     def action_mark(self) -> None:
         """Mark the exchange under the cursor, or take its mark away, and go on to the next."""
-        if (row := self._selected_row()) is not None:
-            self._marks.toggle(row["no"], row["id"])
-            self._show_marks()
-            self._rows.action_move(1)
-
-    def _show_marks(self) -> None:
-        self._rows.marks = frozenset(self._marks)
-        self._rows.redraw()
+        self._marking.toggle()
         self._say()
 
     def action_compare(self) -> None:
-        """Compare two marked exchanges, or the one marked with the one under the cursor."""
-        pair = self._marks.pair(self._rows.selected)
-        if pair is None:
-            self.notify("Mark two exchanges with space, then press c.", title="compare", markup=False)
-            return
-        from viewer.tui.screens.compare import CompareScreen
+        """Compare the marked exchanges, or the one marked with the one under the cursor."""
+        self._comparing = self.run_worker(self._compare, group="compare", exclusive=True)
 
-        self.app.push_screen(CompareScreen(*pair))
+    async def _compare(self) -> None:
+        from viewer.tui.screens.table import comparison
+
+        if not await self._listing.holds(self._marking.known):
+            self._load()  # which says what is not there any more
+        elif (screen := comparison(self._marking.marks, self._rows.selected)) is None:
+            self.notify("Mark two exchanges with space, then press c.", title="compare", markup=False)
+        else:
+            self.app.push_screen(screen)
 
     def action_stats(self) -> None:
         """Show the figures of what fits the filter."""
@@ -342,7 +339,10 @@ class StreamsScreen(Screen[None]):
     def action_preview(self) -> None:
         """Show or hide the preview."""
         self.toggle_class("-unpreviewed")
-        self.call_after_refresh(self._ask_preview)
+        self._preview_again()
+
+    def _preview_again(self) -> None:
+        self.call_after_refresh(lambda: self._preview.now(self._listing, self._rows.selected, self._look))
 
     def action_columns(self) -> None:
         """Choose the columns."""
@@ -382,10 +382,11 @@ class StreamsScreen(Screen[None]):
     def _say(self) -> None:
         path, listing = self._host.tape.path, self._listing
         self._above = self._above if self._rows.scroll_offset.y else 0
-        new = [(listing.catalog.arrived, "new: R sorts them in"), (self._above, "new above: g")]
-        left = telling.tape(path, listing, [(len(self._marks), "marked"), *new], following=self._follow)
+        counts = [(len(self._marking.marks), "marked"), *telling.unsorted(listing), (self._above, "new above: g")]
+        left = telling.tape(path, listing, counts, following=self._follow)
         self._header.show(left, telling.recorder(listing))
-        counted = telling.count(listing, self._filter.text, wrong=self._filter.is_wrong)
+        typing = self._filter.line.is_typing
+        counted = telling.count(listing, self._filter.text, wrong=self._filter.is_wrong, typing=typing)
         self._filter.line.show_count(said(counted))
         nothing = telling.nothing(path, listing)
         if nothing is not None or listing.catalog:
@@ -394,6 +395,3 @@ class StreamsScreen(Screen[None]):
         if self.has_class("-nothing") and not is_empty and self.focused is None:
             self.call_after_refresh(self._rows.focus)
         self.set_class(is_empty, "-nothing")
-
-    def _selected_row(self) -> Row | None:
-        return self._listing.catalog.row(self._rows.cursor) if self._listing.catalog else None

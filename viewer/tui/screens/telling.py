@@ -24,6 +24,12 @@ def tape(path: Path, listing: Listing, extra: Iterable[tuple[int, str]], *, foll
     return [*parts, (" · following", "accent")] if following else parts
 
 
+def unsorted(listing: Listing) -> list[tuple[int, str]]:
+    """Count what does not stand where it belongs: what has come, and what has ended, since the list was sorted."""
+    catalog, sorts = listing.catalog, ": R sorts them in"
+    return [(catalog.arrived, f"new{'' if catalog.ended else sorts}"), (catalog.ended, f"ended{sorts}")]
+
+
 def recorder(listing: Listing) -> list[Part]:
     """Say who records, or that the tape keeps us waiting."""
     if listing.is_busy:
@@ -31,10 +37,15 @@ def recorder(listing: Listing) -> list[Part]:
     return notices.recorder_line(listing.recorder) if listing.change is not None else []
 
 
-def count(listing: Listing, filter_text: str, *, wrong: bool) -> list[Part]:
-    """Say how many exchanges fit, and how long it took to find them; nothing of a filter that is `wrong`."""
+def count(listing: Listing, filter_text: str, *, wrong: bool, typing: bool) -> list[Part]:
+    """Say how many exchanges fit, and how long it took to find them.
+
+    Nothing is said of a filter that is `wrong`; `…` while one is typed, or looked for.
+    """
     if listing.change is None or wrong:
         return []
+    if typing or not listing.is_wanted:
+        return [("…", "muted")]
     if listing.wanted.filter is None:
         return [("off: \\ switches it on", "warning")] if filter_text.strip() else []
     counted = f"{listing.fitting:,} / {listing.change.total:,}"

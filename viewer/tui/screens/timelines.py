@@ -12,7 +12,7 @@ from viewer.tui.widgets.timeline import Timeline
 
 async def draw(timeline: Timeline, opened: Opened, playback: Playback) -> None:
     """Draw a stream that has been decoded; silences that are cut short in playing are marked."""
-    reads, end = zip(opened.reads_at, opened.sizes, strict=True), opened.end_ns
+    reads, end = zip(opened.reads_at, opened.sizes, strict=True), playback.end_ns
     room = timeline.cells, playback.cap_ns
     work = functools.partial(strips.made, opened.transcript, reads, opened.markers, end, *room)
     timeline.show(await aside(work), playback.media_ns)

@@ -17,7 +17,7 @@ from viewer import cells, sparks
 from viewer.model import clocks, gist
 from viewer.model.clocks import Times
 from viewer.model.streams import Tone
-from viewer.model.transcript import UNKNOWN, Transcript
+from viewer.model.transcript import KINDS, UNKNOWN, Transcript
 from viewer.tui.paint import Part
 from viewer.tui.widgets.pane import Pane
 
@@ -28,7 +28,7 @@ _TONES: Final[dict[str, Tone]] = {
     "content": "plain", "reasoning": "muted", "tool": "accent", "error": "error", "malformed": "error",
     "finish": "success", "done": "success", "refusal": "warning",
 }  # fmt: skip
-_NAMES: Final = {"reasoning": "reason", "malformed": "bad"}
+_KIND: Final = max(map(len, KINDS))
 
 
 class EventsPane(Pane):
@@ -114,7 +114,7 @@ class EventsPane(Pane):
     def titles(self) -> str:
         """Give the titles of the columns."""
         number, at, size, read = self._widths
-        titles = f"{'#':>{number + 1}} {self._times.title:>{at}} {'Δ ms':>7}   {'kind':<7} "
+        titles = f"{'#':>{number + 1}} {self._times.title:>{at}} {'Δ ms':>7}   {'kind':<{_KIND}} "
         titles += f"{'B':>{size}} " if self.size.width >= _WIDE else ""
         return titles + (f"{'read':>{read}} " if self.size.width >= _MIDDLING else "") + "data"
 
@@ -165,7 +165,7 @@ class EventsPane(Pane):
             (f"{event + 1:>{number}} ", self.look("muted")),
             (f"{at:>{at_width}} ", self.look("ghost") if to_come else self.look("plain")),
             (f"{gap:>7} {glyph:<1} ", self.look(gap_tone)),
-            (f"{_NAMES.get(kind, kind):<7} ", tone),
+            (f"{kind:<{_KIND}} ", tone),
         ]
         if self.size.width >= _WIDE:
             drawn.append((f"{transcript.ends[event] - transcript.starts[event]:>{size}} ", self.look("muted")))

@@ -186,6 +186,11 @@ class FilterLine(Vertical):
         self.box.remember(text)
         self.post_message(self.Edited(self._applied))
 
+    @property
+    def is_typing(self) -> bool:
+        """Whether what stands in the box has yet to be applied."""
+        return self.box.value != self._applied
+
     def show_count(self, count: Content) -> None:
         """Show what fits, at the right."""
         if count != self._counted:
@@ -210,6 +215,8 @@ class FilterLine(Vertical):
         event.stop()
         self._stop()
         self._timer = self.set_timer(AFTER_SECONDS, self._apply)
+        if self.is_typing:
+            self.show_count(paint.content("…"))  # what is counted is of another filter
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Apply the filter at once, and go back to the list."""

@@ -14,7 +14,7 @@ from textual.message import Message
 from recorder.exchange import Read
 from recorder.safe import safe
 from viewer import cells
-from viewer.model import clocks, dump, wire
+from viewer.model import clocks, dump, json_spans, wire
 from viewer.model.clocks import Times
 from viewer.model.dump import Dump, Piece
 from viewer.model.folding import Folding
@@ -245,12 +245,12 @@ class BytesPane(Pane):
 
 def _pretty(data: bytes) -> str:
     """Give the JSON of an event in order; its own lines where it is none, or too much."""
-    fields = [line[5:].removeprefix(b" ") for line in data.splitlines() if line.startswith(b"data:")]
-    payload = b"\n".join(fields) if fields else data
+    payload = json_spans.payload(data)
     if len(payload) <= _LARGEST_JSON:
         try:
             text = json.dumps(json.loads(payload), indent=2, ensure_ascii=False)
         except (ValueError, RecursionError):
-            return safe(data[:_LARGEST_JSON].decode("utf-8", "replace"), multiline=True)
+            reason = f"({json_spans.fault(payload) or 'no JSON that can be read'})\n"
+            return reason + safe(data[:_LARGEST_JSON].decode("utf-8", "replace"), multiline=True)
         return safe(text, multiline=True)
     return safe(data[:_LARGEST_JSON].decode("utf-8", "replace"), multiline=True) + "\n(more than is put in order)"

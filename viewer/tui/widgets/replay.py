@@ -33,6 +33,8 @@ ANNOTATIONS: Final[tuple[Annotation, ...]] = ("none", "heat", "silences")
 CARET: Final = "▏"
 GHOST: Final = "░"
 _GUTTER: Final = 2
+_MARGIN: Final = 3
+"""Room for the caret, for the space that a line is broken at, and for the scrollbar."""
 _AT_ONCE: Final = 500
 _KINDS: Final[dict[str, Tone]] = {"content": "plain", "refusal": "warning", "tool": "accent"}
 
@@ -54,6 +56,8 @@ class ReplayPane(Pane):
         self._note = ""
         self._noted = Folding("", 80)
         self.ghost = True
+        self.choice: int | None = None
+        self._steady = False
         self.annotation: Annotation = "none"
         self.markdown = False
         self._rendered: Sequence[list[Line] | None] = ()
@@ -62,7 +66,22 @@ class ReplayPane(Pane):
 
     def show(self, transcript: Transcript, position: int, limit_ns: int, note: str = "") -> None:
         """Show an answer; silences longer than `limit_ns` are worth a figure. Without any text, `note` is shown."""
+        self._steady = self._steady or position != self._position
         self._transcript, self._position, self._limit_ns, self._note = transcript, position, limit_ns, note
+        if self.choice not in self.choices:
+            self.choice = None
+        self._lay_out()
+
+    @property
+    def choices(self) -> list[int]:
+        """The choices of the answer by their index."""
+        return [voice.index for voice in self._transcript.voices] if self._transcript is not None else []
+
+    def choose(self) -> None:
+        """Show only the next choice of the answer; after the last one, all of them."""
+        order = [None, *self.choices]
+        self.choice = order[(order.index(self.choice) + 1) % len(order)] if len(order) > 2 else None
+        self._rendered = ()
         self._lay_out()
 
     def move(self, position: int, *, unfold: bool = False) -> None:
@@ -70,14 +89,18 @@ class ReplayPane(Pane):
         before, self._position = self._position, position
         if self._answer is None or before == position:
             return
+        old, self._steady = self._row_of(before), not unfold
         self._ask()
         if unfold and not self._chosen and self._answer.hides(position):
             self._fold()
             return
-        old = self._answer.row_of(before)
-        row = self._answer.row_of(position)
+        row = self._row_of(position)
         self.redraw(*self._answer.changed(before, position), (old, old), (row, row))
         self.reveal(row, 2)
+
+    def _row_of(self, position: int) -> int:
+        """Give the row of the playhead: where somebody sent it the words that it stands in, else what grows."""
+        return 0 if self._answer is None else self._answer.row_of(position, steady=self._steady)
 
     def fold(self) -> None:
         """Fold the reasoning, or unfold it."""
@@ -113,7 +136,7 @@ class ReplayPane(Pane):
         self._asked_for = answer, position, self._still
         parts = answer.parts if answer is not None else []
         texts = [(part.track.text, part.track.length(position)) if part.kind == "content" else None for part in parts]
-        return functools.partial(_rendered, texts, self.size.width - _GUTTER - 2, whole=self._still)
+        return functools.partial(_rendered, texts, self.size.width - _GUTTER - _MARGIN, whole=self._still)
 
     def take(self, rendered: "Sequence[list[Line] | None]") -> None:
         """Show what has been rendered, if it is still wanted."""
@@ -159,13 +182,13 @@ class ReplayPane(Pane):
         return self._text(row.part, row.line, number)
 
     def _lay_out(self) -> None:
-        width = self.size.width - _GUTTER - 2
+        width = self.size.width - _GUTTER - _MARGIN
         if self._transcript is None or width <= 0:
             return
         self._noted = Folding(safe(self._note, multiline=True), width)
         self._noted.more(_AT_ONCE)
         limit = self._limit_ns if self.annotation == "silences" else None
-        self._answer = Answer(self._transcript, width, limit, folded=self._folded)
+        self._answer = Answer(self._transcript, width, limit, folded=self._folded, choice=self.choice)
         if self.markdown:
             self._answer.render(self._rendered)
             self._ask()
@@ -176,7 +199,7 @@ class ReplayPane(Pane):
             return
         self.set_count(len(self._answer) if self._answer.parts else len(self._noted))
         self.redraw()
-        self.reveal(self._answer.row_of(self._position), 2)
+        self.reveal(self._row_of(self._position), 2)
         if not self._answer.done:
             self.call_later(self._extend, self._answer)
 
@@ -216,9 +239,8 @@ class ReplayPane(Pane):
         return f" · {len(part.track.events):,} delta{'s' * (len(part.track.events) != 1)} · {lasted / 1e9:.2f} s"
 
     def _text(self, part: Part, line: int, number: int) -> Iterator[paint.Part]:
-        assert self._answer is not None
         runs = list(part.runs(line, self._position))
-        has_caret = number == self._answer.row_of(self._position) and self._position > 0
+        has_caret = number == self._row_of(self._position) and self._position > 0
         unsaid = bool(runs) and all(run.state == "ghost" for run in runs) and not has_caret
         yield (f"{GHOST} " if unsaid and self.ghost else "  "), self.look("ghost")
         for run in runs:
@@ -231,11 +253,10 @@ class ReplayPane(Pane):
             yield CARET, self.look("accent")
 
     def _marked_up(self, lines: "list[Line]", line: int, number: int) -> Iterator[paint.Part]:
-        assert self._answer is not None
         yield "  ", None
         for piece in lines[line]:
             yield piece.text, self.look(piece.tone) + piece.style
-        if line == len(lines) - 1 and number == self._answer.row_of(self._position):
+        if line == len(lines) - 1 and number == self._row_of(self._position):
             yield CARET, self.look("accent")
 
     def _look(self, part: Part, run: Run) -> Style:

@@ -18,9 +18,10 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer.model import streams
+from viewer.model import slots, streams
 from viewer.model.catalog import Catalog
-from viewer.model.streams import Look, Part, Slot
+from viewer.model.slots import Slot
+from viewer.model.streams import Look, Part
 from viewer.tui import paint
 from viewer.tui.widgets import toned
 
@@ -237,8 +238,8 @@ class StreamRows(ScrollView, can_focus=True):
 
     def _lay_out(self) -> None:
         width = max(self.size.width, 1)
-        self._slots = streams.fitted(width, self.hidden, self.look.times)
-        self._between = streams.gap_between(width)
+        self._slots = slots.fitted(width, self.hidden, self.look.times)
+        self._between = slots.gap_between(width)
         self._tones = toned.styles(self, self.rich_style)
         self._on_cursor = toned.styles(self, toned.style(self, "rows--cursor"))
         self._blank = Style(bgcolor=self.rich_style.bgcolor)
@@ -248,7 +249,7 @@ class StreamRows(ScrollView, can_focus=True):
     def _drawn(self, place: int, number: int, selected: bool, marked: bool) -> Strip:
         row = self.catalog.row(place)
         parts: list[Part] = [("▌" if selected else " ", "accent"), ("*" if marked else " ", "accent")]
-        parts += streams.line(row, self._slots, self.look, self._between) if row else [(_LOADING, "muted")]
+        parts += slots.line(row, self._slots, self.look, self._between) if row else [(_LOADING, "muted")]
         tones = self._on_cursor if selected else self._tones
         drawn = ((text, tones[tone]) for text, tone in streams.joined(parts))
         return paint.strip(drawn).adjust_cell_length(self.size.width, tones["plain"])
@@ -307,12 +308,12 @@ class Titles(Widget):
     def render_line(self, y: int) -> Strip:
         """Draw the titles."""
         tones = toned.styles(self, self.rich_style)
-        parts = streams.titles(self._rows.slots, self._rows.look, self._rows.between, self._order)
+        parts = slots.titles(self._rows.slots, self._rows.look, self._rows.between, self._order)
         drawn = [(text, tones[tone]) for text, tone in (("  ", "plain"), *parts)]
         return paint.strip(drawn).adjust_cell_length(self.size.width, tones["plain"])
 
     def on_click(self, event: Click) -> None:
         """Order by the column that was clicked."""
-        column = streams.column_at(self._rows.slots, self._rows.between, event.x)
+        column = slots.column_at(self._rows.slots, self._rows.between, event.x)
         if column is not None and column.field is not None:
             self.post_message(self.Clicked(column.field))

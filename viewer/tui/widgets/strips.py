@@ -35,7 +35,7 @@ class RaceStrips(Widget):
         super().__init__(id="race")
         self._head = "race"
         self._strips = "", ""
-        self._place = 0
+        self._places = 0, 0
         self._axis_ns = 0
 
     @property
@@ -43,10 +43,10 @@ class RaceStrips(Widget):
         """How many cells a line of gaps has."""
         return max(self.size.width - _MARGIN, 1)
 
-    def show(self, head: str, strips: tuple[str, str], place: int, axis_ns: int) -> None:
-        """Show both lines, `cells` long for `axis_ns`, with the playhead in the cell `place`."""
-        if (head, strips, place, axis_ns) != (self._head, self._strips, self._place, self._axis_ns):
-            self._head, self._strips, self._place, self._axis_ns = head, strips, place, axis_ns
+    def show(self, head: str, strips: tuple[str, str], places: tuple[int, int], axis_ns: int) -> None:
+        """Show both lines, `cells` long for `axis_ns`, each with its playhead in its cell of `places`."""
+        if (head, strips, places, axis_ns) != (self._head, self._strips, self._places, self._axis_ns):
+            self._head, self._strips, self._places, self._axis_ns = head, strips, places, axis_ns
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -59,14 +59,15 @@ class RaceStrips(Widget):
             return self._axis(width)
         drawn: list[Part] = [(f"{'AB'[y - 1]}  ", self._style("head"))]
         line = self._strips[y - 1].ljust(self.cells)
+        place = self._places[y - 1]
         for at, sign in enumerate(line):
-            style = self._style(_state(sign, at > self._place))
-            drawn.append((sign, style + self._style("playhead") if at == self._place else style))
+            style = self._style(_state(sign, at > place))
+            drawn.append((sign, style + self._style("playhead") if at == place else style))
         return paint.strip(drawn, width, self.rich_style)
 
     def _axis(self, width: int) -> Strip:
         axis = sparks.axis(self._axis_ns, self.cells).ljust(self.cells)
-        at = self._place
+        at = self._places[0]
         drawn = [
             (" " * _MARGIN + axis[:at], self._style("axis")),
             (_PLAYHEAD, self._style("head")),

@@ -22,6 +22,9 @@ from viewer.tui.widgets.look import Remembering, looks
 LABEL: Final = 9
 PLAYHEAD: Final = "▲"
 
+_WHILE_NS: Final = 300_000_000
+"""What grows is not drawn anew more often."""
+
 _ROWS: Final = ("bytes/s", "kind", "gap", "markers", "")
 _KINDS: Final[dict[str, Tone]] = {
     "c": "success",
@@ -61,6 +64,15 @@ class Timeline(Remembering):
     def cells(self) -> int:
         """How many cells there are for the time."""
         return max(self.size.width - LABEL - 1, 1)
+
+    @property
+    def axis_ns(self) -> int:
+        """How long the time is that is drawn."""
+        return self._strips.axis_ns
+
+    def lags(self, end_ns: int) -> bool:
+        """Say whether a stream has got further than what is drawn, by a cell or more."""
+        return (end_ns - self.axis_ns) * self.cells > self.axis_ns and end_ns - self.axis_ns >= _WHILE_NS
 
     def show(self, drawn: Strips, at_ns: int) -> None:
         """Show these rows, and the playhead at an instant."""

@@ -6,6 +6,7 @@ from typing import Final
 from textual.strip import Strip
 from textual.widget import Widget
 
+from viewer.model.silence import Silence
 from viewer.model.streams import Tone
 from viewer.tui import paint
 from viewer.tui.widgets.look import looks
@@ -14,19 +15,22 @@ from viewer.tui.widgets.pane import fitted
 _LATE_MS: Final = 10.0
 _SLOW_MS: Final = 50.0
 _LEAST_BAR: Final = 8
+_LEAST_ROOM: Final = 4
+"""That is for the speed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """How a playback stands; `late_ms` is the 99th percentile of how late events came on the screen, if any did.
 
-    `idle_ns` is what silences are cut to, None if they are not; `following`: the end of a live stream is followed;
-    `lag_ms` is how long the terminal takes for a frame, if that is known.
+    `events` is None until it has been decoded, `idle_ns` what silences are cut to, None if they are not; `following`:
+    the end of a live stream is followed; `lag_ms` is how long the terminal takes for a frame, if that is known,
+    `silence` for how long nothing has come.
     """
 
     playing: bool = False
     position: int = 0
-    events: int = 0
+    events: int | None = None
     media_ns: int = 0
     end_ns: int = 0
     speed: float = 1.0
@@ -35,6 +39,7 @@ class Standing:
     live: bool = False
     following: bool = False
     lag_ms: float | None = None
+    silence: Silence | None = None
 
 
 class TransportLine(Widget):
@@ -67,23 +72,39 @@ class TransportLine(Widget):
         return paint.strip(drawn, self.size.width, look["surface"])
 
     def _parts(self) -> list[tuple[str, Tone]]:
-        now = self._standing
-        left: list[tuple[str, Tone]] = [
-            *self._state(),
-            (f"  #{now.position:,}/{now.events:,}", "strong"),
-            (f"  {now.media_ns / 1e9:.3f} / {now.end_ns / 1e9:.3f}{'+' if now.live else ''} s", "plain"),
-            (f"  {100 * now.media_ns / now.end_ns if now.end_ns else 0:3.0f} %  ", "muted"),
-        ]
+        left = self._left()
+        if sum(len(text) for text, _ in left) > self.size.width - _LEAST_ROOM:
+            left = self._left(short=True)
         right = self._settings()
         room = self.size.width - sum(len(text) for text, _ in (*left, *right)) - 3
         while room < _LEAST_BAR and len(right) > 1:
             room += len(right.pop()[0])
         return [*left, *self._bar(max(room, 0)), *right]
 
+    def _left(self, *, short: bool = False) -> list[tuple[str, Tone]]:
+        """Say where it stands; the share of the whole, and the end if it stands there, only where there is room."""
+        now = self._standing
+        if now.events is None:
+            return [(" decoding …  ", "muted")]
+        media, end = f"{now.media_ns / 1e9:.3f}", f"{now.end_ns / 1e9:.3f}{'+' if now.live else ''} s"
+        at_end = short and now.media_ns == now.end_ns
+        share = 100 * now.media_ns / now.end_ns if now.end_ns else 0
+        return [
+            *self._state(),
+            (f"  #{now.position:,}/{now.events:,}", "strong"),
+            (f"  {end}  " if at_end else f"  {media} / {end}  ", "plain"),
+            ("" if short else f"{share:3.0f} %  ", "muted"),
+            *self._silence(),
+        ]
+
     def _state(self) -> list[tuple[str, Tone]]:
         if self._standing.following:
             return [(" ● following", "success")]
         return [(" ▶ playing", "success")] if self._standing.playing else [(" ‖ paused ", "muted")]
+
+    def _silence(self) -> list[tuple[str, Tone]]:
+        found = self._standing.silence
+        return [] if found is None else [(f"{found}  ", "error" if found.stalled else "warning")]
 
     def _settings(self) -> list[tuple[str, Tone]]:
         now = self._standing
@@ -98,7 +119,7 @@ class TransportLine(Widget):
         return found
 
     def _bar(self, room: int) -> list[tuple[str, Tone]]:
-        if room < _LEAST_BAR:
+        if room < _LEAST_BAR or self._standing.events is None:
             return []
         share = min(self._standing.media_ns / self._standing.end_ns, 1.0) if self._standing.end_ns else 0.0
         done = min(int(share * room), room - 1)

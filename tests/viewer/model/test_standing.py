@@ -1,0 +1,70 @@
+"""How a lane stands, in a line."""
+
+from typing import Any
+
+import pytest
+
+from tests.viewer.conftest import MS
+from tests.viewer.model.test_race import FAST, lane, whole_answer
+from viewer.model import standing
+from viewer.model.race import Lane
+from viewer.rows import Row
+
+WIDE = 200
+
+
+def row(outcome: str = "complete", **more: Any) -> Row:
+    told = {"ttft_ms": 100.0, "tps_user": 12.5, "tokens_per_chunk": 2.0, "flags": [], "ended_by": "end"}
+    return {"outcome": outcome} | told | more
+
+
+def test_before_its_first_output_a_lane_waits() -> None:
+    assert standing.told(lane(FAST), 0, row(), WIDE) == "no output yet  #0/3  0 ch"
+
+
+def test_on_its_way_tokens_a_second_are_estimated_by_chunks() -> None:
+    said = standing.told(lane(FAST), 2, row(), WIDE)
+    assert said == "T 100 ms  #2/3  ~20.0 tok/s  gap 100.0 ms  0.200 s  8 ch"
+
+
+def test_at_the_end_the_outcome_and_the_figure_of_usage_stand() -> None:
+    said = standing.told(lane(FAST), 3, row(), WIDE)
+    assert said == "✓ complete  T 100 ms  #3/3  12.5 tok/s  gap 100.0 ms  0.300 s  13 ch"
+
+
+def test_without_usage_chunks_are_counted_and_of_a_burst_nothing() -> None:
+    unused = row(tps_user=None, tokens_per_chunk=None)
+    assert "  10.0 chunks/s  " in standing.told(lane(FAST), 3, unused, WIDE)
+    assert "/s" not in standing.told(lane(FAST), 2, unused | {"flags": ["burst"]}, WIDE)
+
+
+def test_chunks_of_one_read_have_no_gap() -> None:
+    assert "  same read  " in standing.told(lane([(100, "a"), (100, "b")]), 2, row(), WIDE)
+
+
+def test_one_that_runs_is_open_and_its_instant_grows() -> None:
+    one = Lane(lane(FAST).transcript, 300 * MS, None, is_live=True)
+    open_row = row("open", tps_user=None, tokens_per_chunk=None, ended_by=None)
+    assert standing.told(one, 3, open_row, WIDE).startswith("● open  T 100 ms  #3/3  10.0 chunks/s")
+    assert standing.told(one, 3, open_row, WIDE).endswith("  0.300+ s  13 ch")
+    assert standing.told(one, 3, open_row, WIDE, recording=False).startswith("? orphan")
+
+
+def test_one_that_ended_without_output_says_so() -> None:
+    found = standing.told(lane([], 50), 0, row("http_error", ttft_ms=None, tps_user=None), WIDE)
+    assert found == "✗ http_error  no output  #0/0  0 ch"
+
+
+def test_an_unknown_instant_is_not_that_of_the_request() -> None:
+    found = standing.told(whole_answer(500), 1, row(ttft_ms=None, tps_user=None), WIDE)
+    assert found == "✓ complete  T –  #1/1  instant unknown  2 ch"
+
+
+@pytest.mark.parametrize(("room", "said"), [
+    (39, "✓ complete  T 100 ms  #3/3  12.5 tok/s"),
+    (38, "✓ complete  T 100 ms  #3/3  12.5 tok/s"),
+    (37, "✓ complete  T 100 ms  #3/3"),
+    (3, "✓ complete"),
+])  # fmt: skip
+def test_the_most_telling_stays_where_there_is_little_room(room: int, said: str) -> None:
+    assert standing.told(lane(FAST), 3, row(), room) == said

@@ -1,0 +1,37 @@
+"""The SELECTs behind a table of several exchanges: their figures, and the gaps between their output chunks.
+
+As in `queries`, each query is short. An exchange that still runs is measured as far as it is.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import Connection, func, select
+
+from recorder.schema import measures, reads
+from viewer import queries, rows, running
+from viewer.model.ranking import Entry
+from viewer.model.scoreboard import LABELS
+
+FIELDS: Final = ("id", "started_at", "model", "upstream", "status", "outcome_detail", "flags", "bytes", *LABELS)
+"""The fields of a row of the table."""
+
+
+def entries(connection: Connection, numbers: Sequence[int]) -> list[Entry]:
+    """Give these exchanges, as far as they are on the tape."""
+    return [found for no in numbers if (found := _entry(connection, no)) is not None]
+
+
+def _entry(connection: Connection, no: int) -> Entry | None:
+    row = next(queries.numbered(connection, FIELDS, [no]), None)
+    if row is None:
+        return None
+    with connection.begin():
+        gaps: bytes | None = connection.execute(select(measures.c.icl).where(measures.c.exchange_no == no)).scalar()
+        last = connection.execute(select(func.max(reads.c.at_ns)).where(reads.c.exchange_no == no)).scalar()
+    if row["outcome"] == "open":
+        row["duration_ms"] = rows.ms(last)
+    if running.is_measurable(row):
+        found = running.figures(connection, no)
+        row, gaps = running.filled(row, found), found.icl
+    return Entry(no, row, gaps or b"")

@@ -1,0 +1,76 @@
+"""What each pane of the inspector shows, as a text for a pager or an editor: exact, and as long as it is."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from recorder.safe import safe
+from viewer import cells, closeup
+from viewer.closeup import Line
+from viewer.inspecting import Known
+from viewer.model import gist
+from viewer.model.answer import Answer
+from viewer.model.clocks import Times
+from viewer.model.notes import Notes
+from viewer.model.opening import Opened
+from viewer.model.transcript import KINDS, UNKNOWN, Transcript
+
+_WIDTH: Final = 118
+_KIND: Final = max(map(len, KINDS))
+
+
+def page(
+    pane: str | None, known: Known, opened: Opened | None, notes: Notes, times: Times, position: int
+) -> tuple[str, str]:
+    """Give the name of a file and its text for a pane."""
+    match pane:
+        case "replay" if opened is not None:
+            return "text.txt", _said(opened.transcript)
+        case "replay":
+            return "text.txt", known.row["content"] or ""
+        case "events":
+            return "events.txt", "" if opened is None else _lines(_events(opened.transcript, times))
+        case "tree" | "bytes":
+            return "event.sse", _bytes(opened, position).decode("utf-8", "replace")
+        case "request":
+            return "request.txt", _text(closeup.request(known))
+        case "timing":
+            return "timing.txt", _text(closeup.timing(known, opened, _WIDTH))
+    return "note.txt", notes.text
+
+
+def _said(transcript: Transcript) -> str:
+    """Give all that was said; headed where it is more than one text."""
+    parts = Answer(transcript, _WIDTH).parts
+    if len(parts) == 1 and parts[0].name is None:
+        return parts[0].track.text
+    heads = [f"{part.title} {part.name.text}" if part.name is not None else part.title for part in parts]
+    return "\n\n".join(f"─ {head}\n{part.track.text}" for head, part in zip(heads, parts, strict=True)) + "\n"
+
+
+def _events(transcript: Transcript, times: Times) -> Iterator[str]:
+    """Give the events as a table, an event a line."""
+    number, at = len(str(len(transcript))), times.width(transcript)
+    yield f"{'#':>{number}} {times.title:>{at}} {'Δ ms':>9} {'kind':<{_KIND}} {'bytes':>9} {'read':>6} data"
+    for event in range(len(transcript)):
+        above = event - 1 if event else None
+        read, size = transcript.reads[event], transcript.ends[event] - transcript.starts[event]
+        gap = transcript.gap_ns(event)
+        since = "same" if transcript.shares_read(event) else cells.ms(None if gap is None else gap / 1e6)
+        told = f"{event + 1:>{number}} {times.of(transcript, event, above):>{at}} {since:>9}"
+        came = cells.UNKNOWN if read == UNKNOWN else read
+        yield f"{told} {transcript.kind(event):<{_KIND}} {size:>9} {came:>6} {safe(gist.of(transcript, event))}"
+
+
+def _bytes(opened: Opened | None, position: int) -> bytes:
+    if opened is None:
+        return b""
+    transcript = opened.transcript
+    return transcript.bytes(max(position - 1, 0)) if len(transcript) else transcript.data
+
+
+def _text(lines: Iterable[Line]) -> str:
+    return _lines("".join(text for text, _ in line) for line in lines)
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in lines)
