@@ -119,10 +119,10 @@ def test_what_is_said_in_passing_is_one_thing_and_is_soon_gone(tape: Path) -> No
         app = ViewerApp(tape, Watch().clock)
         async with app.run_test(size=(80, 24), notifications=True) as pilot:
             await shows(pilot, LIVE[:8])
+            # At the head: neither over the transport nor over differences, which are at the foot.
             for said in ("one", "two [/x]"):
                 app.notify(said, title="told", markup=False)
-            # At the head: neither over the transport nor over differences, which are at the foot.
-            await wait_for(pilot, lambda: "told: two [/x]" in seen(app).splitlines()[1])
+                await wait_for(pilot, lambda said=said: f"told: {said}" in seen(app).splitlines()[1])
             assert "one" not in seen(app)
             await wait_for(pilot, lambda: "told" not in seen(app))
 
