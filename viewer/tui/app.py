@@ -68,6 +68,7 @@ class ViewerApp(App[int]):
     NOTIFICATION_TIMEOUT = 2
     CSS = """
     ToastRack { dock: top; align: right top; margin: 1 0 0 0; }
+    ToastHolder:empty { display: none; }
     Toast { width: auto; max-width: 100%; margin: 0; padding: 0 1; }
     """
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
