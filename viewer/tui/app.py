@@ -68,7 +68,6 @@ class ViewerApp(App[int]):
     NOTIFICATION_TIMEOUT = 2
     CSS = """
     ToastRack { dock: top; align: right top; margin: 1 0 0 0; }
-    ToastHolder:empty { display: none; }
     Toast { width: auto; max-width: 100%; margin: 0; padding: 0 1; }
     """
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
@@ -204,6 +203,8 @@ class ViewerApp(App[int]):
     ) -> None:
         """Say something in passing, in place of what was said before; what is long stays longer."""
         self.clear_notifications()
+        if self.screen_stack:  # a toast that goes leaves its holder behind, which would keep the place
+            self.screen.query("ToastHolder").remove()
         said = f"{title}: {message}" if title else message
         lasts = timeout or max(self.NOTIFICATION_TIMEOUT, len(said) / _READ_PER_SECOND)
         super().notify(said, severity=severity, timeout=lasts, markup=markup)
