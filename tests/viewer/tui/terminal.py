@@ -20,6 +20,7 @@ from rich.cells import cell_len
 
 ROOT = Path(__file__).parent.parent.parent.parent
 SECONDS = 20.0
+_WHOLE_SECONDS = 0.0005  # a frame is larger than what a terminal holds: the rest of it comes at once
 _TOKEN = re.compile(
     r"\x1b\[(?P<csi>[<-?]?[\d;:]*[ -/]*[@-~])|\x1b\](?P<osc>.*?)(?:\x07|\x1b\\)|\x1b[PX^_].*?\x1b\\"
     r"|\x1b(?P<esc>[ -OQ-WYZ\\`-~])|(?P<text>[^\x00-\x1f\x7f-\x9f]+)|(?P<control>[\x00-\x1a\x1c-\x1f\x7f-\x9f])",
@@ -135,13 +136,16 @@ class Terminal:
         os.write(self._outer, keys.encode())
 
     def read(self, seconds: float = 0.0, *, drawn: bool = True) -> bool:
-        """Take in what has come, waiting for it at most so long; say whether anything has."""
+        """Take in what has come, waiting for it at most so long; say whether anything has. What is not `drawn` is lost."""
         if not select.select([self._outer], [], [], seconds)[0]:
             return False
-        data = os.read(self._outer, 1 << 16)
-        self._came = time.perf_counter()
+        data = b""
+        while not data or select.select([self._outer], [], [], _WHOLE_SECONDS)[0]:
+            data += os.read(self._outer, 1 << 16)
+            self._came = time.perf_counter()
         self.sent += data
-        self.screen.feed(self._decoder.decode(data))
+        if drawn:
+            self.screen.feed(self._decoder.decode(data))
         return True
 
     def wait_for(self, shown: "str | Callable[[Screen], bool]", seconds: float = SECONDS) -> float:
