@@ -136,7 +136,7 @@ class Terminal:
         os.write(self._outer, keys.encode())
 
     def read(self, seconds: float = 0.0, *, drawn: bool = True) -> bool:
-        """Take in what has come, waiting for it at most so long; say whether anything has. If not `drawn`, it is lost."""
+        """Take in what has come, waiting at most so long; say whether anything has. If not `drawn`, it is lost."""
         if not select.select([self._outer], [], [], seconds)[0]:
             return False
         data = b""
