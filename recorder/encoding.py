@@ -81,6 +81,11 @@ def plain(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> Pla
     return Plain(bytes(inflater.out), decoded_ends, inflater.flag)
 
 
+def is_identity(content_encoding: str | None) -> bool:
+    """Say whether a body has no content coding."""
+    return (content_encoding or "").strip().lower() in _IDENTITY
+
+
 def is_utf8(data: bytes) -> bool:
     """Whether the bytes are UTF-8; a character that the end cuts off was not wrong."""
     try:

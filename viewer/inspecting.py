@@ -1,8 +1,7 @@
 """One exchange for looking at closely: what can be told of it at once, and all of it with its body decoded.
 
 The first is quick however large the exchange is, the second takes as long as decoding does (`opening`): that of a large
-one is left to a process of its own (`apart`). As in `queries`,
-each query is short.
+one is left to a process of its own (`apart`). As in `queries`, each query is short.
 """
 
 import os
@@ -11,11 +10,13 @@ import sys
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, select
+from sqlalchemy.exc import NoResultFound
 
-from recorder import store
+from recorder import encoding, store
 from recorder.errors import WiretapeError
 from recorder.schema import exchanges, measures, sessions
 from viewer import queries, running
+from viewer.columns import JOINED, column
 from viewer.model import opening
 from viewer.model.opening import Stored
 from viewer.model.transcript import Transcript
@@ -81,10 +82,16 @@ def stored(connection: Connection, no: int) -> Stored:
     return Stored(facts, its_reads, body, outcome or "open")
 
 
-def size(connection: Connection, no: int) -> int:
-    """Give how many bytes of an answer have come so far. Raises sqlalchemy's `NoResultFound`."""
+def weight(connection: Connection, no: int) -> int:
+    """Give how many bytes of an answer are to be decoded, as far as it has come; of a compressed one, at a guess.
+
+    Raises sqlalchemy's `NoResultFound`.
+    """
+    wanted = select(column("bytes"), exchanges.c.response_headers).select_from(JOINED).where(exchanges.c.no == no)
     with connection.begin():
-        return int(connection.execute(select(exchanges.c.bytes).where(exchanges.c.no == no)).scalar_one())
+        size, headers = connection.execute(wanted).one()
+    coding = dict(headers or []).get("content-encoding")
+    return int(size) * (1 if encoding.is_identity(coding) else running.RATIO)
 
 
 def version(connection: Connection) -> int:
@@ -111,6 +118,8 @@ def decode_asked() -> None:
             answer = stored(connection, no)
     except WiretapeError as error:
         sys.exit(str(error))
+    except NoResultFound:
+        sys.exit("it is not on the tape any more")
     found, judged = opening.stages(answer, limits)
     pickle.dump(found, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
     sys.stdout.buffer.flush()

@@ -68,7 +68,7 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise _reason(path, str(error.orig)) from error
-    except (zlib.error, json.JSONDecodeError) as error:
+    except (zlib.error, json.JSONDecodeError, msgspec.MsgspecError) as error:
         raise TapeDamaged(f"{path} is damaged ({error}): run 'wiretape db check'") from error
 
 

@@ -8,13 +8,16 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from recorder import store
+from recorder import encoding, store
 from recorder.derive import Measures, derive
 from viewer import rows
 from viewer.rows import Row
 
 LARGEST: Final = 512 << 10
 """A body of more bytes is not measured before its exchange has ended."""
+
+RATIO: Final = 20
+"""So many times larger a compressed event stream may well be without its coding."""
 
 FIELDS: Final = (
     "model", "prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens", "ttfb_ms", "ttfc_ms", "ttft_ms",
@@ -33,10 +36,12 @@ def is_measurable(row: Row, most: int = LARGEST) -> bool:
 
 
 def figures(connection: Connection, no: int) -> Measures:
-    """Measure an exchange as far as it is. Raises sqlalchemy's `NoResultFound`."""
+    """Measure an exchange as far as it is; of a large compressed one nothing. Raises sqlalchemy's `NoResultFound`."""
     with connection.begin():
         facts, its_reads = store.facts(connection, no)
         body = store.stored_body(connection, no)
+    if not encoding.is_identity(facts.content_encoding) and len(body) > LARGEST // RATIO:
+        return derive(facts, [], b"")
     return derive(facts, its_reads, body)
 
 

@@ -57,8 +57,10 @@ def view(
 
     ID opens one exchange: 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
     """
-    if not (sys.stdin.isatty() and sys.stderr.isatty()) or os.environ.get("TERM") == "dumb":
-        raise click.UsageError("view needs a terminal for its keys and its screen: try 'wiretape ls'")
+    elsewhere = [stream.name.strip("<>") for stream in (sys.stdin, sys.stdout, sys.stderr) if not stream.isatty()]
+    if elsewhere or os.environ.get("TERM") == "dumb":
+        why = f"{' and '.join(elsewhere)} is none" if elsewhere else "TERM is dumb"
+        raise click.UsageError(f"view needs a terminal for its keys and its screen ({why}): try 'wiretape ls'")
     if at is not None and id is None:
         raise click.UsageError("--at goes with an ID")
     if compare and id is not None:

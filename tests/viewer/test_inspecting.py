@@ -31,7 +31,7 @@ def test_one_that_still_runs_is_measured_as_the_list_does(connection: Connection
 
 
 def test_an_exchange_that_is_gone_is_not_found(connection: Connection) -> None:
-    for question in (inspecting.known, inspecting.stored, inspecting.size):
+    for question in (inspecting.known, inspecting.stored, inspecting.weight):
         with pytest.raises(NoResultFound):
             question(connection, 999)
 
@@ -44,3 +44,8 @@ def test_texts_on_the_tape_are_there_before_their_events(connection: Connection)
 
 def test_the_version_of_a_tape_stays_while_nobody_writes(connection: Connection) -> None:
     assert inspecting.version(connection) == inspecting.version(connection)
+
+
+def test_what_still_runs_weighs_what_has_come_of_it(connection: Connection) -> None:
+    live = queries.find(connection, LIVE)
+    assert inspecting.weight(connection, live) == queries.detail(connection, live)["bytes"] > 0

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 
+import msgspec
+
 from recorder.safe import safe
 from viewer.model import gist
 from viewer.model.folding import Folding
@@ -51,11 +53,20 @@ class Part:
         self.title = title
         self.name = name
         self.folded = False
+        self._is_value: bool | None = None
         self.folding = Folding("", 2)
         self.rendered: list[Line] | None = None
         self._at: list[int] = []
         self._sizes: list[int] = []
         self._is_silence: list[bool] = []
+
+    def standing(self, position: int) -> str:
+        """Say of arguments how far they are when `position` events have come: they are JSON, and may end too early."""
+        if self.track.length(position) < len(self.track):
+            return "incomplete"
+        if self._is_value is None:
+            self._is_value = not self.track.text or _is_json(self.track.text)
+        return "complete" if self._is_value else "no whole JSON"
 
     @property
     def began(self) -> int:
@@ -166,6 +177,14 @@ class _Place:
     part: Part
     top: int
     headed: bool = field(default=True)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+    return True
 
 
 class Answer:

@@ -83,9 +83,14 @@ class Times:
         return self.instant(transcript, transcript.at[event])
 
     def instant(self, transcript: Transcript, at_ns: int) -> str:
-        """Give an instant; one of no event, as that of a read, has no time since another and is told since T0."""
+        """Give an instant; one of no event, as that of a read, has no time since another and is told since T0.
+
+        Without a first byte there is none since that.
+        """
         if self.format == "wall":
             return wall(self.started_at, at_ns)
+        if self.format == "first byte" and self.reference is None and self.first_byte_ns is None:
+            return cells.UNKNOWN
         return seconds(at_ns - self._origin(transcript))
 
     def width(self, transcript: Transcript) -> int:

@@ -2,7 +2,8 @@
 
 What was redacted stands in the command as a variable of the shell, named as the upstream's own tools name it; no secret
 is known here. All else is quoted for a POSIX shell, as it came: recorded text is hostile, and the command will be
-pasted into a terminal, so that a body with control characters goes in base64.
+pasted into a terminal, so that a body with control characters goes in base64. Notes are no comments, which some
+interactive shells do not know, but commands that do nothing. A key goes to the host that it belongs to alone.
 """
 
 import base64
@@ -20,6 +21,7 @@ LONGEST: Final = 100_000
 
 _REDACTED: Final = re.compile(r"REDACTED:sha256:[0-9a-f]{8}")
 _USER_INFO: Final = re.compile(r"(?<=//)[^/?#@]*@")
+_BEARER: Final = '-H "Authorization: Bearer '
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN: Final = frozenset({
     "host", "content-length", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "expect",
@@ -28,17 +30,17 @@ _OWN: Final = frozenset({
 """What curl says by itself, or was said to the recorder alone."""
 
 _KEYS: Final = (
+    ("openai.com", "OPENAI_API_KEY"),
     ("anthropic.com", "ANTHROPIC_API_KEY"), ("openrouter.ai", "OPENROUTER_API_KEY"), ("groq.com", "GROQ_API_KEY"),
     ("mistral.ai", "MISTRAL_API_KEY"), ("deepseek.com", "DEEPSEEK_API_KEY"), ("x.ai", "XAI_API_KEY"),
     ("together.xyz", "TOGETHER_API_KEY"), ("together.ai", "TOGETHER_API_KEY"), ("fireworks.ai", "FIREWORKS_API_KEY"),
     ("googleapis.com", "GEMINI_API_KEY"), ("huggingface.co", "HF_TOKEN"), ("perplexity.ai", "PERPLEXITY_API_KEY"),
-    ("azure.com", "AZURE_OPENAI_API_KEY"), ("nvidia.com", "NVIDIA_API_KEY"), ("cerebras.ai", "CEREBRAS_API_KEY"),
+    ("openai.azure.com", "AZURE_OPENAI_API_KEY"), ("nvidia.com", "NVIDIA_API_KEY"), ("cerebras.ai", "CEREBRAS_API_KEY"),
 )  # fmt: skip
-_BY_HEADER: Final = {
-    "authorization": "OPENAI_API_KEY", "x-api-key": "ANTHROPIC_API_KEY", "api-key": "AZURE_OPENAI_API_KEY",
-    "x-goog-api-key": "GEMINI_API_KEY",
-}  # fmt: skip
-"""The headers that carry a key, and whose key that is where the host does not say."""
+_KEY: Final = "API_KEY"
+"""The key where the host does not say whose it is: nobody's by name, so that none goes to another's host."""
+
+_KEY_HEADERS: Final = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 
 
 def command(
@@ -46,21 +48,24 @@ def command(
 ) -> str:
     """Give the command, over several lines; `headers` are [name, value], a `body` of `size` that is None unrecorded.
 
-    What could not be said is said in comments before it.
+    What could not be said is said in notes before it.
     """
-    kept, left_out = _headers(headers, upstream)
     url, parts = _url(upstream, path), ["curl -N"]
+    key = _key(url)
+    kept, left_out = _headers(headers, key)
     parts += ["--globoff"] if re.search(r"[][{}]", url) else []
     parts += ["--path-as-is"] if "/." in url else []
     posts = body is not None or size > 0
     parts += [f"-X {shlex.quote(cells.line(method))}"] if method != ("POST" if posts else "GET") else []
-    parts += [f"--url {_filled(url, _key(upstream, 'authorization'))}", *kept]
+    parts += [f"--url {_filled(url, key)}", *kept]
     if posts and not any(shown.lower().startswith("-h 'content-type:") for shown in kept):
         parts.append("-H 'content-type:'")  # else curl names one of its own
     notes = [f"left out, as its value is not recorded: {name}" for name in left_out]
     notes += ["left out: the user and the password of the URL"] if _USER_INFO.search(upstream) else []
     notes += [f"the body of {size:,} bytes is not recorded"] if body is None and size else []
-    told = "".join(f"# {note}\n" for note in notes)
+    if key == _KEY and any(shown.startswith(_BEARER) for shown in kept):
+        notes.append("the scheme of Authorization is not recorded: Bearer is a guess")
+    told = "".join(f": {_quoted(note)}\n" for note in notes)
     return told + _with_body(parts, body)
 
 
@@ -91,17 +96,18 @@ def _plain(body: bytes) -> str | None:
 
 
 def _url(upstream: str, path: str) -> str:
-    whole = _USER_INFO.sub("", upstream).rstrip("/") + path
+    between = "" if path.startswith(("/", "?")) or not path else "/"  # else a path could go on with the host
+    whole = _USER_INFO.sub("", upstream).rstrip("/") + between + path
     return "".join(sign if sign.isprintable() and sign != " " else quote(sign, errors="replace") for sign in whole)
 
 
-def _headers(headers: Iterable[Sequence[str]], upstream: str) -> tuple[list[str], list[str]]:
+def _headers(headers: Iterable[Sequence[str]], key: str) -> tuple[list[str], list[str]]:
     """Give the headers as options, and the names of those that cannot be given."""
     kept, left_out = [], []
     for name, value in headers:
         if name.lower() in _OWN:
             continue
-        shown = _header(name, value, upstream)
+        shown = _header(name, value, key)
         if shown is None:
             left_out.append(cells.line(name))
         else:
@@ -109,25 +115,24 @@ def _headers(headers: Iterable[Sequence[str]], upstream: str) -> tuple[list[str]
     return kept, left_out
 
 
-def _header(name: str, value: str, upstream: str) -> str | None:
+def _header(name: str, value: str, key: str) -> str | None:
     if not _TOKEN.fullmatch(name) or not value.isprintable():
         return None
     if not _REDACTED.search(value):
         return f"-H {_quoted(f'{name}: {value}' if value.strip() else f'{name};')}"
-    if name.lower() not in _BY_HEADER or not _REDACTED.fullmatch(value):
+    if name.lower() not in _KEY_HEADERS or not _REDACTED.fullmatch(value):
         return None
-    scheme = "Bearer " if name.lower() == "authorization" else ""
-    return f'-H "{name.capitalize() if scheme else name}: {scheme}${_key(upstream, name.lower())}"'
+    return f'{_BEARER}${key}"' if name.lower() == "authorization" else f'-H "{name}: ${key}"'
 
 
-def _key(upstream: str, header: str) -> str:
-    """Name the variable that holds a key."""
+def _key(url: str) -> str:
+    """Name the variable that holds the key of a URL's host."""
     try:
-        host = urlsplit(upstream).hostname or ""
+        host = urlsplit(url).hostname or ""
     except ValueError:
         host = ""
     by_host = (variable for domain, variable in _KEYS if host == domain or host.endswith(f".{domain}"))
-    return next(by_host, _BY_HEADER[header])
+    return next(by_host, _KEY)
 
 
 def _filled(text: str, variable: str) -> str:

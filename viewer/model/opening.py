@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from recorder import encoding
 from recorder.derive import decode
@@ -26,8 +26,6 @@ from viewer.verdicts import Verdict
 
 Judged = dict[str, Any]
 """The fields of an `Opened` that judging it gives."""
-
-_IDENTITY: Final = frozenset({"", "identity", "none"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +131,12 @@ def _unhurried() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.freeze()
         if enabled:
             gc.enable()
 
 
 def _borders(facts: Exchange, its_reads: Sequence[Read], size: int) -> "tuple[array[int], array[int]]":
-    if (facts.content_encoding or "").strip().lower() not in _IDENTITY:
+    if not encoding.is_identity(facts.content_encoding):
         return array("q"), array("q")
     ends, places = encoding.spans([read.start for read in its_reads], [read.size for read in its_reads], size)
     starts = [start for start, place in zip([0, *ends], places, strict=False) if place is not None]

@@ -135,7 +135,7 @@ class Transcript:
         self.kinds = bytearray((_CODES["done"],)) * count
         for place in events.comments:
             self.kinds[place] = _CODES["comment"]
-            self.ends[place] -= 1
+            self.ends[place] -= len(events.line_end)
         self.timed = bytearray([at is not None for _, at in events.arrivals])
         self.reads = array("q", [UNKNOWN if read is None else read for read, _ in events.arrivals])
         last = 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Final
 
-from recorder import runs
+from recorder import encoding, runs
 from recorder.chat import Chunk
 from recorder.derive import Decoded
 from recorder.exchange import Exchange, Read, TimedChunk, TimedItem
@@ -18,7 +18,6 @@ from recorder.runs import Events, Run
 from viewer.model.transcript import KINDS, Transcript
 
 _DONE: Final = KINDS.index("done")
-_IDENTITY: Final = frozenset({"", "identity", "none"})
 
 
 def events(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Events | None:
@@ -26,7 +25,7 @@ def events(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Events | N
     found = runs.events(exchange, [(read.seq, read.at_ns, read.start, read.size) for read in reads], body)
     if found is None or not found.comments:
         return found
-    is_plain = (exchange.content_encoding or "").strip().lower() in _IDENTITY
+    is_plain = encoding.is_identity(exchange.content_encoding)
     if not is_plain or not _is_gapless(reads, len(body)):
         return None
     _arrive(found, reads)
@@ -74,7 +73,7 @@ def _arrive(found: Events, reads: Sequence[Read]) -> None:
     """Give comments the read with the end of their own line; `arrivals` has that of the blank line below it."""
     starts = [read.start for read in reads]
     for place in found.comments:
-        read = reads[bisect_right(starts, found.ends[place] - 2) - 1]
+        read = reads[bisect_right(starts, found.ends[place] - 1 - len(found.line_end)) - 1]
         found.arrivals[place] = (read.seq, read.at_ns)
 
 

@@ -17,13 +17,19 @@ MOST: Final = 20_000
 NEAR: Final = 1024
 """So many bytes are given of what is not the event's, on each side of it and of each read."""
 
+UNKNOWN: Final = -1
+"""Stands for the read of bytes that no read on the tape brought."""
+
 _LINE: Final = re.compile(rb"[^\r\n]*+(?:\r\n|\r|\n|\Z)")
 _CHARACTER: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Bytes from `start` to `end`, `mine` if they are the event's; or the rule above a `read`; or bytes `left_out`."""
+    """Bytes from `start` to `end`, `mine` if they are the event's; or the rule above a `read`; or bytes `left_out`.
+
+    A read that is UNKNOWN stands for none: no read on the tape brought what is below its rule.
+    """
 
     start: int
     end: int
@@ -35,7 +41,8 @@ class Row:
 class Wire:
     """The rows around the event from `start` to `end` of `data`, of `width` bytes at most.
 
-    `borders` are where reads begin in the data, ascending; `reads` which ones. Without any, only the event is given.
+    `borders` are where reads begin in the data, ascending; `reads` which ones, UNKNOWN from where no read has brought
+    the bytes. Without any, only the event is given.
     """
 
     def __init__(
@@ -53,8 +60,8 @@ class Wire:
 
     @property
     def around(self) -> tuple[int, int] | None:
-        """The first and the last read that is given; None if none is."""
-        known = [row.read for row in self.rows if row.read is not None]
+        """The first and the last known read that is given; None if none is."""
+        known = [row.read for row in self.rows if row.read is not None and row.read != UNKNOWN]
         return (known[0], known[-1]) if known else None
 
     def row_of(self, offset: int) -> int:
@@ -74,6 +81,8 @@ class Wire:
     def _read(self, number: int) -> Iterator[Row]:
         start = self._borders[number]
         end = self._borders[number + 1] if number + 1 < len(self._borders) else len(self._data)
+        if self._reads[number] == UNKNOWN and start == end:
+            return
         yield Row(start, start, read=self._reads[number])
         first, last = (min(max(place, start), end) for place in (self._start, self._end))
         yield from self._other(start, first)

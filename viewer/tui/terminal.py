@@ -28,6 +28,9 @@ PLACED: Final = "\x1b[8l"
 """Each letter stays where it is put: RM 8, the explicit mode of ECMA-48."""
 
 _ORDERED: Final = "\x1b[8h"
+_PLAIN: Final = b"\x1b[0m\x1b[?2026l"
+"""Ends a frame wherever it was cut off: its colours, and the wait for the rest of it."""
+
 _PIECE: Final = 1 << 14
 _END_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 1.0
@@ -105,9 +108,10 @@ class TerminalDriver(LinuxDriver):
         following = self._waiting.find(b"\x1b")
         if following >= 0:
             del self._waiting[following:]
+        self._waiting += _PLAIN  # not by way of the canvas, which would take it for something drawn
         self._is_drawing = False
         self._lag.end()
-        self.write(f"\x1b[0m{_ORDERED}")
+        self.write(_ORDERED)
         super().stop_application_mode()
 
     def close(self) -> None:

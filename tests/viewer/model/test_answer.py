@@ -11,6 +11,7 @@ from recorder.derive import decode
 from recorder.exchange import Exchange, Read
 from viewer import queries
 from viewer.model.answer import Answer, Part, Run
+from viewer.model.tracks import Track, Voice
 from viewer.model.transcript import Transcript
 
 from ..conftest import COMPLETE, MS, TOOLS, event
@@ -173,3 +174,16 @@ def test_where_choices_grow_by_turns_the_first_of_them_stays_in_sight() -> None:
 def test_nul_is_shown_as_the_tape_keeps_it() -> None:
     (part,) = Answer(words("a\0b"), 10).parts
     assert shown(part, 1) == [[("a\ufffdb", "said")]]
+
+
+@pytest.mark.parametrize(
+    ("written", "standing"), [('{"a": 1}', "complete"), ('{"a": "Par', "no whole JSON"), ("", "complete")]
+)
+def test_arguments_that_end_too_early_are_not_called_complete(written: str, standing: str) -> None:
+    track, name = Track(), Track()
+    if written:
+        track.add(0, written[:4])
+        track.add(1, written[4:])
+    part = Part("tool", track, Voice(0), "tool call 1", name)
+    assert part.standing(9) == standing
+    assert not written or part.standing(1) == "incomplete"

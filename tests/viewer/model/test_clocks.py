@@ -61,6 +61,12 @@ def test_times_count_from_the_reference_and_are_negative_before_it(format: Forma
     assert times.name == "since #2"
 
 
+def test_without_a_first_byte_no_time_since_it_is_known() -> None:
+    assert column(Times("first byte")) == ["–"] * 4
+    assert Times("first byte").instant(HEARD, 50 * MS) == "–"
+    assert column(Times("first byte", reference=0)) == ["*REF*", "0.060", "0.060", "2.305"]
+
+
 @pytest.mark.parametrize("format", ["wall", "event", "row"])
 def test_what_does_not_count_from_anything_only_marks_the_reference(format: Format) -> None:
     plain, marked = column(Times(format, None, STARTED)), column(Times(format, None, STARTED, 3))

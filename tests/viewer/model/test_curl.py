@@ -2,10 +2,12 @@
 
 import base64
 import os
+import shutil
 import subprocess
 import tempfile
+from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -62,20 +64,66 @@ def test_the_command_is_one_that_people_would_write() -> None:
         ("https://api.anthropic.com", "x-api-key", "x-api-key: $ANTHROPIC_API_KEY"),
         ("https://openrouter.ai/api", "authorization", "Authorization: Bearer $OPENROUTER_API_KEY"),
         ("https://mine.openai.azure.com", "api-key", "api-key: $AZURE_OPENAI_API_KEY"),
-        ("http://127.0.0.1:8000", "authorization", "Authorization: Bearer $OPENAI_API_KEY"),
-        ("http://notanthropic.com", "x-goog-api-key", "x-goog-api-key: $GEMINI_API_KEY"),
-        ("http://[", "x-api-key", "x-api-key: $ANTHROPIC_API_KEY"),
+        ("https://api.openai.com@gateway.example", "authorization", "Authorization: Bearer $API_KEY"),
+        ("https://API.OpenAI.com:443/v1", "authorization", "Authorization: Bearer $OPENAI_API_KEY"),
+        ("http://127.0.0.1:8000", "authorization", "Authorization: Bearer $API_KEY"),
+        ("http://notanthropic.com", "x-goog-api-key", "x-goog-api-key: $API_KEY"),
+        ("http://[", "x-api-key", "x-api-key: $API_KEY"),
     ],
 )
-def test_a_key_is_the_variable_of_the_host_or_of_the_header(upstream: str, header: str, said: str) -> None:
+def test_a_key_is_the_variable_of_the_host_and_nobodys_where_that_is_unknown(
+    upstream: str, header: str, said: str
+) -> None:
     assert f'-H "{said}"' in command([[header, MARK]], upstream=upstream)
+
+
+@pytest.mark.parametrize(
+    ("path", "url"),
+    [
+        ("@evil.example/x", "https://api.openai.com/@evil.example/x"),
+        (".evil.example/x", "https://api.openai.com/.evil.example/x"),
+        (":pass@evil.example", "https://api.openai.com/:pass@evil.example"),
+        ("//evil.example", "https://api.openai.com//evil.example"),
+        ("?a=b@evil.example", "https://api.openai.com?a=b@evil.example"),
+        ("", "https://api.openai.com"),
+    ],
+)
+def test_no_path_takes_a_key_to_another_host(path: str, url: str) -> None:
+    shown = command([["authorization", MARK]], upstream="https://api.openai.com", path=path)
+    arguments, _ = shell(shown, OPENAI_API_KEY="sk-mine")
+    assert arguments[arguments.index("--url") + 1] == url
+    assert urlsplit(url).hostname == "api.openai.com"
+    assert "Authorization: Bearer sk-mine" in arguments
+
+
+def test_a_scheme_that_is_a_guess_is_said_to_be_one() -> None:
+    told = ": 'the scheme of Authorization is not recorded: Bearer is a guess'\n"
+    assert command([["authorization", MARK]], upstream="http://localhost:8000").startswith(told)
+    assert command([["authorization", MARK]]).startswith("curl")
+    assert command([["x-api-key", MARK]], upstream="http://localhost:8000").startswith("curl")
+
+
+@pytest.mark.parametrize("program", ["sh", "bash", "zsh"])
+def test_the_name_of_a_header_runs_nothing_in_a_shell_that_knows_no_comments(program: str, tmp_path: Path) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    names = [f"x&touch {tmp_path}/a", "x|id>b", "x`touch${IFS}c`", "x$(touch d)", "x'&touch e&'", "x\ntouch f\r!1*"]
+    shown = command([[name, MARK] for name in names])
+    notes = shown[: shown.index("curl -N")]
+    assert [line[:3] for line in notes.splitlines()] == [": '"] * len(names)
+    options = ["-f", "-o", "no_interactive_comments"] if program == "zsh" else []
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    ran = subprocess.run(
+        [program, *options, "-c", notes], cwd=tmp_path, env=environment, capture_output=True, check=True
+    )
+    assert (ran.stdout, ran.stderr, list(tmp_path.iterdir())) == (b"", b"", [])
 
 
 def test_what_is_redacted_elsewhere_is_left_out_with_a_note() -> None:
     shown = command([["cookie", MARK], ["x-original-url", f"/v1?key={MARK}"], ["@file", "x"], ["x-a", "b\x1bc"]])
     assert "REDACTED" not in shown
     for name in ("cookie", "x-original-url", "@file", "x-a"):
-        assert f"# left out, as its value is not recorded: {name}\n" in shown
+        assert f": 'left out, as its value is not recorded: {name}'\n" in shown
     arguments, _ = shell(shown)
     assert arguments[:2] == ["-N", "--url"]
 
@@ -84,7 +132,7 @@ def test_a_key_in_the_url_is_a_variable_and_user_info_is_left_out() -> None:
     google = {"upstream": f"https://{MARK}@generativelanguage.googleapis.com/v1beta", "path": f"/m?key={MARK}&alt=sse"}
     shown = command(**google)
     assert "REDACTED" not in shown
-    assert "# left out: the user and the password of the URL\n" in shown
+    assert ": 'left out: the user and the password of the URL'\n" in shown
     arguments, _ = shell(shown, GEMINI_API_KEY="a b")
     assert arguments[2] == "https://generativelanguage.googleapis.com/v1beta/m?key=a b&alt=sse"
 
@@ -101,7 +149,7 @@ def test_the_method_is_named_where_curl_would_take_another(
 
 
 def test_a_body_that_is_not_recorded_is_said_to_be_missing() -> None:
-    assert command(body=None, size=1234).startswith("# the body of 1,234 bytes is not recorded\n")
+    assert command(body=None, size=1234).startswith(": 'the body of 1,234 bytes is not recorded'\n")
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe\x00", b"x" * 200_000, b"a\x1b[201~; rm -rf ~\n", "\u202e".encode()])

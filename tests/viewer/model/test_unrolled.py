@@ -106,3 +106,12 @@ def test_what_is_no_list_of_events_is_left_to_decoding() -> None:
 def test_comments_without_known_reads_are_left_to_decoding() -> None:
     body = b": ping\n\n" + event({"content": "a"})
     assert unrolled.events(FACTS, [Read(0, 5, None, 4, len(body) - 4)], body) is None
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_comment_ends_with_its_own_line_wherever_reads_end(line_end: bytes, cut: int) -> None:
+    block = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}'
+    body = b": ping" + 2 * line_end + block + 2 * line_end
+    reads = [Read(0, 5, 6, 0, cut), Read(1, 9, 10, cut, len(body) - cut)]
+    assert assert_the_same(FACTS, reads, body)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewer.model import wire
-from viewer.model.wire import Row, Wire
+from viewer.model.wire import UNKNOWN, Row, Wire
 
 DATA = b"data: a\r\n\r\ndata: b\r\n\r\ndata: c\r\n\r\n"
 
@@ -42,6 +42,23 @@ def test_an_event_within_one_read_is_told_from_the_others_of_that_read() -> None
 def test_an_event_that_ends_with_its_read_is_not_in_the_next_one() -> None:
     assert Wire(DATA, 0, 11, 80, [0, 11, 22], [0, 1, 2]).around == (0, 1)
     assert Wire(DATA, 22, 33, 80, [0, 11, 22], [0, 1, 2]).around == (1, 2)
+
+
+def test_bytes_that_no_read_brought_stand_under_a_rule_of_their_own() -> None:
+    found = Wire(DATA, 11, 22, 80, [0, 11, 15], [UNKNOWN, 3, UNKNOWN])
+    assert texts(DATA, found) == [
+        UNKNOWN, [b"data: a\r\n"], [b"\r\n"],
+        3, b"data",
+        UNKNOWN, b": b\r\n", b"\r\n", [b"data: c\r\n"], [b"\r\n"],
+    ]  # fmt: skip
+    assert found.around == (3, 3)
+
+
+def test_no_rule_says_that_no_read_brought_nothing() -> None:
+    found = Wire(DATA[:11], 0, 11, 80, [0, 0, 11], [UNKNOWN, 0, 1])
+    assert texts(DATA, found) == [0, b"data: a\r\n", b"\r\n", 1]
+    assert found.around == (0, 1)
+    assert Wire(DATA, 0, 11, 80, [0], [UNKNOWN]).around is None
 
 
 def test_bytes_of_which_no_read_is_known_are_given_alone() -> None:

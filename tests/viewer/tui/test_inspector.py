@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 import json
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -28,8 +30,11 @@ from tests.viewer.tui.staging import (
     wait_for,
 )
 from viewer import apart, queries
+from viewer.apart import Decoder
 from viewer.model import notes
+from viewer.tui.app import ViewerApp
 from viewer.tui.screens.inspector import InspectorScreen
+from viewer.tui.screens.loading import Loader
 
 STALLED = "abcd000000000001"
 CONTROLS = {*map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202e", "\u2066"} - {"\n"}
@@ -511,3 +516,42 @@ def test_leaving_while_it_is_still_decoded_is_no_error(stalled: Path, monkeypatc
             await asyncio.sleep(0)
 
     journey(steps())
+
+
+def test_what_was_looked_at_is_let_go_of(stalled: Path) -> None:
+    async def steps() -> None:
+        app = ViewerApp(stalled)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await shows(pilot, "gpt-x-mini")
+            await app.push_screen(InspectorScreen(number(stalled, STALLED)))
+            await wait_for(pilot, lambda: isinstance(app.screen, InspectorScreen) and app.screen.is_open)
+            assert isinstance(app.screen, InspectorScreen)
+            left = weakref.ref(app.screen._loader)
+            app.action_leave()
+            await wait_for(pilot, lambda: gc.collect() is not None and left() is None)
+
+    journey(steps())
+
+
+def test_a_process_that_was_asked_as_the_screen_was_left_is_ended(
+    stalled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apart, "LARGE", 100)
+    asked: list[Decoder] = []
+
+    async def steps() -> None:
+        screen = InspectorScreen(number(stalled, STALLED))
+        async with staged(stalled, lambda: screen) as (app, pilot):
+            await wait_for(pilot, lambda: screen.is_open)
+            loader, ask = Loader(app, number(stalled, STALLED), print, print, print), app.decoders.ask
+
+            def ask_as_it_is_left(no: int) -> Decoder:
+                asked.append(ask(no))
+                loader.close()
+                return asked[-1]
+
+            monkeypatch.setattr(app.decoders, "ask", ask_as_it_is_left)
+            await loader.know()
+
+    journey(steps())
+    assert [one.returncode is not None for one in asked] == [True]

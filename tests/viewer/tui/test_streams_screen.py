@@ -699,7 +699,7 @@ def test_the_texts_of_an_exchange_are_read_when_they_are_copied(tape: Path) -> N
             assert found["text"] == ""
             assert found["SSE"].encode() == b"".join(data for _, data in TOOLS_READS)
             assert found["tool arguments"] == '{"city":"Oslo"}'
-            assert '-H "Authorization: Bearer $OPENAI_API_KEY"' in found["curl"]
+            assert '-H "Authorization: Bearer $API_KEY"' in found["curl"]
             assert "--url 'https://api.example.com/v1/chat/completions'" in found["curl"]
             assert not [text for text in found.values() if "sk-secret" in text or "REDACTED" in text]
             press(pilot, "y")

@@ -3,13 +3,17 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from textual.drivers.linux_driver import LinuxDriver
 
 from recorder.clock import Clock
 from tests.viewer.commanding import RUN
 from tests.viewer.conftest import LIVE, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.terminal import Terminal
-from viewer.tui.terminal import PLACED, Lag, _opened
+from viewer.tui.terminal import PLACED, Lag, TerminalDriver, _opened
 
 SOON_SECONDS = 10.0
 
@@ -33,6 +37,16 @@ def test_a_terminal_that_nobody_reads_holds_up_no_end(tape: Path) -> None:
         while terminal.read():
             pass
         assert "1049" in terminal.screen.modes  # so full was it that it could not be told of the end
+
+
+def test_a_frame_that_is_cut_off_leaves_no_colours_and_nothing_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LinuxDriver, "__init__", lambda *_, **__: None)
+    monkeypatch.setattr(LinuxDriver, "stop_application_mode", lambda driver: driver.write("\x1b[?1049l"))
+    driver = TerminalDriver(SimpleNamespace(lag=Lag(Clock(lambda: 0))))
+    driver._terminal = -1
+    driver._waiting += b";2;3mword\x1b[4;5Hmore\x1b[0m\x1b[?2026l"  # what came before, the terminal has
+    driver.stop_application_mode()
+    assert bytes(driver._waiting) == b";2;3mword\x1b[0m\x1b[?2026l\x1b[8h\x1b[?1049l"
 
 
 def test_letters_stay_where_they_are_put_until_the_end(tape: Path) -> None:

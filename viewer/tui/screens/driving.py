@@ -7,6 +7,7 @@ the playback anew.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from threading import Thread
@@ -122,7 +123,7 @@ async def aside(work: Callable[[], T]) -> T:
             result = work()
         except Exception as error:  # noqa: BLE001 - it is raised where the work is waited for
             failure = error
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the application has ended
             loop.call_soon_threadsafe(settle, result, failure)
 
     Thread(target=run, name="aside", daemon=True).start()

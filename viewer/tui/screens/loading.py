@@ -5,9 +5,10 @@ often a stream that grows is read again depends on how long that takes.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
-import gc
+import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -49,6 +50,7 @@ class Loader:
         self._version: tuple[int, int] | None = None
         self._patient_until = 0
         self._closed = False
+        self._taking = threading.Lock()
         self._apart: asyncio.Task[Opened] | None = None
         self.known: Known | None = None
         self.opened: Opened | None = None
@@ -102,11 +104,16 @@ class Loader:
 
     def close(self) -> None:
         """End what still decodes: nobody waits for it any more."""
-        self._closed = True
-        if self._decoder is not None and self._answer is None:
-            self._decoder.dismiss()
-        elif self._decoder is not None:
-            self._decoder.kill()
+        with self._taking:
+            self._closed = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        decoder, self._decoder = self._decoder, None
+        if decoder is not None and self._answer is None:
+            decoder.dismiss()
+        elif decoder is not None:
+            decoder.kill()
 
     async def _open(self) -> None:
         began = self._clock.now()
@@ -116,15 +123,18 @@ class Loader:
             self._come(await aside(functools.partial(opening.opened, answer, self._limits)))
         else:
             self._come(await apart)
-        gc.freeze()  # what is there now stays: a collection while it plays need not look at it
         now = self._clock.now()
         self._patient_until = now + _PATIENCE * (now - began)
 
     async def _begin_apart(self) -> "asyncio.Task[Opened] | None":
         """Begin to decode a large one in a process of its own; None if it is not large."""
         self._decoder, self._answer = None, None
-        await self._tape.ask(self._ask_apart, self._key)
-        if self._decoder is None or self._closed:
+        try:
+            await self._tape.ask(self._ask_apart, self._key)
+        except BaseException:
+            self._let_go()
+            raise
+        if self._decoder is None:
             return None
         begun = None if self.opened is not None else self._handed_on()
         self._answer = task = asyncio.create_task(aside(functools.partial(self._decoder.answer, begun)))
@@ -133,15 +143,20 @@ class Loader:
 
     def _ask_apart(self, connection: Connection) -> None:
         """Ask a process to decode it, if it is large: in the tape's thread, since the loop is about to draw."""
-        if inspecting.size(connection, self._no) > apart.LARGE and not self._closed:
-            self._decoder = self._decoders.ask(self._no)
+        if inspecting.weight(connection, self._no) > apart.LARGE:
+            decoder = self._decoders.ask(self._no)
+            with self._taking:
+                if not self._closed:
+                    self._decoder = decoder
+                    return
+            decoder.dismiss()  # the screen was left meanwhile
 
     def _handed_on(self) -> Callable[[Opened], None]:
         """Give what hands on, from another thread, what has been decoded but is still being judged."""
         loop = asyncio.get_running_loop()
 
         def begun(opened: Opened) -> None:
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the application has ended
                 loop.call_soon_threadsafe(self._come, opened)
 
         return begun

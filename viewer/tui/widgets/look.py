@@ -38,6 +38,10 @@ class Looks(Vertical):
         """Work everything out anew in another theme."""
         self.app.theme_changed_signal.subscribe(self, lambda _: self.call_after_refresh(self._renew))
 
+    def on_unmount(self) -> None:
+        """Be forgotten: what listens is kept."""
+        self.app.theme_changed_signal.unsubscribe(self)
+
     @property
     def looks(self) -> Mapping[str, Style]:
         """Everything by its name; before it is shown for the first time, nothing has a look."""

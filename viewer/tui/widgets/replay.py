@@ -224,10 +224,8 @@ class ReplayPane(Pane):
         counted = f"{said:,}/{whole:,}" if said < whole else f"{whole:,}"
         yield f"  {counted} chars{self._lasted(part)}", self.look("muted") if begun else style
         if part.kind == "tool":
-            yield (
-                ("  complete" if said == whole else "  incomplete"),
-                self.look("success" if said == whole else "warning"),
-            )
+            standing = part.standing(self._position)
+            yield f"  {standing}", self.look("success" if standing == "complete" else "warning")
         if part.kind == "reasoning":
             yield ("  r: unfold" if part.folded else "  r: fold"), self.look("muted")
 

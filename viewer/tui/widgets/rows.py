@@ -109,6 +109,10 @@ class StreamRows(ScrollView, can_focus=True):
         self._lay_out()
         self.app.theme_changed_signal.subscribe(self, lambda _: self.call_after_refresh(self._lay_out))
 
+    def on_unmount(self) -> None:
+        """Be forgotten: what listens is kept."""
+        self.app.theme_changed_signal.unsubscribe(self)
+
     def on_resize(self, event: Resize) -> None:
         """Choose the columns for the new width."""
         self._lay_out()
