@@ -15,7 +15,7 @@ from textual.content import Content
 from recorder.errors import WiretapeError
 from recorder.safe import safe
 from viewer import cells
-from viewer.model import settings
+from viewer.model import goto, settings
 from viewer.rows import Row
 from viewer.tui import paint
 from viewer.tui.hosting import host
@@ -84,6 +84,9 @@ class TapeCommands(Provider):
         text = query.removeprefix(_GOTO).strip()
         if not any(sign.isdigit() for sign in text) or " " in text:
             return
+        go_to = getattr(self.screen, "go_to", None)
+        if go_to is not None and (goal := goto.read(text)) is not None and goal.kind != "words":
+            yield _Command(f"goto {text}", functools.partial(go_to, text), "in this stream")
         try:
             parse(f"since:{text}", host(self.screen).clock)
         except FilterError:

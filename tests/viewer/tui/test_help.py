@@ -26,6 +26,7 @@ from tests.viewer.tui.staging import (
 from viewer.tui.keys import Clashes
 from viewer.tui.screens.compare import CompareScreen
 from viewer.tui.screens.help import GROUPS, HelpScreen, entries
+from viewer.tui.screens.inspector import InspectorScreen
 from viewer.tui.screens.stats import StatsScreen
 
 
@@ -172,6 +173,22 @@ def test_the_palette_finds_actions_views_themes_times_and_exchanges(
                 await press(pilot, "escape")
                 await wait_for(pilot, lambda: not app.query(CommandPalette) and not app.screen.is_modal)
                 await pilot.pause()
+
+    journey(steps())
+
+
+def test_the_palette_goes_to_a_place_in_a_stream(tape: Path) -> None:
+    async def steps() -> None:
+        screen = InspectorScreen(1)
+        async with staged(tape, lambda: screen) as (app, pilot):
+            await wait_for(pilot, lambda: screen.is_open)
+            app.action_command_palette()
+            await wait_for(pilot, lambda: app.screen.is_modal)
+            await typed(pilot, "goto #2")
+            await shows(pilot, "goto #2")
+            await wait_for(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
+            await press(pilot, "enter")
+            await wait_for(pilot, lambda: screen.playback.position == 2)
 
     journey(steps())
 

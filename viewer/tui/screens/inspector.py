@@ -62,7 +62,7 @@ class InspectorScreen(Screen[None]):
         self._loader: Loader | None = None
         self._is_reading = False
         if at is not None:
-            self._go_to(at)
+            self.go_to(at)
 
     def compose(self) -> ComposeResult:
         """Lay out the panes."""
@@ -212,7 +212,8 @@ class InspectorScreen(Screen[None]):
             self._driver.wake()
 
     @waits()
-    def _go_to(self, text: str) -> None:
+    def go_to(self, text: str) -> None:
+        """Go to what was typed, as `goto` reads it."""
         assert self._opened is not None
         self._move(self._going.to(text, self._playback, self._opened.transcript))
 
@@ -303,15 +304,14 @@ class InspectorScreen(Screen[None]):
         """Stay at the end of a stream that still runs."""
         if not self.is_live:
             ended = "its recorder is gone" if self._live.died else "this stream has ended"
-            self.notify(f"{ended}: there is nothing to follow", timeout=2, markup=False)
-            return
+            return self.notify(f"{ended}: there is nothing to follow", timeout=2, markup=False)
         self._command(lambda playback: playback.seek_to(playback.end_ns))
         self._live.following = True
         self._ticked()
 
     def action_goto(self) -> None:
         """Ask where to go."""
-        self.app.push_screen(AskScreen(f"go to: {goto.HELP}"), lambda text: self._go_to(text or ""))
+        self.app.push_screen(AskScreen(f"go to: {goto.HELP}"), lambda text: self.go_to(text or ""))
 
     def action_filter(self) -> None:
         """Ask which events to list."""
