@@ -10,6 +10,7 @@ from typing import Final
 
 from recorder.exchange import FLAGS
 from viewer import cells, wording
+from viewer.model.silence import silence
 from viewer.model.streams import NOTABLE, Look, Part, Tone, elapsed_ms, ranked, span, state
 from viewer.rows import Row
 from viewer.verdicts import Verdict
@@ -82,11 +83,20 @@ def _counted(number: int | None, thing: str) -> str:
 def _unended(row: Row, look: Look) -> str:
     if row["ended_by"] is not None:
         return "ended, and being measured"
-    if look.recording:
-        return f"still running; the last read came {span(row.get('last_read_ms'))} after the request"
     last = row.get("last_read_ms")
+    if look.recording:
+        return f"still running{_silent(row, look)}; the last read came {span(last)} after the request"
     after = "nothing was read of it" if last is None else f"the last read came {span(last)} after the request"
     return f"nothing records it any more; {after}. The next recorder on this tape will mark it as interrupted."
+
+
+def _silent(row: Row, look: Look) -> str:
+    """Say for how long nothing has come of one that still runs, if that is worth telling."""
+    passed, last = elapsed_ms(row, look), row.get("last_read_ms")
+    if passed is None:
+        return ""
+    found = silence(round(passed * 1e6), None if last is None else round(last * 1e6), 0)
+    return "" if found is None else f", {found}"
 
 
 def _complete(row: Row) -> str:

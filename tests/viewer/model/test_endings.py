@@ -1,5 +1,8 @@
 """Why an exchange ended, in words."""
 
+from dataclasses import replace
+from datetime import datetime
+
 import pytest
 from sqlalchemy import Connection
 
@@ -75,7 +78,11 @@ def test_no_ending_lacks_a_reason(outcome: str, ended_by: str, connection: Conne
 
 def test_what_still_runs_has_no_end(connection: Connection) -> None:
     row = previewed(connection, 7)
-    assert endings.reason(row, RECORDED) == "still running; the last read came 110ms after the request"
+    soon = replace(RECORDED, wall_ns=round((datetime.fromisoformat(row["started_at"]).timestamp() + 0.5) * 1e9))
+    assert endings.reason(row, soon) == "still running; the last read came 110ms after the request"
+    later = replace(soon, wall_ns=soon.wall_ns + 2_000_000_000)
+    assert endings.reason(row, later) == "still running, silent for 2.4 s; the last read came 110ms after the request"
+    assert endings.reason(row | {"last_read_ms": None}, later).startswith("still running, waiting for 2.5 s; ")
     assert endings.reason(row | {"ended_by": "end"}, LOOK) == "ended, and being measured"
     assert endings.reason(row | {"last_read_ms": None}, LOOK).startswith(
         "nothing records it any more; nothing was read"

@@ -372,6 +372,7 @@ class StreamsScreen(Screen[None]):
         grows = self._look.recording and self._listing.change is not None and self._listing.change.running
         if grows or self._look.times == "ago":
             self._rows.redraw(self._look)
+            self._preview.widget.look_again(self._look)
         self._say()
 
     def _look_again(self) -> None:

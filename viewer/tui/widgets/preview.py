@@ -42,6 +42,11 @@ class Preview(Widget):
         self._row, self._verdicts, self._look, self._lines = row, verdicts, look, None
         self.refresh()
 
+    def look_again(self, look: Look) -> None:
+        """Show one that still runs as it is by now."""
+        if self._row is not None and self._row["outcome"] == "open":
+            self.show(self._row, self._verdicts, look)
+
     def notify_style_update(self) -> None:
         """Draw in other colours."""
         super().notify_style_update()
