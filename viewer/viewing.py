@@ -59,8 +59,8 @@ def view(
     """
     elsewhere = [stream.name.strip("<>") for stream in (sys.stdin, sys.stdout, sys.stderr) if not stream.isatty()]
     if elsewhere or os.environ.get("TERM") == "dumb":
-        why = f"{' and '.join(elsewhere)} is none" if elsewhere else "TERM is dumb"
-        raise click.UsageError(f"view needs a terminal for its keys and its screen ({why}): try 'wiretape ls'")
+        why = f"not a terminal: {', '.join(elsewhere)}" if elsewhere else "TERM is dumb"
+        raise click.UsageError(f"view needs a terminal for its keys and its screen: try 'wiretape ls' ({why})")
     if at is not None and id is None:
         raise click.UsageError("--at goes with an ID")
     if compare and id is not None:
