@@ -1,7 +1,7 @@
 """Decoding a large exchange in a process of its own: it neither holds up a screen nor leaves its memory behind.
 
-Starting a process takes about as long as decoding does, so that one may be started before it is known what for. What
-decoding is, is `opening`'s; what is read of the tape for it, `inspecting`'s.
+Starting a process takes most of the time that decoding does, so that one may be started before it is known what for.
+What decoding is, is `opening`'s; what is read of the tape for it, `inspecting`'s.
 """
 
 import contextlib
@@ -102,7 +102,7 @@ class Decoder:
     def ask(self, no: int) -> None:
         """Ask for an exchange; if the process is gone, its answer will tell."""
         asked = cast(IO[bytes], self._process.stdin)
-        with contextlib.suppress(BrokenPipeError), asked:
+        with contextlib.suppress(BrokenPipeError), asked:  # it is gone: `answer` says why
             pickle.dump((*self._question, no), asked)
 
     def answer(self, begun: "Callable[[Opened], None] | None" = None) -> "Opened":

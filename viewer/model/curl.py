@@ -129,7 +129,7 @@ def _key(url: str) -> str:
     """Name the variable that holds the key of a URL's host."""
     try:
         host = urlsplit(url).hostname or ""
-    except ValueError:
+    except ValueError:  # no host that could be known, so nobody's key
         host = ""
     by_host = (variable for domain, variable in _KEYS if host == domain or host.endswith(f".{domain}"))
     return next(by_host, _KEY)

@@ -53,7 +53,7 @@ def add(path: Path, text: str) -> None:
     """Add a filter to the file, which is made where there is none, or a broken one. Raises `OSError`."""
     try:
         known = read(path)
-    except ValueError:
+    except ValueError:  # who reads it is told that it is broken
         known = []
     if (now := added(known, text)) != known:
         _write(path, now)

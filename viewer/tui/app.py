@@ -141,7 +141,9 @@ class ViewerApp(App[int]):
         for name in _SIGNALS:
             number = getattr(signal, name, None)
             if number is not None:
-                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                with contextlib.suppress(
+                    NotImplementedError, RuntimeError, ValueError
+                ):  # not on Windows, nor in a thread
                     loop.add_signal_handler(number, self._end, 128 + number)
         self.set_keymap(self._settings.keys)
         self.push_screen(self._streams)
@@ -166,7 +168,7 @@ class ViewerApp(App[int]):
     async def _end_after(self, away: Worker[None], code: int) -> None:
         """End when the program that has the terminal has been told to."""
         away.cancel()
-        with contextlib.suppress(WorkerError):
+        with contextlib.suppress(WorkerError):  # it was cancelled: that is what is waited for
             await away.wait()
         self.exit(code)
 

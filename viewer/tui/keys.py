@@ -88,7 +88,7 @@ class TypedAhead:
                 await _drained(node)
             if turn >= _ROUNDS - 1 and _standing(self._app) == before:
                 break
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError):  # held for long enough
             async with asyncio.timeout(_HELD_SECONDS):
                 while _holds(self._app):  # noqa: ASYNC110 - no event tells of all that a screen may wait for
                     await asyncio.sleep(_LOOK_SECONDS)
@@ -107,7 +107,7 @@ async def _drained(node: MessagePump) -> None:
     """Wait until a node has seen to all that it has been told so far; one that goes away is not waited for."""
     done = asyncio.Event()
     if node.call_later(done.set):
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError):  # it has gone away
             async with asyncio.timeout(_GONE_SECONDS):
                 await done.wait()
 

@@ -143,7 +143,7 @@ class TapeReader:
 
     def _disconnect(self) -> None:
         self._connection = None
-        with contextlib.suppress(WiretapeError):
+        with contextlib.suppress(WiretapeError):  # what fails as it is closed has been told of already
             self._opened.close()
 
 

@@ -131,7 +131,7 @@ class TerminalDriver(LinuxDriver):
                 self._running.call_soon_threadsafe(self.write, data)
             return
         if self._terminal is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # it has no size: that of before stays
                 self._canvas.resize(*os.get_terminal_size(self._terminal))
         others = self._canvas.take(data)
         if self._terminal is not None:

@@ -291,7 +291,7 @@ class CompareScreen(Screen[None]):
             left = None if due is None else max(due - host(self).clock.now(), 0) / 1e9
             # Between two events the clock goes on, and is seen to; the first wait lets others have their turn.
             wait = None if left is None else min(max(left, _FRAME_S / 2), _FRAME_S)
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError):  # nobody has moved: the next frame
                 await asyncio.wait_for(self._moved.wait(), wait)
 
     def _show(self) -> None:

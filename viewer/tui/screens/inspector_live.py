@@ -67,7 +67,7 @@ class Live:
         self.died = closeup.is_dead(known, self._clock.wall())
         self.following = self.following and not self.died
         if self._watch is None:
-            with contextlib.suppress(ValueError, TypeError):
+            with contextlib.suppress(ValueError, TypeError):  # no instant: nothing can be counted from it
                 self._watch = Stopwatch(known.row["started_at"], self._clock)
 
     def open(self, opened: Opened, playback: Playback) -> None:

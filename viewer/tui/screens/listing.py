@@ -95,7 +95,7 @@ class Listing:
 
     async def holds(self, known: Mapping[int, str]) -> bool:
         """Say whether exchanges are still those that their numbers stood for."""
-        with contextlib.suppress(Superseded, WiretapeError):
+        with contextlib.suppress(Superseded, WiretapeError):  # what cannot be told is not held
             return await self._host.tape.ask(questions.ids(list(known))) == known
         return False
 
@@ -160,7 +160,7 @@ class Listing:
 
         If it is a large one, what will decode it is made ready: it is likely to be opened.
         """
-        with contextlib.suppress(Superseded, WiretapeError):
+        with contextlib.suppress(Superseded, WiretapeError):  # trouble is told by what looks for changes
             asked = questions.preview(number, self._host.limits)
             found = await self._host.tape.ask(asked, f"preview {self._name}")
             if found.row is not None and found.row["bytes"] > LARGE:
@@ -171,7 +171,7 @@ class Listing:
     async def read_values(self) -> None:
         """Read the `values` that a filter can be completed with, once."""
         if not self.values:
-            with contextlib.suppress(Superseded, WiretapeError):
+            with contextlib.suppress(Superseded, WiretapeError):  # then only names are completed
                 self.values = await self._host.tape.ask(questions.values())
 
     def _fail(self, error: WiretapeError) -> None:

@@ -186,7 +186,7 @@ def _copy(app: App[Any], label: str, text: str) -> None:
 
 
 async def _copy_later(app: App[Any], label: str, text: Later) -> None:
-    with contextlib.suppress(Superseded):
+    with contextlib.suppress(Superseded):  # something else is copied by now
         try:
             given = await text.give()
         except WiretapeError as error:

@@ -45,7 +45,7 @@ def suffix(text: str) -> str:
     if text.startswith(("data:", "event:", "id:", "retry:", ":")):
         return ".sse"
     if text.lstrip()[:1] in ("{", "["):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError):  # it only looks like JSON
             json.loads(text)
             return ".json"
     return ".txt"
@@ -70,7 +70,7 @@ def _named(names: tuple[str, ...]) -> tuple[str, list[str]]:
         given = os.environ.get(name, "")
         try:
             command = shlex.split(given)
-        except ValueError:
+        except ValueError:  # a quotation mark without its other: as good as can be read
             command = given.split()
         if command:
             return name, command
@@ -131,7 +131,7 @@ async def _ended(command: list[str], file: IO[bytes] | None) -> str | None:
     try:
         code = await process.wait()
     except asyncio.CancelledError:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
             process.terminate()
         raise
     return None if code == 0 else f"{program} ended with {f'exit code {code}' if code > 0 else f'signal {-code}'}"

@@ -194,7 +194,7 @@ class StreamsScreen(Screen[None]):
         self.run_worker(self._read([number for page in event.pages for number in page]), group="pages", exclusive=True)
 
     async def _read(self, numbers: list[int]) -> None:
-        with contextlib.suppress(Superseded):
+        with contextlib.suppress(Superseded):  # other rows are in sight by now
             if await self._listing.read(numbers):
                 self._rows.grown(0, follow=False)
             self._rows.filled()

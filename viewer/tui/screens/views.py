@@ -80,7 +80,7 @@ class ViewsMenu(ModalScreen[str | None]):
         self._views = (await asyncio.to_thread(settings.read)).views
         self._list()
         for name, text in self._views.items():
-            with contextlib.suppress(Superseded, WiretapeError):
+            with contextlib.suppress(Superseded, WiretapeError):  # a view without its count can be chosen as well
                 self._counts[name] = await host(self).tape.ask(_count(text, host(self).clock), "views")
                 self._list()
 
