@@ -7,9 +7,9 @@ UTF-8), it is `decode` that reads all of it. Which of the two did it cannot be t
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Final
 
 from recorder import chunks, encoding
@@ -18,15 +18,12 @@ from recorder.derive import MAX_ITEMS, decode, is_stream
 from recorder.exchange import Exchange, Read, TimedChunk
 from recorder.repeats import Reader
 
-Span = tuple[int, int, int, int]
-"""Of a read: seq, instant in ns, start and size."""
+Span = tuple[int, int, int, int] | Read
+"""Of a read: seq, instant in ns, start and size; or all of it."""
 
-# The place of the first, and what a `Run` has.
-_Row = tuple[int, Chunk, str | None, list[str]]
+# A chunk, its open part and the texts there, and how many bytes each of its events takes: None for what is no chunk.
+_Row = tuple[Chunk | None, str | None, list[str], list[int]]
 
-_Arrival = tuple[int, int] | tuple[None, None]
-
-_NO_READ: Final = (None, None)
 _LF: Final = b"\n\n"
 _CRLF: Final = b"\r\n\r\n"
 
@@ -51,18 +48,25 @@ class Run:
 class Events:
     """A body of nothing but events of one `data` line each, and comments between them.
 
-    `blocks` are these, without the blank line behind each, which is two of `line_end`; `ends` is where in `data` that
-    line has come, `comments` which of them are comments; `runs` are their chunks. `arrivals` has for each block the seq
-    and the instant of the read with the last byte of that line, None if the tape does not have it.
+    A block is one of these; behind it comes a blank line, which is two of `line_end`. `starts` is where in `data` each
+    begins, `ends` where that line has come, `comments` which blocks are comments; `runs` are their chunks. `at_ns` and
+    `reads` have for each the instant and the seq of the read with the last byte of that line, None if the tape does not
+    have it.
     """
 
     data: bytes
-    blocks: list[bytes]
     line_end: bytes
+    starts: list[int]
     ends: list[int]
     comments: list[int]
-    arrivals: list[_Arrival]
+    at_ns: list[int | None]
+    reads: list[int | None]
     runs: list[Run]
+
+    @property
+    def blocks(self) -> list[bytes]:
+        """The blocks, without the blank lines."""
+        return self.data.split(2 * self.line_end)[:-1]
 
 
 class _Unusual(Exception):
@@ -74,7 +78,7 @@ def runs(exchange: Exchange, reads: Sequence[Span], body: bytes) -> list[Run]:
     found = events(exchange, reads, body)
     if found is not None:
         return found.runs
-    timed = decode(exchange, [Read(seq, at_ns, None, start, size) for seq, at_ns, start, size in reads], body)
+    timed = decode(exchange, [Read(one[0], one[1], None, one[-2], one[-1]) for one in reads], body)
     return [alone(one) for one in timed.chunks]
 
 
@@ -85,60 +89,59 @@ def alone(timed: TimedChunk) -> Run:
 
 def events(exchange: Exchange, reads: Sequence[Span], body: bytes) -> Events | None:
     """Decode a body as events, if it holds nothing else and all of it could be had; else None."""
-    ends, places = encoding.spans([read[2] for read in reads], [read[3] for read in reads], len(body))
-    plain = encoding.plain(exchange.content_encoding, body, ends)
+    columns = list(zip(*reads, strict=True)) or 4 * [()]
+    span_ends, places = encoding.spans(columns[-2], columns[-1], len(body))
+    plain = encoding.plain(exchange.content_encoding, body, span_ends)
+    blank = _CRLF if b"\r" in plain.data else _LF
     try:
         if plain.flag is not None or not is_stream(exchange, plain.data):
             raise _Unusual
-        blocks, block_ends = _blocks(plain.data)
-        found = list(_read(blocks))
+        found = list(_read(plain.data, blank))
     except _Unusual:
         return None
-    owners = [_NO_READ if place is None else reads[place][:2] for place in places]
-    arrivals = owners if plain.ends == block_ends else _arrivals(plain.ends, [*owners, _NO_READ], block_ends)
-    line_end = b"\n" if plain.data.endswith(b"\n\n") else b"\r\n"
-    comments = (
-        [place for place, block in enumerate(blocks) if block[:1] == b":"] if b"\n:" in b"\n" + plain.data else []
-    )
-    runs = [_timed(row, arrivals) for row in found]
-    return Events(plain.data, blocks, line_end, block_ends, comments, arrivals, runs)
+    starts = list(accumulate(chain.from_iterable(row[3] for row in found), initial=0))
+    # A blank line ends at its CR: the LF after it is not waited for.
+    ends = starts[1:] if blank is _LF else [end - 1 for end in starts[1:]]
+    owners = _owners(plain.ends, places, ends)
+    seqs, at_ns = ([None if place is None else column[place] for place in owners] for column in columns[:2])
+    events = Events(plain.data, blank[len(blank) // 2 :], starts[:-1], ends, [], at_ns, seqs, [])
+    _tell(events, found)
+    return events
 
 
-def _arrivals(span_ends: Sequence[int], owners: Sequence[_Arrival], ends: Sequence[int]) -> list[_Arrival]:
+def _owners(span_ends: Sequence[int], places: Sequence[int | None], ends: Sequence[int]) -> Sequence[int | None]:
+    """Give the place of the read that holds the byte before each end."""
+    if span_ends == ends:
+        return places
+    owners = [*places, None]
     return [owners[bisect_left(span_ends, end)] for end in ends]
 
 
-def _blocks(data: bytes) -> tuple[list[bytes], list[int]]:
-    """Split a body at its blank lines; give the blocks, and where each ends, its blank line included."""
-    separator = _CRLF if b"\r" in data else _LF
-    blocks = data.split(separator)
-    if blocks.pop() or 2 * len(blocks) >= MAX_ITEMS:
-        raise _Unusual
-    width = len(separator)
-    # A blank line ends at its CR: the LF after it is not waited for.
-    ends = accumulate([len(block) + width for block in blocks], initial=0 if separator is _LF else -1)
-    return blocks, list(ends)[1:]
-
-
-def _read(blocks: Sequence[bytes]) -> Iterator[_Row]:
-    """Put together what repeats: one row for each chunk by itself, and for each few that repeat another."""
+def _read(data: bytes, blank: bytes) -> Iterator[_Row]:
+    """Put together what repeats: one row for each block by itself, and for each few that repeat another."""
     reader = Reader()
-    place = 0
-    while place < len(blocks):
-        block = blocks[place]
-        lead = b"data: " if block.startswith(b"data: ") else b"data:"
-        found = reader.find(blocks, place, lead)
-        if found is not None:
-            known, texts = found
-            yield place, known.chunk, known.part, texts
-            place += len(texts)
-            continue
-        if b"\n" in block or b"\r" in block or not block.startswith((lead, b":")):
+    at = count = 0
+    while at < len(data):
+        row = _next(reader, data, at, blank)
+        at += sum(row[3])
+        count += len(row[3])
+        if 2 * count >= MAX_ITEMS:
             raise _Unusual
-        chunk = _chunk(reader, block.removeprefix(lead)) if block.startswith(lead) else None
-        if chunk is not None:
-            yield place, chunk, None, [""]
-        place += 1
+        yield row
+
+
+def _next(reader: Reader, data: bytes, at: int, blank: bytes) -> _Row:
+    lead = b"data: " if data.startswith(b"data: ", at) else b"data:"
+    found = reader.find(data, at, lead, blank)
+    if found is not None:
+        known, (texts, sizes) = found
+        return known.chunk, known.part, texts, sizes
+    end = data.find(blank, at)
+    block = data[at : max(end, at)]
+    if b"\n" in block or b"\r" in block or not block.startswith((lead, b":")):
+        raise _Unusual
+    chunk = _chunk(reader, block.removeprefix(lead)) if block.startswith(lead) else None
+    return chunk, None, [""], [len(block) + len(blank)]
 
 
 def _chunk(reader: Reader, raw: bytes) -> Chunk | None:
@@ -152,8 +155,14 @@ def _chunk(reader: Reader, raw: bytes) -> Chunk | None:
     return chunk
 
 
-def _timed(row: _Row, arrivals: Sequence[_Arrival]) -> Run:
-    place, chunk, part, texts = row
-    end = place + len(texts)
-    own = arrivals[place:end]
-    return Run(chunk, part, texts, range(place, end), [one[1] for one in own], [one[0] for one in own])
+def _tell(events: Events, rows: Iterable[_Row]) -> None:
+    """Say which blocks are comments, and which are chunks."""
+    place = 0
+    for chunk, part, texts, sizes in rows:
+        end = place + len(sizes)
+        if chunk is not None:
+            arrived = events.at_ns[place:end], events.reads[place:end]
+            events.runs.append(Run(chunk, part, texts, range(place, end), *arrived))
+        elif events.data.startswith(b":", events.starts[place]):
+            events.comments.append(place)
+        place = end

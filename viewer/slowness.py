@@ -82,11 +82,12 @@ def steps(reads: Sequence[Read], paused: int, *, coarse: bool = False) -> list[S
     found: list[Step] = []
     before = 0
     for read in reads:
-        began = max(read.at_ns, before)
-        found.append(Step(read.seq, began, read.relayed_ns, None if coarse else _holder(read, began, instants, paused)))
-        if read.relayed_ns is None:
+        seq, at_ns, relayed_ns, _, _ = read
+        began = at_ns if at_ns > before else before
+        found.append(Step(seq, began, relayed_ns, None if coarse else _holder(read, began, instants, paused)))
+        if relayed_ns is None:
             break
-        before = read.relayed_ns
+        before = relayed_ns
     return found
 
 

@@ -39,7 +39,7 @@ class Timed:
     """One exchange as its verdicts need it: its reads and their steps, and its output chunks with an instant.
 
     Of an answer that is no chat stream, or failed, no chunk is known to be output. A read is named by its *place* among
-    those on the tape, from which reads may be missing.
+    those on the tape, from which reads may be missing; `places` are those that completed the `outputs`.
     """
 
     def __init__(
@@ -60,7 +60,8 @@ class Timed:
         self.steps = slowness.steps(reads, exchange.paused, coarse=exchange.coarse_clock)
         self._ends = [item.end for item in decoded.items]
         self._places = {read.seq: place for place, read in enumerate(reads)}
-        counts = Counter(self.place(one) for _, one in self.outputs)
+        self.places = [self.place(one) for _, one in self.outputs]
+        counts = Counter(self.places)
         self._nth = {place: nth for nth, place in enumerate(counts)}
         self.brought = list(counts.values())
         waits = slowness.pauses(reads) if exchange.paused else [0] * len(reads)
@@ -83,7 +84,8 @@ class Timed:
 
     def slowness(self) -> Slowness:
         """Say who was slow, over the whole exchange."""
-        pairs = [(self.place(before), self.place(after)) for (_, before), (_, after) in pairwise(self.outputs)]
+        at = [read.at_ns for read in self.reads]
+        is_clear = not (self.exchange.coarse_clock or self._breaks[-1] or self._paused[-1])
         found: dict[str | None, list[int]] = {
             "upstream": [],
             "client": [],
@@ -91,10 +93,13 @@ class Timed:
             "missing": [],
             "at_once": [],
         }
-        for first, last in pairs:
-            if first != last:
+        for first, last in pairwise(self.places):
+            lasted = at[last] - at[first]
+            if is_clear and lasted <= _ORDINARY_NS and first != last:  # what `silent` would say, of nearly all of them
+                found["upstream"].append(lasted)
+            elif first != last:
                 silence = self.silent(first, last)
-                found[silence.who or silence.unclear].append(self._lasted(first, last))
+                found[silence.who or silence.unclear].append(lasted)
         return slowness.slowness(found["upstream"], self.reads, self.steps, found["missing"] + found["at_once"])
 
     def meanwhile(self, first: int, last: int, start: int, end: int) -> Row:

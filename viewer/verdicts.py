@@ -115,17 +115,19 @@ def verdicts(timed: Timed, outcome: str, limits: Thresholds) -> list[Verdict]:
 
 
 def _gaps(timed: Timed, limit: int) -> Iterator[Verdict]:
-    for (earlier, before), (no, after) in pairwise(timed.outputs):
-        lasted = _at(after) - _at(before)
-        if before.read != after.read and lasted > limit:
-            first, last = timed.place(before), timed.place(after)
+    at = [_at(one) for _, one in timed.outputs]
+    for nth, (began, ended) in enumerate(pairwise(at)):
+        lasted = ended - began
+        if lasted > limit and timed.places[nth] != timed.places[nth + 1]:
+            (earlier, before), (no, after) = timed.outputs[nth : nth + 2]
+            first, last = timed.places[nth : nth + 2]
             silence = timed.silent(first, last)
             held = timed.held(first, last)
             yield Verdict(
                 kind="stall",
                 form="gap",
                 who=silence.who,
-                from_ns=_at(before),
+                from_ns=began,
                 lasted_ns=lasted,
                 output_chunks=timed.brought_by(last),
                 unclear=silence.unclear,
@@ -137,12 +139,13 @@ def _gaps(timed: Timed, limit: int) -> Iterator[Verdict]:
 
 def _deliveries(timed: Timed, limit: int) -> Iterator[Verdict]:
     """Find what was handed on long after what came before it, though it had come in time."""
-    for (earlier, before), (no, after) in pairwise(timed.outputs):
-        first, last = timed.place(before), timed.place(after)
-        given, got = timed.reads[first].relayed_ns, timed.reads[last].relayed_ns
-        if first == last or given is None or got is None:
+    relayed = [read.relayed_ns for read in timed.reads]
+    for nth, (first, last) in enumerate(pairwise(timed.places)):
+        given, got = relayed[first], relayed[last]
+        if first == last or given is None or got is None or got - given <= limit:
             continue
-        if got - given > limit and _at(after) - _at(before) <= limit:
+        (earlier, before), (no, after) = timed.outputs[nth : nth + 2]
+        if _at(after) - _at(before) <= limit:
             longest = max(timed.steps[first + 1 : last + 1], key=lambda step: step.ns or 0, default=None)
             who = None if longest is None or timed.misses(first, last) else longest.who
             yield Verdict(

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder import chunks
+from recorder import chunks, repeats
 from recorder.repeats import PARTS, Reader, repeat
 
+NOTHING: tuple[list[str], list[int]] = ([], [])
 TEXTS = st.one_of(
     st.sampled_from([" a", "a", "", "null", "stop", "content", '"', "\\", "\n", "é", "\ue000", "x", "="]), st.text()
 )
@@ -96,14 +97,14 @@ def test_any_text_is_read_or_left(part: str, text: str, ascii: bool, padded: boo
     assert known is not None
     assert known.part == part
     data = written(text)
-    blocks = [b"data: " + written("a").encode(), b"data: " + data.encode(), b"data: " + written("b").encode()]
+    sent = [f"data: {one}\n\n".encode() for one in (written("a"), data, written("b"))]
     if text:
         assert known.filled(text) == chunks.read(data)
         assert known.text(data) == text
-        assert known.texts(blocks, 0, b"data: ") == ["a", text, "b"]
+        assert known.texts(b"".join(sent), 0, b"data: ", b"\n\n") == (["a", text, "b"], list(map(len, sent)))
     else:
         assert known.text(data) is None
-        assert known.texts(blocks, 0, b"data: ") == ["a"]
+        assert known.texts(b"".join(sent), 0, b"data: ", b"\n\n") == (["a"], [len(sent[0])])
 
 
 def test_two_tool_calls_in_one_piece_are_no_open_text() -> None:
@@ -137,7 +138,7 @@ def test_what_is_not_one_string_between_the_same_is_another_payload(other: str) 
     known = repeat(first, chunks.read(first))
     assert known is not None
     assert known.text(other) is None
-    assert known.texts([b"data:" + other.encode()], 0, b"data:") == []
+    assert known.texts(f"data:{other}\n\n".encode(), 0, b"data:", b"\n\n") == NOTHING
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,8 @@ def test_padding_that_differs_is_passed_over() -> None:
     known = repeat(one, chunks.read(one))
     assert known is not None
     assert known.text(two) == "b"
-    assert known.texts([two.encode(), one.encode()], 0, b"") == ["b", "word"]
+    sent = f"{two}\n\n{one}\n\n".encode()
+    assert known.texts(sent, 0, b"", b"\n\n") == (["b", "word"], [len(two) + 2, len(one) + 2])
     inside = json.dumps(payload({"content": "a", "obfuscation": "b"}))
     other = repeat(inside, chunks.read(inside))
     assert other is not None
@@ -184,11 +186,11 @@ def test_what_lacks_the_padding_or_what_stands_before_it_is_another_payload() ->
     assert known is not None
     other = '{"choices":[{"delta":{"content":"b"}'
     assert known.text(other) is None
-    assert known.texts([other.encode()], 0, b"") == []
+    assert known.texts(f"{other}\n\n".encode(), 0, b"", b"\n\n") == NOTHING
     for padding in ('"', "\\", "\n", '","error":"'):
         other = first.replace('"x"', f'"{padding}"')
         assert known.text(other) is None
-        assert known.texts([other.encode()], 0, b"") == []
+        assert known.texts(f"{other}\n\n".encode(), 0, b"", b"\n\n") == NOTHING
 
 
 def test_a_text_that_is_the_one_to_try_with_is_not_tried() -> None:
@@ -201,7 +203,7 @@ def test_choices_that_take_turns_are_all_remembered() -> None:
     for place in range(40):
         data = json.dumps({"choices": [{"index": place % 3, "delta": {"content": f"word {place}"}}]})
         assert reader.read(data) == chunks.read(data)
-        found.append(reader.find([data.encode()], 0, b""))
+        found.append(reader.find(f"{data}\n\n".encode(), 0, b"", b"\n\n"))
     assert None not in found
 
 
@@ -212,10 +214,9 @@ def test_payloads_that_fit_but_for_their_text_are_not_looked_at_again_and_again(
     known = repeat(first, chunks.read(first))
     assert known is not None
     looked: list[int] = []
-    few = type(known)._few
-    monkeypatch.setattr(
-        type(known), "_few", lambda self, blocks, lead: looked.append(len(blocks)) or few(self, blocks, lead)
-    )
-    blocks = [first.replace("word", "").encode()] * 1000
-    assert [known.texts(blocks, place, b"") for place in range(1000)] == [[]] * 1000
+    texts = repeats._texts
+    monkeypatch.setattr(repeats, "_texts", lambda pieces: looked.append(len(pieces)) or texts(pieces))
+    one = f"{first.replace('word', '')}\n\n".encode()
+    found = [known.texts(1000 * one, place * len(one), b"", b"\n\n") for place in range(1000)]
+    assert found == [NOTHING] * 1000
     assert sum(looked) <= 8 * 1000

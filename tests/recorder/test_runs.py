@@ -186,7 +186,7 @@ def test_simple_events_are_given_as_they_stand_with_their_reads() -> None:
     found = runs.events(exchange(), cut(body, [half]), body)
     assert found is not None
     assert (2 * found.line_end).join([*found.blocks, b""]) == body
-    assert found.arrivals == [(0, 0), (1, 1000), (1, 1000)]
+    assert (found.reads, found.at_ns) == ([0, 1, 1], [0, 1000, 1000])
     assert found.runs == runs.runs(exchange(), cut(body, [half]), body)
     assert runs.events(exchange(), cut(body, [half]), body[:-1]) is None
     assert runs.events(exchange(coding="br"), cut(body, [half]), body) is None

@@ -23,7 +23,6 @@ Numbers = dict[str, float | list[float] | None]
 
 _CLEAN_ENDS: Final = frozenset({"end", "client", "client_stalled"})
 _FIRST_BAD_STATUS: Final = 300
-_UNTIMED: Final = (None, None)
 
 
 class Judged(Protocol):
@@ -191,7 +190,7 @@ def _unfit(exchange: Exchange, decoded: Decoded) -> str | None:
 
 
 def _unfit_events(exchange: Exchange, events: Events) -> str | None:
-    if exchange.gap_bytes or _UNTIMED in events.arrivals:
+    if exchange.gap_bytes or None in events.at_ns:
         return "not wholly on the tape"
     chat = any(run.chunk.dialect for run in events.runs)
     return None if chat or not any(run.chunk.counts for run in events.runs) else "not a stream of chat completions"
@@ -200,7 +199,7 @@ def _unfit_events(exchange: Exchange, events: Events) -> str | None:
 def _event_frames(events: Events) -> Iterator[Frame]:
     # Of a comment it is the instant of the blank line, which no tool looks at.
     blank = 2 * events.line_end
-    for block, (read, at_ns) in zip(events.blocks, events.arrivals, strict=True):
+    for block, at_ns, read in zip(events.blocks, events.at_ns, events.reads, strict=True):
         if at_ns is not None:
             comment = block[:1] == b":"
             data = block[1 if comment else 5 :].removeprefix(b" ").decode("utf-8", "replace")

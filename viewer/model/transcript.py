@@ -126,20 +126,16 @@ class Transcript:
         del self._saying
 
     def _take(self, events: Events) -> None:
-        count = len(events.blocks)
+        count = len(events.ends)
         self.data = events.data
         # An event ends with the CR of its blank line, and the next begins behind that line; a comment, with its own.
-        self.ends = array("q", events.ends)
-        beyond = len(events.line_end) - 1
-        self.starts = array("q", [0, *[end + beyond for end in events.ends[:-1]]][:count])
+        self.starts, self.ends = array("q", events.starts), array("q", events.ends)
         self.kinds = bytearray((_CODES["done"],)) * count
         for place in events.comments:
             self.kinds[place] = _CODES["comment"]
             self.ends[place] -= len(events.line_end)
-        self.timed = bytearray([at is not None for _, at in events.arrivals])
-        self.reads = array("q", [UNKNOWN if read is None else read for read, _ in events.arrivals])
-        last = 0
-        self.at = array("q", [last := last if at is None else at for _, at in events.arrivals])
+        self.timed, self.at = _instants(events.at_ns)
+        self.reads = array("q", (UNKNOWN if read is None else read for read in events.reads))
         self._first = array("q", (UNKNOWN,)) * count
         for run in events.runs:
             self._run(run)
@@ -225,6 +221,12 @@ class _Saying:
             parts = ((mine.name, call.name[len(mine.name) :]), (mine.arguments, tool.arguments))
             said += [self._add(event, track, text) for track, text in parts if text]
         return said
+
+
+def _instants(at_ns: Sequence[int | None]) -> "tuple[bytearray, array[int]]":
+    """Give which of the instants are known, and all of them: of one that is not known, that of the one before."""
+    last = 0
+    return bytearray(at is not None for at in at_ns), array("q", (last := last if at is None else at for at in at_ns))
 
 
 def _adds_to_one(piece: Piece, part: str) -> bool:

@@ -6,7 +6,7 @@ another kind are left to `derive.decode`. A test holds both to each other.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, count, pairwise, repeat
 from typing import Final
 
 from recorder import encoding, runs
@@ -22,7 +22,7 @@ _DONE: Final = KINDS.index("done")
 
 def events(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Events | None:
     """Decode a body as events; None if it holds anything else, or its comments cannot be told their reads."""
-    found = runs.events(exchange, [(read.seq, read.at_ns, read.start, read.size) for read in reads], body)
+    found = runs.events(exchange, reads, body)
     if found is None or not found.comments:
         return found
     is_plain = encoding.is_identity(exchange.content_encoding)
@@ -39,11 +39,8 @@ def decoded(found: Events, transcript: Transcript) -> Decoded:
     gives those with their own.
     """
     made = Decoded(transcript.data, True)
-    places = zip(found.arrivals, transcript.starts, transcript.ends, strict=True)
-    made.items = [
-        TimedItem(seq, "event", at_ns, read, "", "", "", start, end)
-        for seq, ((read, at_ns), start, end) in enumerate(places)
-    ]
+    places = found.at_ns, found.reads, repeat(""), repeat(""), repeat(""), transcript.starts, transcript.ends
+    made.items = list(map(TimedItem, count(), repeat("event"), *places))
     for place in found.comments:
         made.items[place] = made.items[place]._replace(kind="comment")
     made.chunks = [one for run in found.runs for one in _chunks(run, transcript.ends)]
@@ -70,17 +67,17 @@ def _is_gapless(reads: Sequence[Read], size: int) -> bool:
 
 
 def _arrive(found: Events, reads: Sequence[Read]) -> None:
-    """Give comments the read with the end of their own line; `arrivals` has that of the blank line below it."""
+    """Give comments the read with the end of their own line; until then it is that of the blank line below it."""
     starts = [read.start for read in reads]
     for place in found.comments:
         read = reads[bisect_right(starts, found.ends[place] - 1 - len(found.line_end)) - 1]
-        found.arrivals[place] = (read.seq, read.at_ns)
+        found.at_ns[place], found.reads[place] = read.at_ns, read.seq
 
 
 def _chunks(run: Run, ends: Sequence[int]) -> Iterator[TimedChunk]:
-    for item, at_ns, read in zip(run.items, run.at_ns, run.reads, strict=True):
-        assert item is not None
-        yield TimedChunk(item, at_ns, read, run.chunk, ends[item])
+    first = run.items[0]
+    assert first is not None
+    return map(TimedChunk, run.items, run.at_ns, run.reads, repeat(run.chunk), ends[first : first + len(run.items)])
 
 
 def _dialect(made: Decoded) -> str | None:

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
@@ -51,16 +51,25 @@ class Loader:
         self._patient_until = 0
         self._closed = False
         self._taking = threading.Lock()
+        self._begun: asyncio.Task[asyncio.Task[Opened] | None] | None = None
         self._apart: asyncio.Task[Opened] | None = None
         self.known: Known | None = None
         self.opened: Opened | None = None
 
+    def begin(self) -> None:
+        """Begin to decode a large one, though the screen is not there yet: that takes longest."""
+        self._begun = asyncio.create_task(self._begin_apart())
+        self._begun.add_done_callback(_look_at)
+
     async def know(self) -> None:
         """Read what can be told at once."""
         with Told(self._fails):
-            self._apart = await self._begin_apart()
+            begun, self._begun = self._begun or self._begin_apart(), None
+            self._apart = await begun
             self._version = await self._written()
             await self._know()
+            if self.opened is not None:  # it was decoded before this could be told
+                self._opens(self.opened)
 
     async def open(self) -> None:
         """Read and decode all of it."""
@@ -138,7 +147,7 @@ class Loader:
             return None
         begun = None if self.opened is not None else self._handed_on()
         self._answer = task = asyncio.create_task(aside(functools.partial(self._decoder.answer, begun)))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait for it any more
+        task.add_done_callback(_look_at)
         return task
 
     def _ask_apart(self, connection: Connection) -> None:
@@ -162,9 +171,16 @@ class Loader:
         return begun
 
     def _come(self, opened: Opened) -> None:
-        if not self._closed:
-            self.opened = opened
+        if self._closed:
+            return
+        self.opened = opened
+        if self.known is not None:
             self._opens(opened)
+
+
+def _look_at(done: "asyncio.Task[Any]") -> None:
+    """Take an error that nobody may wait for any more."""
+    _ = done.cancelled() or done.exception()
 
 
 class Told:
