@@ -90,6 +90,12 @@ FLAGS: Final[dict[str, str]] = {
 }
 """Every flag that a measure can carry, and what it means."""
 
+NOTABLE: Final = (
+    "stall", "burst", "storage_gap", "malformed", "empty", "backpressure", "unclean_end", "undecoded",
+    "unknown_payload", "coarse_clock", "coalesced",
+)  # fmt: skip
+"""The flags that are worth a place where an exchange has but one line, the gravest first."""
+
 _BROKEN = frozenset({"eof", "reset", "length", "framing", "idle_timeout", "shutdown"})
 _CLIENT = frozenset({"client", "client_stalled"})
 _HTTP_ERRORS: Final = ((500, "server_error"), (400, "client_error"), (300, "redirect"))

@@ -8,6 +8,7 @@ import sys
 import threading
 from typing import TextIO
 
+from recorder.exchange import NOTABLE
 from recorder.journal import Finished
 from recorder.safe import safe
 
@@ -78,19 +79,18 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def finished_line(one: Finished, clock: str) -> str:
-    """Give an exchange's line, such as `14:01:57 7f3a81d0 complete gpt-x 200 ttft 388 gap p50 11 max 2914 ms 7.2 s`."""
+    """Give an exchange's line, such as `14:01:57 7f3a81d0 complete 200 gpt-x ttft 388 ms gap p50 11 max 2914 ms`."""
     outcome = one.outcome if one.outcome_detail is None else f"{one.outcome}/{one.outcome_detail}"
     parts = [clock, one.id[:8], outcome, str(one.status or "–"), one.model or f"{one.method} {one.path}"]
     if one.ttft_ns is not None:
-        parts.append(f"ttft {_ms(one.ttft_ns)}")
+        parts.append(f"ttft {_ms(one.ttft_ns)} ms")
     if one.icl_p50_ns is not None and one.max_stall_ns is not None:
         parts.append(f"gap p50 {_ms(one.icl_p50_ns)} max {_ms(one.max_stall_ns)} ms")
     if one.completion_tokens is not None:
         parts.append(f"{one.completion_tokens} tok")
     if one.duration_ns is not None:
         parts.append(f"{one.duration_ns / 1e9:.2f} s")
-    loud = [flag.upper() for flag in one.flags if flag in ("stall", "burst", "storage_gap", "malformed", "empty")]
-    return "  ".join(parts + loud)
+    return "  ".join(parts + [flag for flag in NOTABLE if flag in one.flags and flag != one.outcome])
 
 
 def _ms(nanoseconds: float) -> str:

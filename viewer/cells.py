@@ -11,6 +11,9 @@ from viewer import rows
 from viewer.rows import Row
 
 UNKNOWN: Final = "–"
+MINUS: Final = "−"
+"""Stands before what is less than nothing, or earlier than what it counts from."""
+
 _TAB: Final = 4
 
 

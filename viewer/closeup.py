@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from itertools import pairwise
 from typing import Final
 
 from recorder.exchange import OUTCOMES
@@ -18,7 +18,9 @@ from viewer.model import gist, landmarks, streams, waterfall
 from viewer.model.clocks import Times
 from viewer.model.notes import Notes
 from viewer.model.opening import Opened
+from viewer.model.silence import is_lost
 from viewer.model.streams import Tone
+from viewer.model.transcript import UNKNOWN
 from viewer.slowness import Spread
 from viewer.verdicts import Verdict
 
@@ -51,13 +53,14 @@ def heading(known: Known, died: bool = False) -> Line:
     row = known.row
     state = streams.state(row, recording=not died)
     path = row["path"].partition("?")[0]
+    flags = " ".join(streams.ranked(row["flags"]))
     detail = f" ({row['outcome_detail']})" if row["outcome_detail"] else ""
     return [
         (f" {row['id'][:8]}", "strong"),
         (f"  {state.sign} {state.word}{detail}", state.tone),
         (f"  {cells.cell(row['status'])}", "success" if (row["status"] or 999) < 300 else "error"),
         (f"  {cells.cut(row['model'] or row['request_model'] or cells.UNKNOWN, _LONGEST)}", "plain"),
-        (f"  {' '.join(streams.ranked(row['flags']))}", "warning"),
+        (f"  {flags}" if flags else "", "warning"),
         (f"  {row['method']} {cells.host(row['upstream'])}{path}", "muted"),
     ]
 
@@ -66,13 +69,7 @@ def is_dead(known: Known, now: str) -> bool:
     """Say whether the recorder of an exchange that still runs is gone: `now` is the wall time, as on the tape."""
     if known.row["ended_by"] is not None or known.row["outcome"] not in ("open", None):
         return False
-    if known.recorder.ended_at is not None:
-        return True
-    try:
-        heard, at = datetime.fromisoformat(known.recorder.heartbeat_at), datetime.fromisoformat(now)
-        return (at - heard).total_seconds() * 1000 > streams.RECORDER_LOST_MS
-    except (ValueError, TypeError):
-        return False
+    return is_lost(known.recorder.heartbeat_at, known.recorder.ended_at, now)
 
 
 def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:
@@ -83,12 +80,21 @@ def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:
         return [(f" recorder pid {known.recorder.pid} gone; last heard of {heard} UTC: this is all there is", "error")]
     if opened is not None and opened.missing:
         return [(f" {opened.missing:,} bytes are missing from the tape: the rest is shown", "error")]
+    if opened is not None and UNKNOWN in opened.owners:
+        return [(f" of {_unread(opened):,} bytes no read is on the tape: when they came is not known", "error")]
     if row["error_message"] or row["error_code"]:
         return [(f" {row['error_code'] or 'error'}: ", "error"), (row["error_message"] or "", "plain")]
     if row["outcome"] in ("complete", "open", None):
         return None
     detail = f": {row['ended_detail']}" if row["ended_detail"] else ""
     return [(f" {row['outcome'].replace('_', ' ')}: {OUTCOMES.get(row['outcome'], '')}{detail}", "warning")]
+
+
+def _unread(opened: Opened) -> int:
+    """Count the bytes that no read on the tape brought."""
+    borders = [*opened.borders, len(opened.transcript.data)]
+    spans = zip(pairwise(borders), opened.owners, strict=True)
+    return sum(end - start for (start, end), owner in spans if owner == UNKNOWN)
 
 
 def silence(known: Known, opened: Opened) -> str:
@@ -133,7 +139,7 @@ def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> li
         text = ""
         if opened is not None and 0 < place <= len(opened.transcript):
             transcript, event = opened.transcript, place - 1
-            at = times.instant(transcript, transcript.at[event]) + " s" * (times.format != "wall")
+            at = times.told(transcript, transcript.at[event]) if transcript.timed[event] else cells.UNKNOWN
             text = f"{at}  {transcript.kind(event)}  {cells.cut(gist.said(transcript.text(event)), 60)}"
         lines.append([(f"  #{place:<7,}", "accent"), (text, "plain")])
     lines += [[], [("note", "strong"), ("  enter writes one; it is kept beside the tape, not in it", "muted")]]
@@ -236,7 +242,7 @@ def _measured(known: Known, width: int) -> Iterator[Line]:
             name, [f"{field.replace('_', ' ')} {cells.ms(row[f'{field}_ms'])}" for field in fields], width
         )
     tokens = [f"{name} {cells.count(row[f'{name}_tokens'])}" for name in ("prompt", "completion", "reasoning")]
-    yield from _packed("tokens", [*tokens, f"·  {cells.ms(row['tps_user'])} a second"], width)
+    yield from _packed("tokens", [*tokens, f"a second {cells.ms(row['tps_user'])}"], width)
 
 
 def _packed(name: str, figures: Sequence[str], width: int) -> Iterator[Line]:

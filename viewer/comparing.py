@@ -8,13 +8,19 @@ from typing import Final
 
 from sqlalchemy import Connection, func, select
 
-from recorder.schema import measures, reads
+from recorder.schema import exchanges, measures, reads, sessions
 from viewer import queries, rows, running
 from viewer.model.ranking import Entry
 from viewer.model.scoreboard import LABELS
 
-FIELDS: Final = ("id", "started_at", "model", "upstream", "status", "outcome_detail", "flags", "bytes", *LABELS)
-"""The fields of a row of the table."""
+FIELDS: Final = (
+    "id", "started_at", "model", "upstream", "status", "ended_by", "outcome_detail", "flags", "bytes", *LABELS,
+)  # fmt: skip
+"""The fields of a row of the table; one that has not been measured has a `last_read_ms`, too."""
+
+_RECORDER: Final = select(sessions.c.heartbeat_at, sessions.c.ended_at).select_from(
+    exchanges.join(sessions, sessions.c.no == exchanges.c.session_no)
+)
 
 
 def entries(connection: Connection, numbers: Sequence[int]) -> list[Entry]:
@@ -29,9 +35,10 @@ def _entry(connection: Connection, no: int) -> Entry | None:
     with connection.begin():
         gaps: bytes | None = connection.execute(select(measures.c.icl).where(measures.c.exchange_no == no)).scalar()
         last = connection.execute(select(func.max(reads.c.at_ns)).where(reads.c.exchange_no == no)).scalar()
+        heartbeat_at, left_at = connection.execute(_RECORDER.where(exchanges.c.no == no)).one()
     if row["outcome"] == "open":
-        row["duration_ms"] = rows.ms(last)
+        row["last_read_ms"] = rows.ms(last)
     if running.is_measurable(row):
         found = running.figures(connection, no)
         row, gaps = running.filled(row, found), found.icl
-    return Entry(no, row, gaps or b"")
+    return Entry(no, row, gaps or b"", heartbeat_at, left_at)

@@ -93,7 +93,9 @@ def _next_steps(path: Path) -> str:
     program = "wiretape" if shutil.which("wiretape") else shlex.quote(sys.argv[0])
     tape = f"--db {shlex.quote(safe(str(path)))}"
     steps = {
-        f"ls {tape}": "",
+        f"view {tape}": "look at them: enter opens one, ? shows all keys",
+        f"view @ {tape}": "the newest, to step through and to play",
+        f"ls {tape}": "this list again",
         f"show @ {tape}": "the newest, as a summary",
         f"show @ --part events {tape}": "every event with its instant",
         f"export --table exchanges -o demo.csv {tape}": "one row per exchange",

@@ -32,7 +32,7 @@ from recorder.schema import sessions as _sessions
 from viewer import rows
 from viewer.columns import JOINED, column
 from viewer.filtering import sql
-from viewer.filtering.expressions import TooSlow
+from viewer.filtering.expressions import Searches, TooSlow
 from viewer.filtering.fields import FAILURES
 from viewer.filtering.sql import Condition
 from viewer.rows import Chunks, Exchanges, Row
@@ -55,8 +55,10 @@ _CANDIDATES = 5
 def opened(path: Path) -> Iterator[Connection]:
     """Connect to a tape for reading; what goes wrong while reading it is raised as a `TapeError`, in our words."""
     engine = tapefile.read_engine(path)
-    event.listen(engine, "connect", lambda connection, _: sql.register(connection))
+    searches = Searches()
+    event.listen(engine, "connect", lambda connection, _: sql.register(connection, searches))
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    event.listen(engine, "begin", lambda _: searches.begin())
     with explained(path), engine.connect() as connection:
         yield connection
 

@@ -26,6 +26,16 @@ T = TypeVar("T")
 
 def filtered(command: F) -> F:
     """Add the options that select exchanges; the command gets them as `where`: a `Filter`, or None for all."""
+    return _selecting("where", read, command)
+
+
+def filtered_in_words(command: F) -> F:
+    """Add the same options; the command gets them as `filter_text`, in the words of `text`."""
+    return _selecting("filter_text", text, command)
+
+
+def _selecting(name: str, reader: Callable[..., Any], command: F) -> F:
+    """Add the options that select exchanges; the command gets what the reader makes of them by this name."""
 
     @functools.wraps(command)
     def wrapped(
@@ -38,7 +48,7 @@ def filtered(command: F) -> F:
         labels: tuple[str, ...],
         **kwargs: Any,
     ) -> Any:
-        return command(*args, where=read(filters, models, since, until, errors, labels), **kwargs)
+        return command(*args, **{name: reader(filters, models, since, until, errors, labels)}, **kwargs)
 
     added = (
         click.option("-f", "--filter", "filters", multiple=True, metavar="EXPR", shell_complete=completion.filters,
@@ -86,6 +96,25 @@ def read(
 
     parts = [*_expressions(filters), *_terms(models, since, until, errors, labels)]
     return every(parts) if parts else None
+
+
+def text(
+    filters: Sequence[str] = (),
+    models: Sequence[str] = (),
+    since: str | None = None,
+    until: str | None = None,
+    errors: bool = False,
+    labels: Sequence[str] = (),
+) -> str:
+    """Give the text of that filter, empty for all: as it was typed, if it is one and no more was asked for.
+
+    Raises `click.BadParameter`.
+    """
+    where = read(filters, models, since, until, errors, labels)
+    is_typed = len(filters) == 1 and not any((models, since, until, errors, labels))
+    if is_typed and safe(filters[0]) == filters[0]:
+        return filters[0]
+    return "" if where is None else str(where)
 
 
 def read_sort(text: str) -> tuple[str, bool]:

@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Final
 
 from recorder.metrics import sparkline
+from viewer.cells import MINUS
 
 FIRST: Final = "·"
 """The cell of the first output, where no gap ends."""
@@ -18,7 +19,7 @@ END: Final = "│"
 """The cell in which an exchange ended, where it is not that of the last output."""
 
 LEGEND: Final = f"gaps: ▁ <3  ▂ 3  ▃ 10  ▄ 30  ▅ 100  ▆ 300 ms  ▇ 1  █ 3 s  {FIRST} first output  {END} end"
-ASCII: Final = str.maketrans("▁▂▃▄▅▆▇█·│╷–…→", ".:-=+*#@o||-~>")
+ASCII: Final = str.maketrans("▁▂▃▄▅▆▇█·│╷–−…→", ".:-=+*#@o||--~>")
 """The signs of drawings and tables for terminals that only have ASCII, for `str.translate`."""
 
 SLOW: Final = "▆"
@@ -27,7 +28,9 @@ SLOW: Final = "▆"
 STALLED: Final = "▇█"
 """Gaps of a second and more."""
 
-_TICK: Final = "╷"
+TICK: Final = "╷"
+"""Stands at an instant of the axis, whose label follows it."""
+
 _LEAST_BETWEEN_TICKS = 10
 _STEPS = (1, 2, 5)
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
@@ -52,13 +55,16 @@ def line(first_ns: int | None, gaps: bytes | None, end_ns: int | None, axis_ns: 
     return "".join(drawn).rstrip(" ")
 
 
-def axis(axis_ns: int, cells: int) -> str:
-    """Draw the axis: a tick and its instant, for as many round instants as there is room for."""
+def axis(axis_ns: int, cells: int, zero_ns: int = 0) -> str:
+    """Draw the axis: a tick and its instant, for as many round instants as there is room for.
+
+    They count from `zero_ns`; what is before it has a minus.
+    """
     step = _step(axis_ns * min(_LEAST_BETWEEN_TICKS, cells) // max(cells, 1))
     drawn = ""
-    for at in range(0, max(axis_ns, 0) + 1, step):
-        place = at * cells // axis_ns if axis_ns > 0 else 0
-        label = f"{_TICK}{_amount(at)}"
+    for at in range(-(zero_ns // step) * step, max(axis_ns, 0) - zero_ns + 1, step):
+        place = (at + zero_ns) * cells // axis_ns if axis_ns > 0 else 0
+        label = f"{TICK}{_amount(at)}"
         if place + len(label) <= cells:
             drawn += " " * (place - len(drawn)) + label
     return drawn
@@ -81,4 +87,5 @@ def _step(least: int) -> int:
 
 
 def _amount(ns: int) -> str:
-    return next((f"{ns / size:.4g} {unit}" for size, unit in _UNITS if ns >= size), "0")
+    minus = MINUS if ns < 0 else ""
+    return next((f"{minus}{abs(ns) / size:.4g} {unit}" for size, unit in _UNITS if abs(ns) >= size), "0")

@@ -21,13 +21,11 @@ from viewer.thresholds import Thresholds
 if TYPE_CHECKING:
     from textual.screen import Screen
 
-    from viewer.filtering.syntax import Filter
-
 
 @click.command()
 @click.argument("id", required=False, shell_complete=completion.ids)
 @options.db
-@selecting.filtered
+@selecting.filtered_in_words
 @click.option("--at", metavar="POS", help="With ID: begin there, such as 3.2s, 50% or #120.")
 @click.option("-F", "--follow", is_flag=True, help="Stay on the newest exchange as they come.")
 @click.option(
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
 def view(
     id: str | None,
     db: Path | None,
-    where: "Filter | None",
+    filter_text: str,
     at: str | None,
     follow: bool,
     compare: tuple[str, str] | None,
@@ -78,7 +76,7 @@ def view(
         path,
         limits=thresholds,
         settings=configured,
-        filter_text="" if where is None else str(where),
+        filter_text=filter_text,
         follow=follow,
         opened=opened,
         ascii=ascii or not output.has_utf8(),

@@ -3,6 +3,7 @@
 import io
 import os
 
+from recorder.exchange import FLAGS, NOTABLE
 from recorder.journal import Finished
 from recorder.screen import Screen, finished_line
 
@@ -88,8 +89,16 @@ def test_nobody_reading_is_no_reason_to_stop() -> None:
 
 def test_a_finished_exchange_is_one_line() -> None:
     assert finished_line(ONE, "14:01:57") == (
-        "14:01:57  7f3a81d0  complete  200  gpt-x  ttft 388  gap p50 11 max 2914 ms  42 tok  7.20 s  STALL"
+        "14:01:57  7f3a81d0  complete  200  gpt-x  ttft 388 ms  gap p50 11 max 2914 ms  42 tok  7.20 s  stall"
     )
+
+
+def test_the_flags_that_a_list_shows_come_the_gravest_first_and_none_says_the_outcome_again() -> None:
+    flags = [*sorted(FLAGS, reverse=True), "malformed"]
+    one = Finished(**{name: getattr(ONE, name) for name in ONE.__struct_fields__} | {"flags": flags})
+    assert finished_line(one, "14:01:57").split("  ")[-len(NOTABLE) :] == list(NOTABLE)
+    one = Finished(**{name: getattr(one, name) for name in one.__struct_fields__} | {"outcome": "malformed"})
+    assert finished_line(one, "14:01:57").count("malformed") == 1
 
 
 def test_what_is_unknown_is_left_out_and_a_detail_is_told() -> None:

@@ -11,6 +11,7 @@ from recorder.exchange import FLAGS, OUTCOMES
 from recorder.schema import exchanges, measures, metadata, sessions
 from viewer import rows
 from viewer.filtering import sql, syntax
+from viewer.filtering.expressions import Searches
 from viewer.filtering.fields import FIELDS, HAS, KNOWABLE
 from viewer.filtering.matching import needed
 
@@ -160,7 +161,7 @@ def ended(**given: Any) -> Stored:
 def engine() -> Engine:
     """Make a tape in memory, with a session in it."""
     made = create_engine("sqlite://", poolclass=StaticPool)
-    event.listen(made, "connect", lambda connection, _: sql.register(connection))
+    event.listen(made, "connect", lambda connection, _: sql.register(connection, Searches()))
     metadata.create_all(made)
     with made.begin() as connection:
         at = {"started_at": STARTED[0], "heartbeat_at": STARTED[0]}

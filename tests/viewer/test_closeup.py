@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from array import array
 
 import pytest
 from sqlalchemy import Connection
@@ -13,6 +14,7 @@ from viewer.model import opening
 from viewer.model.clocks import Times
 from viewer.model.notes import Notes
 from viewer.model.opening import Opened
+from viewer.model.transcript import UNKNOWN
 from viewer.thresholds import Thresholds
 
 from .conftest import COMPLETE, FAILED, LIMITED, LIVE, TOOLS, TRUNCATED
@@ -34,6 +36,21 @@ def test_the_heading_says_how_it_ended_before_all_else(connection: Connection) -
     assert text([closeup.heading(known(connection, COMPLETE))]).split() == [
         "aaaa0000", "✓", "complete", "200", "gpt-x-mini", "comments", "POST", "api.example.com/v1/chat/completions",
     ]  # fmt: skip
+
+
+def test_bytes_that_no_read_brought_are_counted(connection: Connection) -> None:
+    found = opened(connection, COMPLETE)
+    holed = dataclasses.replace(found, owners=array("q", [0, UNKNOWN, 2, UNKNOWN, *found.owners[4:]]))
+    size = found.sizes[1] + found.sizes[3]
+    told = closeup.trouble(known(connection, COMPLETE), holed, died=False)
+    assert text([told or []]) == f" of {size} bytes no read is on the tape: when they came is not known"
+    assert closeup.trouble(known(connection, COMPLETE), found, died=False) is None
+
+
+def test_a_heading_without_flags_has_no_gap_for_them(connection: Connection) -> None:
+    found = known(connection, COMPLETE)
+    plain = dataclasses.replace(found, row={**found.row, "flags": []})
+    assert "  gpt-x-mini  POST " in text([closeup.heading(plain)])
 
 
 @pytest.mark.parametrize(
@@ -96,6 +113,14 @@ def test_notes_say_what_was_said_at_a_bookmark(connection: Connection) -> None:
     assert "run = a7" in shown
     assert "#2      0.110 s  content  Hel" in shown
     assert shown.endswith("look here")
+
+
+def test_a_bookmark_whose_instant_is_not_known_says_so_without_a_unit(connection: Connection) -> None:
+    notes, found = Notes("", [2]), opened(connection, COMPLETE)
+    without = text(closeup.noted(known(connection, COMPLETE), notes, found, Times("first byte")))
+    assert "#2      –  content  Hel" in without
+    found.transcript.timed[1] = 0
+    assert "#2      –  content  Hel" in text(closeup.noted(known(connection, COMPLETE), notes, found, Times()))
 
 
 @pytest.mark.parametrize("width", [50, 57, 77, 117])

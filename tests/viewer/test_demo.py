@@ -1,6 +1,8 @@
 """The demo is the whole way, from scripted sockets to the table: it must show what it promises."""
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,8 @@ import pytest
 from recorder import checks
 from recorder.scenes import SCENES
 from recorder.tapefile import read_engine
+from tests.viewer.commanding import RUN
+from tests.viewer.tui.terminal import Terminal
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -35,6 +39,23 @@ def by_scene(shown: tuple[Path, str]) -> dict[str, dict[str, Any]]:
 def test_the_demo_shows_its_table_its_metrics_and_what_to_try_next(shown: tuple[Path, str]) -> None:
     for expected in ("complete", "truncated", "http_error", "error_event", "ttft_ms", "try next", " ls --db "):
         assert expected in shown[1]
+
+
+def test_what_to_try_next_begins_with_the_viewer_and_works_as_it_is_shown(
+    shown: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    lines = shown[1].partition("try next:\n")[2].splitlines()
+    *steps, own = [shlex.split(re.split(" {2,}", line.strip())[0])[1:] for line in lines]
+    assert own[0] == "run"
+    assert [step[0] for step in steps[:3]] == ["view", "view", "ls"]
+    for step in steps:
+        with Terminal([*RUN, *step], columns=120, directory=tmp_path) as terminal:
+            if step[0] == "view":
+                terminal.wait_for("demo-failing")
+                terminal.press("qq")  # out of an exchange to the list, and out of that
+            assert terminal.ended() == 0, terminal.screen.lines
+    assert len((tmp_path / "demo.csv").read_text().splitlines()) == len(SCENES) + 1
 
 
 @pytest.mark.parametrize("scene", ["openai", "envelope", "pretty", "shifting", "routed", "reasoning", "tool", "stall"])

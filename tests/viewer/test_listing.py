@@ -154,7 +154,7 @@ def test_a_drawing_fills_its_terminal(tape: Path, columns: int) -> None:
 
 def test_people_are_told_why_nothing_matches(tape: Path) -> None:
     said = on_terminal(tape, "ls", "-f", "model:gpt-* ttft>800s", columns=200).splitlines()[-1]
-    assert said == "wiretape: 0 of 7 match. `model:gpt-*` alone matches 5; `ttft_ms>800000ms` alone matches 0"
+    assert said == "wiretape: 0 of 7 match. `model:gpt-*` alone matches 5; `ttft>800s` alone matches 0"
     said = on_terminal(tape, "ls", "-f", 'error:"*slow down*"').splitlines()[-1]
     assert said == "wiretape: 0 of 7 match. In quotes * is itself; for a part of a text write ~: error~'rate limit'"
     assert run(tape, "ls", "--model", "none").stderr == ""

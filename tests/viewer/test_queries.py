@@ -10,7 +10,8 @@ from sqlalchemy import Connection, text
 
 from recorder import errors
 from viewer import queries, rows
-from viewer.filtering import sql
+from viewer.filtering import expressions, sql
+from viewer.filtering.expressions import TooSlow
 from viewer.filtering.parser import parse
 
 from .conftest import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
@@ -40,6 +41,17 @@ def test_a_filter_comes_before_the_limit(connection: Connection, batch: int, mon
     where = sql.condition(parse("is:err"))
     failed = queries.exchanges(connection, ("id",), newest_first=True, limit=3, where=where)
     assert [row["id"] for row in failed] == [ODD, FAILED, LIMITED]
+
+
+def test_each_query_may_search_for_so_long_anew(tape: Path) -> None:
+    where = sql.condition(parse('text~"o"'))
+    with queries.opened(tape) as connection:
+        expected = queries.count(connection, where)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(expressions, "WHOLE_SECONDS", -1)
+            with pytest.raises(TooSlow), queries.explained(tape):
+                queries.count(connection, where)
+        assert queries.count(connection, where) == expected > 1
 
 
 def test_reads_and_chunks_are_those_of_the_exchanges_that_fit(connection: Connection) -> None:

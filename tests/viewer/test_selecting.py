@@ -44,6 +44,22 @@ def test_the_short_options_are_terms() -> None:
     assert selecting.read(since="2026-03-01T00:00Z", until="2026-03-02T00:00Z") == both
 
 
+def test_a_filter_that_is_all_that_is_asked_for_stays_as_it_was_typed() -> None:
+    typed = "TTFT > 0.8s  is:failed or (slow)"
+    assert selecting.text([typed]) == typed
+    assert selecting.text(["since:-2h"]) == "since:-2h"
+    assert selecting.read([selecting.text([typed])]) == selecting.read([typed])
+
+
+def test_what_is_put_together_or_cannot_be_shown_is_in_its_normal_form() -> None:
+    assert selecting.text() == ""
+    assert selecting.text(["ttft>0.8s", "a or b"]) == "ttft>800ms (a or b)"
+    assert selecting.text(["ttft>0.8s"], models=["gpt-*"]) == "ttft>800ms model:gpt-*"
+    assert selecting.text(["a\nb"]) == "a b"
+    with pytest.raises(click.BadParameter):
+        selecting.text(["ttfx>1s"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

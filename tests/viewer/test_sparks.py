@@ -80,3 +80,21 @@ def test_the_legend_has_an_ascii_sign_for_each_of_its_own() -> None:
     assert signs <= set(sparks.LEGEND)
     assert sparks.LEGEND.translate(sparks.ASCII).isascii()
     assert len({sign.translate(sparks.ASCII) for sign in signs}) == len(signs)
+
+
+@pytest.mark.parametrize(
+    ("axis_ms", "zero_ms", "cells", "drawn"),
+    [
+        (1000, 400, 50, "╷−400 ms  ╷−200 ms  ╷0        ╷200 ms   ╷400 ms"),
+        (3600, 400, 40, "    ╷0         ╷1 s       ╷2 s"),
+        (100, 100, 30, "╷−100 ms       ╷−50 ms"),
+    ],
+)
+def test_what_is_before_zero_has_a_minus(axis_ms: int, zero_ms: int, cells: int, drawn: str) -> None:
+    assert sparks.axis(axis_ms * MS, cells, zero_ms * MS) == drawn
+    assert drawn.translate(sparks.ASCII).isascii()
+
+
+@given(st.integers(0, 10**13), st.integers(0, 10**13), st.integers(1, 200))
+def test_an_axis_with_instants_before_zero_takes_no_more_cells_than_there_are(axis: int, zero: int, cells: int) -> None:
+    assert len(sparks.axis(axis, cells, min(zero, axis))) <= cells

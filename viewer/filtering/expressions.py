@@ -2,13 +2,15 @@
 
 They are those of Python's `re`, and ignore case. They run in the `regex` library, as some of them would go on for ever
 on some texts, in `re` with all else at a standstill: here a search has an end, and others run beside it. What is
-recorded was written by others, so that a text may be made for just that.
+recorded was written by others, so that a text may be made for just that, and a tape may hold many of them: so all the
+searches of a query have an end together, too.
 """
 
 import functools
 import warnings
 from typing import TYPE_CHECKING, Final
 
+from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
 
 if TYPE_CHECKING:
@@ -23,6 +25,12 @@ TEXT_CAP: Final = 64 << 10
 LONGEST_SECONDS: Final = 0.25
 """So long an expression may look through one text, in seconds of the processor: a thousand times what most need."""
 
+WHOLE_SECONDS: Final = 5.0
+"""So long an expression may look through all texts of a query, beyond what these are worth: nobody waits for longer."""
+
+CHARACTER_NS: Final = 50
+"""So much is a character of a text worth: an expression that goes through a text once takes less."""
+
 
 class TooSlow(WiretapeError):
     """A regular expression takes longer on a recorded text than anybody would wait; SQLite does not tell which."""
@@ -31,7 +39,8 @@ class TooSlow(WiretapeError):
 
     def __init__(self) -> None:
         super().__init__(
-            "a regular expression of the filter takes too long on what is recorded: write it without repeats of repeats"
+            "a regular expression of the filter takes too long on what is recorded: write it without repeats of "
+            "repeats, or put a term before it that fewer exchanges fit, such as since:-1h"
         )
 
 
@@ -50,16 +59,42 @@ def compiled(text: str) -> "Pattern[str]":
         raise ValueError(f"expected a regular expression: {error}") from None
 
 
-def found(expression: str, text: str | bytes | None) -> bool | None:
+class Searches:
+    """The searches of a query, one after the other; their time is that of a clock."""
+
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self._now = clock.now
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin another query."""
+        self._left_ns = round(WHOLE_SECONDS * 1e9)
+
+    def found(self, expression: str, text: str | bytes | None) -> bool | None:
+        """Do what `found` does. Raises `TooSlow` also where the query has been searching for too long."""
+        if text is None:
+            return None
+        self._left_ns += min(len(text), TEXT_CAP) * CHARACTER_NS
+        if self._left_ns <= 0:
+            raise TooSlow
+        began = self._now()
+        try:
+            return found(expression, text, min(self._left_ns / 1e9, LONGEST_SECONDS))
+        finally:
+            self._left_ns -= self._now() - began
+
+
+def found(expression: str, text: str | bytes | None, longest_seconds: float | None = None) -> bool | None:
     """Say whether a regular expression is found in the first `TEXT_CAP` characters of a text; None if there is none.
 
-    Raises `TooSlow` where that is not known after `LONGEST_SECONDS`.
+    Raises `TooSlow` where that is not known after so many seconds, by themselves `LONGEST_SECONDS`.
     """
     if text is None:
         return None
     if isinstance(text, bytes):
         text = text[: 4 * TEXT_CAP].decode("utf-8", "replace")
     try:
-        return compiled(expression).search(text[:TEXT_CAP], timeout=LONGEST_SECONDS, concurrent=True) is not None
+        limit = LONGEST_SECONDS if longest_seconds is None else longest_seconds
+        return compiled(expression).search(text[:TEXT_CAP], timeout=limit, concurrent=True) is not None
     except TimeoutError:
         raise TooSlow from None

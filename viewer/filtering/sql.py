@@ -34,7 +34,7 @@ from sqlalchemy import (
 
 from recorder.schema import exchanges, measures
 from viewer.columns import column
-from viewer.filtering.expressions import found
+from viewer.filtering.expressions import Searches
 from viewer.filtering.fields import FIELDS, having
 from viewer.filtering.matching import ORDERS, WORD_IN, field_shapes, gap_percentile, shapes, unpacked
 from viewer.filtering.syntax import (
@@ -59,9 +59,9 @@ Check = Callable[[ColumnElement[Any]], Condition]
 _LONGEST_GAP = 2**63 - 1
 
 
-def register(connection: sqlite3.Connection) -> None:
-    """Give a connection the functions behind REGEXP, `gap:` and `gap.p50:` and its like."""
-    connection.create_function("regexp", 2, found, deterministic=True)
+def register(connection: sqlite3.Connection, searches: Searches) -> None:
+    """Give a connection the functions behind REGEXP, which are the `searches`, `gap:` and `gap.p50:` and its like."""
+    connection.create_function("regexp", 2, searches.found, deterministic=True)
     connection.create_function("has_gap", 3, _has_gap, deterministic=True)
     connection.create_function("gap_percentile", 2, gap_percentile, deterministic=True)
 

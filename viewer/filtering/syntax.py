@@ -19,6 +19,7 @@ Span = tuple[Number | None, Number | None]
 Order = Literal[">", ">=", "<", "<="]
 
 KEYWORDS = frozenset({"and", "or", "not"})
+_SECOND_NS = 10**9
 _PLAIN = re.compile(r"[^\s()\",*\\<>=~:!-][^\s()\",*\\<>=~:!]*")
 
 
@@ -95,7 +96,7 @@ class Among:
     negated: bool = False
 
     def __str__(self) -> str:
-        return f"{self.field}{_operator(self.negated)}{','.join(map(self._span, self.spans))}"
+        return f"{_short(self.field)}{_operator(self.negated)}{','.join(map(self._span, self.spans))}"
 
     def _span(self, span: Span) -> str:
         low, high = (None if end is None else amount(self.field, end) for end in span)
@@ -112,7 +113,7 @@ class Compare:
 
     def __str__(self) -> str:
         limit = self.limit if isinstance(self.limit, str) else amount(self.field, self.limit)
-        return f"{self.field}{self.order}{limit}"
+        return f"{_short(self.field)}{self.order}{limit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +144,12 @@ def either(parts: list[Filter]) -> Filter:
 def amount(field: str, number: Number) -> str:
     """Write a number as a value of the field, with its unit."""
     exact = Decimal(repr(number))
-    is_duration = FIELDS[field].kind in DURATIONS
-    if is_duration:
-        exact = exact.scaleb(-6)
+    unit = ""
+    if FIELDS[field].kind in DURATIONS:
+        unit = "s" if exact and exact % _SECOND_NS == 0 else "ms"
+        exact = exact.scaleb(-9 if unit == "s" else -6)
     shown = f"{exact:f}"
-    shown = shown.rstrip("0").rstrip(".") if "." in shown else shown
-    return f"{shown}ms" if is_duration else shown
+    return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}{unit}"
 
 
 def is_starred(filter: Filter) -> bool:
@@ -170,6 +171,11 @@ def _patterns(term: Filter) -> Iterable[Pattern]:
         case Labelled(labels):
             return [pattern for _, pattern in labels if pattern is not None]
     return ()
+
+
+def _short(field: str) -> str:
+    """Name a field that is compared: one that is a duration without its unit, since its values have one."""
+    return field.removesuffix("_ms") if FIELDS[field].kind in DURATIONS else field
 
 
 def _operator(negated: bool) -> str:

@@ -19,9 +19,6 @@ FORMATS: Final[tuple[Format, ...]] = ("request", "first byte", "wall", "event", 
 REFERENCE: Final = "*REF*"
 """Stands for the time of the event that others count from."""
 
-MINUS: Final = "−"
-"""Stands before what is earlier."""
-
 SAME: Final = "same"
 """Stands for the time between two events that one read brought."""
 
@@ -93,6 +90,13 @@ class Times:
             return cells.UNKNOWN
         return seconds(at_ns - self._origin(transcript))
 
+    def told(self, transcript: Transcript, at_ns: int, plus: str = "") -> str:
+        """Give an instant with its unit, and `plus` before it if it is not earlier; what is unknown has neither."""
+        told = self.instant(transcript, at_ns)
+        if self.format == "wall" or told == cells.UNKNOWN:
+            return told
+        return f"{'' if told.startswith(cells.MINUS) else plus}{told} s"
+
     def width(self, transcript: Transcript) -> int:
         """Give how wide a column of all times of a transcript, and its title, is at most."""
         ends = (transcript.at[0], transcript.at[-1]) if len(transcript) else (0, 0)
@@ -112,7 +116,7 @@ class Times:
 def seconds(ns: int) -> str:
     """Give a time in seconds, to a millisecond; before what it counts from, with a minus."""
     text = f"{abs(ns) / 1e9:.3f}"
-    return f"{MINUS}{text}" if ns < 0 and text.strip("0.") else text
+    return f"{cells.MINUS}{text}" if ns < 0 and text.strip("0.") else text
 
 
 def milliseconds(ns: int) -> str:

@@ -54,11 +54,15 @@ def same(a: str, b: str, growing: tuple[bool, bool] = (False, False)) -> str:
     """Say in which way two texts are the same."""
     if not a and not b:
         return "neither has any text" + (" yet" if any(growing) else "")
+    if not (a and b):
+        return f"{'B' if a else 'A'} has no text yet"
     return "both texts are the same" + (" so far" if any(growing) else "")
 
 
 def told(found: Divergence, text: str) -> str:
     """Say how far two texts, of which one is given, are the same."""
+    if not (found.at or (found.a and found.b)):
+        return f"only {'A' if found.a else 'B'} has any text"
     if not found.at:
         return "they differ from the first character on"
     line, column = place(text, found.at)

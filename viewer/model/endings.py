@@ -43,12 +43,15 @@ def reason(row: Row, look: Look) -> str:
 
 
 def figures(row: Row, look: Look) -> str:
-    """Sum its timing up."""
-    lasted = span(elapsed_ms(row, look)) + ("+" if row["outcome"] == "open" else "")
-    counted = f"{_counted(row['events'], 'event')} in {_counted(row['reads'], 'read')}"
-    gaps = f"inter-chunk p50 {span(row['icl_p50_ms'])}, longest gap {span(row['max_stall_ms'])}"
-    tokens = "" if row["completion_tokens"] is None else f" · {cells.count(row['completion_tokens'])} tokens"
-    return f"first output {span(row['ttft_ms'])} · {gaps} · {counted} · {lasted}{tokens}"
+    """Sum its timing up, as far as it is known."""
+    came, between, longest = row["ttft_ms"], row["icl_p50_ms"], row["max_stall_ms"]
+    told = [] if came is None else [f"first output {span(came)}"]
+    told += [] if between is None else [f"inter-chunk p50 {span(between)}"]
+    told += [] if longest is None else [f"longest gap {span(longest)}"]
+    told.append(f"{_counted(row['events'], 'event')} in {_counted(row['reads'], 'read')}")
+    told.append(f"{span(elapsed_ms(row, look))}{'+' if row['outcome'] == 'open' else ''}")
+    told += [] if row["completion_tokens"] is None else [f"{cells.count(row['completion_tokens'])} tokens"]
+    return " · ".join(told)
 
 
 def evidence(row: Row, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, Tone, str]]:

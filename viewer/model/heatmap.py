@@ -136,17 +136,20 @@ def bands(lowest: int, highest: int, room: int) -> tuple[tuple[int, int], ...]:
 def axis(heatmap: Heatmap, width: int) -> str:
     """Draw the axis below a map whose columns are `width` wide together: when columns begin, evenly apart.
 
-    Days are named by their date; all times are UTC.
+    Over two days or more, only days are named, by their date, where they begin; all times are UTC.
     """
-    count = heatmap.columns
-    labels = [_when(heatmap.start_s + column * heatmap.step_s, heatmap.step_s) for column in range(count)]
+    count, step_s = heatmap.columns, heatmap.step_s
+    in_days = step_s < _DAY_S and _DAY_S % step_s == 0 and count * step_s >= 2 * _DAY_S
+    unit = _DAY_S // step_s if in_days else 1
+    named = range(-(heatmap.start_s // step_s) % unit, count, unit)
+    labels = [_when(heatmap.start_s + column * step_s, unit * step_s) for column in named]
     needed = max(map(len, labels), default=0) + _APART
-    apart = next((apart for apart in range(1, count) if apart * width // count >= needed), max(count, 1))
+    apart = next((apart for apart in range(1, count) if apart * unit * width // count >= needed), max(count, 1))
     drawn = ""
-    for column in range(0, count, apart):
+    for column, label in list(zip(named, labels, strict=True))[::apart]:
         place = column * width // count
-        if place + len(labels[column]) <= width:
-            drawn = f"{drawn:<{place}}{labels[column]}"
+        if place + len(label) <= width:
+            drawn = f"{drawn:<{place}}{label}"
     return drawn
 
 

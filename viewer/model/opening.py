@@ -18,7 +18,7 @@ from recorder.runs import Events
 from viewer import verdicts
 from viewer.model import landmarks, unrolled
 from viewer.model.landmarks import Marker
-from viewer.model.transcript import Transcript
+from viewer.model.transcript import UNKNOWN, Transcript
 from viewer.slowness import Slowness
 from viewer.thresholds import Thresholds
 from viewer.timed import Timed
@@ -42,7 +42,8 @@ class Stored:
 class Opened:
     """All of an exchange: its facts, its texts in time, what is wrong with it, and its reads in columns.
 
-    `borders` are where reads begin in the decoded body, `owners` which they are: none if the body came compressed.
+    `borders` are where reads begin in the decoded body, `owners` which they are, UNKNOWN from where no read is known to
+    have brought it: none if the body came compressed.
     Until it is `judged`, there are no verdicts, no markers of stalls, and no slowness.
     """
 
@@ -92,7 +93,8 @@ def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, Callable[[], Jud
         end = max(facts.end_ns or 0, its_reads[-1].at_ns if its_reads else 0)
         transcript.come_by(end)
         first = next((read.at_ns for read in its_reads if read.size), None)
-        borders, owners = _borders(facts, its_reads, len(transcript.data))
+        seqs, reads_at, _, starts, sizes = zip(*its_reads, strict=True) if its_reads else 5 * [()]
+        borders, owners = _borders(facts, seqs, (starts, sizes), len(transcript.data))
         begun = Opened(
             facts,
             transcript,
@@ -101,8 +103,8 @@ def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, Callable[[], Jud
             limits,
             landmarks.markers(transcript, first),
             end,
-            array("q", [read.at_ns for read in its_reads]),
-            array("q", [read.size for read in its_reads]),
+            array("q", reads_at),
+            array("q", sizes),
             borders,
             owners,
             facts.gap_bytes,
@@ -135,9 +137,12 @@ def _unhurried() -> Iterator[None]:
             gc.enable()
 
 
-def _borders(facts: Exchange, its_reads: Sequence[Read], size: int) -> "tuple[array[int], array[int]]":
+def _borders(
+    facts: Exchange, seqs: Sequence[int], spans: tuple[Sequence[int], Sequence[int]], size: int
+) -> "tuple[array[int], array[int]]":
+    """Give where reads begin, and which: `UNKNOWN` from where the body goes on without any."""
     if not encoding.is_identity(facts.content_encoding):
         return array("q"), array("q")
-    ends, places = encoding.spans([read.start for read in its_reads], [read.size for read in its_reads], size)
-    starts = [start for start, place in zip([0, *ends], places, strict=False) if place is not None]
-    return array("q", starts), array("q", [its_reads[place].seq for place in places if place is not None])
+    ends, places = encoding.spans(*spans, size)
+    owners = [UNKNOWN if place is None else seqs[place] for place in places]
+    return array("q", [0, *ends][: len(owners)]), array("q", owners)

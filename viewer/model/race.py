@@ -1,7 +1,8 @@
 """Pure: two exchanges on one clock: which of their events have come, wherever the playhead stands.
 
 The events of both are merged into one sequence, so that one `Playback` plays, steps, seeks, and cuts the silences in
-which neither says anything. Aligning moves both along the time axis until what they are aligned by comes at once.
+which neither says anything. Aligning moves both along the time axis until what they are aligned by comes at once: there
+the clock is 0, and before it negative.
 """
 
 from array import array
@@ -24,11 +25,23 @@ ALIGNMENTS: Final[tuple[Alignment, ...]] = ("request sent", "first byte", "first
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A text of a lane: what it is (`reasoning`, `content`, `refusal`, `tool`), how much of it has come, and all."""
+    """A text of a lane: what it is, how much of it has come, and all.
+
+    It is `reasoning`, `content`, `refusal` or `tool`, or what stands `instead`.
+    """
 
     kind: str
     length: int
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Both lanes drawn on one axis, which stands for `axis_ns`; its 0 is `zero_ns` from its beginning."""
+
+    strips: tuple[str, str] = ("", "")
+    axis_ns: int = 0
+    zero_ns: int = 0
 
 
 class Lane:
@@ -62,6 +75,12 @@ class Lane:
         """The text of the first choice."""
         voices = self.transcript.voices
         return voices[0].content if voices else Track()
+
+    @property
+    def called(self) -> str:
+        """The tool calls of the first choice, a line each."""
+        calls = self.transcript.voices[0].calls if self.transcript.voices else ()
+        return "\n".join(f"{call.name.text}({call.arguments.text})" for call in calls)
 
     def parts(self, position: int) -> list[Part]:
         """Give the texts of all choices, each as far as it had come after so many events; empty ones are left out."""
@@ -107,7 +126,10 @@ def _certain(transcript: Transcript, end_ns: int) -> "array[int]":
 
 
 class Race:
-    """Two lanes and the clock that drives both; `playback` is played, its positions are counted in merged events."""
+    """Two lanes and the clock that drives both; `playback` is played, its positions are counted in merged events.
+
+    `following` says whether the playhead stays at the end while that moves on.
+    """
 
     def __init__(self, a: Lane, b: Lane, now: Callable[[], int], alignment: Alignment = "request sent") -> None:
         self.lanes = a, b
@@ -115,7 +137,15 @@ class Race:
         self._now = now
         self._counts: tuple[Sequence[int], Sequence[int]] = (), ()
         self._shifts = 0, 0
+        self._at: Sequence[int] = ()
         self.playback = self._playback()
+        self.following = False
+
+    def follow(self) -> None:
+        """Go to the end, and stay there as long as one of them runs."""
+        self.playback.pause()
+        self.playback.seek_to(self.playback.end_ns)
+        self.following = any(self.is_live)
 
     def align(self, alignment: Alignment) -> None:
         """Align by something else: A stays where it is, B moves; at the start both stay there. Playing goes on."""
@@ -125,12 +155,23 @@ class Race:
         self._go_on(before, before.media_ns - shift + self._shifts[0] if before.media_ns else 0)
 
     def grow(self, a: Lane, b: Lane) -> None:
-        """Go on with what the lanes have become: the playhead stays, or at the end goes with it; playing goes on."""
-        before, (shift, _), follows = self.playback, self._shifts, self.playback.at_end
+        """Go on with what the lanes have become: the playhead stays, unless it follows the end; playing goes on."""
+        before, (shift, _) = self.playback, self._shifts
         self.lanes = a, b
         self.playback = self._playback()
         moved = self._shifts[0] - shift if before.media_ns else 0
-        self._go_on(before, self.playback.end_ns if follows else before.media_ns + moved)
+        self._go_on(before, before.media_ns + moved)
+
+    def pass_on(self, ends_ns: tuple[int, int]) -> None:
+        """Let each lane that runs last until its `ends_ns`, in ns since its T0, while nothing comes of it."""
+        if self.playback.playing:
+            return
+        for lane, end_ns in zip(self.lanes, ends_ns, strict=True):
+            if lane.is_live:
+                lane.end_ns = max(lane.end_ns, end_ns)
+        self.playback.grow(self._at, self._end_ns())
+        if self.following:
+            self.playback.seek_to(self.playback.end_ns)
 
     def swap(self) -> None:
         """Make A of B and B of A."""
@@ -141,8 +182,10 @@ class Race:
 
     @property
     def texts(self) -> tuple[str, str]:
-        """The whole texts of both."""
-        return self.lanes[0].content.text, self.lanes[1].content.text
+        """All that each says: its content, or where neither has any, the tools that it calls, and with what."""
+        a, b = self.lanes
+        said = a.content.text, b.content.text
+        return said if any(said) else (a.called, b.called)
 
     @property
     def is_live(self) -> tuple[bool, bool]:
@@ -165,36 +208,39 @@ class Race:
         at = self.playback.position
         return self._counts[0][at], self._counts[1][at]
 
-    def strips(self, cells: int) -> tuple[str, str]:
+    def drawing(self, cells: int) -> Drawing:
         """Draw the gaps of both lanes on one axis of time, in so many cells."""
         axis = self.playback.end_ns
         a, b = (self._strip(lane, shift, axis, cells) for lane, shift in zip(self.lanes, self._shifts, strict=True))
-        return a, b
+        return Drawing((a, b), axis, self.origin_ns)
 
-    def places(self, cells: int) -> tuple[int, int]:
+    def lags(self, drawn: Drawing, cells: int) -> bool:
+        """Say whether the race has got further than what is drawn, by a cell or more."""
+        return (self.playback.end_ns - drawn.axis_ns) * cells > drawn.axis_ns
+
+    def places(self, drawn: Drawing, cells: int) -> tuple[int, int]:
         """Give the cell of the playhead in either lane's strip of so many cells: by content offset each has its own."""
         media = self.playback.media_ns
         a, b = (media, media) if self.alignment != "content offset" else (media, self._own_ns(1))
-        return self._cell(a, cells), self._cell(b, cells)
+        return _cell(a, drawn.axis_ns, cells), _cell(b, drawn.axis_ns, cells)
 
     def _own_ns(self, lane: int) -> int:
         at, position = self.lanes[lane].at, self.positions[lane]
         return at[position - 1] if position else 0
-
-    def _cell(self, at_ns: int, cells: int) -> int:
-        return min(at_ns * cells // max(self.playback.end_ns, 1), cells - 1)
 
     def _strip(self, lane: Lane, shift: int, axis: int, cells: int) -> str:
         gaps = array("q", (later - earlier for earlier, later in pairwise(lane.output_at)))
         if not _NATIVE_IS_LITTLE:
             gaps.byteswap()
         first = lane.output_at[0] + shift if lane.output_at else None
-        return sparks.line(first, gaps.tobytes(), lane.end_ns + shift, axis, cells)
+        return sparks.line(first, gaps.tobytes(), None if lane.is_live else lane.end_ns + shift, axis, cells)
 
     def _go_on(self, before: Playback, at_ns: int) -> None:
         self.playback.set_cap(before.cap_ns)
         self.playback.set_speed(before.speed)
         self.playback.seek_to(at_ns)
+        if self.following:
+            self.follow()
         if before.playing and not self.playback.at_end:
             self.playback.play()
 
@@ -202,15 +248,21 @@ class Race:
         a, b = self.lanes
         origins = [lane.origin_ns(self.alignment) or 0 for lane in self.lanes]
         self._shifts = max(origins) - origins[0], max(origins) - origins[1]
-        ends = [lane.end_ns + shift for lane, shift in zip(self.lanes, self._shifts, strict=True)]
         if self.alignment == "content offset":
-            self._counts = range(len(a.transcript) + 1), _by_offset(a, b)
-            return Playback(a.at, max(ends), self._now)
-        merged, self._counts = _merged(a.at, b.at, self._shifts)
-        return Playback(merged, max(ends), self._now)
+            self._at, self._counts = a.at, (range(len(a.transcript) + 1), _by_offset(a, b))
+        else:
+            self._at, self._counts = _merged(a.at, b.at, self._shifts)
+        return Playback(self._at, self._end_ns(), self._now)
+
+    def _end_ns(self) -> int:
+        return max(lane.end_ns + shift for lane, shift in zip(self.lanes, self._shifts, strict=True))
 
 
 _NATIVE_IS_LITTLE: Final = array("H", [1]).tobytes() == b"\1\0"
+
+
+def _cell(at_ns: int, axis_ns: int, cells: int) -> int:
+    return min(at_ns * cells // max(axis_ns, 1), cells - 1)
 
 
 def _merged(

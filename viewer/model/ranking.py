@@ -5,16 +5,18 @@ drawing them is left to a widget.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final
 
 from rich.cells import cell_len
 
+from recorder.clock import Clock
 from viewer import cells, sparks
 from viewer.model import scoreboard, streams
 from viewer.model.scoreboard import BETTER, HIGH_IS_GOOD, LABELS
-from viewer.model.streams import Part, Tone
+from viewer.model.silence import is_lost
+from viewer.model.streams import ORPHAN, Look, Part, Tone
 from viewer.rows import Row
 
 ORDERS: Final = (None, *(name for name in LABELS if name not in ("outcome", "finish_reason")))
@@ -24,7 +26,9 @@ _FIRST: Final = (
     "id", "ttft_ms", "model", "max_stall_ms", "duration_ms", "tps_user", "outcome", "icl_p50_ms", "upstream",
     "tpot_ms", "icl_p99_ms", "completion_tokens", "finish_reason",
 )  # fmt: skip
-_ORDER: Final = tuple(dict.fromkeys(("id", "model", "upstream", "outcome", *LABELS)))
+_ORDER: Final = tuple(dict.fromkeys(("id", "model", "upstream", "outcome", "finish_reason", *LABELS)))
+"""Words before figures: the last cell of a figure is its sign."""
+
 _HEADS: Final = {"id": "id", "model": "model", "upstream": "host"} | LABELS
 _WORDS: Final = {"id": 8, "model": 26, "upstream": 22, "outcome": 13, "finish_reason": 10}
 _NARROW: Final = 100
@@ -37,12 +41,23 @@ _LEAST_DRAWN: Final = 0.2
 class Entry:
     """One exchange: its number and its row, of one that runs as far as it is, and the gaps between its output chunks.
 
-    `duration_ms` of one that runs is until its last read.
+    `heartbeat_at` is when its recorder was last heard of, `left_at` when that ended, both wall times as on the tape.
     """
 
     no: int
     row: Row
     gaps: bytes = field(repr=False, default=b"")
+    heartbeat_at: str = ""
+    left_at: str | None = None
+
+    def by_now(self, clock: Clock) -> "Entry":
+        """Give it as it stands now: while it runs with how long it has lasted; an orphan if nothing records it."""
+        if self.row["outcome"] != "open" or self.row["ended_by"] is not None:
+            return self
+        lost = is_lost(self.heartbeat_at, self.left_at, clock.wall())
+        lasted = streams.elapsed_ms(self.row, Look(wall_ns=clock.wall_ns(), recording=not lost))
+        called = {"outcome": ORPHAN.word} if lost else {}
+        return replace(self, row=self.row | {"duration_ms": lasted} | called)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +151,7 @@ def line(entry: Entry, laid: Layout, winners: dict[str, frozenset[int]], axis: i
 
 def _drawing(entry: Entry, axis: int, width: int) -> Iterator[Part]:
     row = entry.row
-    ended = None if row["outcome"] == "open" else _ns(row["duration_ms"])
+    ended = None if row["outcome"] in ("open", ORPHAN.word) else _ns(row["duration_ms"])
     drawn = sparks.line(_ns(row["ttft_ms"]), entry.gaps, ended, axis, max(width, 1))
     for tone, signs in groupby(drawn, _tone):
         yield "".join(signs), tone

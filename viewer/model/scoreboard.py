@@ -33,7 +33,6 @@ _SETTLED: Final = frozenset({"ttft_ms"})
 _JUDGED: Final = frozenset(name for name in LABELS if name.endswith("_ms")) | HIGH_IS_GOOD
 _SAME: Final = "same"
 _OTHER: Final = "differs"
-_MINUS: Final = "−"
 _LONGEST: Final = 14
 
 
@@ -78,10 +77,18 @@ def scores(pair: Sequence[Row], sides: tuple[Row, Row]) -> list[Score]:
 
 
 def text_score(lengths: tuple[int, int], divergence: int | None, *, growing: bool = False) -> Score:
-    """Say how long both texts are, in characters, and where they part: None if they are the same, maybe so far."""
-    a, b = (f"{length:,} ch" for length in lengths)
-    same = f"{_SAME} so far" if growing else _SAME
-    return Score("text", a, b, same if divergence is None else f"differ at {divergence:,}", None)
+    """Say how long both texts are, and which character is the first that differs, if any: `divergence` are the same.
+
+    What has no text is not compared.
+    """
+    a, b = (f"{length:,} ch" if length else "none" for length in lengths)
+    if not all(lengths):
+        told = cells.UNKNOWN if not any(lengths) or divergence is None else f"only {'A' if lengths[0] else 'B'}"
+    elif divergence is None:
+        told = f"{_SAME} so far" if growing else _SAME
+    else:
+        told = f"differ at {divergence + 1:,}"
+    return Score("text", a, b, told, None)
 
 
 def fitting(found: Sequence[Score], width: int, apart: int = 1) -> list[Score]:
@@ -124,4 +131,4 @@ def _change(a: Any, b: Any, difference: float | None) -> str:
         return _SAME
     if not _is_seen(difference):
         return cells.ms(0.0)
-    return f"{_MINUS if difference < 0 else '+'}{_text(abs(difference))}"
+    return f"{cells.MINUS if difference < 0 else '+'}{_text(abs(difference))}"

@@ -1,4 +1,5 @@
-"""Pure: how far a stream that still runs has got, and for how long nothing has come, by the clock of this machine.
+"""Pure: how far a stream that still runs has got, and for how long nothing has come, by the clock of this machine; and
+whether anybody records it any more.
 
 Its reads have their instants from the tape; what has passed since the last one only a clock can tell. A tape that is
 written to cannot be read from another machine, so that this clock is its recorder's. No instant here is before the last
@@ -10,6 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from recorder.clock import Clock
+from viewer.model.streams import RECORDER_LOST_MS
 
 TOLD_NS: Final = 500_000_000
 """A shorter silence is not worth telling: a recorder commits, and a screen looks, only so often."""
@@ -44,3 +46,18 @@ def silence(passed_ns: int, last_ns: int | None, stall_ns: int) -> Silence | Non
     """Give the silence since the last read, None if it is not worth telling; from `stall_ns` on it is a stall."""
     lasted = passed_ns - (last_ns or 0)
     return Silence(lasted, last_ns is None, lasted >= stall_ns) if lasted >= TOLD_NS else None
+
+
+def is_lost(heartbeat_at: str, ended_at: str | None, now: str) -> bool:
+    """Say whether a recorder is gone that has not ended an exchange: all are wall times as on the tape.
+
+    It is not known of one that has told no time.
+    """
+    if ended_at is not None:
+        return True
+    try:
+        return (
+            datetime.fromisoformat(now) - datetime.fromisoformat(heartbeat_at)
+        ).total_seconds() * 1000 > RECORDER_LOST_MS
+    except (ValueError, TypeError):
+        return False

@@ -1,31 +1,56 @@
-"""Pure: how one lane of a race stands, in a line: how it ended, when its output began, how far and how fast it is."""
+"""Pure: how one lane of a race stands, in a line: how it ended, or for how long nothing has come of it; when its output
+began, how far and how fast it is.
+"""
 
+from collections.abc import Sequence
 from typing import Final
 
 from viewer import cells
+from viewer.model.clocks import seconds
 from viewer.model.race import Lane
-from viewer.model.streams import state
+from viewer.model.silence import Silence
+from viewer.model.streams import Part, state
 from viewer.rows import Row
 
 _APART: Final = "  "
 
 
-def told(lane: Lane, position: int, row: Row, room: int, *, recording: bool = True) -> str:
+def told(
+    lane: Lane,
+    position: int,
+    row: Row,
+    room: int,
+    *,
+    silence: Silence | None = None,
+    zero_ns: int = 0,
+) -> list[Part]:
     """Tell as much as fits `room` cells, the most telling first, after `position` events of a lane.
 
     Tokens come from usage: before the end, how many a second there are is estimated by output chunks, which `~` says.
+    A `silence` is told of beside what had come before it. Instants count from `zero_ns`, in ns since T0.
     """
-    said = [_first(lane, position, row), f"#{position:,}/{len(lane.transcript):,}", _rate(lane, position, row)]
+    said: list[Part] = []
     if position == len(lane.transcript):
-        found = state(row, recording=recording)
-        said.insert(0, f"{found.sign} {found.word}")
-    said += [_gap(lane, position), _instant(lane, position), f"{lane.content.length(position):,} ch"]
-    kept = ""
-    for one in filter(None, said):
-        longer = f"{kept}{_APART}{one}" if kept else one
-        if len(longer) > room and kept:
+        found = state(row)
+        said.append((f"{found.sign} {found.word}", found.tone))
+        if silence is not None:
+            said.append((str(silence), "error" if silence.stalled else "warning"))
+    counted = f"#{position:,}/{len(lane.transcript):,}"
+    figures = [_first(lane, position, row), counted, _rate(lane, position, row), _gap(lane, position)]
+    figures += [_instant(lane, position, zero_ns), f"{lane.content.length(position):,} ch"]
+    return _fitting([*said, *((figure, "muted") for figure in figures if figure)], room)
+
+
+def _fitting(said: Sequence[Part], room: int) -> list[Part]:
+    """Give as many as fit; the first always does."""
+    (first, tone), *others = said
+    kept: list[Part] = [(first, tone)]
+    room -= len(first)
+    for text, tone in others:
+        room -= len(_APART) + len(text)
+        if room < 0:
             break
-        kept = longer
+        kept.append((_APART + text, tone))
     return kept
 
 
@@ -54,9 +79,9 @@ def _gap(lane: Lane, position: int) -> str:
     return f"gap {cells.ms(gap / 1e6)} ms" if gap else "same read"
 
 
-def _instant(lane: Lane, position: int) -> str:
+def _instant(lane: Lane, position: int, zero_ns: int) -> str:
     if not position:
         return ""
     at = lane.instant_ns(position)
     growing = "+" if lane.is_live and position == len(lane.transcript) else ""
-    return "instant unknown" if at is None else f"{at / 1e9:.3f}{growing} s"
+    return "instant unknown" if at is None else f"{seconds(at - zero_ns)}{growing} s"

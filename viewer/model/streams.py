@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from rich.cells import cell_len, set_cell_size
 
+from recorder import exchange
 from viewer import cells, sparks
 from viewer.rows import Row
 
@@ -52,20 +53,11 @@ STATES: Final[dict[str, State]] = {
 ORPHAN: Final = State("?", "warning", "orphan", "?")
 """One that is open although nothing records it any more."""
 
+_WARNING: Final = frozenset({"stall", "burst", "malformed", "empty", "backpressure"})
 NOTABLE: Final[dict[str, Tone]] = {
-    "stall": "warning",
-    "burst": "warning",
-    "storage_gap": "error",
-    "malformed": "warning",
-    "empty": "warning",
-    "backpressure": "warning",
-    "unclean_end": "muted",
-    "undecoded": "muted",
-    "unknown_payload": "muted",
-    "coarse_clock": "muted",
-    "coalesced": "muted",
+    flag: "error" if flag == "storage_gap" else "warning" if flag in _WARNING else "muted" for flag in exchange.NOTABLE
 }
-"""The flags that the list shows, the gravest first; the preview has them all."""
+"""The flags that the list shows, the gravest first, as a recorder does; the preview has them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +97,9 @@ class Column:
 
 
 def state(row: Row, *, recording: bool = True) -> State:
-    """Say how an exchange stands."""
-    if row["outcome"] == "open" and not recording and row.get("ended_by") is None:
+    """Say how an exchange stands; one may be called an orphan already."""
+    is_lost = row["outcome"] == "open" and not recording and row.get("ended_by") is None
+    if is_lost or row["outcome"] == ORPHAN.word:
         return ORPHAN
     return STATES.get(row["outcome"], State("?", "muted", cells.line(str(row["outcome"])), "?"))
 
@@ -164,15 +157,15 @@ def moment(started_at: str, look: Look, width: int) -> str:
 
 
 def span(ms: float | None) -> str:
-    """Give a duration in one word: ms up to 9,999, then s, minutes, hours, days."""
+    """Give a duration shortly: ms up to 9,999, then s, minutes, hours, days."""
     if ms is None:
         return cells.UNKNOWN
     if ms < _MOST_MS:
-        return f"{ms:,.0f}ms"
+        return f"{ms:,.0f} ms"
     for limit, size, unit in ((120, 1, "s"), (7200, 60, "m"), (172_800, 3600, "h")):
         if ms / 1000 < limit:
-            return f"{ms / 1000 / size:,.{1 if unit == 's' else 0}f}{unit}"
-    return f"{ms / 86_400_000:,.0f}d"
+            return f"{ms / 1000 / size:,.{1 if unit == 's' else 0}f} {unit}"
+    return f"{ms / 86_400_000:,.0f} d"
 
 
 def elapsed_ms(row: Row, look: Look) -> float | None:

@@ -11,12 +11,12 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from rich.text import Text
-from textual.app import App, get_system_commands_provider
+from textual.app import App, SystemCommand, get_system_commands_provider
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette, Provider
 from textual.dom import DOMNode
@@ -40,6 +40,7 @@ from viewer.tui.screens.cramped import LEAST, CrampedScreen
 from viewer.tui.screens.drilled import DrilledScreen
 from viewer.tui.screens.streams import StreamsScreen
 from viewer.tui.terminal import Lag, TerminalDriver
+from viewer.tui.widgets.slips import Slips
 
 _SIGNALS: Final = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
 _LATE_SECONDS: Final = 5
@@ -48,7 +49,8 @@ _HUNG_UP: Final = 128 + 1
 _OF_KEYS: Final = 128 + 2, 128 + 3
 """Codes of the signals that keys send to all programs in a terminal: SIGINT and SIGQUIT."""
 
-_SLIPS_SECONDS: Final = 10.0
+_OF_TEXTUAL: Final = frozenset({"Theme", "Screenshot"})
+_LOADED_S: Final = 2
 _READ_PER_SECOND: Final = 30
 """So many characters of what is said in passing are read in a second."""
 
@@ -76,13 +78,13 @@ class ViewerApp(App[int]):
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1", "help", "help", key_display="?", id="app.help"),
-        Binding("y", "copy_menu", "copy", show=False, id="app.copy"),
-        Binding("x", "export_menu", "export", show=False, id="app.export"),
-        Binding("ctrl+p,colon", "command_palette", "palette", show=False, id="app.palette"),
+        Binding("y", "copy_menu", "copy (yank)", show=False, id="app.copy"),
+        Binding("x", "export_menu", "export to a file (save)", show=False, id="app.export"),
+        Binding("ctrl+p,colon", "command_palette", "palette of all commands (search)", show=False, id="app.palette"),
         Binding("T", "time_format", "time format", show=False, id="app.time_format"),
         Binding("f3", "outside('show')", "in the pager", show=False, id="app.pager"),
         Binding("f4", "outside('edit')", "in the editor", show=False, id="app.editor"),
-        Binding("f5", "next_theme", "next theme", show=False, id="app.theme"),
+        Binding("f5", "next_theme", "next theme (colours)", show=False, id="app.theme"),
         Binding("ctrl+z", "suspend_process", "suspend", show=False, id="app.suspend"),
         Binding("ctrl+c", "interrupt", "copy, or quit at once", show=False, priority=True, id="app.interrupt"),
         Binding("escape", "back", "back", show=False, id="app.back"),
@@ -151,6 +153,17 @@ class ViewerApp(App[int]):
             self.push_screen(self._first())
         self.call_after_refresh(self._check_settings)
         self.call_after_refresh(_collect_from_now_on)
+        self.set_timer(_LOADED_S, self._leave_out)
+
+    def _leave_out(self) -> None:
+        """Leave what has been loaded since out of collections, too: a full one would hold up a key by 30 ms.
+
+        That is put off while a screen is open that goes again: what it leaves behind has to be collected.
+        """
+        if self.screen is self._streams:
+            gc.freeze()
+        else:
+            self.set_timer(_LOADED_S, self._leave_out)
 
     def _end(self, code: int) -> None:
         away = self._away if self._away is not None and not self._away.is_finished else None
@@ -179,7 +192,9 @@ class ViewerApp(App[int]):
         self.decoders.close()
 
     async def on_event(self, event: Event) -> None:
-        """Let a key wait until the one before it has done all that it does."""
+        """Let a key wait until the one before it has done all that it does; any takes away what was told of slips."""
+        if isinstance(event, Key) and self.screen_stack:
+            self.screen.query(Slips).remove()
         if not isinstance(event, Key) or event.is_forwarded or not self._typed_ahead.takes(event):
             await super().on_event(event)
 
@@ -223,8 +238,8 @@ class ViewerApp(App[int]):
         """Tell of what is wrong in the configuration, all of it at once."""
         self._slips += more
         if more:
-            told = "\n".join(self._slips)
-            self.notify(told, title="configuration", severity="warning", markup=False, timeout=_SLIPS_SECONDS)
+            self.screen.query(Slips).remove()
+            self.screen.mount(Slips(self._slips))
 
     def on_resize(self, event: Resize) -> None:
         """Say so where there is too little room for any screen."""
@@ -234,6 +249,10 @@ class ViewerApp(App[int]):
             self.push_screen(CrampedScreen())
         elif shown and not is_cramped:
             self.pop_screen()
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Give those of Textual's own commands that no key here does better."""
+        return (command for command in super().get_system_commands(screen) if command.title in _OF_TEXTUAL)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Draw with ASCII only where that was asked for: the last thing done to every line of every screen."""

@@ -2,8 +2,9 @@
 
 import pytest
 
+from recorder.clock import Clock
 from viewer.filtering import expressions
-from viewer.filtering.expressions import TooSlow
+from viewer.filtering.expressions import Searches, TooSlow
 
 
 def test_a_regular_expression_sees_the_beginning_of_a_text() -> None:
@@ -27,3 +28,38 @@ def test_an_expression_that_would_go_on_for_ever_is_given_up(monkeypatch: pytest
     monkeypatch.setattr(expressions, "LONGEST_SECONDS", 0.02)
     with pytest.raises(TooSlow, match="takes too long on what is recorded"):
         expressions.found("(x+x+)+y", "x" * 60_000)
+
+
+class Stopwatch:
+    """A clock on which looking at it takes a while."""
+
+    def __init__(self, took_ns: int) -> None:
+        self.ns, self.took_ns = 0, took_ns
+
+    def now(self) -> int:
+        self.ns += self.took_ns
+        return self.ns
+
+
+def test_what_takes_no_longer_than_its_text_is_worth_has_no_end() -> None:
+    searches = Searches(Clock(Stopwatch(expressions.CHARACTER_NS * 10).now))
+    assert all(searches.found("b", "a" * 9 + "b") for _ in range(1000))
+    assert searches.found("b", None) is None
+
+
+def test_the_searches_of_a_query_have_an_end_together_and_those_of_the_next_one_anew() -> None:
+    each_ns = round(expressions.WHOLE_SECONDS * 1e9 / 3)
+    searches = Searches(Clock(Stopwatch(each_ns).now))
+    for _ in range(2):
+        assert [searches.found("b", "ab") for _ in range(3)] == [True] * 3
+        with pytest.raises(TooSlow, match="takes too long on what is recorded"):
+            searches.found("b", "ab")
+        with pytest.raises(TooSlow):
+            searches.found("b", "ab")
+        searches.begin()
+
+
+def test_a_text_is_searched_no_longer_than_is_left_of_its_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions, "WHOLE_SECONDS", 0.02)
+    with pytest.raises(TooSlow):
+        Searches().found("(x+x+)+y", "x" * 60_000)

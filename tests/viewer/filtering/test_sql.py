@@ -87,6 +87,12 @@ def test_an_expression_that_would_go_on_for_ever_is_a_slip_of_the_one_who_typed_
         list(queries.exchanges(memory, ("id",), where=sql.condition(parse('text~"(a+)+$"'))))
 
 
+def test_what_stands_before_an_expression_keeps_it_from_what_does_not_fit_it(memory: Connection) -> None:
+    fill(memory, ended(content="a" * 60_000 + "b", started_at="2026-03-01T12:00:00.000000Z"))
+    where = sql.condition(parse('since:2026-03-02 text~"(a+)+$"'))
+    assert list(queries.exchanges(memory, ("id",), where=where)) == []
+
+
 def test_values_are_bound_parameters_and_never_sql() -> None:
     text = 'model:"\'; DROP TABLE reads" label:k="\'" word ttft>8765us error~"x\'y" at>2026-01-01'
     compiled = str(sql.condition(parse(text)).compile(dialect=sqlite.dialect()))

@@ -67,6 +67,13 @@ def test_without_a_first_byte_no_time_since_it_is_known() -> None:
     assert column(Times("first byte", reference=0)) == ["*REF*", "0.060", "0.060", "2.305"]
 
 
+def test_what_is_unknown_has_no_unit() -> None:
+    instants = [Times("first byte"), Times(), Times(reference=2), Times("wall", started_at=STARTED), Times("wall")]
+    told = [times.told(HEARD, 50 * MS, "+") for times in instants]
+    assert told == ["–", "+0.050 s", "−0.050 s", "00:00:00.000", "–"]
+    assert Times().told(HEARD, 50 * MS) == "0.050 s"
+
+
 @pytest.mark.parametrize("format", ["wall", "event", "row"])
 def test_what_does_not_count_from_anything_only_marks_the_reference(format: Format) -> None:
     plain, marked = column(Times(format, None, STARTED)), column(Times(format, None, STARTED, 3))

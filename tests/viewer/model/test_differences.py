@@ -48,6 +48,8 @@ def test_what_is_still_growing_has_not_parted_by_ending(
     ("a", "ab", (True, False), "both texts are the same so far"),
     ("", "", (False, False), "neither has any text"),
     ("", "", (False, True), "neither has any text yet"),
+    ("", "ab", (True, False), "A has no text yet"),
+    ("ab", "", (False, True), "B has no text yet"),
 ])  # fmt: skip
 def test_in_which_way_texts_are_the_same_is_told(a: str, b: str, growing: tuple[bool, bool], told: str) -> None:
     assert differences.same(a, b, growing) == told
@@ -70,7 +72,8 @@ def test_of_ten_million_characters_only_what_is_around_is_given() -> None:
 @pytest.mark.parametrize(("a", "b", "told"), [
     ("ab\ncd", "ab\nce", "the same up to character 4 (line 2, column 2)"),
     ("a", "b", "they differ from the first character on"),
-    ("", "b", "they differ from the first character on"),
+    ("", "b", "only B has any text"),
+    ("a", "", "only A has any text"),
 ])  # fmt: skip
 def test_how_far_texts_are_the_same_is_told(a: str, b: str, told: str) -> None:
     found = differences.divergence(a, b)

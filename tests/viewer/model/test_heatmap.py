@@ -72,6 +72,14 @@ def test_the_axis_names_a_column_where_there_is_room() -> None:
     assert heatmap.axis(GAPS, 2 * GAPS.columns) == ""
 
 
+def test_over_days_the_axis_names_the_days_where_they_begin() -> None:
+    hours = Heatmap("ttft", NOON, 6 * 3600, ((20, 20),), [[1] * 12], [[1] * 12])
+    assert heatmap.axis(hours, 2 * hours.columns) == "    03-02   03-03"
+    assert heatmap.axis(hours, hours.columns) == "  03-02"
+    one_day = Heatmap("ttft", NOON, 6 * 3600, ((20, 20),), [[1] * 4], [[1] * 4])
+    assert heatmap.axis(one_day, 32) == "12:00   18:00   00:00   06:00"
+
+
 @pytest.mark.parametrize(("step_s", "said"), [(5, "5 s"), (300, "5 min"), (7200, "2 h"), (604800, "7 d"), (90, "90 s")])
 def test_the_length_of_a_column_is_said_in_its_largest_unit(step_s: int, said: str) -> None:
     assert heatmap.length(step_s) == said

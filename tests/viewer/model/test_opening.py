@@ -10,6 +10,7 @@ from recorder.exchange import Exchange, Read
 from viewer import inspecting, queries
 from viewer.model import opening
 from viewer.model.opening import Opened, Stored
+from viewer.model.transcript import UNKNOWN
 from viewer.thresholds import Thresholds
 
 from ..conftest import COMPLETE, LIVE, MS, TOOLS, TRUNCATED, event
@@ -61,6 +62,17 @@ def test_of_a_body_that_came_compressed_no_read_is_drawn() -> None:
 def test_bytes_that_the_tape_could_not_keep_are_counted() -> None:
     facts = Exchange(200, "text/event-stream", None, "end", 0, 0, 9, gap_bytes=7)
     assert opening.opened(Stored(facts, [], b"", "truncated"), Thresholds()).missing == 7
+
+
+def test_bytes_that_no_read_is_known_to_have_brought_belong_to_none() -> None:
+    body = b"data: 1\n\n" * 6
+    reads = [Read(0, 10, None, 0, 9), Read(3, 40, None, 27, 9), Read(4, 50, None, 36, 9)]
+    facts = Exchange(200, "text/event-stream", None, "end", 0, 0, 99)
+    found = opening.opened(Stored(facts, reads, body, "truncated"), Thresholds())
+    assert list(found.borders) == [0, 9, 27, 36, 45]
+    assert list(found.owners) == [0, UNKNOWN, 3, 4, UNKNOWN]
+    none = opening.opened(Stored(facts, [], body, "truncated"), Thresholds())
+    assert (list(none.borders), list(none.owners)) == ([0], [UNKNOWN])
 
 
 def test_collections_of_garbage_go_on_afterwards(connection: Connection) -> None:

@@ -126,7 +126,7 @@ def test_by_content_offset_b_has_said_as_much_as_a() -> None:
         ("one two ", "one two "),
         ("one two three", "one two six!"),
     ]
-    assert race.places(95) == (30, 94)  # of as much text, each at its own instant
+    assert race.places(race.drawing(95), 95) == (30, 94)  # of as much text, each at its own instant
 
 
 def test_swapping_leaves_the_clock_where_it_is() -> None:
@@ -158,18 +158,18 @@ def test_a_silence_is_cut_only_where_both_are_silent() -> None:
 
 def test_gaps_are_drawn_on_one_axis() -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
-    a, b = race.strips(12)
+    a, b = race.drawing(12).strips
     assert (a, b) == ("·▅▅", "   ·   ▆   ▆")
     race.align("first byte")
-    a, b = race.strips(12)
+    a, b = race.drawing(12).strips
     assert a.index("·") == b.index("·")
-    assert [race.places(12), race.places(1)] == [(0, 0), (0, 0)]
+    assert [race.places(race.drawing(cells), cells) for cells in (12, 1)] == [(0, 0), (0, 0)]
 
 
 def test_the_playhead_is_never_outside_of_the_strip() -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
     race.playback.seek_to(10**12)
-    assert race.places(12) == (11, 11)
+    assert race.places(race.drawing(12), 12) == (11, 11)
 
 
 def test_the_last_gap_is_that_of_the_text_so_far() -> None:
@@ -203,7 +203,7 @@ def test_what_has_no_instant_has_come_for_certain_at_the_end_only() -> None:
     one = race.lanes[0]
     assert (one.instant_ns(1), one.gap_ns(1), one.chunks_per_s(1), one.outputs(1)) == (None, None, None, 1)
     assert one.origin_ns("first content") is None
-    assert race.strips(10)[0] == "         │"
+    assert race.drawing(10).strips[0] == "         │"
 
 
 @pytest.mark.parametrize("alignment", ALIGNMENTS)
@@ -216,11 +216,58 @@ def test_the_playhead_stays_where_it_is_when_a_lane_grows(alignment: str) -> Non
     assert race.playback.end_ns >= 1200 * MS
 
 
-def test_at_the_end_the_playhead_goes_with_it() -> None:
-    race = Race(lane(FAST), lane(SLOW[:2]), Now())
+def live(texts: list[tuple[int, str]]) -> Lane:
+    """Make a lane of one that still runs."""
+    return Lane(lane(texts).transcript, texts[-1][0] * MS, texts[0][0] * MS, is_live=True)
+
+
+def test_whoever_follows_goes_with_the_end_until_none_of_them_runs() -> None:
+    race = Race(lane(FAST), live(SLOW[:2]), Now())
+    race.follow()
+    assert (race.following, race.playback.media_ns) == (True, 800 * MS)
+    race.grow(race.lanes[0], live(SLOW))
+    assert (race.following, race.playback.media_ns, race.positions) == (True, 1200 * MS, (3, 3))
+    race.grow(race.lanes[0], lane(SLOW, 1300))
+    assert (race.following, race.playback.media_ns) == (False, 1300 * MS)
+
+
+def test_what_stands_at_the_end_without_following_stays_there() -> None:
+    race = Race(lane(FAST), live(SLOW[:2]), Now())
     race.playback.seek_to(race.playback.end_ns)
-    race.grow(race.lanes[0], lane(SLOW))
-    assert (race.playback.media_ns, race.positions) == (1200 * MS, (3, 3))
+    race.grow(race.lanes[0], live(SLOW))
+    assert (race.playback.media_ns, race.playback.end_ns) == (800 * MS, 1200 * MS)
+
+
+@pytest.mark.parametrize("alignment", ALIGNMENTS)
+def test_time_passes_for_one_that_is_silent(alignment: str) -> None:
+    race = Race(lane(FAST), live(SLOW), Now(), alignment)  # type: ignore[arg-type]
+    race.follow()
+    drawn, end = race.drawing(12), race.playback.end_ns
+    race.pass_on((9_000 * MS, 1_205 * MS))
+    assert (race.playback.end_ns, race.playback.media_ns) == (end + 5 * MS, end + 5 * MS)
+    assert not race.lags(drawn, 12)
+    race.following = False
+    race.pass_on((9_000 * MS, 3_200 * MS))
+    assert (race.playback.end_ns, race.playback.media_ns) == (end + 2_000 * MS, end + 5 * MS)
+    assert race.lags(drawn, 12)
+    race.playback.play()
+    race.pass_on((9_000 * MS, 4_000 * MS))
+    assert race.playback.end_ns == end + 2_000 * MS  # what plays is not moved under its clock
+
+
+def test_what_runs_has_no_end_in_the_drawing() -> None:
+    ended, runs = lane(FAST, 900), live(FAST)
+    runs.end_ns = 900 * MS
+    assert ["│" in strip for strip in Race(ended, runs, Now()).drawing(12).strips] == [True, False]
+
+
+@pytest.mark.parametrize(("alignment", "zero_ms"), [("request sent", 0), ("first byte", 400), ("first content", 400)])
+def test_the_axis_is_0_where_they_are_aligned_and_all_before_it_is_there(alignment: str, zero_ms: int) -> None:
+    race = Race(lane(FAST), lane(SLOW), Now(), alignment)  # type: ignore[arg-type]
+    assert race.drawing(12).zero_ns == zero_ms * MS
+    assert race.clock_ns == -zero_ms * MS  # the request of the one that waited the longest
+    race.playback.seek_to(race.playback.end_ns)
+    assert race.clock_ns == race.playback.end_ns - zero_ms * MS == (1200 - zero_ms) * MS
 
 
 def test_playing_goes_on_when_a_lane_grows_and_never_begins_anew() -> None:
@@ -257,14 +304,14 @@ def test_an_exchange_that_said_nothing_can_race(alignment: str, connection: Conn
     race = Race(taped(connection, LIMITED), taped(connection, COMPLETE), Now(), alignment)  # type: ignore[arg-type]
     race.playback.seek_to(10**12)
     assert said(race)[0] == ""
-    assert race.strips(20)[0].strip() in ("", "│")
+    assert race.drawing(20).strips[0].strip() in ("", "│")
 
 
 def test_two_empty_lanes_can_race() -> None:
     race = Race(lane([]), lane([]), Now())
     race.playback.play()
     race.playback.advance()
-    assert (race.positions, race.strips(10), race.places(10)) == ((0, 0), ("", ""), (0, 0))
+    assert (race.positions, race.drawing(10).strips, race.places(race.drawing(10), 10)) == ((0, 0), ("", ""), (0, 0))
 
 
 def test_what_each_place_counts_never_falls() -> None:
@@ -274,3 +321,12 @@ def test_what_each_place_counts_never_falls() -> None:
         race.playback.seek(position)
         seen.append(race.positions)
     assert all(a[0] <= b[0] and a[1] <= b[1] and sum(b) == sum(a) + 1 for a, b in pairwise(seen))
+
+
+def test_where_neither_says_anything_the_tools_that_they_call_are_their_texts(connection: Connection) -> None:
+    tools, talk = taped(connection, TOOLS), lane(FAST)
+    calls = "\n".join(f"{call.name.text}({call.arguments.text})" for call in tools.transcript.voices[0].calls)
+    assert calls.endswith(")")
+    assert Race(tools, tools, Now()).texts == (calls, calls)
+    assert Race(tools, lane([]), Now()).texts == (calls, "")
+    assert Race(tools, talk, Now()).texts == ("", "one two three")

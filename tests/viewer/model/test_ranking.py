@@ -1,16 +1,19 @@
 """Several exchanges in a table: the best of each figure, the order, the columns, and one axis."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 
+from recorder.clock import Clock
 from tests.viewer.conftest import HOSTILE
 from viewer.comparing import FIELDS
-from viewer.model import ranking
+from viewer.model import ranking, scoreboard
 from viewer.model.ranking import Entry
 
 SECOND = 1_000_000_000
+NOON = Clock(lambda: 0, lambda: 1_772_366_400 * SECOND)
 
 
 def entry(no: int, outcome: str = "complete", flags: tuple[str, ...] = (), **figures: Any) -> Entry:
@@ -106,3 +109,43 @@ def test_the_figure_that_is_gone_by_has_a_sign() -> None:
     assert "TTFT ms▼" in text(ranking.head(laid, "ttft_ms", 0, reverse=True))
     assert "tok/s▼" in text(ranking.head(laid, "tps_user", 0))
     assert "▲" not in text(ranking.head(laid, None, 0))
+
+
+def running(heartbeat_at: str, **more: Any) -> Entry:
+    found = entry(1, "open", started_at="2026-03-01T11:59:50.000000Z", last_read_ms=120.0, ttft_ms=50.0, **more)
+    return replace(found, heartbeat_at=heartbeat_at)
+
+
+def test_one_that_runs_has_lasted_until_now() -> None:
+    found = running("2026-03-01T11:59:58.000000Z").by_now(NOON)
+    assert (found.row["outcome"], found.row["duration_ms"]) == ("open", 10_000.0)
+    line = text(ranking.line(found, ranking.layout([found], 100), {}, ranking.axis_ns([found])))
+    assert " 10,000.0+" in line
+
+
+def test_one_that_nothing_records_any_more_is_an_orphan_and_grows_no_more() -> None:
+    found = running("2026-03-01T11:59:20.000000Z").by_now(NOON)
+    assert (found.row["outcome"], found.row["duration_ms"]) == ("orphan", 120.0)
+    parts = list(ranking.line(found, ranking.layout([found], 100), {}, ranking.axis_ns([found])))
+    assert parts[0] == ("? ", "warning")
+    assert ("orphan", "warning") in parts
+    assert " 120.0 " in text(parts)
+    assert not {"+", "│"} & set(text(parts))
+
+
+def test_one_that_has_ended_stays_as_it_is_whoever_recorded_it() -> None:
+    ended, unmeasured = entry(1, duration_ms=90.0), running("", ended_by="end")
+    assert (ended.by_now(NOON), unmeasured.by_now(NOON)) == (ended, unmeasured)
+
+
+def test_the_sign_of_a_figure_stands_before_a_blank() -> None:
+    figures = dict.fromkeys(scoreboard.LABELS, 12.5) | {
+        "outcome": "open",
+        "finish_reason": "stop",
+        "completion_tokens": 3,
+    }
+    found = [entry(1, **figures), entry(2, **(figures | {"outcome": "complete", "ttft_ms": 1.0}))]
+    laid, winners = ranking.layout(found, 200), ranking.best(found)
+    for one in found:
+        line = text(ranking.line(one, laid, winners, SECOND))
+        assert all(line[at + 1] == " " for at, sign in enumerate(line) if sign in "+<")

@@ -89,6 +89,23 @@ def test_figures_of_one_that_runs_may_grow_but_its_first_output_has_come(connect
     assert (found["TTFT ms"].better, found["ICL p50"].a) == (1, "– ")
 
 
+@pytest.mark.parametrize(("lasted", "told"), [(150.0, "+50.0 "), (100.0, "same "), (60.0, "−40.0 ")])
+def test_a_difference_has_its_sign_while_one_of_them_runs(lasted: float, told: str) -> None:
+    for sides in (
+        (row(duration_ms=100.0), row("open", duration_ms=lasted)),
+        (
+            row("open", duration_ms=100.0),
+            row("open", duration_ms=lasted),
+        ),
+    ):
+        assert scored(*sides)["total ms"].difference == told
+
+
+def test_an_orphan_is_called_one_and_grows_no_more() -> None:
+    found = scored(row(), row("orphan", duration_ms=99.0))
+    assert (found["outcome"].b, found["total ms"].b, found["total ms"].better) == ("orphan ", "99.0 ", None)
+
+
 def test_recorded_words_are_safe(connection: Connection) -> None:
     shown = "".join(score.a + score.b for score in scores(connection, ODD, COMPLETE).values())
     assert shown.isprintable()
@@ -96,11 +113,20 @@ def test_recorded_words_are_safe(connection: Connection) -> None:
 
 @pytest.mark.parametrize(
     ("divergence", "growing", "said"),
-    [(None, False, "same"), (1234, False, "differ at 1,234"), (None, True, "same so far"), (3, True, "differ at 3")],
+    [(None, False, "same"), (1233, False, "differ at 1,234"), (None, True, "same so far"), (0, True, "differ at 1")],
 )
 def test_texts_are_measured_and_told_apart(divergence: int | None, growing: bool, said: str) -> None:
-    found = scoreboard.text_score((1204, 0), divergence, growing=growing)
-    assert found == Score("text", "1,204 ch", "0 ch", said, None)
+    found = scoreboard.text_score((1204, 7), divergence, growing=growing)
+    assert found == Score("text", "1,204 ch", "7 ch", said, None)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "divergence", "said"),
+    [((3, 0), 0, "only A"), ((0, 3), 0, "only B"), ((0, 0), None, "–"), ((3, 0), None, "–")],
+)
+def test_what_has_no_text_is_not_compared(lengths: tuple[int, int], divergence: int | None, said: str) -> None:
+    found = scoreboard.text_score(lengths, divergence, growing=divergence is None)
+    assert (found.difference, [found.a, found.b].count("none")) == (said, lengths.count(0))
 
 
 def test_the_most_telling_figures_stay_where_there_is_little_room() -> None:

@@ -86,8 +86,12 @@ def seen(app: Any) -> str:
 
 async def shows(pilot: Pilot[Any], *texts: str) -> str:
     """Wait until texts are on the screen, and give all of it."""
-    await wait_for(pilot, lambda: all(text in seen(pilot.app) for text in texts))
-    return seen(pilot.app)
+
+    def found() -> str:
+        screen = seen(pilot.app)
+        return screen if all(text in screen for text in texts) else ""
+
+    return str(await wait_for(pilot, found))
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:

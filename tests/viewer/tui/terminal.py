@@ -102,7 +102,12 @@ class Terminal:
     """A program that runs in a pseudo-terminal; `sent` is every byte that came out of it."""
 
     def __init__(
-        self, command: Sequence[str], columns: int = 100, rows: int = 30, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        columns: int = 100,
+        rows: int = 30,
+        environment: Mapping[str, str] | None = None,
+        directory: Path = ROOT,
     ) -> None:
         self._outer, self._inner = pty.openpty()
         fcntl.ioctl(self._inner, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -113,7 +118,7 @@ class Terminal:
         base = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
         given = {"TERM": "xterm-256color", "TZ": "UTC", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environment or {})}
         ends = {"stdin": self._inner, "stdout": self._inner, "stderr": self._inner}
-        self.process = subprocess.Popen(command, **ends, cwd=ROOT, env=base | given, start_new_session=True)  # type: ignore[call-overload]
+        self.process = subprocess.Popen(command, **ends, cwd=directory, env=base | given, start_new_session=True)  # type: ignore[call-overload]
 
     def __enter__(self) -> "Terminal":
         return self

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from textual.command import CommandList, CommandPalette
 from textual.events import Key
 
@@ -15,6 +16,7 @@ from viewer.tui.screens.menus import CopyMenu, ExportMenu
 from viewer.tui.screens.stats import StatsScreen
 from viewer.tui.screens.streams import StreamsScreen
 from viewer.tui.widgets.rows import StreamRows
+from viewer.tui.widgets.slips import Slips
 
 
 def test_too_little_room_is_said_in_one_line_until_there_is_enough(tape: Path) -> None:
@@ -114,6 +116,7 @@ def test_lists_that_are_still_filling_can_be_paged(tape: Path) -> None:
     journey(steps())
 
 
+@pytest.mark.usefixtures("quick")
 def test_what_is_said_in_passing_is_one_thing_and_is_soon_gone(tape: Path) -> None:
     async def steps() -> None:
         app = ViewerApp(tape, Watch().clock)
@@ -160,9 +163,14 @@ def test_the_configuration_gives_keys_and_a_theme_and_is_told_of_its_slips(tape:
     async def steps() -> None:
         app = ViewerApp(tape, Watch().clock, settings=found)
         async with app.run_test(size=(120, 40), notifications=True) as pilot:
-            await shows(pilot, "a slip [/x]", LIVE[:8])
+            text = await shows(pilot, "a slip [/x]", "puts another action on the key of", LIVE[:8])
             assert app.theme == "nord"
-            await pilot.press("f9")
-            await shows(pilot, "puts another action on the key of")
+            assert text.index(LIVE[:8]) < text.index("a slip [/x]")  # below, where it covers nothing
+            await pilot.press("j")
+            await wait_for(pilot, lambda: "a slip [/x]" not in seen(app))
+            await app.screen.mount(Slips(["one more"]))
+            await shows(pilot, "one more")
+            await pilot.click(Slips)
+            await wait_for(pilot, lambda: "one more" not in seen(app))
 
     journey(steps())

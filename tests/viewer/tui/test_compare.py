@@ -11,6 +11,7 @@ from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, Stage, assert_golden, journey, press, resized, seen, shows, staged, wait_for
 from viewer.tui.screens.compare import CompareScreen
+from viewer.tui.widgets import strips
 from viewer.tui.widgets.lane import LanePane
 
 A, B, TRUNCATED, LIMITED, FAILED_NO, ODD, LIVE = range(1, 8)
@@ -89,7 +90,7 @@ def test_aligning_swapping_speed_and_idle_are_told(tape: Path) -> None:
             await press(pilot, "A", "A")
             await shows(pilot, "align: content offset")
             await press(pilot, "A", "greater_than_sign", "i", "X")
-            text = await shows(pilot, "align: request sent", "2×", "idle 2 s", "─ A d0000000")
+            text = await shows(pilot, "align: request sent", "2×", "idle ≤ 2 s", "─ A d0000000")
             assert _line(before, "A   ").split()[1] == _line(text, "B   ").split()[1] == "110.0"
             await press(pilot, "less_than_sign", "less_than_sign", "equals_sign")
             await shows(pilot, "· 1× ·")
@@ -126,6 +127,45 @@ def test_an_exchange_that_is_not_on_the_tape_is_told_of(tape: Path) -> None:
     journey(steps())
 
 
+def test_all_that_came_is_seen_first_and_racing_begins_at_the_start(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: CompareScreen(A, FAILED_NO)) as (_, pilot):
+            await shows(
+                pilot, "Hello, world", "Half an ans", "✓ complete", "! error_event", "0.181 of 0.181 s", "paused"
+            )
+            await press(pilot, "space")
+            await shows(pilot, "0.000 of 0.181 s", "▶ racing", "no output yet")
+
+    journey(steps())
+
+
+def test_what_is_before_the_aligned_instant_is_negative_on_the_clock_and_on_the_axis(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: CompareScreen(A, FAILED_NO)) as (_, pilot):
+            await shows(pilot, _PARTS)
+            await press(pilot, "A", "A", "home")
+            text = await shows(pilot, "align: first content", "race · −0.110 of −0.110 … 0.071 s")
+            a, b, axis = text.splitlines()[-9:-6]
+            assert a.index("·") == b.index("·") == axis.index("╷0")
+            assert axis.split()[:4] == ["▲", "╷−100", "ms", "╷−80"]
+            await press(pilot, "full_stop", "full_stop")
+            await shows(pilot, "race · 0.000 of −0.110 … 0.071 s", "#2/9", "0.000 s")
+            await press(pilot, "end")
+            await shows(pilot, "race · 0.071 of −0.110 … 0.071 s")
+
+    journey(steps())
+
+
+def test_in_ascii_a_time_before_the_aligned_instant_has_an_ascii_minus(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: CompareScreen(A, FAILED_NO), (80, 24), ascii=True) as (_, pilot):
+            await shows(pilot, _PARTS)
+            await press(pilot, "A", "home")
+            assert (await shows(pilot, "race . -0.100 of -0.100 ~ 0.082 s", "-50 ms")).isascii()
+
+    journey(steps())
+
+
 def test_one_that_runs_is_read_again_and_followed_until_somebody_looks_elsewhere(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
 
@@ -134,8 +174,8 @@ def test_one_that_runs_is_read_again_and_followed_until_somebody_looks_elsewhere
             tape.record(COMPLETE, COMPLETE_READS)
             tape.begin(RUNNING, COMPLETE_READS[:2], at=1)
             screen = CompareScreen(1, 2)
-            async with staged(path, lambda: screen) as (_, pilot):
-                text = await shows(pilot, "● open", "Hel▏", "#2/2", "0.110+ s", "same so far")
+            async with staged(path, lambda: screen) as (app, pilot):
+                text = await shows(pilot, "● following", "● open", "Hel▏", "#2/2", "0.110+ s", "same so far")
                 assert _line(text, "B   ").split()[1:3] == ["110.0", "–"]
                 assert "110.0+" in _line(text, "B   ")
                 tape.go_on(RUNNING, COMPLETE_READS, 2, 3)
@@ -143,14 +183,40 @@ def test_one_that_runs_is_read_again_and_followed_until_somebody_looks_elsewhere
                 assert text.count("Hello, ") == 2
                 assert "120.0+" in _line(text, "B   ")
                 await press(pilot, "home", "full_stop", "full_stop")
-                await shows(pilot, "0.100 of", "#1/5")
+                assert "following" not in await shows(pilot, "0.100 of", "‖ paused", "#1/5")
                 tape.go_on(RUNNING, COMPLETE_READS, 3, 5)
                 text = await shows(pilot, "0.100 of", "#1/6")
                 assert "●" not in text  # it stands where it was put
+                await press(pilot, "f")
+                await shows(pilot, "● following", "● open", "#6/6")
                 tape.end(RUNNING, COMPLETE_READS[:5])
-                await shows(pilot, "truncated", "171.5")
-                await press(pilot, "end")
-                await shows(pilot, "■ truncated")
+                await shows(pilot, "■ truncated", "171.5", "‖ paused")
+                await press(pilot, "f")
+                await wait_for(pilot, lambda: "neither runs any more: there is nothing to follow" in app.toasts)
+
+    journey(steps())
+
+
+def test_one_that_falls_silent_shows_for_how_long_until_its_recorder_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+
+    async def steps() -> None:
+        with recorder(path) as tape:
+            tape.record(COMPLETE, COMPLETE_READS)
+            tape.begin(RUNNING, COMPLETE_READS[:2])
+            async with staged(path, lambda: CompareScreen(1, 2)) as (app, pilot):
+                assert "silent" not in await shows(pilot, "● following", "0.181 of 0.181+ s", "● open")
+                app.watch.ns = 1_500 * MS
+                text = await shows(pilot, "● open  silent for 1.4 s", "1.500 of 1.500+ s", "╷1 s")
+                assert "1,500.0+" in _line(text, "B   ")
+                assert "+1,320.0" in _line(text, "B − A")
+                await press(pilot, "home")
+                assert "silent" not in await shows(pilot, "0.000 of 1.500+ s")
+                await press(pilot, "f")
+                app.watch.ns = 60_000 * MS
+                text = await shows(pilot, "? orphan", "‖ paused", "0.181 of 0.181 s")
+                assert "silent" not in text
+                assert ("orphan" in _line(text, "B   "), "110.0+" in text) == (True, False)
 
     journey(steps())
 
@@ -163,7 +229,7 @@ def test_what_is_racing_when_more_comes_goes_on(tmp_path: Path) -> None:
             tape.record(COMPLETE, COMPLETE_READS)
             tape.begin(RUNNING, COMPLETE_READS[:2], at=1)
             async with staged(path, lambda: CompareScreen(1, 2)) as (app, pilot):
-                await shows(pilot, "● open", "181 of 0.181 s")
+                await shows(pilot, "● open", "181 of 0.181+ s")
                 await press(pilot, "home", "space")
                 await shows(pilot, "racing")
                 app.watch.ns = 115 * MS
@@ -207,8 +273,9 @@ def test_an_answer_that_was_not_streamed_has_no_instant_and_comes_at_the_end(tmp
             tape.record(COMPLETE, COMPLETE_READS)
             tape.answer(RUNNING, body, 500, at=1)
             async with staged(path, lambda: CompareScreen(1, 2)) as (_, pilot):
-                text = await shows(pilot, "no output yet  #0/1")
-                assert "All at once." not in text
+                await shows(pilot, "All at once.")
+                await press(pilot, "home")
+                assert "All at once." not in await shows(pilot, "no output yet  #0/1")
                 await press(pilot, "end")
                 text = await shows(pilot, "All at once.", "✓ complete  T –  #1/1  instant unknown")
                 assert "0.000 s" not in text
@@ -245,10 +312,26 @@ def test_where_the_texts_part_is_shown_and_hidden_again_and_equal_ones_are_said_
     journey(steps())
 
 
+def test_nobody_misses_what_would_have_come_while_it_is_suspended(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: CompareScreen(A, B)) as (app, pilot):
+            await shows(pilot, "‖ paused")
+            await press(pilot, "home", "space")
+            await shows(pilot, "▶ racing")
+            app.watch.ns += 100_000_000
+            await shows(pilot, "▶ racing", "race · 0.100 of")
+            app.app_suspend_signal.publish(app)
+            app.watch.ns += 60_000_000_000
+            app.app_resume_signal.publish(app)
+            await shows(pilot, "‖ paused", "race · 0.100 of")
+
+    journey(steps())
+
+
 def test_the_figures_are_those_of_the_command_that_can_be_copied(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, B)) as (app, pilot):
-            text = await shows(pilot, _PARTS)
+            text = await shows(pilot, "only A")
             screen = app.screen
             assert isinstance(screen, CompareScreen)
             copies = dict(screen.copies())
@@ -263,3 +346,32 @@ def test_the_figures_are_those_of_the_command_that_can_be_copied(tape: Path) -> 
             assert exported in [given for _, given in screen.exports()]
 
     journey(steps())
+
+
+def test_where_there_is_no_text_it_is_said_why(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: CompareScreen(A, LIMITED), (80, 24)) as (_, pilot):
+            text = await shows(pilot, "no text: http_error", "only A")
+            assert "none" in _line(text, "B   ")
+            await press(pilot, "d")
+            await shows(pilot, "only A has any text")
+            await press(pilot, "home")
+            assert "no text:" not in await shows(pilot, "no output yet")
+
+    journey(steps())
+
+
+@pytest.mark.parametrize(
+    ("at", "cleared"),
+    [
+        (0, "╷0        ╷20 ms"),
+        (1, "╷         ╷20 ms"),
+        (2, "╷0        ╷20 ms"),
+        (10, "╷0        ╷20 ms"),
+        (11, "╷0        ╷     "),
+        (15, "╷0        ╷     "),
+        (16, "╷0        ╷20 ms"),
+    ],
+)
+def test_the_playhead_stands_in_the_midst_of_no_label(at: int, cleared: str) -> None:
+    assert strips._clear("╷0        ╷20 ms", at) == cleared

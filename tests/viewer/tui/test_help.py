@@ -28,6 +28,7 @@ from viewer.tui.screens.compare import CompareScreen
 from viewer.tui.screens.help import GROUPS, HelpScreen, entries
 from viewer.tui.screens.inspector import InspectorScreen
 from viewer.tui.screens.stats import StatsScreen
+from viewer.tui.screens.streams import StreamsScreen
 
 
 class Counter(Screen[None]):
@@ -116,8 +117,33 @@ def test_keys_stand_in_groups_by_what_they_are_for(tape: Path) -> None:
             assert found == sorted(found, key=GROUPS.index)
             assert set(found) == set(GROUPS)
             said = {entry.said: entry.group for entry in entries(app, app.screen.active_bindings)}
-            assert (said["race"], said["10 % on"], said["swap"]) == ("playing", "the playhead", "on this screen")
+            assert (said["race or pause"], said["a tenth on"], said["swap A and B"]) == (
+                "playing",
+                "the playhead",
+                "on this screen",
+            )
             assert (said["quit"], said["focus next"]) == ("everywhere", "moving about")
+
+    journey(steps())
+
+
+def test_keys_are_found_by_what_people_call_what_they_do_and_by_their_names(tape: Path) -> None:
+    def found(app: Stage, text: str) -> list[str]:
+        return [entry.id for entry in entries(app, app.screen.active_bindings) if entry.fits(text)]
+
+    async def steps() -> None:
+        screen = InspectorScreen(1)
+        async with staged(tape, lambda: screen) as (app, pilot):
+            await wait_for(pilot, lambda: screen.is_open)
+            assert found(app, "Speed") == ["replay.slower", "replay.faster", "replay.normal_speed"]
+            assert found(app, "pause") == ["replay.play"]
+            await press(pilot, "q")
+            await wait_for(pilot, lambda: isinstance(app.screen, StreamsScreen))
+            assert found(app, "sort") == ["streams.order", "streams.reverse"]
+            assert found(app, "search") == ["streams.filter", "app.palette"]
+            assert "app.palette" in found(app, "^p")
+            assert "app.palette" in found(app, "ctrl+p")
+            assert found(app, "scroll") == []  # which nothing here does
 
     journey(steps())
 
@@ -159,6 +185,7 @@ def test_the_palette_finds_actions_views_themes_times_and_exchanges(
                 ("slowest", "view slowest: ttft>80ms"),
                 ("take one", "take one away"),
                 ("tokyo", "theme tokyo-night"),
+                ("screensh", "Save an SVG"),
                 ("14:00", "goto time 14:00"),
                 (COMPLETE[:12], COMPLETE),
                 ("world", COMPLETE),

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import threading
 import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 
 from recorder import journal
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, DONE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, event
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, DONE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import (
     SIZES,
@@ -32,9 +33,12 @@ from tests.viewer.tui.staging import (
 from viewer import apart, queries
 from viewer.apart import Decoder
 from viewer.model import notes
+from viewer.model.opening import Opened
 from viewer.tui.app import ViewerApp
+from viewer.tui.screens import inspector_offers
 from viewer.tui.screens.inspector import InspectorScreen
 from viewer.tui.screens.loading import Loader
+from viewer.tui.screens.offers import Later
 
 STALLED = "abcd000000000001"
 CONTROLS = {*map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202e", "\u2066"} - {"\n"}
@@ -383,6 +387,29 @@ def test_what_can_be_copied_and_exported_names_the_exchange(tape: Path) -> None:
     journey(steps())
 
 
+def test_what_may_be_too_long_to_copy_is_offered_with_the_command_that_gives_it(
+    tape: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspector_offers, "_LONG", 5)
+
+    async def steps() -> None:
+        async with inspected(tape, TOOLS) as (_, _pilot, screen):
+            copies = {label: text for label, text in screen.copies() if isinstance(text, Later)}
+            on = f"--db {tape} {TOOLS}"
+            assert {label: text.instead for label, text in copies.items()} == {
+                "reasoning": f"wiretape export {on} --table texts",
+                "request body": f"wiretape show {on} --part request",
+                "arguments of get_weather": f"wiretape export {on} --table texts",
+                "curl": f"wiretape show {on} --part request",
+                "SSE": f"wiretape show {on} --part raw",
+                "event #5": f"wiretape show {on} --part raw",
+            }
+            assert copies["arguments of get_weather"].said == '{"city":"Oslo"}'
+            assert await copies["arguments of get_weather"].give() == '{"city":"Oslo"}'
+
+    journey(steps())
+
+
 def test_there_is_nothing_to_copy_before_anything_is_known() -> None:
     screen = InspectorScreen(1)
     assert (screen.copies(), screen.exports()) == ([], [])
@@ -394,6 +421,25 @@ def test_playing_at_most_speed_ends_and_says_how_exact_it_was(stalled: Path) -> 
             await press(pilot, "home", *["greater_than_sign"] * 6, "space")
             await wait_for(pilot, lambda: not screen.playback.playing and screen.playback.position == 54)
             await shows(pilot, "max")
+
+    journey(steps())
+
+
+def test_nobody_misses_what_would_have_come_while_it_is_suspended(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (app, pilot, screen):
+            playback = screen.playback
+            await pilot.press("home", "space")
+            app.watch.ns += 500 * MS
+            await wait_for(pilot, lambda: playback.position == 12)
+            app.app_suspend_signal.publish(app)
+            app.watch.ns += 60_000 * MS
+            app.app_resume_signal.publish(app)
+            await shows(pilot, "‖ paused", "#12/", "0.500 /")
+            assert (playback.position, playback.media_ns) == (12, 500 * MS)
+            await pilot.press("space")
+            app.watch.ns += 20 * MS
+            await wait_for(pilot, lambda: playback.position == 14)
 
     journey(steps())
 
@@ -416,6 +462,13 @@ def test_keys_pressed_before_it_is_decoded_are_done_in_their_order(
     stalled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apart, "LARGE", 100)
+    pressed, answer = threading.Event(), Decoder.answer
+
+    def answer_late(self: Decoder, begun: Any = None) -> Opened:
+        pressed.wait()
+        return answer(self, begun)
+
+    monkeypatch.setattr(Decoder, "answer", answer_late)
 
     async def steps() -> None:
         screen = InspectorScreen(number(stalled, STALLED))
@@ -423,6 +476,7 @@ def test_keys_pressed_before_it_is_decoded_are_done_in_their_order(
             await wait_for(pilot, lambda: app.screen is screen)
             await press(pilot, "right_curly_bracket", "full_stop")
             assert not screen.is_open
+            pressed.set()
             await wait_for(pilot, lambda: screen.is_open and screen.playback.position == 35)
 
     journey(steps())

@@ -1,13 +1,14 @@
 """The inspector while a stream still runs, and where it has something to say that is no figure."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.viewer.conftest import COMPLETE_READS, DONE, LIVE, MS, event
 from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.staging import journey, press, resized, shows, staged, wait_for
+from tests.viewer.tui.staging import journey, press, resized, shows, staged, typed, wait_for
 from viewer.tui.screens.inspector import InspectorScreen
 
 
@@ -45,6 +46,31 @@ def test_a_stream_that_has_ended_is_followed_no_longer(tmp_path: Path) -> None:
                 await shows(pilot, "● following")
                 tape.end(LIVE, COMPLETE_READS[:2])
                 assert "following" not in await shows(pilot, "truncated", "‖ paused", "0.112 / 0.112 s")
+
+    journey(steps())
+
+
+def _more(events: Sequence[int] | None, count: int) -> Sequence[int] | None:
+    return events if events is not None and len(events) > count else None
+
+
+def test_events_that_come_later_fit_the_filter_too(tmp_path: Path) -> None:
+    async def steps() -> None:
+        with recorder(tmp_path / "tape.db") as tape:
+            tape.begin(LIVE, COMPLETE_READS[:2])
+            screen = InspectorScreen(1)
+            async with staged(tmp_path / "tape.db", lambda: screen) as (_, pilot):
+                await shows(pilot, "● following")
+                await press(pilot, "slash")
+                await typed(pilot, "kind:content")
+                await press(pilot, "enter")
+                before = list(await wait_for(pilot, lambda: screen.panes.only))
+                tape.go_on(LIVE, COMPLETE_READS, 2, len(COMPLETE_READS))
+                after = list(await wait_for(pilot, lambda: _more(screen.panes.only, len(before))))
+                assert after[: len(before)] == before
+                tape.end(LIVE, COMPLETE_READS)
+                await press(pilot, "home", "n", "N")
+                await wait_for(pilot, lambda: screen.playback.position == after[-1] + 1)
 
     journey(steps())
 

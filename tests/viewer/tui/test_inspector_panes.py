@@ -1,6 +1,7 @@
 """The panes of the inspector: how times are told, the bytes as the socket gave them, and content as Markdown."""
 
 import contextlib
+import sqlite3
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,9 +15,10 @@ from textual.pilot import Pilot
 from recorder import journal
 from tests.viewer.conftest import DONE, HOSTILE, MS, begin, event, response
 from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.staging import Stage, journey, press, seen, shows, staged, typed, wait_for
+from tests.viewer.tui.staging import Stage, journey, press, resized, seen, shows, staged, typed, wait_for
 from viewer import apart
 from viewer.model import marked_up
+from viewer.model.clocks import Times
 from viewer.model.notes import path_of
 from viewer.tui.screens.inspector import InspectorScreen
 from viewer.tui.screens.inspector_panes import InspectorPanes
@@ -102,6 +104,12 @@ def test_the_time_since_the_row_before_is_that_of_the_rows_that_are_listed(marke
             await pilot.press("T")
             await shows(pilot, "Δ row ms")
             assert listed(app) == {"2": "–", "6": "2,300"}
+            await pilot.press("2")
+            name, page = screen.pages()
+            assert (name, [line.split()[:2] for line in page.splitlines()[1:]]) == (
+                "events.txt",
+                [["2", "–"], ["6", "2,300"]],
+            )
 
     journey(steps())
 
@@ -127,7 +135,7 @@ def test_times_count_from_the_event_that_r_sets_until_it_is_pressed_there_again(
 
 def test_reads_and_bookmarks_are_told_as_events_are(marked: Path) -> None:
     async def steps() -> None:
-        async with inspected(marked, "#3") as (_, pilot, _screen):
+        async with inspected(marked, "#3") as (_, pilot, screen):
             await pilot.press("m", "3")
             await shows(pilot, "B ─ +0.120 s ─")
             await pilot.press("T", "T")
@@ -138,6 +146,10 @@ def test_reads_and_bookmarks_are_told_as_events_are(marked: Path) -> None:
             await shows(pilot, "B ─ −2.225 s ─")
             await pilot.press("6")
             await shows(pilot, "#3      −2.225 s  content")
+            screen.panes.times = Times("first byte")
+            screen.panes.bytes.set_times(Times("first byte"))
+            await pilot.press("3")
+            await shows(pilot, "B ─ – ─")
         path_of(marked).unlink()
 
     journey(steps())
@@ -177,6 +189,36 @@ def test_the_wire_shows_reads_and_those_beside_them_and_tells_the_events_bytes_f
     journey(steps())
 
 
+def test_no_line_is_cut_however_long_it_is_and_before_the_first_event_it_is_the_first(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#3", (80, 24)) as (_, pilot, screen):
+            await pilot.press("3", "v")
+            shown = await shows(pilot, "bytes · lines", "─ event #3 ─")
+            sent = event({"content": WORDS[2]}).decode().replace("\n", "␊")
+            lines = [line.partition("│ ")[2].rstrip() for line in shown.splitlines()]
+            first = next(number for number, line in enumerate(lines) if line.startswith("data: "))
+            assert "".join(lines[first:]).replace(" ", "").startswith(sent.replace(" ", ""))
+            await pilot.press("home")
+            assert "event #1 (read 0" in await shows(pilot, "─ event #1 ─", "#0/9")
+            screen.panes.bytes.light(5, 5)
+
+    journey(steps())
+
+
+def test_the_title_of_the_text_says_in_which_way_it_is_shown(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#3") as (_, pilot, _screen):
+            assert "·" not in (await shows(pilot, "─ text @ #3 ─")).partition("text @ #3")[2].partition("│")[0]
+            await pilot.press("b")
+            await shows(pilot, "text @ #3 · gaps as heat ─")
+            await pilot.press("b", "a")
+            await shows(pilot, "text @ #3 · gaps in figures · nothing ahead ─")
+            await pilot.press("b", "a", "M")
+            await shows(pilot, "text @ #3 · Markdown ─")
+
+    journey(steps())
+
+
 def test_of_a_compressed_body_the_wire_shows_what_its_read_came_to(tmp_path: Path) -> None:
     packer = zlib.compressobj(wbits=31)
     parts = [(100, packer.compress(event({"content": "one"})) + packer.flush(zlib.Z_SYNC_FLUSH))]
@@ -197,6 +239,42 @@ def test_of_a_compressed_body_the_wire_shows_what_its_read_came_to(tmp_path: Pat
             )
             assert "two" in shown
             assert '"one"' not in shown
+
+    journey(steps())
+
+
+@pytest.mark.damages
+def test_bytes_of_no_read_have_a_rule_of_their_own_and_what_is_missing_at_the_end_too(tmp_path: Path) -> None:
+    tape = made(tmp_path, [(100 + at, event({"content": f"word {at} "})) for at in range(5)])
+    size = len(event({"content": "word 0 "}))
+    with contextlib.closing(sqlite3.connect(tape)) as connection, connection:
+        connection.execute("DELETE FROM reads WHERE seq IN (1, 2)")
+        connection.execute("UPDATE exchanges SET gap_bytes = 77")
+
+    async def steps() -> None:
+        async with inspected(tape, "#2") as (_, pilot, screen):
+            rule = f"─ no read on the tape brought these {2 * size} B ───"
+            await pilot.press("3")
+            assert rule in (await shows(pilot, "bytes · hex", "no read "))
+            await pilot.press("full_stop", "full_stop")
+            hexed = await shows(pilot, f"read 3 ─ {size} B ─ +0.103 s ─")
+            assert "no read" not in hexed
+            await pilot.press("comma", "v", "v", "v")
+            shown = await shows(pilot, rule, f"read 3 ─ {size} B ─ +0.103 s ─ relayed after")
+            above, below = (part.splitlines() for part in shown.split(rule))
+            assert any("word 1" in line for line in below)
+            assert not any("word 1" in line.partition("│")[2] for line in above)
+            assert "are missing" not in shown.partition("│")[2]
+            await pilot.press("end")
+            lost = await shows(pilot, "77 B more are missing from the tape ───")
+            assert lost.index("77 B more") > lost.index("word 4")
+            await pilot.press("v")
+            await shows(pilot, "bytes · hex", "77 B more are missing")
+            await pilot.press("T")
+            await resized(pilot, (60, 24))
+            await pilot.press("home", *["full_stop"] * 2)
+            await shows(pilot, f"no read: {2 * size} B ───")
+            assert screen.panes.bytes.view == "hex"
 
     journey(steps())
 
@@ -278,7 +356,7 @@ def test_words_looked_for_are_found_again_and_before(marked: Path) -> None:
         async with inspected(marked, "#1") as (app, pilot, screen):
             await pilot.press("n")
             await wait_for(pilot, lambda: app.toasts)
-            assert app.toasts == ["no words looked for yet: g, then words"]
+            assert app.toasts == ["nothing looked for yet: g and words, or / and a filter for events"]
             await pilot.press("g")
             await typed(pilot, "QUEUE")
             await pilot.press("enter")
@@ -294,6 +372,52 @@ def test_words_looked_for_are_found_again_and_before(marked: Path) -> None:
             await wait_for(pilot, lambda: app.screen is screen and screen.playback.position == 5)
             await pilot.press("N")
             assert screen.playback.position == 2
+
+    journey(steps())
+
+
+def test_of_a_filter_that_is_newer_than_words_the_events_are_gone_through(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#1") as (app, pilot, screen):
+
+            async def asked(key: str, text: str) -> None:
+                await pilot.press(key)
+                await typed(pilot, text)
+                await pilot.press("enter")
+                await wait_for(pilot, lambda: app.screen is screen)
+
+            async def places(keys: str) -> list[int]:
+                found = []
+                for key in keys:
+                    await pilot.press(key)
+                    found.append(screen.playback.position)
+                return found
+
+            await asked("slash", "for")
+            await wait_for(pilot, lambda: screen.panes.events.shown == 2)
+            assert await places("nnnNN") == [3, 5, 3, 5, 3]
+            await asked("g", "queue")
+            assert screen.playback.position == 6
+            assert await places("nN") == [2, 6]  # of the words, though the filter stands
+            await asked("slash", "gap>60s")
+            await wait_for(pilot, lambda: screen.panes.events.shown == 0)
+            assert await places("n") == [6]
+            assert app.toasts == ["no event fits gap>60s"]
+            await asked("slash", "")
+            await wait_for(pilot, lambda: screen.panes.only is None)
+            assert await places("nn") == [2, 6]
+
+    journey(steps())
+
+
+def test_a_filter_shows_the_events_where_there_is_no_room_beside_the_text(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, size=(80, 24)) as (_, pilot, screen):
+            await pilot.press("1", "slash")
+            await typed(pilot, "queue")
+            await pilot.press("enter")
+            await shows(pilot, "events 2 /", "queue")
+            assert screen.panes.pane == 1
 
     journey(steps())
 

@@ -1,6 +1,5 @@
 """The menus: copying to where a paste finds it, and exporting beside the viewer."""
 
-import stat
 from pathlib import Path
 
 import pytest
@@ -15,51 +14,6 @@ from viewer.tui.screens.menus import AskScreen, CopyMenu, ExportMenu
 from viewer.tui.screens.offers import Later
 
 COPIES = [("id", COMPLETE), ("text", HOSTILE)]
-
-
-def test_a_copy_goes_to_the_clipboard_and_to_a_file_of_the_user_alone(
-    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-
-    async def steps() -> None:
-        async with staged(tape, Screen) as (app, pilot):
-            app.push_screen(CopyMenu(COPIES))
-            text = await shows(pilot, "id", COMPLETE, "[bold]x[/bold]")
-            assert "\x1b" not in text
-            await press(pilot, "j", "enter")
-            await wait_for(pilot, lambda: app.toasts)
-            assert app.clipboard == HOSTILE
-            kept = tmp_path / "wiretape" / "clip"
-            assert app.toasts == [f"text: {len(HOSTILE)} characters, to the terminal's clipboard and {kept}"]
-            assert kept.read_text("utf-8") == HOSTILE
-            assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-
-    journey(steps())
-
-
-def test_without_a_runtime_directory_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    assert menus.keep("x") is None
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere"))
-    assert menus.keep("x") is None
-
-
-def test_a_link_is_not_followed_and_an_old_file_is_made_private(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    kept = tmp_path / "wiretape" / "clip"
-    kept.parent.mkdir()
-    kept.write_text("old and longer")
-    kept.chmod(0o644)
-    assert menus.keep("new") == kept
-    assert (kept.read_text(), stat.S_IMODE(kept.stat().st_mode)) == ("new", 0o600)
-    kept.unlink()
-    (tmp_path / "other").write_text("other")
-    kept.symlink_to(tmp_path / "other")
-    assert menus.keep("new") is None
-    assert (tmp_path / "other").read_text() == "other"
 
 
 def test_nothing_to_copy_is_said(tape: Path) -> None:

@@ -19,6 +19,7 @@ from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, seen,
 from viewer import queries
 from viewer.filtering import expressions
 from viewer.model import history
+from viewer.model.streams import COLUMNS
 from viewer.tui.app import ViewerApp
 from viewer.tui.screens import offers, questions
 from viewer.tui.screens.streams import StreamsScreen
@@ -426,7 +427,7 @@ def test_the_keys_of_a_narrow_footer_are_whole_and_help_and_quit_are_among_them(
                 "? help", "/ filter", "enter open", "space mark", "c compare", "o order", "S stats", "q quit"
             }  # fmt: skip
             await pilot.resize_terminal(120, 30)
-            await shows(pilot, "S stats", "q quit", "first output 110ms")  # which there is room for now
+            await shows(pilot, "S stats", "q quit", "first output 110 ms")  # which there is room for now
 
     journey(steps())
 
@@ -497,6 +498,7 @@ def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> N
     journey(second())
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_history_that_is_broken_and_cannot_be_kept_is_told_of_once(tape: Path) -> None:
     history.file().mkdir(parents=True)
 
@@ -572,6 +574,21 @@ def test_an_expression_that_would_go_on_for_ever_is_taken_for_a_slip(
             await shows(pilot, "aaaaaaaa")
             await type_filter(pilot, 'text~"(a+)+$"')
             await shows(pilot, "'~' (character 5): a regular expression of the filter takes too long", "aaaaaaaa")
+
+    journey(steps())
+
+
+def test_each_entry_of_the_order_menu_is_whole_however_wide_it_is(tape: Path) -> None:
+    entries = [f"{one.letter} {one.title.removesuffix(' s').lower()}" for one in COLUMNS if one.letter]
+
+    async def steps() -> None:
+        async with viewed(tape, (60, 16)) as pilot:
+            await shows(pilot, LIVE[:8])
+            press(pilot, "o")
+            await shows(pilot, "order by", *entries)
+            for size in SIZES:
+                await pilot.resize_terminal(*size)
+                await shows(pilot, "order by", *entries)
 
     journey(steps())
 
@@ -680,10 +697,10 @@ def test_what_can_be_copied_gives_the_screen_again(tape: Path) -> None:
             press(pilot, "space")
             await shows(pilot, "1 marked")
             copies, exports = dict(pilot.app.screen.copies()), dict(pilot.app.screen.exports())
-            assert copies["this list"] == f"wiretape ls --db {tape} -f -outcome:open -s -ttft_ms"
+            assert copies["this list"] == f"wiretape ls --db {tape} -f -is:live -s -ttft_ms"
             assert copies["marked ids"] == TOOLS or len(copies["marked ids"]) == 16
             assert copies["show"] == f"wiretape show --db {tape} {copies['id']}"
-            assert exports["6 exchanges"] == ["export", "--db", str(tape), "-f", "-outcome:open"]
+            assert exports["6 exchanges"] == ["export", "--db", str(tape), "-f", "-is:live"]
 
     journey(steps())
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.viewer.commanding import run
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, TOOLS
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, assert_golden, journey, press, resized, seen, shows, staged, wait_for
 from viewer.model.marks import Marks
@@ -115,3 +115,24 @@ def test_two_marks_race_and_more_stand_in_a_table() -> None:
     assert isinstance(comparison(marks, None), CompareScreen)
     marks.toggle(3, "c")
     assert isinstance(comparison(marks, None), CompareManyScreen)
+
+
+def test_one_whose_recorder_is_gone_is_an_orphan_as_in_the_list(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+
+    async def steps() -> None:
+        with recorder(path) as tape:
+            tape.record(COMPLETE, COMPLETE_READS)
+            tape.record(TOOLS, COMPLETE_READS, at=1)
+            tape.begin(RUNNING, COMPLETE_READS[:2], at=2)
+            async with staged(path, lambda: CompareManyScreen([1, 2, 3])) as (app, pilot):
+                await shows(pilot, "● f00d0000", "110.0+")
+                app.watch.ns = 4_000 * MS
+                await shows(pilot, "● f00d0000", "2,000.0+")
+                app.watch.ns = 60_000 * MS
+                text = await shows(pilot, "? f00d0000", "orphan")
+                assert "110.0+" not in text
+                await press(pilot, "end")
+                await shows(pilot, f"{RUNNING} · gpt-x-mini · api.example.com · orphan")
+
+    journey(steps())

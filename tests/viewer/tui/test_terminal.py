@@ -66,8 +66,7 @@ from viewer.tui.app import ViewerApp
 from viewer.tui.screens.inspector import InspectorScreen
 
 class Playing(InspectorScreen):
-    def on_mount(self):
-        super().on_mount()
+    def on_mount(self):  # besides the screen's own, which is called as well
         self.run_worker(self.play())
 
     async def play(self):

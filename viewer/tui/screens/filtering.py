@@ -6,6 +6,7 @@ what was typed is read and written beside the loop, and a list without it is no 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from recorder.clock import Clock
@@ -14,7 +15,8 @@ from recorder.safe import safe
 from viewer.filtering import completion, parser
 from viewer.filtering.cursor import FilterError
 from viewer.filtering.syntax import Filter
-from viewer.model import history
+from viewer.model import drilling, history
+from viewer.tui.screens.questions import Wanted
 from viewer.tui.widgets.filter_line import FilterLine
 
 Values = Mapping[str, Sequence[str]]
@@ -32,22 +34,26 @@ class ListFilter:
         self.is_on = True
         self.is_wrong = False
         self._found: Filter | None = None
+        self._settled = ""
         self._tell: Callable[[str], object] | None = tell
 
-    @property
-    def in_force(self) -> Filter | None:
-        """The filter that the list is to have; None selects everything."""
-        return self._found if self.is_on else None
+    def applied(self, wanted: Wanted) -> Wanted:
+        """Give what a list is to show with this filter in force; where there is none, everything."""
+        found = self._found if self.is_on else None
+        return replace(wanted, filter=found, text="" if found is None else self._settled)
 
     @property
     def text_in_force(self) -> str:
-        """The same as it was typed; empty selects everything."""
+        """The filter in force, as it was typed; empty selects everything."""
         return self.text if self.is_on else ""
 
     def read(self, text: str, clock: Clock) -> bool:
         """Take a filter, with its times counted from now; False, and what is wrong is shown, if it cannot be read."""
+        wall_ns = clock.wall_ns()
+        still = Clock(clock.now, lambda: wall_ns)
         try:
-            found = parser.parse(text, clock) if text.strip() else None
+            found = parser.parse(text, still) if text.strip() else None
+            self._settled = drilling.settled(text, still)
         except FilterError as error:
             self._refuse(error)
             return False

@@ -33,9 +33,10 @@ _NAMED_FROM: Final = 120
 
 @dataclass(slots=True)
 class Entry:
-    """One action: its keys, what it does, the id that a key map knows it by, and where it is bound."""
+    """One action: its keys, as they are shown and by name, what it does, its id in a key map, and where it is bound."""
 
     keys: list[str]
+    names: list[str]
     said: str
     id: str
     bound: ActiveBinding
@@ -52,7 +53,7 @@ class Entry:
 
     def fits(self, text: str) -> bool:
         """Say whether every word of a text is found in it."""
-        own = f"{' '.join(self.keys)} {self.said} {self.id}".lower()
+        own = f"{' '.join(self.keys)} {' '.join(self.names)} {self.said} {self.id}".lower()
         return all(word in own for word in text.lower().split())
 
 
@@ -172,9 +173,11 @@ def entries(app: App[object], bindings: Mapping[str, ActiveBinding]) -> list[Ent
         binding = bound.binding
         if not binding.description or binding.system:
             continue
-        said = binding.description if binding.id else binding.description.lower()  # Textual's own are in capitals
-        entry = found.setdefault((id(bound.node), binding.action), Entry([], said, binding.id or "", bound))
+        # Our own may be short for the footer's sake, Textual's are in capitals.
+        said = (binding.tooltip or binding.description) if binding.id else binding.description.lower()
+        entry = found.setdefault((id(bound.node), binding.action), Entry([], [], said, binding.id or "", bound))
         # As it is set now, and each for itself: a binding's own words for its key are those of all of its keys.
         shown = app.get_key_display(binding.with_key(binding.key))
         entry.keys.append("enter" if binding.key == "enter" else shown)
+        entry.names.append(binding.key)
     return sorted(found.values(), key=lambda entry: (GROUPS.index(entry.group), not entry.id))

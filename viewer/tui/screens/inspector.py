@@ -12,7 +12,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.geometry import Region
 from textual.screen import Screen
-from textual.widgets import Footer
 from textual.worker import WorkType
 
 from recorder.clock import SYSTEM
@@ -25,8 +24,8 @@ from viewer.model.opening import Opened
 from viewer.playback import CAPS, SPEEDS, Playback
 from viewer.tui.hosting import host
 from viewer.tui.reader import Superseded
-from viewer.tui.screens import inspector_offers, inspector_pages, offers, timelines
-from viewer.tui.screens.driving import Driver, aside
+from viewer.tui.screens import going, inspector_offers, inspector_pages, offers, timelines
+from viewer.tui.screens.driving import Driver
 from viewer.tui.screens.going import Going
 from viewer.tui.screens.inspector_keys import KEYS
 from viewer.tui.screens.inspector_live import Live
@@ -35,7 +34,9 @@ from viewer.tui.screens.loading import Loader
 from viewer.tui.screens.menus import AskScreen
 from viewer.tui.screens.noting import Notebook
 from viewer.tui.screens.waiting import Waiting, waits
+from viewer.tui.widgets.footer import KeyLine
 from viewer.tui.widgets.octets import BytesPane
+from viewer.tui.widgets.scrubbing import Scrubbing
 from viewer.tui.widgets.timeline import Timeline
 
 _POLL_S: Final = 0.15
@@ -65,21 +66,23 @@ class InspectorScreen(Screen[None]):
             self.go_to(at)
 
     def compose(self) -> ComposeResult:
-        """Lay out the panes."""
+        """Begin to decode, and lay out the panes."""
+        self._loader = Loader(host(self), self._no, self._show_known, self._show_opened, self.panes.show_failure)
+        self._loader.begin()
         yield self.panes
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
-        """Begin to read and to drive."""
+        """Begin to show and to drive."""
         self._playback, self._live = Playback((), 0, host(self).clock.now), Live(host(self).clock)
         self._driver = Driver(self._playback, host(self).clock, self._moved, self._ticked)
-        app, failed = host(self), self.panes.show_failure
-        self._loader = Loader(app, self._no, self._show_known, self._show_opened, failed)
+        self.app.app_suspend_signal.subscribe(self, lambda _: self._pause(), immediate=True)
         self.run_worker(self._load(), group="load")
         self.run_worker(self._driver.run(), group="drive")
 
     def on_unmount(self) -> None:
-        """Let go of what is still being read."""
+        """Let go of what is still being read, and be forgotten: what listens is kept."""
+        self.app.app_suspend_signal.unsubscribe(self)
         if self._loader is not None:
             self._loader.close()
 
@@ -117,8 +120,8 @@ class InspectorScreen(Screen[None]):
         """Give what the pane shows that keys go to, as the name of a file and its text."""
         if self._known is None:
             return "text.txt", ""
-        noted, at = self._notebook.notes, self._playback.position
-        return inspector_pages.page(self.panes.active.id, self._known, self._opened, noted, self.panes.times, at)
+        panes, noted, at = self.panes, self._notebook.notes, self._playback.position
+        return inspector_pages.page(panes.active.id, self._known, self._opened, noted, panes.times, at, panes.only)
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
         """Draw this screen anew; but what changes on a screen behind it cannot be seen, and draws nothing here."""
@@ -173,6 +176,11 @@ class InspectorScreen(Screen[None]):
         if self._driver is not None:
             self._driver.wake()
 
+    def _pause(self) -> None:
+        """Pause, since nobody sees anything until the terminal is the viewer's again."""
+        if self._playback.playing:
+            self._command(lambda playback: playback.pause(), seeks=False)
+
     def _is_ready(self, judged: bool) -> bool:
         return self._opened is not None and (self._opened.judged or not judged)
 
@@ -219,13 +227,18 @@ class InspectorScreen(Screen[None]):
 
     @waits()
     def action_again(self, direction: int) -> None:
-        """Go to where the last words looked for are said next, or were said before."""
+        """Go to where what was looked for last is next, or was before."""
         assert self._opened is not None
-        self._move(self._going.again(self._playback, self._opened.transcript, back=direction < 0))
+        transcript, fitting = self._opened.transcript, self.panes.only
+        self._move(self._going.again(self._playback, transcript, fitting, back=direction < 0))
 
     def _move(self, change: Callable[[Playback], None] | None) -> None:
         if change is not None:
             self._command(change)
+
+    def _go(self, position: int | None) -> None:
+        if position is not None:
+            self._command(lambda playback: playback.seek(position))
 
     @waits()
     def action_play(self) -> None:
@@ -262,28 +275,15 @@ class InspectorScreen(Screen[None]):
 
     @waits(judged=True)
     def action_mark(self, signs: str, direction: int) -> None:
-        """Go to the next marker with one of these signs, or the one before; to any without signs.
-
-        From the end, the next stall is the longest.
-        """
+        """Go to the next marker with one of these signs, or the one before; to any without signs."""
         assert self._opened is not None
-        found = landmarks.beyond(self._opened.markers, self._playback.position, signs, back=direction < 0)
-        if signs == "S" and direction > 0 and self._playback.at_end:
-            found = self._opened.longest
-        if found is not None:
-            return self._command(lambda playback: playback.seek(found.position))
-        self.notify(landmarks.missing(signs), timeout=2, markup=False)
+        self._go(self._going.marker(self._opened, self._playback, signs, back=direction < 0))
 
     @waits()
     def action_first(self) -> None:
         """Go to the first content; from there, to the first reasoning."""
         assert self._opened is not None
-        transcript, position = self._opened.transcript, self._playback.position
-        places = [landmarks.first(transcript, kind) for kind in ("content", "reasoning", "tool", "refusal")]
-        known = [place for place in places if place]
-        if known:
-            at = known.index(position) + 1 if position in known else 0
-            self._command(lambda playback: playback.seek(known[at % len(known)]))
+        self._go(going.first(self._opened.transcript, self._playback.position))
 
     @waits()
     def action_faster(self, by: int) -> None:
@@ -311,25 +311,17 @@ class InspectorScreen(Screen[None]):
 
     def action_goto(self) -> None:
         """Ask where to go."""
-        self.app.push_screen(AskScreen(f"go to: {goto.HELP}"), lambda text: self.go_to(text or ""))
+        self.app.push_screen(AskScreen(f"go to: {goto.HELP} (n goes on)"), lambda text: self.go_to(text or ""))
 
     def action_filter(self) -> None:
         """Ask which events to list."""
-        asked = AskScreen(f"events: {event_filter.HELP}", self.panes.filter_text, event_filter.mistake)
-        self.app.push_screen(asked, lambda text: None if text is None else self._filter(text))
+        asked = AskScreen(f"events: {event_filter.HELP} (n goes on)", self.panes.filter_text, event_filter.mistake)
+        self.app.push_screen(asked, lambda text: None if text is None else self._filter(text.strip()))
 
     @waits()
     def _filter(self, text: str) -> None:
-        if self.panes.pane > 1:
-            self.panes.turn_to(1)
-        self.run_worker(self._list(text.strip()), group="filter", exclusive=True)
-
-    async def _list(self, text: str) -> None:
-        if self._opened is not None:
-            found = functools.partial(event_filter.fitting, self._opened.transcript, event_filter.read(text))
-            self.panes.only = await aside(found) if text else None
-            self.panes.filter_text = text
-            self.panes.list_events()
+        self._going.filtered(text)
+        self.panes.filter_events(text)
 
     @waits()
     def action_bookmark(self) -> None:
@@ -344,8 +336,7 @@ class InspectorScreen(Screen[None]):
         place = self._notebook.after(self._playback.position)
         if place is None:
             self.notify("no bookmark yet: m sets one", timeout=2, markup=False)
-        else:
-            self._command(lambda playback: playback.seek(place))
+        self._go(place)
 
     def _keep_notes(self) -> None:
         self.panes.show_notes(self._notebook.notes)
@@ -371,7 +362,8 @@ class InspectorScreen(Screen[None]):
 
     def on_bytes_pane_wanted(self, message: BytesPane.Wanted) -> None:
         """Read more about some reads."""
-        self.run_worker(self._read_more(message.first, message.last), group="reads", exclusive=True)
+        work: WorkType[None] = functools.partial(self._read_more, message.first, message.last)
+        self.run_worker(work, group="reads", exclusive=True)
 
     async def _read_more(self, first: int, last: int) -> None:
         asked = functools.partial(socket_reads.between, no=self._no, first=first, last=last)
@@ -386,8 +378,8 @@ class InspectorScreen(Screen[None]):
         """Ask for a note."""
         self.app.push_screen(AskScreen("note", self._notebook.notes.text), self._write_note)
 
-    def on_timeline_scrubbed(self, message: Timeline.Scrubbed) -> None:
-        """Go to the instant that was clicked."""
+    def on_scrubbing_scrubbed(self, message: Scrubbing.Scrubbed) -> None:
+        """Go to the instant that somebody points at."""
         self._command(lambda playback: playback.seek_to(message.at_ns))
 
     def on_timeline_resized(self, message: Timeline.Resized) -> None:

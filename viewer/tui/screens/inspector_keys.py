@@ -7,21 +7,24 @@ from textual.binding import Binding, BindingType
 from viewer.tui.keys import BACK, HELP
 
 
-def _key(keys: str, action: str, meaning: str, id: str, display: str | None = None, *, show: bool = False) -> Binding:
-    return Binding(keys, action, meaning, show=show, key_display=display, id=f"replay.{id}")
+def _key(
+    keys: str, action: str, meaning: str, id: str, display: str | None = None, *, show: bool = False, told: str = ""
+) -> Binding:
+    """Make a binding; where its meaning is short for the footer's sake, `told` is what help says."""
+    return Binding(keys, action, meaning, show=show, key_display=display, tooltip=told, id=f"replay.{id}")
 
 
 KEYS: Final[list[BindingType]] = [
     HELP,
-    _key("space", "play", "play", "play", "space", show=True),
+    _key("space", "play", "play", "play", "space", show=True, told="play or pause"),
     _key("full_stop", "step(1)", "step", "step_forward", ". ,", show=True),
     _key("comma", "step(-1)", "step back", "step_back", ","),
     _key("left_curly_bracket", "mark('S', -1)", "stall before", "stall_before", "{"),
     _key("right_curly_bracket", "mark('S', 1)", "stall", "stall_after", "}", show=True),
     _key("g", "goto", "go to", "goto", show=True),
     _key("slash", "filter", "filter", "filter", "/", show=True),
-    _key("less_than_sign", "faster(-1)", "slower", "slower", "<"),
-    _key("greater_than_sign", "faster(1)", "faster", "faster", ">", show=True),
+    _key("less_than_sign", "faster(-1)", "play slower (speed)", "slower", "<"),
+    _key("greater_than_sign", "faster(1)", "faster", "faster", ">", show=True, told="play faster (speed)"),
     _key("equals_sign", "faster(0)", "normal speed", "normal_speed", "="),
     _key("u", "unit", "step by event, read or delta", "unit"),
     _key("left", "seek(-1)", "a second back", "second_back", "←"),
@@ -37,8 +40,8 @@ KEYS: Final[list[BindingType]] = [
     _key("t", "first", "first content, then first reasoning", "first"),
     _key("i", "idle", "cut silences short", "idle"),
     _key("f", "follow", "follow the end of a live stream", "follow"),
-    _key("n", "again(1)", "the words again", "words_after"),
-    _key("N", "again(-1)", "the words before", "words_before"),
+    _key("n", "again(1)", "next match: words of g, or events of /", "words_after"),
+    _key("N", "again(-1)", "match before", "words_before"),
     _key("R", "reference", "let times count from this event, or not", "reference"),
     _key("m", "bookmark", "set a bookmark, or take it away", "bookmark"),
     _key("apostrophe", "next_bookmark", "next bookmark", "next_bookmark", "'"),

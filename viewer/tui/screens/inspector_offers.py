@@ -16,6 +16,8 @@ from viewer.tui.screens.offers import Copy, Later
 
 _NAME: Final = 24
 _MOST_CALLS: Final = 20
+_LONG: Final = 100_000
+_SHOWN: Final = 200
 
 
 def copies(tape: Path, known: Known, opened: Opened | None, position: int) -> list[Copy]:
@@ -24,14 +26,17 @@ def copies(tape: Path, known: Known, opened: Opened | None, position: int) -> li
     found: list[Copy] = [("id", row["id"]), ("command", offers.command(tape, "show", row["id"]))]
     texts = [("text", row["content"]), ("reasoning", row["reasoning"]), ("request body", known.request["body"])]
     texts += [(f"arguments of {cells.cut(cells.line(call['name']), _NAME)}", call["arguments"]) for call in _calls(row)]
-    found += [(label, text) for label, text in texts if text]
-    found.append(("curl", _later("its request, as a command", lambda: curl.of(known.request, known.request_body))))
+    found += [(label, _whole(text, offers.given(tape, row["id"], label))) for label, text in texts if text]
+    curled = offers.given(tape, row["id"], "curl")
+    found.append(
+        ("curl", _later("its request, as a command", lambda: curl.of(known.request, known.request_body), curled))
+    )
     if opened is not None:
-        data = opened.transcript.data
-        found.append(("SSE", _later("the answer, as it came", lambda: data.decode("utf-8", "replace"))))
+        data, raw = opened.transcript.data, offers.given(tape, row["id"], "SSE")
+        found.append(("SSE", _later("the answer, as it came", lambda: data.decode("utf-8", "replace"), raw)))
     if opened is not None and 0 < position <= len(opened.transcript):
         event = opened.transcript.bytes(position - 1).decode("utf-8", "replace")
-        found.append((f"event #{position}", event))
+        found.append((f"event #{position}", _whole(event, raw)))
         found.append(("place", offers.command(tape, "view", row["id"], "--at", f"#{position}")))
     return found
 
@@ -40,9 +45,14 @@ def _calls(row: Row) -> list[Row]:
     return (row["tool_calls"] or [])[:_MOST_CALLS]
 
 
-def _later(said: str, make: Callable[[], str]) -> Later:
+def _later(said: str, make: Callable[[], str], instead: str) -> Later:
     """Make a text that may be long beside the loop, once it is chosen."""
-    return Later(said, functools.partial(asyncio.to_thread, make))
+    return Later(said, functools.partial(asyncio.to_thread, make), instead)
+
+
+def _whole(text: str, instead: str) -> str | Later:
+    """Offer a text; one that may be too long for a clipboard with the command that gives it."""
+    return text if len(text) <= _LONG else _later(text[:_SHOWN], lambda: text, instead)
 
 
 def exports(tape: Path, id: str) -> list[tuple[str, list[str]]]:

@@ -1,6 +1,6 @@
 """What each pane of the inspector shows, as a text for a pager or an editor: exact, and as long as it is."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from recorder.safe import safe
@@ -19,16 +19,22 @@ _KIND: Final = max(map(len, KINDS))
 
 
 def page(
-    pane: str | None, known: Known, opened: Opened | None, notes: Notes, times: Times, position: int
+    pane: str | None,
+    known: Known,
+    opened: Opened | None,
+    notes: Notes,
+    times: Times,
+    position: int,
+    only: Sequence[int] | None = None,
 ) -> tuple[str, str]:
-    """Give the name of a file and its text for a pane."""
+    """Give the name of a file and its text for a pane; of the events `only` some, if only they are listed."""
     match pane:
         case "replay" if opened is not None:
             return "text.txt", _said(opened.transcript)
         case "replay":
             return "text.txt", known.row["content"] or ""
         case "events":
-            return "events.txt", "" if opened is None else _lines(_events(opened.transcript, times))
+            return "events.txt", "" if opened is None else _lines(_events(opened.transcript, times, only))
         case "tree" | "bytes":
             return "event.sse", _bytes(opened, position).decode("utf-8", "replace")
         case "request":
@@ -47,17 +53,17 @@ def _said(transcript: Transcript) -> str:
     return "\n\n".join(f"─ {head}\n{part.track.text}" for head, part in zip(heads, parts, strict=True)) + "\n"
 
 
-def _events(transcript: Transcript, times: Times) -> Iterator[str]:
+def _events(transcript: Transcript, times: Times, only: Sequence[int] | None) -> Iterator[str]:
     """Give the events as a table, an event a line."""
     number, at = len(str(len(transcript))), times.width(transcript)
     yield f"{'#':>{number}} {times.title:>{at}} {'Δ ms':>9} {'kind':<{_KIND}} {'bytes':>9} {'read':>6} data"
-    for event in range(len(transcript)):
-        above = event - 1 if event else None
+    above = None
+    for event in range(len(transcript)) if only is None else only:
         read, size = transcript.reads[event], transcript.ends[event] - transcript.starts[event]
         gap = transcript.gap_ns(event)
         since = "same" if transcript.shares_read(event) else cells.ms(None if gap is None else gap / 1e6)
         told = f"{event + 1:>{number}} {times.of(transcript, event, above):>{at}} {since:>9}"
-        came = cells.UNKNOWN if read == UNKNOWN else read
+        came, above = cells.UNKNOWN if read == UNKNOWN else read, event
         yield f"{told} {transcript.kind(event):<{_KIND}} {size:>9} {came:>6} {safe(gist.of(transcript, event))}"
 
 

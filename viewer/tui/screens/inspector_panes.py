@@ -3,7 +3,6 @@
 They are given what there is to show and where the playhead stands; keys, playing and the tape are the screen's.
 """
 
-import asyncio
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
@@ -14,17 +13,20 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Resize
 from textual.message import Message
+from textual.worker import WorkType
 
 from viewer import closeup, inspecting
+from viewer.closeup import Line
 from viewer.inspecting import Known
 from viewer.model import raw_tree, strips
 from viewer.model.clocks import Times
 from viewer.model.landmarks import Unit
 from viewer.model.notes import Notes
 from viewer.model.opening import Opened
-from viewer.tui.screens.driving import aside
+from viewer.tui.screens import inspector_work
 from viewer.tui.screens.inspector_keys import PANE_KEYS
-from viewer.tui.screens.inspector_tabs import PANES, boxes, has_room, listed, said, tabs, timed
+from viewer.tui.screens.inspector_sheets import Sheets
+from viewer.tui.screens.inspector_tabs import PANES, boxes, has_room, listed, part, said, tabs, timed
 from viewer.tui.screens.waiting import Waiting
 from viewer.tui.widgets.bar import Bar
 from viewer.tui.widgets.events import EventsPane
@@ -47,7 +49,6 @@ _LOW: Final = 19
 _SHORT: Final = 28
 _DECODING: Final = "decoding …"
 _LONG_NS: Final = 300_000_000
-_RENDERED_EVERY_S: Final = 0.25
 
 
 class InspectorPanes(Looks, can_focus=True):
@@ -58,8 +59,6 @@ class InspectorPanes(Looks, can_focus=True):
 
     DEFAULT_CSS = """
     InspectorPanes { height: 1fr; }
-    InspectorPanes #trouble { display: none; }
-    InspectorPanes #trouble.-shown { display: block; }
     InspectorPanes .box { width: 1fr; height: 1fr; }
     InspectorPanes #replay-box { width: 9fr; }
     InspectorPanes #events-box { width: 11fr; }
@@ -92,10 +91,11 @@ class InspectorPanes(Looks, can_focus=True):
         self._note, self._legend = _DECODING, ""
         self.replay, self.events, self.parts, self.bytes = ReplayPane(), EventsPane(), TreePane(), BytesPane()
         self.timeline, self.transport = Timeline(), TransportLine()
-        self._pages = {name: PagePane(name) for name in PANES[3:]}
+        self._sheets = Sheets()
         self._headings = {name: Heading(id=f"{name}-heading") for name in (*_BOXES, "timeline")}
         self._boxes = {name: Vertical(id=f"{name}-box", classes="box") for name in _BOXES}
         self._bars = {name: Bar(id=name) for name in ("head", "tabs", "trouble", "titles")}
+        self._bars["trouble"].display = False
 
     def compose(self) -> ComposeResult:
         """Lay out everything; what is not shown takes no room."""
@@ -146,23 +146,40 @@ class InspectorPanes(Looks, can_focus=True):
         self.times = dataclasses.replace(self.times, first_byte_ns=first)
         self._note = "nothing was said" if self._known is None else closeup.silence(self._known, opened)
         self.replay.show(opened.transcript, position, _LONG_NS, self._note)
-        self.list_events()
+        self._list()
+        if self.filter_text:
+            self._find()
         self._warn()
         self._write_pages()
         self._raw()
 
     def show_failure(self, text: str) -> None:
         """Say that the exchange cannot be shown, or not anew."""
-        bar = self._bars["trouble"]
-        bar.show([(f" {text}", "error")])
-        bar.add_class("-shown")
+        self._tell([(f" {text}", "error")])
 
     def show_notes(self, notes: Notes) -> None:
         """Show what is noted now."""
         self._notes = notes
-        self._write_notes()
+        self._write_pages()
 
-    def list_events(self) -> None:
+    def filter_events(self, text: str) -> None:
+        """List only the events that fit a filter, which can be read, or all of them if it is empty."""
+        self.filter_text = text
+        if "events" not in self._shown():
+            self.turn_to(1)
+        self._find()
+
+    def _find(self) -> None:
+        """Find what fits beside the loop; of a stream that still runs, anew whenever it has grown."""
+        work: WorkType[None] = self._found_fitting  # not begun yet: another may be asked for before it is
+        self.run_worker(work, group="filter", exclusive=True)
+
+    async def _found_fitting(self) -> None:
+        if self._opened is not None:
+            self.only = await inspector_work.fitting(self._opened.transcript, self.filter_text)
+            self._list()
+
+    def _list(self) -> None:
         """List the events that are wanted now."""
         if self._opened is None:
             return
@@ -218,7 +235,7 @@ class InspectorPanes(Looks, can_focus=True):
         texts = {
             "replay": said(opened, self._position, self.replay) if opened else f"text · {_DECODING}",
             "events": listed(opened, self.events, [*asked, self.filter_text]) if opened else f"events · {_DECODING}",
-            "tree": f"event #{self._position:,}",
+            "tree": part(opened, self._position),
             "bytes": f"bytes · {self.bytes.view}",
             "timeline": timed(self._legend, self.timeline.axis_ns, self.size.width) if opened else "timeline",
             **{name: name for name in PANES[3:]},
@@ -252,6 +269,7 @@ class InspectorPanes(Looks, can_focus=True):
     def action_ghost(self) -> None:
         """Show what comes later, or leave it out."""
         self.replay.toggle_ghost()
+        self.titles()
 
     def action_annotate(self) -> None:
         """Show the time between words in another way."""
@@ -314,8 +332,8 @@ class InspectorPanes(Looks, can_focus=True):
     def _tell_times(self, times: Times) -> None:
         self.times = times
         self.bytes.set_times(times)
-        self._write_notes()
-        self.list_events()
+        self._write_pages()
+        self._list()
         self._tabs(f"t: {times.name}")
 
     def on_events_pane_selected(self, message: EventsPane.Selected) -> None:
@@ -336,13 +354,7 @@ class InspectorPanes(Looks, can_focus=True):
 
     def on_replay_pane_stale(self) -> None:
         """Render the content beside the loop."""
-        self.run_worker(self._make_markdown(), group="render")
-
-    async def _make_markdown(self) -> None:
-        """Render what has been said; while it is played, a few times a second."""
-        self.replay.take(await aside(self.replay.rendering()))
-        await asyncio.sleep(_RENDERED_EVERY_S)
-        self.replay.settle()
+        self.run_worker(inspector_work.render(self.replay), group="render")
 
     def on_bar_clicked(self, message: Bar.Clicked) -> None:
         """Show the pane whose tab was clicked."""
@@ -351,7 +363,7 @@ class InspectorPanes(Looks, can_focus=True):
 
     def _pane(self, name: str) -> Pane:
         known: dict[str, Pane] = {"replay": self.replay, "events": self.events, "tree": self.parts, "bytes": self.bytes}
-        return known.get(name) or self._pages[name]
+        return known.get(name) or self._sheets.panes[name]
 
     def _shown(self) -> tuple[str, ...]:
         return boxes(self.pane, wide=self.size.width >= WIDE, zoomed=self.zoomed)
@@ -364,25 +376,17 @@ class InspectorPanes(Looks, can_focus=True):
             self.notify(changed, timeout=2, markup=False)
 
     def _warn(self) -> None:
-        if self._known is None:
-            return
-        line = closeup.trouble(self._known, self._opened, self._died)
-        bar = self._bars["trouble"]
-        bar.show(line or [])
-        bar.set_class(line is not None, "-shown")
+        if self._known is not None:
+            self._tell(closeup.trouble(self._known, self._opened, self._died))
+
+    def _tell(self, line: Line | None) -> None:
+        """Say what is wrong, above all panes; None is nothing."""
+        self._bars["trouble"].show(line or [])
+        self._bars["trouble"].display = line is not None
 
     def _write_pages(self) -> None:
-        known, opened = self._known, self._opened
-        if known is None:
-            return
-        self._pages["request"].show(lambda _: closeup.request(known))
-        self._pages["timing"].show(lambda width: closeup.timing(known, opened, width))
-        self._write_notes()
-
-    def _write_notes(self) -> None:
-        known, opened, noted, times = self._known, self._opened, self._notes, self.times
-        if known is not None:
-            self._pages["notes"].show(lambda _: closeup.noted(known, noted, opened, times))
+        if self._known is not None:
+            self._sheets.write(self._known, self._opened, self._notes, self.times)
 
     def _raw(self) -> None:
         opened = self._opened

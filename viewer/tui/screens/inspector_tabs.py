@@ -6,10 +6,13 @@ from typing import Final
 from viewer.model.opening import Opened
 from viewer.model.streams import Tone
 from viewer.tui.widgets.events import EventsPane
-from viewer.tui.widgets.replay import ReplayPane
+from viewer.tui.widgets.replay import Annotation, ReplayPane
 
 PANES: Final = ("replay", "events", "raw", "request", "timing", "notes")
 """The panes by their numbers, from 1."""
+
+
+_ANNOTATED: Final[dict[Annotation, str]] = {"none": "", "heat": "gaps as heat", "silences": "gaps in figures"}
 
 
 def boxes(pane: int, *, wide: bool, zoomed: bool) -> tuple[str, ...]:
@@ -27,7 +30,13 @@ def said(opened: Opened, position: int, replay: ReplayPane) -> str:
     if len(opened.transcript.voices) > 1:
         names = [("all", replay.choice is None), *((str(one), one == replay.choice) for one in replay.choices)]
         text += " · choices " + " ".join(f"[{name}]" if is_shown else name for name, is_shown in names) + " (c)"
-    return text + (" · Markdown" if replay.markdown else "")
+    told = (_ANNOTATED[replay.annotation], "" if replay.ghost else "nothing ahead", "Markdown" * replay.markdown)
+    return " · ".join((text, *(one for one in told if one)))
+
+
+def part(opened: Opened | None, position: int) -> str:
+    """Give the title of the tree: the event that it takes apart, or the body if there are no events."""
+    return "body" if opened is not None and not len(opened.transcript) else f"event #{max(position, 1):,}"
 
 
 def listed(opened: Opened, events: EventsPane, asked: Sequence[str]) -> str:

@@ -1,7 +1,6 @@
 """Small screens over another: what can be copied, what can be exported, and a line to type.
 
-What is copied goes to the terminal's clipboard (OSC 52), which not every terminal has, and to a file in the user's
-runtime directory. An export is the command that is shown, run beside the viewer.
+Where a copy goes is `clipboard`'s. An export is the command that is shown, run beside the viewer.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ from textual.worker import Worker
 from recorder.errors import WiretapeError
 from recorder.safe import safe
 from viewer import cells
-from viewer.tui import paint
+from viewer.tui import clipboard, paint
 from viewer.tui.hosting import host
 from viewer.tui.reader import Superseded
 from viewer.tui.screens.offers import Copy, Later
@@ -34,7 +33,8 @@ _CSS: Final = """
     %s { align: center middle; background: $background 60%%; }
     %s > Vertical { width: 80%%; max-width: 100; height: auto; max-height: 80%%; background: $surface; padding: 0 1;
         border: round $primary; }
-    %s OptionList, %s OptionList:focus { height: auto; max-height: 16; background: $surface; border: none; padding: 0; }
+    %s OptionList, %s OptionList:focus { height: auto; max-height: 16; background: $surface; border: none; padding: 0;
+        text-wrap: nowrap; text-overflow: ellipsis; }
     %s #head { color: $text-primary; text-style: bold; }
     %s #told { color: $text-muted; height: auto; max-height: 4; }
     %s #mistake { color: $text-error; height: auto; max-height: 3; text-wrap: wrap; }
@@ -144,7 +144,7 @@ class CopyMenu(_Menu):
         if not close(self, None):
             return
         if isinstance(text, str):
-            _copy(app, label, text)
+            clipboard.copy(app, label, text)
         else:
             _: Worker[None] = app.run_worker(functools.partial(_copy_later, app, label, text))
 
@@ -178,13 +178,6 @@ class ExportMenu(_Menu):
         app.call_later(app.push_screen, asked, named)  # by the app: this screen will not be there for the answer
 
 
-def _copy(app: App[Any], label: str, text: str) -> None:
-    app.copy_to_clipboard(text)
-    kept = keep(text)
-    where = f"the terminal's clipboard and {kept}" if kept is not None else "the terminal's clipboard"
-    app.notify(f"{safe(label)}: {len(text):,} characters, to {where}", markup=False)
-
-
 async def _copy_later(app: App[Any], label: str, text: Later) -> None:
     with contextlib.suppress(Superseded):  # something else is copied by now
         try:
@@ -193,7 +186,7 @@ async def _copy_later(app: App[Any], label: str, text: Later) -> None:
             app.notify(safe(str(error)), title="copy", severity="error", markup=False)
             return
         if given:
-            _copy(app, label, given)
+            clipboard.copy(app, label, given, text.instead)
         else:
             app.notify(f"{safe(label)}: there is none", title="copy", markup=False)
 
@@ -204,23 +197,6 @@ def close(screen: ModalScreen[R], result: R | None) -> bool:
         return False
     screen.dismiss(result)
     return True
-
-
-def keep(text: str) -> Path | None:
-    """Write what is copied to a file that only the user can read, and give its path; None without such a directory."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if not runtime or not Path(runtime).is_dir():
-        return None
-    path = Path(runtime) / "wiretape" / "clip"
-    try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
-            os.fchmod(descriptor, 0o600)
-            file.write(text)
-    except OSError:
-        return None
-    return path
 
 
 def file_name(label: str, arguments: Sequence[str]) -> str:

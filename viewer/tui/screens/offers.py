@@ -15,10 +15,14 @@ from viewer.tui.screens.questions import Wanted
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A text that is made when it is chosen; until then `said` stands for it. `give` raises `WiretapeError`."""
+    """A text that is made when it is chosen; until then `said` stands for it. `give` raises `WiretapeError`.
+
+    `instead` is a command that gives it, too, however long it is.
+    """
 
     said: str
     give: Callable[[], Awaitable[str]]
+    instead: str = ""
 
 
 Copy = tuple[str, "str | Later"]
@@ -33,6 +37,20 @@ def arguments(path: Path, *arguments: str) -> list[str]:
 def command(path: Path, *arguments: str) -> str:
     """Give a command of `wiretape` for a tape as a shell takes it."""
     return shlex.join(["wiretape", *arguments[:1], *_on(path), *arguments[1:]])
+
+
+def given(path: Path, id: str, part: str) -> str:
+    """Give the command that gives a part of an exchange, however long it is."""
+    verb, *rest = _GIVEN.get(part, ("export", "--table", "texts"))
+    return command(path, verb, id, *rest)
+
+
+_GIVEN: dict[str, tuple[str, ...]] = {
+    "text": ("show", "--part", "text"),
+    "curl": ("show", "--part", "request"),
+    "request body": ("show", "--part", "request"),
+    "SSE": ("show", "--part", "raw"),
+}
 
 
 def copies(tape: TapeReader, wanted: Wanted, row: Row | None, marked: Sequence[str]) -> list[Copy]:
@@ -67,7 +85,7 @@ def _texts(tape: TapeReader, row: Row) -> list[Copy]:
 
     def later(part: questions.Copied) -> Later:
         asked = questions.copied(row["no"], row["id"], part)
-        return Later(questions.COPIED[part], partial(tape.ask, asked, "copy"))
+        return Later(questions.COPIED[part], partial(tape.ask, asked, "copy"), given(tape.path, row["id"], part))
 
     parts: list[questions.Copied] = ["curl", "text", "SSE"]
     return [(part, later(part)) for part in [*parts, *_TOOLS.get(row["finish_reason"], ())]]
@@ -83,7 +101,7 @@ def _on(path: Path) -> list[str]:
 
 
 def _filtered(wanted: Wanted) -> list[str]:
-    return [] if wanted.filter is None else ["-f", str(wanted.filter)]
+    return [] if wanted.filter is None else ["-f", wanted.text]
 
 
 def _sorted(wanted: Wanted) -> list[str]:

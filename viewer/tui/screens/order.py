@@ -1,6 +1,6 @@
 """The menu that the list is ordered with: a letter for each column."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -12,6 +12,11 @@ from textual.widgets import Static
 from viewer.model import streams
 from viewer.model.streams import Part
 from viewer.tui.widgets.notice import said
+
+_HEAD: Final = "order by  "
+_TOLD: Final = "again: reversed · what still runs stands last by what is measured at its end"
+_BETWEEN: Final = 3
+_PADDING: Final = 2
 
 
 class OrderMenu(ModalScreen[str | None]):
@@ -27,13 +32,11 @@ class OrderMenu(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         """Lay out the letters."""
-        parts: list[Part] = [("order by  ", "strong")]
-        for column in streams.COLUMNS:
-            if column.letter is not None:
-                parts += [(column.letter, "accent"), (f" {column.title.removesuffix(' s').lower()}   ", "muted")]
-        parts += [("\nagain: reversed · what still runs stands last by what is measured at its end", "muted")]
-        lines = Content("").join(said([part]) for part in parts)
-        yield Static(lines)
+        yield Static(_laid_out(self.app.size.width))
+
+    def on_resize(self) -> None:
+        """Lay them out for another width."""
+        self.query_one(Static).update(_laid_out(self.app.size.width))
 
     def on_key(self, event: Key) -> None:
         """Take the column of a letter; a key that comes after that is none of this menu's."""
@@ -41,3 +44,17 @@ class OrderMenu(ModalScreen[str | None]):
         chosen = [column.field for column in streams.COLUMNS if column.letter == event.character]
         if self.is_current:
             self.dismiss(chosen[0] if chosen else None)
+
+
+def _laid_out(width: int) -> Content:
+    """Give the menu's lines: the entries in columns, each of them whole."""
+    entries = [(one.letter, one.title.removesuffix(" s").lower()) for one in streams.COLUMNS if one.letter is not None]
+    wide = max(len(title) for _, title in entries)
+    in_a_line = max((width - _PADDING - len(_HEAD) + _BETWEEN) // (2 + wide + _BETWEEN), 1)
+    lines: list[list[Part]] = []
+    for at in range(0, len(entries), in_a_line):
+        lines.append([(f"{'' if at else _HEAD:<{len(_HEAD)}}", "strong")])
+        for letter, title in entries[at : at + in_a_line]:
+            lines[-1] += [(letter, "accent"), (f" {title:<{wide + _BETWEEN}}", "muted")]
+    lines.append([(_TOLD, "muted")])
+    return Content("\n").join(said(line) for line in lines)

@@ -48,10 +48,14 @@ MOST_COPIED: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the list is to show: a filter and an order; None is everything, the newest first."""
+    """What the list is to show: a filter and an order; None is everything, the newest first.
+
+    `text` is the filter as people wrote it, as far as that goes on to mean the same.
+    """
 
     filter: Filter | None = None
     order: Order | None = None
+    text: str = ""
 
     def by(self, field: str) -> "Wanted":
         """Give the same in the order of a field; where that is its order already, the other way round."""

@@ -245,7 +245,7 @@ class StreamsScreen(Screen[None]):
         return is_read
 
     def _heed_filter(self) -> None:
-        self._listing.wanted = replace(self._listing.wanted, filter=self._filter.in_force)
+        self._listing.wanted = self._filter.applied(self._listing.wanted)
         self._titles.display = not self._filter.is_wrong  # the error takes their line, so that nothing jumps
 
     def action_filter(self) -> None:

@@ -54,6 +54,7 @@ class CompareManyScreen(Screen[None]):
     def __init__(self, numbers: Sequence[int]) -> None:
         super().__init__()
         self._numbers = tuple(numbers)
+        self._found: list[Entry] = []
         self._entries: list[Entry] = []
         self._ids: dict[int, str] = {}
         self._version: tuple[int, int] | None = None
@@ -127,7 +128,7 @@ class CompareManyScreen(Screen[None]):
         return [str(one.row["id"]) for one in self._entries]
 
     def _poll(self) -> None:
-        grows = any(one.row["outcome"] == "open" for one in self._entries)
+        grows = any(one.row["outcome"] == "open" for one in self._found)
         if grows and self.is_current and not self._is_reading:
             _: Worker[None] = self.run_worker(self._read, group="load")
 
@@ -136,8 +137,7 @@ class CompareManyScreen(Screen[None]):
         try:
             with Told(self._fail):
                 version, found = await host(self).tape.ask(self._ask)
-                if found is not None:
-                    self._take(version, found)
+                self._take(version, self._found if found is None else found)
         finally:
             self._is_reading = False
 
@@ -151,7 +151,8 @@ class CompareManyScreen(Screen[None]):
     def _take(self, version: tuple[int, int], found: list[Entry]) -> None:
         """Take over what was read; a number that another exchange has now, on another tape, is gone."""
         self._version = version
-        self._entries = [one for one in found if self._ids.setdefault(one.no, one.row["id"]) == one.row["id"]]
+        self._found = [one for one in found if self._ids.setdefault(one.no, one.row["id"]) == one.row["id"]]
+        self._entries = [one.by_now(host(self).clock) for one in self._found]
         self._show()
 
     def _show(self) -> None:

@@ -6,11 +6,11 @@ from typing import ClassVar, Final
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer.model import wrapping
+from viewer.model import streams, wrapping
 from viewer.model.differences import Divergence
 from viewer.model.race import Part
-from viewer.model.streams import cut
 from viewer.tui import paint
+from viewer.tui.widgets import toned
 
 CARET: Final = "▏"
 _PARTING: Final = "▶"
@@ -29,24 +29,26 @@ class LanePane(Widget):
     LanePane > .lane--reasoning { color: $text-muted; text-style: italic; }
     LanePane > .lane--refusal { color: $text-warning; }
     LanePane > .lane--tool { color: $text-secondary; }
+    LanePane > .lane--instead { color: $text-muted; }
     LanePane > .lane--caret { color: $text-accent; text-style: bold; }
-    LanePane > .lane--status { color: $text-muted; }
+    LanePane > .lane--rule { color: $text-muted; }
     LanePane > .lane--parting { color: $text-error; text-style: bold underline; }
-    """
+    """ + toned.css("LanePane")
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"lane--{name}" for name in ("head", "content", "reasoning", "refusal", "tool", "caret", "status", "parting")
-    }
+        f"lane--{name}"
+        for name in ("head", "content", "reasoning", "refusal", "tool", "instead", "caret", "rule", "parting")
+    } | toned.CLASSES
 
     def __init__(self, name: str) -> None:
         super().__init__(id=f"lane-{name.lower()}")
         self._head = name
-        self._status = ""
+        self._status: Sequence[streams.Part] = ()
         self._parts: Sequence[Part] = ()
         self._moving = False
         self._parting: tuple[str, str] | None = None
         self._lines: list[list[Piece]] | None = None
 
-    def show(self, head: str, status: str, parts: Sequence[Part], running: bool) -> None:
+    def show(self, head: str, status: Sequence[streams.Part], parts: Sequence[Part], running: bool) -> None:
         """Show a lane: what it is, how it stands, its texts so far, and whether more will come."""
         grown = self._parting is not None or (parts, running) != (self._parts, self._moving)
         told = (head, status) != (self._head, self._status)
@@ -56,7 +58,7 @@ class LanePane(Widget):
         if grown or told:
             self.refresh()
 
-    def part_ways(self, head: str, status: str, found: Divergence, own: str) -> None:
+    def part_ways(self, head: str, status: Sequence[streams.Part], found: Divergence, own: str) -> None:
         """Show where the texts part, instead: the end of what is common, and how this one goes on."""
         self._head, self._status = head, status
         self._parting = (f"{'…' if found.cut else ''}{found.before}", own)
@@ -71,9 +73,11 @@ class LanePane(Widget):
         """Draw a line: the heading, text, or the status."""
         width, height = self.size
         if y == 0:
-            return self._strip([("head", f"─ {cut(self._head, width - 3)} "), ("status", "─" * width)], width)
+            return self._strip([("head", f"─ {streams.cut(self._head, width - 3)} "), ("rule", "─" * width)], width)
         if y == height - 1:
-            return self._strip([("status", cut(self._status, width))], width)
+            tones = toned.styles(self, self.rich_style)
+            told = streams.laid_out(self._status, width, right=False)
+            return paint.strip([(text, tones[tone]) for text, tone in told], width, self.rich_style)
         if self._lines is None:
             self._lines = self._wrapped(max(width - 1, 1), height - 2)
         return self._strip(self._lines[y - 1] if y - 1 < len(self._lines) else [], width)

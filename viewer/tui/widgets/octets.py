@@ -1,9 +1,11 @@
 """The bytes of an event: as hex with their reads, as lines, as JSON, or as the socket gave them.
 
-How they lie in rows is `dump`'s, or, with the reads beside the event's own, `wire`'s.
+How they lie in rows is `dump`'s, or, with the reads beside the event's own, `wire`'s. Bytes that no read on the tape
+brought have a rule of their own, as have those that are missing from it at the end.
 """
 
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -14,11 +16,12 @@ from textual.message import Message
 from recorder.exchange import Read
 from recorder.safe import safe
 from viewer import cells
-from viewer.model import clocks, dump, json_spans, wire
+from viewer.model import dump, json_spans, wire
 from viewer.model.clocks import Times
 from viewer.model.dump import Dump, Piece
 from viewer.model.folding import Folding
 from viewer.model.opening import Opened
+from viewer.model.streams import Tone
 from viewer.model.transcript import UNKNOWN
 from viewer.model.wire import Row, Wire
 from viewer.tui.paint import Part
@@ -58,14 +61,17 @@ class BytesPane(Pane):
         self._range = 0, 0
         self._lit = 0, 0
         self._dump = Dump(0, 0, 16, (), ())
-        self._pieces: list[Piece] = []
         self._json = Folding("", 80)
         self._wire = Wire(b"", 0, 0, 80, (), ())
         self._notes: list[str] = []
+        self._is_whole = True
+        self._missing = 0
 
     def show(self, opened: Opened, event: int | None, times: Times) -> None:
         """Show the bytes of an event, or the whole body, their instants as `times` tell them."""
         transcript = opened.transcript
+        if opened is not self._opened:
+            self._is_whole = not opened.missing and UNKNOWN not in opened.owners
         self._opened, self._event, self._data, self._times = opened, event, transcript.data, times
         self._range = (0, len(self._data)) if event is None else (transcript.starts[event], transcript.ends[event])
         self._lit = 0, 0
@@ -87,10 +93,7 @@ class BytesPane(Pane):
         self.redraw()
         if self.view == "hex" and len(self._dump):
             self.reveal(self._dump.row_of(start), 1)
-        if self.view == "lines":
-            row = next((row for row, piece in enumerate(self._pieces) if piece.start <= start < piece.end), 0)
-            self.reveal(row, 1)
-        if self.view == "wire" and end > start:
+        if self.view in ("lines", "wire") and end > start:
             self.reveal(len(self._notes) + self._wire.row_of(start), 1)
 
     def cycle(self) -> View:
@@ -109,12 +112,12 @@ class BytesPane(Pane):
         if self.view == "JSON":
             start, end = self._json.span(number)
             return [(" ", None), (self._json.text[start:end], self.look("plain"))]
-        if self.view == "lines":
-            return self._of_lines(self._pieces[number])
-        if self.view == "wire":
+        if self.view in ("lines", "wire"):
             return self._of_wire(number)
+        if number >= len(self._dump):
+            return self._lost()
         piece = self._dump.piece(number)
-        return self._border(piece.read) if piece.read is not None else self._hex(piece)
+        return self._border(piece.read, piece.start) if piece.read is not None else self._hex(piece)
 
     @property
     def _row_size(self) -> int:
@@ -134,10 +137,13 @@ class BytesPane(Pane):
     def _rows(self, opened: Opened) -> int:
         """Lay the view out; give how many rows it has."""
         start, end = self._range
+        self._missing = opened.missing if end == len(self._data) else 0
         match self.view:
             case "lines":
-                self._pieces = dump.lines(self._data, start, end)
-                return len(self._pieces)
+                self._missing, self._notes = 0, []
+                self._wire = Wire(self._data, start, end, self.size.width - 2, (), ())
+                self._tell_of_more()
+                return len(self._notes) + len(self._wire)
             case "JSON":
                 self._json = Folding(_pretty(self._data[start:end]), self.size.width - 3)
                 self._json.more(_MOST_LINES)
@@ -145,7 +151,10 @@ class BytesPane(Pane):
             case "wire":
                 return self._lay_wire(opened)
         self._dump = Dump(start, end, self._row_size, opened.borders, opened.owners)
-        return len(self._dump)
+        if not self._is_whole:
+            first, last = max(bisect_right(opened.borders, start) - 1, 0), bisect_left(opened.borders, end)
+            self._want([seq for seq in opened.owners[first:last] if seq != UNKNOWN])
+        return len(self._dump) + bool(self._missing)
 
     def _lay_wire(self, opened: Opened) -> int:
         start, end = self._range
@@ -155,31 +164,43 @@ class BytesPane(Pane):
         read = UNKNOWN if self._event is None else opened.transcript.reads[self._event]
         if not len(borders) and data:
             coding = safe(opened.facts.content_encoding or "")
-            self._notes = [
-                f"the body came as {coding}: decoded, below the read that ended it" if coding else "no reads"
-            ]
+            self._notes = [f"the body came as {coding}: decoded, below the read that ended it"]
             if read != UNKNOWN:
                 data, borders, owners = data[:end], (start, start, end), (read - 1, read, read + 1)
         self._wire = Wire(data, start, end, self.size.width - 3, borders, owners)
+        self._tell_of_more()
+        if not (self._wire.whole and self._wire.rows and self._wire.rows[-1].end == len(self._data)):
+            self._missing = 0
+        self._want(self._wire.around or ())
+        return len(self._notes) + len(self._wire) + bool(self._missing)
+
+    def _tell_of_more(self) -> None:
         if not self._wire.whole:
             self._notes.append(f"these are the first {wire.MOST:,} rows")
-        if self._wire.around is not None:
-            self.post_message(self.Wanted(*self._wire.around))
-        return len(self._notes) + len(self._wire)
+
+    def _want(self, reads: Sequence[int]) -> None:
+        if reads:
+            self.post_message(self.Wanted(reads[0], reads[-1]))
 
     def _of_wire(self, number: int) -> Iterable[Part]:
         if number < len(self._notes):
             return [("  ", None), (self._notes[number], self.look("warning"))]
+        if number - len(self._notes) >= len(self._wire):
+            return self._lost()
         row = self._wire.rows[number - len(self._notes)]
         if row.read is not None:
-            return self._border(row.read, self._relayed(row.read))
+            return self._border(row.read, row.start, self._relayed(row.read))
         if row.left_out:
             return [("  ", None), (f"… {row.end - row.start:,} bytes more of this read", self.look("muted"))]
         return self._text(row)
 
     def _text(self, row: Row) -> Iterator[Part]:
-        yield (f"{OWN} " if row.mine else "  "), self.look("accent")
-        yield from self._cut(row.start, row.end, self.look("strong" if row.mine else "muted"))
+        if self.view == "lines":
+            yield " ", None
+            yield from self._cut(row.start, row.end, self.look("plain"))
+        else:
+            yield (f"{OWN} " if row.mine else "  "), self.look("accent")
+            yield from self._cut(row.start, row.end, self.look("strong" if row.mine else "muted"))
 
     def _relayed(self, seq: int) -> str:
         read = self._told.get(seq)
@@ -190,16 +211,34 @@ class BytesPane(Pane):
             return f" → {after}"
         return " ─ not relayed" if read.relayed_ns is None else f" ─ relayed after {after}"
 
-    def _border(self, seq: int, more: str = "") -> Iterable[Part]:
+    def _border(self, seq: int, start: int, more: str = "") -> Iterable[Part]:
+        """Draw the rule above what a read brought, or above what no read is known to have brought."""
+        if seq == UNKNOWN:
+            return self._rule(self._unread(start), "warning")
         known = self._known(seq)
         told = f"read {seq}"
         if known is not None:
             told += f" ─ {known[1]:,} B ─ {self._instant(known[0])}{more}"
+        return self._rule(told, "accent")
+
+    def _rule(self, told: str, tone: Tone) -> Iterable[Part]:
         return [
-            ("─ ", self.look("accent")),
-            (told, self.look("accent")),
-            (" " + "─" * (self.size.width - len(told) - 4), self.look("muted")),
+            ("─ ", self.look(tone)),
+            (told, self.look(tone)),
+            (" " + "─" * max(self.size.width - len(told) - 4, 0), self.look("muted")),
         ]
+
+    def _unread(self, start: int) -> str:
+        """Say of how many bytes the tape has no read, from the border before one of them to the next."""
+        assert self._opened is not None
+        borders = self._opened.borders
+        at = bisect_right(borders, start)
+        size = (borders[at] if at < len(borders) else len(self._data)) - borders[at - 1]
+        return f"no read: {size:,} B" if self.size.width < _WIDE else f"no read on the tape brought these {size:,} B"
+
+    def _lost(self) -> Iterable[Part]:
+        """Draw the rule below what there is of a body of which the tape could not keep the end."""
+        return self._rule(f"{self._missing:,} B more are missing from the tape", "error")
 
     def _known(self, seq: int) -> tuple[int, int] | None:
         """Give when a read came, and its bytes; where reads are missing, their places are not their seqs."""
@@ -207,14 +246,13 @@ class BytesPane(Pane):
         if read is not None:
             return read.at_ns, read.size
         opened = self._opened
-        if opened is None or opened.missing or not 0 <= seq < len(opened.reads_at):
+        if opened is None or not self._is_whole or not 0 <= seq < len(opened.reads_at):
             return None
         return opened.reads_at[seq], opened.sizes[seq]
 
     def _instant(self, at_ns: int) -> str:
         assert self._opened is not None
-        told = self._times.instant(self._opened.transcript, at_ns)
-        return told if self._times.format == "wall" else f"{'' if told.startswith(clocks.MINUS) else '+'}{told} s"
+        return self._times.told(self._opened.transcript, at_ns, "+")
 
     def _hex(self, piece: Piece) -> Iterable[Part]:
         yield f" {piece.start - self._range[0]:05x} ", self.look("muted")
@@ -227,9 +265,6 @@ class BytesPane(Pane):
         yield " " * (3 * (size - (piece.end - piece.start)) + 2), None
         for start, end, style in cuts:
             yield dump.printable(self._data[start:end]), self.look("muted") + style
-
-    def _of_lines(self, piece: Piece) -> Iterable[Part]:
-        return [(" ", None), *self._cut(piece.start, piece.end, self.look("plain"))]
 
     def _cut(self, start: int, end: int, style: Style) -> Iterator[Part]:
         """Give bytes as text, and what of them is lit."""
@@ -253,4 +288,5 @@ def _pretty(data: bytes) -> str:
             reason = f"({json_spans.fault(payload) or 'no JSON that can be read'})\n"
             return reason + safe(data[:_LARGEST_JSON].decode("utf-8", "replace"), multiline=True)
         return safe(text, multiline=True)
-    return safe(data[:_LARGEST_JSON].decode("utf-8", "replace"), multiline=True) + "\n(more than is put in order)"
+    text = safe(data[:_LARGEST_JSON].decode("utf-8", "replace"), multiline=True)
+    return f"(the first {_LARGEST_JSON:,} bytes, not put in order)\n{text}"

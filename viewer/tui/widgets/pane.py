@@ -9,8 +9,7 @@ from typing import Final
 
 from rich.cells import cell_len
 from rich.style import Style
-from textual.geometry import Region, Size
-from textual.scroll_view import ScrollView
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -18,6 +17,7 @@ from recorder.safe import safe
 from viewer.model import streams
 from viewer.tui import paint
 from viewer.tui.paint import Part
+from viewer.tui.widgets.lines import Lines
 from viewer.tui.widgets.look import Remembering, looks
 
 LARGEST: Final = 10_000_000
@@ -71,15 +71,8 @@ def _ended(parts: list[Part]) -> list[Part]:
     return [*parts[:-1], (streams.cut(f"{text} ", cell_len(text)), style)]
 
 
-class Pane(ScrollView, Remembering, can_focus=False, inherit_bindings=False):
+class Pane(Lines, Remembering, can_focus=False, inherit_bindings=False):
     """Lines that scroll; a kind of pane gives `line`. Keys are handed on by whoever has the focus: `active` tells."""
-
-    DEFAULT_CSS = """
-    Pane {
-        height: 1fr; overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1;
-        scrollbar-background: $background; background: $background;
-    }
-    """
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -103,8 +96,7 @@ class Pane(ScrollView, Remembering, can_focus=False, inherit_bindings=False):
     def set_count(self, count: int) -> None:
         """Have so many lines."""
         self._count = min(count, LARGEST)
-        if self.virtual_size != Size(self.size.width, self._count):
-            self.virtual_size = Size(self.size.width, self._count)
+        self.set_lines(self._count)
 
     def look(self, name: str) -> Style:
         """Give the look of a tone, or another by its name."""

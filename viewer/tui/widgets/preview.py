@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
@@ -14,8 +15,10 @@ from viewer.tui import paint
 from viewer.tui.widgets import toned
 from viewer.verdicts import Verdict
 
-_LEAST_TEXT = 2
+_LEAST_TEXT = 3
+"""The end of the answer has so many lines at least, its heading included; where room is short, one."""
 _HIGH = 10
+_MORE = " …"
 
 
 class Preview(Widget):
@@ -71,13 +74,20 @@ class Preview(Widget):
         figures = endings.figures(row, self._look)
         told += _told(figures if height >= _HIGH else streams.cut(figures, width), width, "muted")
         name, text, size = endings.text(row)
+        odd = self._found_odd(row, width)
+        room = height - len(told)
+        rest = (1 if height < _HIGH and len(odd) > room - _LEAST_TEXT else _LEAST_TEXT) if text else 0
+        told += _cut(odd, max(room - rest, 1), width)
+        return told[:height] + self._text(name, text, size, width, height - len(told))
+
+    def _found_odd(self, row: Row, width: int) -> list[list[Part]]:
+        """Lay out what is odd about it, the evidence beside what it is of."""
         odd: list[list[Part]] = []
         for flag, tone, evidence in endings.evidence(row, self._verdicts):
             first, *rest = wrapping.wrapped(evidence, width - len(flag) - 2)
             odd.append([(f"{flag}  ", tone), (first, "plain" if tone != "muted" else "muted")])
             odd += [[(" " * (len(flag) + 2) + line, "plain" if tone != "muted" else "muted")] for line in rest]
-        told += odd[: max(height - len(told) - (_LEAST_TEXT + 1 if text else 0), 1)]
-        return told[:height] + self._text(name, text, size, width, height - len(told))
+        return odd
 
     def _text(self, name: str, text: str, size: int | None, width: int, room: int) -> list[list[Part]]:
         if not text or room < 1:
@@ -88,6 +98,16 @@ class Preview(Widget):
         rule = f"{name}{counted}{' · its end' if left_out else ''}"
         shown: list[list[Part]] = [[(rule, "muted")]] if room > 1 else []
         return shown + [[(line, "plain")] for line in lines[-(room - len(shown)) :]]
+
+
+def _cut(lines: list[list[Part]], room: int, width: int) -> list[list[Part]]:
+    """Give as many lines as there is room for; the last of them says that there are more."""
+    if len(lines) <= room:
+        return lines
+    *kept, last = lines[:room]
+    *before, (text, tone) = last
+    shown = streams.cut(text, width - sum(cell_len(part) for part, _ in before) - len(_MORE))
+    return [*kept, [*before, (shown if shown.endswith(_MORE[-1]) else shown.rstrip() + _MORE, tone)]]
 
 
 def _told(text: str, width: int, tone: streams.Tone) -> list[list[Part]]:

@@ -66,6 +66,8 @@ class ReplayPane(Pane):
 
     def show(self, transcript: Transcript, position: int, limit_ns: int, note: str = "") -> None:
         """Show an answer; silences longer than `limit_ns` are worth a figure. Without any text, `note` is shown."""
+        if (transcript, limit_ns, note) == (self._transcript, self._limit_ns, self._note):
+            return self.move(position)
         self._steady = self._steady or position != self._position
         self._transcript, self._position, self._limit_ns, self._note = transcript, position, limit_ns, note
         if self.choice not in self.choices:
@@ -193,6 +195,7 @@ class ReplayPane(Pane):
             self._answer.render(self._rendered)
             self._ask()
         self._arranged()
+        self.call_after_refresh(self._extend, self._answer)  # what can be seen is there: it is drawn first
 
     def _arranged(self) -> None:
         if self._answer is None:
@@ -200,13 +203,12 @@ class ReplayPane(Pane):
         self.set_count(len(self._answer) if self._answer.parts else len(self._noted))
         self.redraw()
         self.reveal(self._row_of(self._position), 2)
-        if not self._answer.done:
-            self.call_later(self._extend, self._answer)
 
     def _extend(self, answer: Answer) -> None:
         if answer is self._answer and not answer.done:
             answer.more(_AT_ONCE)
             self._arranged()
+            self.call_later(self._extend, answer)
 
     def _heading(self, part: Part) -> Iterator[paint.Part]:
         said, whole = part.track.length(self._position), len(part.track)
@@ -233,8 +235,10 @@ class ReplayPane(Pane):
         assert self._transcript is not None
         if part.kind != "reasoning" or not len(self._transcript):
             return ""
+        if len(part.track.events) == 1:
+            return " · 1 delta"
         lasted = self._transcript.at[part.track.events[-1]] - self._transcript.at[part.track.events[0]]
-        return f" · {len(part.track.events):,} delta{'s' * (len(part.track.events) != 1)} · {lasted / 1e9:.2f} s"
+        return f" · {len(part.track.events):,} deltas · {lasted / 1e9:.2f} s"
 
     def _text(self, part: Part, line: int, number: int) -> Iterator[paint.Part]:
         runs = list(part.runs(line, self._position))

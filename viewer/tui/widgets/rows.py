@@ -12,9 +12,7 @@ from rich.style import Style
 from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
 from textual.events import Click, Resize
-from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -24,18 +22,17 @@ from viewer.model.slots import Slot
 from viewer.model.streams import Look, Part
 from viewer.tui import paint
 from viewer.tui.widgets import toned
+from viewer.tui.widgets.lines import Lines
 
 _STRIPS_KEPT = 512
 _LOADING = "…"
 
 
-class StreamRows(ScrollView, can_focus=True):
+class StreamRows(Lines, can_focus=True, inherit_bindings=False):
     """A list of exchanges with a cursor and marks."""
 
     DEFAULT_CSS = """
     StreamRows {
-        height: 1fr; background: $background; overflow-x: hidden; overflow-y: scroll;
-        scrollbar-size-vertical: 1; scrollbar-background: $background;
         & > .rows--cursor { background: $surface; }
         &:focus > .rows--cursor { background: $primary-muted; }
     }
@@ -192,8 +189,9 @@ class StreamRows(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Draw the line that is `y` below the top of the view."""
         place = self.scroll_offset.y + y
-        if place >= len(self.catalog):
-            return Strip.blank(self.size.width, self._blank)
+        return self._line(place) if place < len(self.catalog) else Strip.blank(self.size.width, self._blank)
+
+    def _line(self, place: int) -> Strip:
         number = self.catalog.number(place)
         key = (number, number == self.selected, number in self.marks)
         found = self._strips.get(key)
@@ -259,7 +257,7 @@ class StreamRows(ScrollView, can_focus=True):
         return paint.strip(drawn).adjust_cell_length(self.size.width, tones["plain"])
 
     def _resized(self) -> None:
-        self.virtual_size = Size(self.size.width, len(self.catalog))
+        self.set_lines(len(self.catalog))
 
     def _keep_in_view(self) -> None:
         height, top, place = max(self.size.height, 1), self.scroll_offset.y, self.cursor
@@ -272,11 +270,24 @@ class StreamRows(ScrollView, can_focus=True):
         self.scroll_to(y=max(0, min(top, len(self.catalog) - self.size.height)), animate=False, force=True)
 
     def _ask(self) -> None:
-        first, height = self.scroll_offset.y, max(self.size.height, 1)
-        pages = self.catalog.wanted(first - height, first + 2 * height)  # a page more each way: the next key's
+        """Ask for the rows in sight that are missing; the next key's must not hold up what this one shows."""
+        first = self.scroll_offset.y
+        self._ask_for(first, first + max(self.size.height, 1))
+        self.call_after_refresh(self._look_ahead)
+
+    def _ask_for(self, first: int, end: int) -> None:
+        pages = self.catalog.wanted(first, end)
         if pages and pages != self._asked:
             self._asked = pages
             self.post_message(self.Wanted(pages))
+
+    def _look_ahead(self) -> None:
+        """Ask for the rows of a page more each way, and draw those that are there: the next key will want them."""
+        first, height = self.scroll_offset.y, max(self.size.height, 1)
+        self._ask_for(first - height, first + 2 * height)
+        for place in range(max(first - height, 0), min(first + 2 * height, len(self.catalog))):
+            if self.catalog.row(place) is not None:
+                self._line(place)
 
     def on_focus(self) -> None:
         """Show the cursor as the one that keys move."""

@@ -1,5 +1,7 @@
 """The race drawn over time: a line of gaps for each lane, on one axis, with the playhead across both."""
 
+from itertools import groupby
+from operator import itemgetter
 from typing import ClassVar
 
 from rich.style import Style
@@ -7,6 +9,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from viewer import sparks
+from viewer.model.race import Drawing
 from viewer.tui import paint
 from viewer.tui.paint import Part
 
@@ -34,19 +37,18 @@ class RaceStrips(Widget):
     def __init__(self) -> None:
         super().__init__(id="race")
         self._head = "race"
-        self._strips = "", ""
+        self._drawing = Drawing()
         self._places = 0, 0
-        self._axis_ns = 0
 
     @property
     def cells(self) -> int:
         """How many cells a line of gaps has."""
         return max(self.size.width - _MARGIN, 1)
 
-    def show(self, head: str, strips: tuple[str, str], places: tuple[int, int], axis_ns: int) -> None:
-        """Show both lines, `cells` long for `axis_ns`, each with its playhead in its cell of `places`."""
-        if (head, strips, places, axis_ns) != (self._head, self._strips, self._places, self._axis_ns):
-            self._head, self._strips, self._places, self._axis_ns = head, strips, places, axis_ns
+    def show(self, head: str, drawing: Drawing, places: tuple[int, int]) -> None:
+        """Show both lines, `cells` long, each with its playhead in its cell of `places`."""
+        if (head, drawing, places) != (self._head, self._drawing, self._places):
+            self._head, self._drawing, self._places = head, drawing, places
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -58,25 +60,38 @@ class RaceStrips(Widget):
         if y == 3:
             return self._axis(width)
         drawn: list[Part] = [(f"{'AB'[y - 1]}  ", self._style("head"))]
-        line = self._strips[y - 1].ljust(self.cells)
+        line = self._drawing.strips[y - 1].ljust(self.cells)
         place = self._places[y - 1]
-        for at, sign in enumerate(line):
-            style = self._style(_state(sign, at > place))
-            drawn.append((sign, style + self._style("playhead") if at == place else style))
+        looks = ((_state(sign, at > place), at == place, sign) for at, sign in enumerate(line))
+        for (state, is_playhead), alike in groupby(looks, itemgetter(0, 1)):
+            style = self._style(state)
+            drawn.append(
+                ("".join(sign for *_, sign in alike), style + self._style("playhead") if is_playhead else style)
+            )
         return paint.strip(drawn, width, self.rich_style)
 
     def _axis(self, width: int) -> Strip:
-        axis = sparks.axis(self._axis_ns, self.cells).ljust(self.cells)
+        axis = sparks.axis(self._drawing.axis_ns, self.cells, self._drawing.zero_ns).ljust(self.cells)
         at = self._places[0]
         drawn = [
-            (" " * _MARGIN + axis[:at], self._style("axis")),
+            (" " * _MARGIN, None),
+            (_clear(axis, at)[:at], self._style("axis")),
             (_PLAYHEAD, self._style("head")),
-            (axis[at + 1 :], self._style("axis")),
+            (_clear(axis, at)[at + 1 :], self._style("axis")),
         ]
         return paint.strip(drawn, width, self.rich_style)
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"race--{name}")
+
+
+def _clear(axis: str, at: int) -> str:
+    """Take away the label that the playhead would stand in the midst of: it would tell another time."""
+    tick = axis.rfind(sparks.TICK, 0, at)
+    end = axis.find(sparks.TICK, at)
+    label = axis[tick + 1 : end if end >= 0 else None].rstrip()
+    within = tick >= 0 and at <= tick + len(label)
+    return f"{axis[: tick + 1]}{' ' * len(label)}{axis[tick + 1 + len(label) :]}" if within else axis
 
 
 def _state(sign: str, to_come: bool) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rich.style import Style
-from textual.events import Click, MouseMove, Resize
+from textual.events import Resize
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
@@ -18,6 +18,7 @@ from viewer.model.streams import Tone
 from viewer.model.strips import Strips
 from viewer.tui import paint
 from viewer.tui.widgets.look import Remembering, looks
+from viewer.tui.widgets.scrubbing import Scrubbing
 
 LABEL: Final = 9
 PLAYHEAD: Final = "▲"
@@ -37,16 +38,10 @@ _KINDS: Final[dict[str, Tone]] = {
 _MARKS: Final[dict[str, Tone]] = {"S": "error", "E": "error", "D": "success"}
 
 
-class Timeline(Remembering):
+class Timeline(Remembering, Scrubbing):
     """Rows of cells over time."""
 
     DEFAULT_CSS = "Timeline { height: 5; } Timeline.-short { height: 4; }"
-
-    @dataclass
-    class Scrubbed(Message):
-        """An instant was clicked, in ns since T0."""
-
-        at_ns: int
 
     @dataclass
     class Resized(Message):
@@ -93,14 +88,9 @@ class Timeline(Remembering):
         self._still.clear()
         self.post_message(self.Resized(self.cells))
 
-    def on_click(self, event: Click) -> None:
-        """Go to what was clicked."""
-        self._scrub(event.x)
-
-    def on_mouse_move(self, event: MouseMove) -> None:
-        """Go along with a button held down."""
-        if event.button == 1:
-            self._scrub(event.x)
+    def span(self) -> tuple[int, int, int]:
+        """Say where time is drawn: beside the names of the rows."""
+        return LABEL, self.cells, self._strips.axis_ns
 
     def render_line(self, y: int) -> Strip:
         """Draw a row."""
@@ -125,11 +115,6 @@ class Timeline(Remembering):
         """Draw everything anew."""
         self._still.clear()
         self.refresh()
-
-    def _scrub(self, x: int) -> None:
-        cell = x - LABEL
-        if 0 <= cell < self.cells:
-            self.post_message(self.Scrubbed(strips.instant(cell, self._strips.axis_ns, self.cells)))
 
 
 def _tone(name: str, sign: str) -> Tone:

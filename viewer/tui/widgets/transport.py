@@ -1,16 +1,20 @@
-"""The line that says where the playhead is, how fast it goes, and how exact its clock has been."""
+"""The line that says where the playhead is, how fast it goes, and how exact its clock has been: its bar can be pulled.
+
+What stands before the bar is as wide from the start to the end, so that the bar does not slip away under the mouse.
+"""
 
 from dataclasses import dataclass
 from typing import Final
 
 from textual.strip import Strip
-from textual.widget import Widget
 
+from viewer.model import strips
 from viewer.model.silence import Silence
 from viewer.model.streams import Tone
 from viewer.tui import paint
 from viewer.tui.widgets.look import looks
 from viewer.tui.widgets.pane import fitted
+from viewer.tui.widgets.scrubbing import Scrubbing
 
 _LATE_MS: Final = 10.0
 _SLOW_MS: Final = 50.0
@@ -42,7 +46,7 @@ class Standing:
     silence: Silence | None = None
 
 
-class TransportLine(Widget):
+class TransportLine(Scrubbing):
     """Draws a `Standing`."""
 
     DEFAULT_CSS = "TransportLine { height: 1; }"
@@ -51,6 +55,11 @@ class TransportLine(Widget):
         super().__init__(id="transport")
         self._standing = Standing()
         self._drawn: list[tuple[str, Tone]] = []
+        self._bar_at = 0, 0
+
+    def span(self) -> tuple[int, int, int]:
+        """Say where the bar is: between its brackets."""
+        return *self._bar_at, self._standing.end_ns
 
     def show(self, standing: Standing) -> None:
         """Show how playback stands."""
@@ -79,20 +88,25 @@ class TransportLine(Widget):
         room = self.size.width - sum(len(text) for text, _ in (*left, *right)) - 3
         while room < _LEAST_BAR and len(right) > 1:
             room += len(right.pop()[0])
-        return [*left, *self._bar(max(room, 0)), *right]
+        bar = self._bar(room)
+        self._bar_at = sum(len(text) for text, _ in left) + 1, room if bar else 0
+        return [*left, *bar, *right]
 
     def _left(self, *, short: bool = False) -> list[tuple[str, Tone]]:
         """Say where it stands; the share of the whole, and the end if it stands there, only where there is room."""
         now = self._standing
         if now.events is None:
             return [(" decoding …  ", "muted")]
-        media, end = f"{now.media_ns / 1e9:.3f}", f"{now.end_ns / 1e9:.3f}{'+' if now.live else ''} s"
-        at_end = short and now.media_ns == now.end_ns
+        media, end = f"{now.media_ns / 1e9:.3f}", f"{now.end_ns / 1e9:.3f}"
+        told = f"{media:>{len(end)}} / {end}"
+        if short and now.media_ns == now.end_ns:
+            told = end
         share = 100 * now.media_ns / now.end_ns if now.end_ns else 0
+        events = f"{now.events:,}"
         return [
             *self._state(),
-            (f"  #{now.position:,}/{now.events:,}", "strong"),
-            (f"  {end}  " if at_end else f"  {media} / {end}  ", "plain"),
+            (f"  #{now.position:,}/{events}".ljust(len(events) * 2 + 4), "strong"),
+            (f"  {told}{'+' if now.live else ''} s  ", "plain"),
             ("" if short else f"{share:3.0f} %  ", "muted"),
             *self._silence(),
         ]
@@ -121,6 +135,5 @@ class TransportLine(Widget):
     def _bar(self, room: int) -> list[tuple[str, Tone]]:
         if room < _LEAST_BAR or self._standing.events is None:
             return []
-        share = min(self._standing.media_ns / self._standing.end_ns, 1.0) if self._standing.end_ns else 0.0
-        done = min(int(share * room), room - 1)
+        done = strips.cell(self._standing.media_ns, self._standing.end_ns, room)
         return [("[", "muted"), ("=" * done + ">", "accent"), ("-" * (room - done - 1) + "]", "muted")]

@@ -1,0 +1,26 @@
+"""The panes of the inspector that are pages of text: the request, the timing, and the notes."""
+
+from viewer import closeup
+from viewer.inspecting import Known
+from viewer.model.clocks import Times
+from viewer.model.notes import Notes
+from viewer.model.opening import Opened
+from viewer.tui.screens.inspector_tabs import PANES
+from viewer.tui.widgets.page import PagePane
+
+
+class Sheets:
+    """Writes the pages anew as more is known; `panes` are they by their names."""
+
+    def __init__(self) -> None:
+        self.panes = {name: PagePane(name) for name in PANES[3:]}
+        self._known: Known | None = None
+        self._opened: Opened | None = None
+
+    def write(self, known: Known, opened: Opened | None, notes: Notes, times: Times) -> None:
+        """Write what the exchange is, where its time went, and what is noted, its instants as `times` tell them."""
+        if known is not self._known or opened is not self._opened:  # a long request takes its time
+            self._known, self._opened = known, opened
+            self.panes["request"].show(lambda _: closeup.request(known))
+            self.panes["timing"].show(lambda width: closeup.timing(known, opened, width))
+        self.panes["notes"].show(lambda _: closeup.noted(known, notes, opened, times))
