@@ -1,7 +1,7 @@
 """Decoding a large exchange in a process of its own: it neither holds up a screen nor leaves its memory behind.
 
-Starting a process takes most of the time that decoding does, so that one may be started before it is known what for.
-What decoding is, is `opening`'s; what is read of the tape for it, `inspecting`'s.
+Starting a process takes most of the time that decoding does, and reading a third of the rest: so one may be started, and
+read ahead, before anybody wants what comes of it. What decoding is, is `opening`'s; what is read of the tape for it, `inspecting`'s.
 """
 
 import contextlib
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 LARGE: Final = 1 << 20
 """A body of more bytes is decoded in a process of its own."""
 
+_LARGEST_AHEAD: Final = 32 << 20
+"""So much is read in a fifth of a second; whoever wants another exchange waits for no more than that."""
+
 _PIPE_BYTES: Final = 1 << 20
 """What comes of a hundred thousand events is 20 MB: the fewer times either side waits for the other, the better."""
 
@@ -40,11 +43,14 @@ class Decoders:
         self._lock = threading.Lock()
         self._closed = False
 
-    def ready(self) -> None:
-        """Have one that waits."""
+    def ready(self, no: int | None = None, size: int = 0) -> None:
+        """Have one that waits; if an exchange is named, it reads that, with a body of `size` bytes, meanwhile."""
         with self._lock:
-            if self._waiting is None and not self._closed:
-                self._waiting = Decoder(self._tape, self._limits)
+            if self._closed:
+                return
+            self._waiting = self._waiting or Decoder(self._tape, self._limits)
+            if no is not None and size <= _LARGEST_AHEAD:
+                self._waiting.read_ahead(no)
 
     def ask(self, no: int) -> "Decoder":
         """Ask the one that waits, or a new one, to decode an exchange; whoever asks must take its answer."""
@@ -74,6 +80,7 @@ class Decoder:
 
     def __init__(self, tape: Path, limits: Thresholds) -> None:
         self._question = tape, limits
+        self._ahead: int | None = None
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asks, or dismisses, closes it
         self._process = subprocess.Popen(
             [sys.executable, "-c", _CHILD],
@@ -99,11 +106,23 @@ class Decoder:
         with self._words, self._process:
             pass
 
+    def read_ahead(self, no: int) -> None:
+        """Let it read an exchange that it is likely to be asked for."""
+        if no != self._ahead:
+            self._ahead = no
+            self._say(no, is_asked=False)
+
     def ask(self, no: int) -> None:
         """Ask for an exchange; if the process is gone, its answer will tell."""
-        asked = cast(IO[bytes], self._process.stdin)
-        with contextlib.suppress(BrokenPipeError), asked:  # it is gone: `answer` says why
-            pickle.dump((*self._question, no), asked)
+        self._say(no, is_asked=True)
+        with contextlib.suppress(BrokenPipeError):  # it is gone, and what it was told with it
+            cast(IO[bytes], self._process.stdin).close()
+
+    def _say(self, no: int, *, is_asked: bool) -> None:
+        said = cast(IO[bytes], self._process.stdin)
+        with contextlib.suppress(BrokenPipeError):  # it is gone: `answer` says why
+            pickle.dump((*self._question, no, is_asked), said)
+            said.flush()
 
     def answer(self, begun: "Callable[[Opened], None] | None" = None) -> "Opened":
         """Wait for what was asked for; `begun` is given what is not judged yet. Raises `TapeError`."""

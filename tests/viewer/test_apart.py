@@ -12,7 +12,7 @@ from viewer.apart import Decoders
 from viewer.model.opening import Opened
 from viewer.thresholds import Thresholds
 
-from .conftest import MS, TOOLS
+from .conftest import COMPLETE, MS, TOOLS
 
 
 @pytest.fixture
@@ -49,6 +49,25 @@ def test_one_that_was_ended_while_it_waited_is_not_taken(connection: Connection,
     waiting.kill()
     waiting._process.wait()
     assert len(decoders.ask(queries.find(connection, TOOLS)).answer().transcript) == 5
+
+
+def test_whatever_was_read_ahead_the_one_that_is_asked_for_comes(connection: Connection, decoders: Decoders) -> None:
+    tools, complete = (queries.find(connection, id) for id in (TOOLS, COMPLETE))
+    for ahead, asked, events in ((tools, tools, 5), (tools, complete, 9), (999, complete, 9)):
+        decoders.ready(ahead, 1)
+        assert len(decoders.ask(asked).answer().transcript) == events
+
+
+def test_of_several_that_may_be_wanted_the_last_was_read(connection: Connection, decoders: Decoders) -> None:
+    tools, complete = (queries.find(connection, id) for id in (TOOLS, COMPLETE))
+    decoders.ready(tools, 1)
+    decoders.ready(complete, 1)
+    waiting = decoders._waiting
+    assert waiting is not None
+    assert waiting._ahead == complete
+    decoders.ready(tools, 1 << 30)  # so large a one is read when it is asked for
+    assert waiting._ahead == complete
+    assert len(decoders.ask(complete).answer().transcript) == 9
 
 
 def test_nothing_waits_any_more_once_they_are_closed(tape: Path) -> None:

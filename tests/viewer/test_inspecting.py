@@ -1,12 +1,14 @@
 """One exchange: what can be told of it at once, and what decoding it needs."""
 
+import dataclasses
+
 import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
 from viewer import inspecting, queries, running, watching
 
-from .conftest import COMPLETE, LIVE, TOOLS
+from .conftest import COMPLETE, LIVE, TOOLS, TRUNCATED
 
 
 def test_what_is_known_at_once_needs_no_decoding(connection: Connection) -> None:
@@ -49,3 +51,16 @@ def test_the_version_of_a_tape_stays_while_nobody_writes(connection: Connection)
 def test_what_still_runs_weighs_what_has_come_of_it(connection: Connection) -> None:
     live = queries.find(connection, LIVE)
     assert inspecting.weight(connection, live) == queries.detail(connection, live)["bytes"] > 0
+
+
+def test_what_was_read_before_is_final_if_it_had_ended_and_is_as_it_was(connection: Connection) -> None:
+    no, live = (queries.find(connection, id) for id in (COMPLETE, LIVE))
+    answer = inspecting.stored(connection, no)
+    assert inspecting.is_final(connection, no, answer)
+    assert not inspecting.is_final(connection, live, inspecting.stored(connection, live))
+    others = {"id": "f" * 16, "outcome": "truncated", "facts": dataclasses.replace(answer.facts, ended_by="eof")}
+    for name, other in others.items():
+        assert not inspecting.is_final(connection, no, dataclasses.replace(answer, **{name: other}))  # type: ignore[arg-type]
+    assert not inspecting.is_final(connection, queries.find(connection, TRUNCATED), answer)
+    with pytest.raises(NoResultFound):
+        inspecting.is_final(connection, 999, answer)

@@ -32,6 +32,7 @@ Judged = dict[str, Any]
 class Stored:
     """What the tape holds of an exchange's answer, as it came, and what was made of how it ended."""
 
+    id: str
     facts: Exchange
     reads: list[Read] = field(repr=False)
     body: bytes = field(repr=False)

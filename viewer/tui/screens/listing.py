@@ -5,6 +5,7 @@ again. What is drawn of all this is `streams`'s.
 """
 
 import contextlib
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -158,13 +159,14 @@ class Listing:
     async def preview(self, number: int) -> Previewed | None:
         """Give what there is to say of an exchange; None if another one is asked for by now, or there is trouble.
 
-        If it is a large one, what will decode it is made ready: it is likely to be opened.
+        If it is a large one, what will decode it is made ready, and reads it: it is likely to be opened.
         """
         with contextlib.suppress(Superseded, WiretapeError):  # trouble is told by what looks for changes
             asked = questions.preview(number, self._host.limits)
             found = await self._host.tape.ask(asked, f"preview {self._name}")
             if found.row is not None and found.row["bytes"] > LARGE:
-                await aside(self._host.decoders.ready)
+                ahead = number if found.row["outcome"] != "open" else None
+                await aside(functools.partial(self._host.decoders.ready, ahead, found.row["bytes"]))
             return found
         return None
 
