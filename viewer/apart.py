@@ -1,7 +1,8 @@
 """Decoding a large exchange in a process of its own: it neither holds up a screen nor leaves its memory behind.
 
-Starting a process takes most of the time that decoding does, and reading a third of the rest: so one may be started, and
-read ahead, before anybody wants what comes of it. What decoding is, is `opening`'s; what is read of the tape for it, `inspecting`'s.
+Starting a process takes most of the time that decoding does, and reading a third of the rest: so one may be started,
+and read ahead, before anybody wants what comes of it. What decoding is, is `opening`'s; what is read of the tape for
+it, `inspecting`'s.
 """
 
 import contextlib

@@ -148,7 +148,7 @@ def decode_asked() -> None:
 
 
 def _ahead(tape: Path, no: int) -> dict[int, Stored]:
-    with contextlib.suppress(WiretapeError, NoResultFound):  # if it is asked for, that is told then
-        with queries.opened(tape) as connection:
-            return {no: stored(connection, no)}
+    # What goes wrong is told when it is asked for.
+    with contextlib.suppress(WiretapeError, NoResultFound), queries.opened(tape) as connection:
+        return {no: stored(connection, no)}
     return {}
