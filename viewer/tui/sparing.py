@@ -16,6 +16,8 @@ from rich.cells import cell_len
 _NEAR: Final = 5
 """Over so few cells, if they look alike, it is shorter to draw what stands there than to move."""
 
+_SIGNS_KEPT: Final = 4096
+
 _TOKEN: Final = re.compile(
     r"\x1b\[(?P<sgr>[\d;:]*)m|\x1b\[(?P<place>[\d;]*)H|(?P<text>[^\x00-\x1f\x7f]+)|(?P<line>[\r\n])"
     r"|(?P<sync>\x1b\[\?2026[hl])|(?P<other>\x1b\[[<-?]?[\d;:]*[ -/]*[@-~]|\x1b[]PX^_].*?(?:\x07|\x1b\\)|.)",
@@ -84,7 +86,8 @@ class Canvas:
 
     def _put(self, y: int, x: int, text: str, sgr: str) -> int:
         """Put a text in its cells, as far as there are any; give how many it takes."""
-        cells = [(sign, sgr) for sign in text] if text.isascii() else _cells(text, sgr)
+        alike = _alike(sgr)
+        cells = [alike[sign] for sign in text] if text.isascii() else _cells(text, alike)
         if y >= len(self._wanted):
             return len(cells)
         row = self._wanted[y]
@@ -125,18 +128,37 @@ class Canvas:
             yield "\x1b[0m"
 
 
-def _cells(text: str, sgr: str) -> list[Cell]:
+class _Alike(dict[str, Cell]):
+    """The cells of one look by their signs: one for all of them, as thousands made anew for each frame cost time."""
+
+    def __init__(self, sgr: str) -> None:
+        super().__init__()
+        self._sgr = sgr
+
+    def __missing__(self, sign: str) -> Cell:
+        if len(self) > _SIGNS_KEPT:
+            self.clear()
+        found = self[sign] = (sign, self._sgr)
+        return found
+
+
+@functools.lru_cache(256)
+def _alike(sgr: str) -> _Alike:
+    return _Alike(sgr)
+
+
+def _cells(text: str, alike: _Alike) -> list[Cell]:
     """Give a text cell by cell; one whose signs stand for one another, as in some emoji, is not taken apart."""
     width, sizes = cell_len(text), [cell_len(sign) for sign in text]
     if sum(sizes) != width or not sizes[0]:
-        return [(text, sgr), *[("", sgr)] * (width - 1)] if width else []
+        return [alike[text], *[alike[""]] * (width - 1)] if width else []
     found: list[Cell] = []
     for sign, size in zip(text, sizes, strict=True):
         if size:
-            found += [(sign, sgr), *[("", sgr)] * (size - 1)]
+            found += [alike[sign], *[alike[""]] * (size - 1)]
         else:  # it belongs to the one before it, which may take two cells
             head = next(place for place in range(len(found) - 1, -1, -1) if found[place][0])
-            found[head] = found[head][0] + sign, sgr
+            found[head] = alike[found[head][0] + sign]
     return found
 
 
