@@ -1,5 +1,6 @@
 """The command `wiretape record`."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -128,7 +129,7 @@ def _introduce(screen: "Screen", recorder: "Recorder", told: "Options") -> None:
     for variable, value in providers.sdk_bases(recorder.base, told.upstreams).items():
         if variable != "OPENAI_API_BASE":
             screen.line(f"point SDKs  export {variable}={value}")
-    screen.line("look        wiretape ls      stop: ctrl-c")
+    screen.line(f"look        wiretape view --db {shlex.quote(str(told.tape))}      stop: ctrl-c")
     for warning in recorder.tap.warnings:
         screen.line(f"wiretape: warning: {warning}")
     if told.allow_hosts:

@@ -69,7 +69,8 @@ def is_dead(known: Known, now: str) -> bool:
     """Say whether the recorder of an exchange that still runs is gone: `now` is the wall time, as on the tape."""
     if known.row["ended_by"] is not None or known.row["outcome"] not in ("open", None):
         return False
-    return is_lost(known.recorder.heartbeat_at, known.recorder.ended_at, now)
+    recorder = known.recorder
+    return is_lost(recorder.heartbeat_at, recorder.ended_at, now, gone=recorder.gone)
 
 
 def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, func, select
 
 from recorder.schema import exchanges, measures, reads, sessions
 from viewer import queries, rows, running
+from viewer.departed import is_gone
 from viewer.model.ranking import Entry
 from viewer.model.scoreboard import LABELS
 
@@ -18,9 +19,8 @@ FIELDS: Final = (
 )  # fmt: skip
 """The fields of a row of the table; one that has not been measured has a `last_read_ms`, too."""
 
-_RECORDER: Final = select(sessions.c.heartbeat_at, sessions.c.ended_at).select_from(
-    exchanges.join(sessions, sessions.c.no == exchanges.c.session_no)
-)
+_COLUMNS: Final = (sessions.c.pid, sessions.c.boot_id, sessions.c.heartbeat_at, sessions.c.ended_at)
+_RECORDER: Final = select(*_COLUMNS).select_from(exchanges.join(sessions, sessions.c.no == exchanges.c.session_no))
 
 
 def entries(connection: Connection, numbers: Sequence[int]) -> list[Entry]:
@@ -35,10 +35,10 @@ def _entry(connection: Connection, no: int) -> Entry | None:
     with connection.begin():
         gaps: bytes | None = connection.execute(select(measures.c.icl).where(measures.c.exchange_no == no)).scalar()
         last = connection.execute(select(func.max(reads.c.at_ns)).where(reads.c.exchange_no == no)).scalar()
-        heartbeat_at, left_at = connection.execute(_RECORDER.where(exchanges.c.no == no)).one()
+        pid, boot_id, heartbeat_at, left_at = connection.execute(_RECORDER.where(exchanges.c.no == no)).one()
     if row["outcome"] == "open":
         row["last_read_ms"] = rows.ms(last)
     if running.is_measurable(row):
         found = running.figures(connection, no)
         row, gaps = running.filled(row, found), found.icl
-    return Entry(no, row, gaps or b"", heartbeat_at, left_at)
+    return Entry(no, row, gaps or b"", heartbeat_at, left_at, is_gone(pid, boot_id))

@@ -19,6 +19,7 @@ from recorder.errors import WiretapeError
 from recorder.schema import exchanges, measures, sessions
 from viewer import queries, running
 from viewer.columns import JOINED, column
+from viewer.departed import is_gone
 from viewer.model import opening
 from viewer.model.opening import Stored
 from viewer.model.transcript import Transcript
@@ -27,11 +28,15 @@ from viewer.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """The run of a recorder that an exchange belongs to; `heartbeat_at` is when it was last heard of, wall time."""
+    """The run of a recorder that an exchange belongs to; `heartbeat_at` is when it was last heard of, wall time.
+
+    `gone` says that its process is, as `departed` does.
+    """
 
     pid: int
     heartbeat_at: str
     ended_at: str | None
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +72,11 @@ def known(connection: Connection, no: int) -> Known:
 
 def recorder(connection: Connection, no: int) -> Recorder:
     """Give the run of a recorder that an exchange belongs to, as it stands. Raises sqlalchemy's `NoResultFound`."""
-    columns = (sessions.c.pid, sessions.c.heartbeat_at, sessions.c.ended_at)
+    columns = (sessions.c.pid, sessions.c.heartbeat_at, sessions.c.ended_at, sessions.c.boot_id)
     joined = exchanges.join(sessions, sessions.c.no == exchanges.c.session_no)
     with connection.begin():
         found = connection.execute(select(*columns).select_from(joined).where(exchanges.c.no == no)).one()
-    return Recorder(*found)
+    return Recorder(found.pid, found.heartbeat_at, found.ended_at, is_gone(found.pid, found.boot_id))
 
 
 def stored(connection: Connection, no: int) -> Stored:

@@ -3,7 +3,6 @@
 Each notice is a list of lines, each of parts with their tones, as in `streams`. When which is shown is the screen's.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,15 +37,15 @@ class Recorder:
 
 
 def recorder(
-    pid: int, listen: str, targets: Sequence[str], heartbeat_at: str, ended: bool, wall_ns: int, *, here: bool
+    pid: int, listen: str, targets: Sequence[str], heartbeat_at: str, ended: bool, wall_ns: int, *, gone: bool
 ) -> Recorder:
-    """Judge a recorder by when it was last heard of; `here` says that it would run on this machine, since its boot."""
+    """Judge a recorder by when it was last heard of; `gone` says that its process is."""
     target = targets[0] if len(targets) == 1 else f"{len(targets)} upstreams"
     try:
         silent_ms = (wall_ns / 1e9 - datetime.fromisoformat(heartbeat_at).timestamp()) * 1000
     except ValueError:
         silent_ms = float("inf")
-    is_lost = silent_ms > RECORDER_LOST_MS or (here and not _lives(pid))
+    is_lost = silent_ms > RECORDER_LOST_MS or gone
     state: Literal["running", "stopped", "lost"] = "stopped" if ended else "lost" if is_lost else "running"
     return Recorder(state, pid, listen, target, heartbeat_at)
 
@@ -142,15 +141,3 @@ def _how_to_record() -> Lines:
 
 def _address(url: str) -> str:
     return safe(url.partition("://")[2].partition("/")[0] or url)
-
-
-def _lives(pid: int) -> bool:
-    if os.name != "posix" or pid <= 0:
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -41,7 +41,8 @@ _LEAST_DRAWN: Final = 0.2
 class Entry:
     """One exchange: its number and its row, of one that runs as far as it is, and the gaps between its output chunks.
 
-    `heartbeat_at` is when its recorder was last heard of, `left_at` when that ended, both wall times as on the tape.
+    `heartbeat_at` is when its recorder was last heard of, `left_at` when that ended, both wall times as on the tape;
+    `gone` says that its process is.
     """
 
     no: int
@@ -49,12 +50,13 @@ class Entry:
     gaps: bytes = field(repr=False, default=b"")
     heartbeat_at: str = ""
     left_at: str | None = None
+    gone: bool = False
 
     def by_now(self, clock: Clock) -> "Entry":
         """Give it as it stands now: while it runs with how long it has lasted; an orphan if nothing records it."""
         if self.row["outcome"] != "open" or self.row["ended_by"] is not None:
             return self
-        lost = is_lost(self.heartbeat_at, self.left_at, clock.wall())
+        lost = is_lost(self.heartbeat_at, self.left_at, clock.wall(), gone=self.gone)
         lasted = streams.elapsed_ms(self.row, Look(wall_ns=clock.wall_ns(), recording=not lost))
         called = {"outcome": ORPHAN.word} if lost else {}
         return replace(self, row=self.row | {"duration_ms": lasted} | called)

@@ -48,12 +48,12 @@ def silence(passed_ns: int, last_ns: int | None, stall_ns: int) -> Silence | Non
     return Silence(lasted, last_ns is None, lasted >= stall_ns) if lasted >= TOLD_NS else None
 
 
-def is_lost(heartbeat_at: str, ended_at: str | None, now: str) -> bool:
-    """Say whether a recorder is gone that has not ended an exchange: all are wall times as on the tape.
+def is_lost(heartbeat_at: str, ended_at: str | None, now: str, *, gone: bool) -> bool:
+    """Say whether a recorder is gone that has not ended an exchange: these are wall times as on the tape.
 
-    It is not known of one that has told no time.
+    `gone` says that its process is. Of one that has told no time it is not known.
     """
-    if ended_at is not None:
+    if gone or ended_at is not None:
         return True
     try:
         return (

@@ -1,6 +1,5 @@
 """What is said where there is nothing to list."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,9 @@ def said(lines: Lines) -> str:
     return "\n".join("".join(text for text, _ in line) for line in lines)
 
 
-def recorder(after_s: float, *, pid: int = os.getpid(), ended: bool = False, here: bool = False) -> str:
+def recorder(after_s: float, *, ended: bool = False, gone: bool = False) -> str:
     wall_ns = WALL_NS + round(after_s * 10**9)
-    found = notices.recorder(pid, URL, ["https://api.example.com"], STARTED, ended, wall_ns, here=here)
+    found = notices.recorder(1, URL, ["https://api.example.com"], STARTED, ended, wall_ns, gone=gone)
     return f"{found.state}: {''.join(text for text, _ in notices.recorder_line(found))}"
 
 
@@ -31,15 +30,13 @@ def test_a_recorder_runs_as_long_as_it_reports() -> None:
     assert recorder(5, ended=True) == "stopped: ○ recorder not running"
 
 
-def test_a_recorder_of_this_machine_is_gone_with_its_process() -> None:
-    gone = 2**22 + 1  # above any that Linux gives
-    assert recorder(1, pid=gone, here=True).startswith("lost")
-    assert recorder(1, pid=gone).startswith("running")
-    assert recorder(1, here=True).startswith("running")
+def test_a_recorder_is_gone_with_its_process() -> None:
+    assert recorder(1, gone=True).startswith("lost")
+    assert recorder(1, gone=True, ended=True).startswith("stopped")
 
 
 def test_several_upstreams_are_counted() -> None:
-    found = notices.recorder(1, URL, ["a", "b"], HOSTILE, False, WALL_NS, here=False)
+    found = notices.recorder(1, URL, ["a", "b"], HOSTILE, False, WALL_NS, gone=False)
     assert (found.target, found.state) == ("2 upstreams", "lost")
 
 

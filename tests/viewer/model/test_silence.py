@@ -62,4 +62,5 @@ def test_from_the_limit_on_it_is_a_stall() -> None:
     ],
 )
 def test_who_is_not_heard_of_or_has_ended_records_no_more(heartbeat_at: str, ended_at: str | None, lost: bool) -> None:
-    assert is_lost(heartbeat_at, ended_at, "2026-03-01T12:00:02.000000Z") == lost
+    assert is_lost(heartbeat_at, ended_at, "2026-03-01T12:00:02.000000Z", gone=False) == lost
+    assert is_lost(heartbeat_at, ended_at, "2026-03-01T12:00:02.000000Z", gone=True)

@@ -23,7 +23,7 @@ GROUPS: Final = ("on this screen", "playing", "the playhead", "everywhere", "mov
 """What keys are for, in the order in which they stand."""
 
 _PLAYING: Final = frozenset({"play", "faster", "idle", "follow", "unit"})
-_PLAYHEAD: Final = frozenset({"step", "seek", "jump", "end", "goto", "first", "mark", "next_bookmark"})
+_PLAYHEAD: Final = frozenset({"step", "seek", "jump", "end", "goto", "first", "mark", "next_bookmark", "again"})
 _MOVING: Final = frozenset(
     {"move", "page", "top", "bottom", "leave", "pane", "focus_pane", "focus_next", "focus_previous"}
 )

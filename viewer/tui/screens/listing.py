@@ -7,11 +7,11 @@ again. What is drawn of all this is `streams`'s.
 import contextlib
 import functools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from recorder.errors import TapeBusy, WiretapeError
 from viewer.apart import LARGE
+from viewer.departed import is_gone
 from viewer.model import notices
 from viewer.model.catalog import Catalog
 from viewer.model.notices import Recorder
@@ -183,7 +183,6 @@ class Listing:
 
 
 def _judged(session: "Session", wall_ns: int) -> Recorder:
-    here = session.boot_id is not None and session.boot_id == _BOOT_ID
     return notices.recorder(
         session.pid,
         session.listen,
@@ -191,15 +190,5 @@ def _judged(session: "Session", wall_ns: int) -> Recorder:
         session.heartbeat_at,
         session.ended_at is not None,
         wall_ns,
-        here=here,
+        gone=is_gone(session.pid, session.boot_id),
     )
-
-
-def _this_boot() -> str | None:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None
-
-
-_BOOT_ID: Final = _this_boot()
