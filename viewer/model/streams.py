@@ -225,10 +225,11 @@ def _unended(
 
     Of an exchange that still runs a figure is dim, and has a `+` if it may grow; one that may come yet is `…`.
     """
+    runs = state(row, recording=look.recording).word == "open"
     if value is None:
-        return _LATER if state(row, recording=look.recording).word == "open" else cells.UNKNOWN, "muted"
+        return _LATER if runs else cells.UNKNOWN, "muted"
     text = written(value)
-    return f"{text}+" if grows and len(text) < width else text, "muted"
+    return f"{text}+" if runs and grows and len(text) < width else text, "muted"
 
 
 def _text(name: str, tone: Tone = "plain") -> Shown:
@@ -268,7 +269,7 @@ def _duration(row: Row, look: Look, width: int) -> Sequence[Part]:
     ms = elapsed_ms(row, look)
     if ms is None:
         return [(cells.UNKNOWN, "muted")]
-    growing: list[Part] = [("+", "accent")] if row["outcome"] == "open" else []
+    growing: list[Part] = [("+", "accent")] if state(row, recording=look.recording).word == "open" else []
     return [(f"{ms / 1000:,.1f}", "plain"), *growing]
 
 

@@ -416,6 +416,18 @@ def test_while_a_filter_is_typed_no_count_of_another_stands_beside_it(tape: Path
     journey(steps())
 
 
+def test_one_whose_recorder_falls_silent_becomes_an_orphan_though_nothing_is_written(tape: Path) -> None:
+    async def steps() -> None:
+        watch = Watch()
+        async with ViewerApp(tape, watch.clock, filter_text="is:live").run_test(size=(120, 40)) as pilot:
+            await wait_for(pilot, lambda: cursor(pilot).startswith("▌ ●"))
+            watch.ns += 16 * 10**9
+            await wait_for(pilot, lambda: cursor(pilot).startswith("▌ ?"))
+            await shows(pilot, "recorder silent since", "orphan")
+
+    journey(steps())
+
+
 @pytest.mark.parametrize("width", [60, 66, 80, 120])
 def test_the_keys_of_a_narrow_footer_are_whole_and_help_and_quit_are_among_them(tape: Path, width: int) -> None:
     async def steps() -> None:

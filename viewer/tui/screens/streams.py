@@ -368,9 +368,10 @@ class StreamsScreen(Screen[None]):
     def _tick(self) -> None:
         if not self.is_current:
             return  # under another screen nobody sees it, and drawing would disturb what is played there
+        recorded = self._look.recording
         self._look_again()
-        grows = self._look.recording and self._listing.change is not None and self._listing.change.running
-        if grows or self._look.times == "ago":
+        runs = self._listing.change is not None and self._listing.change.running
+        if (runs and (recorded or self._look.recording)) or self._look.times == "ago":
             self._rows.redraw(self._look)
             self._preview.widget.look_again(self._look)
         self._say()
