@@ -29,6 +29,9 @@ LARGE: Final = 1 << 20
 _LARGEST_AHEAD: Final = 32 << 20
 """So much is read in a fifth of a second; whoever wants another exchange waits for no more than that."""
 
+_FURTHER: Final = 2
+"""So many stages of judging, as of `opening.stages`, follow what decoding gives."""
+
 _PIPE_BYTES: Final = 1 << 20
 """What comes of a hundred thousand events is 20 MB: the fewer times either side waits for the other, the better."""
 
@@ -126,7 +129,7 @@ class Decoder:
             said.flush()
 
     def answer(self, begun: "Callable[[Opened], None] | None" = None) -> "Opened":
-        """Wait for what was asked for; `begun` is given what is not judged yet. Raises `TapeError`."""
+        """Wait for what was asked for; `begun` is given what there is of it until then. Raises `TapeError`."""
         with self._words:
             try:
                 return self._answered(begun)
@@ -139,9 +142,11 @@ class Decoder:
         answered = cast(IO[bytes], self._process.stdout)
         with self._process, answered:
             found: Opened = pickle.load(answered)
-            if begun is not None:
-                begun(found)
-            return dataclasses.replace(found, **pickle.load(answered))
+            for _ in range(_FURTHER):
+                if begun is not None:
+                    begun(found)
+                found = dataclasses.replace(found, **pickle.load(answered))
+            return found
 
     def _why(self) -> str:
         self._words.seek(0)

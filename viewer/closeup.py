@@ -21,7 +21,7 @@ from viewer.model.opening import Opened
 from viewer.model.silence import is_lost
 from viewer.model.streams import Tone
 from viewer.model.transcript import UNKNOWN
-from viewer.slowness import Spread
+from viewer.slowness import Slowness, Spread
 from viewer.verdicts import Verdict
 
 Line = list[tuple[str, Tone]]
@@ -124,8 +124,9 @@ def timing(known: Known, opened: Opened | None, width: int) -> list[Line]:
     """Show where the time went, and who was slow, in lines of `width` cells."""
     if opened is None:
         return [*_measured(known, width), [], [("decoding …", "muted")]]
-    judged = [*_who(opened, width), [], *_verdicts(opened)] if opened.judged else [_JUDGING]
-    return [*_waterfall(known, opened, width), [], *judged, [], *_measured(known, width)]
+    who = [_JUDGING] if opened.slowness is None else [*_who(opened.slowness, width)]
+    told = [[], *_verdicts(opened)] if opened.judged else []
+    return [*_waterfall(known, opened, width), [], *who, *told, [], *_measured(known, width)]
 
 
 def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> list[Line]:
@@ -183,9 +184,8 @@ def _waterfall(known: Known, opened: Opened, width: int) -> Iterator[Line]:
             yield [*drawn, (" " * first, "plain"), (sign * size, tone)]
 
 
-def _who(opened: Opened, width: int) -> Iterator[Line]:
+def _who(found: Slowness, width: int) -> Iterator[Line]:
     """Say who was slow; where there is no room beside the figures, what they mean stands below them."""
-    found = opened.slowness
     spreads = [(name, getattr(found, field), meaning) for field, (name, meaning) in _WHO.items()]
     spreads = [one for one in spreads if one[0] != "unclear" or one[1] is not None]
     names = _NAMES if width >= _NAMES + _COUNT + 3 * _FIGURE else _SHORT_NAMES

@@ -144,12 +144,16 @@ def decode_asked() -> None:
         sys.exit(str(error))
     except NoResultFound:
         sys.exit("it is not on the tape any more")
-    found, judged = opening.stages(answer, limits)
-    pickle.dump(found, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
-    sys.stdout.buffer.flush()
-    pickle.dump(judged(), sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
-    sys.stdout.buffer.flush()
+    found, further = opening.stages(answer, limits)
+    _tell(found)
+    for stage in further:
+        _tell(stage())
     os._exit(0)  # what is in memory need not be put away one by one
+
+
+def _tell(what: object) -> None:
+    pickle.dump(what, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
+    sys.stdout.buffer.flush()
 
 
 def _ahead(tape: Path, no: int) -> dict[int, Stored]:

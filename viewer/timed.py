@@ -4,6 +4,7 @@ What the instants cannot tell stays unknown: reads may be missing from the tape,
 read was on its way to the client, and who held it, is `slowness`'s; what is worth a word is judged in `verdicts`.
 """
 
+import functools
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from recorder.derive import Decoded
 from recorder.exchange import Exchange, Read, TimedChunk
 from viewer import slowness
 from viewer.rows import Row
-from viewer.slowness import Slowness, Who
+from viewer.slowness import Slowness, Step, Who
 
 Unclear = Literal["instants", "missing", "at_once", "handing_on"]
 _ORDINARY_NS: Final = 100_000_000
@@ -57,21 +58,23 @@ class Timed:
         found = [(no, one) for no, one in numbered if one.chunk.output]
         self.outputs = [(no, one) for no, one in found if one.at_ns is not None]
         self.ends_known = not exchange.gap_bytes and found[-1:] == self.outputs[-1:]
-        self.steps = slowness.steps(reads, exchange.paused, coarse=exchange.coarse_clock)
         self._ends = [item.end for item in decoded.items]
         self._places = {read.seq: place for place, read in enumerate(reads)}
         self.places = [self.place(one) for _, one in self.outputs]
         counts = Counter(self.places)
         self._nth = {place: nth for nth, place in enumerate(counts)}
         self.brought = list(counts.values())
-        waits = slowness.pauses(reads) if exchange.paused else [0] * len(reads)
-        between = (
-            min(wait, after.at_ns - before.at_ns) for wait, (before, after) in zip(waits, pairwise(reads), strict=False)
+        self._paused = _paused(reads) if exchange.paused else [0] * max(len(reads), 1)
+        ends = [read.start + read.size for read in reads]
+        self._breaks = list(
+            accumulate((end != read.start for end, read in zip(ends, reads[1:], strict=False)), initial=0)
         )
-        self._paused = list(accumulate(between, initial=0))
-        breaks = (before.start + before.size != after.start for before, after in pairwise(reads))
-        self._breaks = list(accumulate(breaks, initial=0))
         self._spoken = spoken
+
+    @functools.cached_property
+    def steps(self) -> list[Step]:
+        """The steps of the reads, as `slowness.steps` gives them."""
+        return slowness.steps(self.reads, self.exchange.paused, coarse=self.exchange.coarse_clock)
 
     def place(self, chunk: TimedChunk) -> int:
         """Give the place of the read that completed a chunk which has an instant."""
@@ -149,3 +152,12 @@ class Timed:
 
     def _lasted(self, first: int, last: int) -> int:
         return self.reads[last].at_ns - self.reads[first].at_ns
+
+
+def _paused(reads: Sequence[Read]) -> list[int]:
+    """Give for how many ns reading had been paused for the client when each read came."""
+    between = (
+        min(wait, after.at_ns - before.at_ns)
+        for wait, (before, after) in zip(slowness.pauses(reads), pairwise(reads), strict=False)
+    )
+    return list(accumulate(between, initial=0))

@@ -179,7 +179,8 @@ def _ends(timed: Timed, outcome: str, limit: int) -> Iterator[Verdict]:
     end = timed.exchange.end_ns
     if not timed.stream or outcome not in _CUT or end is None:
         return
-    stuck = next((step for step in timed.steps if step.relayed_ns is None), None)
+    is_stuck = any(read.relayed_ns is None for read in timed.reads)
+    stuck = timed.steps[-1] if is_stuck else None  # there are no steps behind the one that never ended
     if stuck is not None and end - stuck.began_ns > limit:
         who: Who | None = "client" if timed.exchange.ended_by == "client_stalled" else stuck.who
         yield Verdict(

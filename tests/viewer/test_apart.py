@@ -28,7 +28,11 @@ def test_what_comes_from_there_is_what_comes_from_here(connection: Connection, d
     found = decoder.answer(begun.append)
     assert list(found.transcript.at) == [at * MS for at in (50, 3050, 3060, 3070, 3070)]
     assert [one.lasted_ns for one in found.verdicts] == [3_000_000_000]
-    assert [one.judged for one in (*begun, found)] == [False, True]
+    assert [(one.judged, one.slowness is None) for one in (*begun, found)] == [
+        (False, True),
+        (True, True),
+        (True, False),
+    ]
     assert decoder.returncode == 0
 
 

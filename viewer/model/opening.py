@@ -4,6 +4,7 @@ It takes as long as decoding does. Reading the tape, and where this is done, are
 """
 
 import dataclasses
+import functools
 import gc
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ from viewer.timed import Timed
 from viewer.verdicts import Verdict
 
 Judged = dict[str, Any]
-"""The fields of an `Opened` that judging it gives."""
+"""The fields of an `Opened` that a stage of judging it gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,13 @@ class Opened:
 
     `borders` are where reads begin in the decoded body, `owners` which they are, UNKNOWN from where no read is known to
     have brought it: none if the body came compressed.
-    Until it is `judged`, there are no verdicts, no markers of stalls, and no slowness.
+    Until it is `judged`, there are no verdicts and no markers of stalls; `slowness` comes last, and is None until then.
     """
 
     facts: Exchange
     transcript: Transcript
     verdicts: list[Verdict]
-    slowness: Slowness
+    slowness: Slowness | None
     limits: Thresholds
     markers: list[Marker]
     end_ns: int
@@ -78,14 +79,16 @@ class Opened:
 
 def opened(answer: Stored, limits: Thresholds) -> Opened:
     """Decode an answer, or what there is of it so far, and judge it: slow for a long one, and it needs no tape."""
-    begun, judged = stages(answer, limits)
-    return dataclasses.replace(begun, **judged())
+    found, further = stages(answer, limits)
+    for stage in further:
+        found = dataclasses.replace(found, **stage())
+    return found
 
 
-def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, Callable[[], Judged]]:
-    """Decode an answer; give what that brings, and what judges it, which takes longer: `replace` takes what it gives.
+def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, tuple[Callable[[], Judged], Callable[[], Judged]]]:
+    """Decode an answer; give what that brings, and two that take longer: what judges it, and what tells who was slow.
 
-    Until it is judged, stalls and who was slow are not known.
+    `replace` takes what these give.
     """
     with _unhurried():
         facts, its_reads = answer.facts, answer.reads
@@ -100,7 +103,7 @@ def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, Callable[[], Jud
             facts,
             transcript,
             [],
-            Slowness(None, None, None, None, None),
+            None,
             limits,
             landmarks.markers(transcript, first),
             end,
@@ -112,18 +115,23 @@ def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, Callable[[], Jud
             judged=False,
         )
 
+    @functools.cache
+    def timed() -> Timed:
+        if isinstance(found, Events):
+            return Timed(facts, its_reads, unrolled.decoded(found, transcript), unrolled.spoken(found))
+        return Timed(facts, its_reads, found)
+
     def judged() -> Judged:
         with _unhurried():
-            if isinstance(found, Events):
-                timed = Timed(facts, its_reads, unrolled.decoded(found, transcript), unrolled.spoken(found))
-            else:
-                timed = Timed(facts, its_reads, found)
-            told = verdicts.verdicts(timed, answer.outcome, limits)
+            told = verdicts.verdicts(timed(), answer.outcome, limits)
             stalls = [one.from_ns + one.lasted_ns for one in told if one.kind == "stall" and one.form == "gap"]
-            markers = landmarks.markers(transcript, first, stalls)
-            return {"verdicts": told, "slowness": timed.slowness(), "markers": markers, "judged": True}
+            return {"verdicts": told, "markers": landmarks.markers(transcript, first, stalls), "judged": True}
 
-    return begun, judged
+    def summed_up() -> Judged:
+        with _unhurried():
+            return {"slowness": timed().slowness()}
+
+    return begun, (judged, summed_up)
 
 
 @contextmanager
