@@ -25,3 +25,6 @@ class Clock:
 
 
 SYSTEM = Clock()
+
+THREAD = Clock(time.thread_time_ns)
+"""Counts only while the thread that asks is at work: for limits that others on the machine must not use up."""

@@ -27,7 +27,7 @@ LARGE: Final = 1 << 20
 """A body of more bytes is decoded in a process of its own."""
 
 _LARGEST_AHEAD: Final = 32 << 20
-"""So much is read in a fifth of a second; whoever wants another exchange waits for no more than that."""
+"""So much is read in a fifth of a second, which whoever wants another exchange may have to wait for."""
 
 _FURTHER: Final = 2
 """So many stages of judging, as of `opening.stages`, follow what decoding gives."""
@@ -52,6 +52,9 @@ class Decoders:
         with self._lock:
             if self._closed:
                 return
+            if self._waiting is not None and self._waiting.returncode is not None:  # somebody has ended it
+                self._waiting.dismiss()
+                self._waiting = None
             self._waiting = self._waiting or Decoder(self._tape, self._limits)
             if no is not None and size <= _LARGEST_AHEAD:
                 self._waiting.read_ahead(no)
@@ -107,6 +110,7 @@ class Decoder:
     def dismiss(self) -> None:
         """End one that has nothing to decode."""
         self.kill()
+        self._hang_up()
         with self._words, self._process:
             pass
 
@@ -119,6 +123,9 @@ class Decoder:
     def ask(self, no: int) -> None:
         """Ask for an exchange; if the process is gone, its answer will tell."""
         self._say(no, is_asked=True)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         with contextlib.suppress(BrokenPipeError):  # it is gone, and what it was told with it
             cast(IO[bytes], self._process.stdin).close()
 

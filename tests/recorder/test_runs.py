@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recorder import derive, runs
+from recorder import derive, repeats, runs
 from recorder.exchange import Exchange, Read
 from recorder.repeats import filler
 from recorder.runs import Run, Span
@@ -142,6 +142,15 @@ def test_a_long_answer_is_two_runs_whatever_its_line_ends(separator: str) -> Non
     if "ping" not in separator:
         assert [(run.part, len(run.texts)) for run in found] == [(None, 1), ("content", 99)]
     assert_the_same(exchange(), cut(body, [100] * 99), body)
+
+
+@pytest.mark.parametrize("window", [1, 150, 1000])
+def test_a_run_is_the_same_however_much_is_looked_at_at_once(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeats, "_WINDOW", window)
+    odd = stream(20, "\n\n: ping\n\n") + stream(40).replace(b"word 7", b"\\n")
+    body = stream(60) + stream(9, obfuscation="x") + odd
+    assert_the_same(exchange(), cut(body, [100] * 99), body)
+    assert len(runs.runs(exchange(), cut(body, [100]), body)) < 40
 
 
 def test_what_has_no_read_has_no_instant() -> None:

@@ -74,6 +74,29 @@ def test_of_several_that_may_be_wanted_the_last_was_read(connection: Connection,
     assert len(decoders.ask(complete).answer().transcript) == 9
 
 
+def test_another_takes_the_place_of_one_that_has_died_and_what_it_was_told_is_forgotten(
+    connection: Connection, decoders: Decoders
+) -> None:
+    no = queries.find(connection, TOOLS)
+    for _ in range(2):
+        decoders.ready(no, 1)
+        waiting = decoders._waiting
+        assert waiting is not None
+        waiting.kill()
+        waiting._process.wait()
+        waiting.read_ahead(no + 1)  # it cannot know yet that nobody listens
+        decoders.ready(no, 1)
+        assert decoders._waiting is not waiting
+    assert len(decoders.ask(no).answer().transcript) == 5
+    decoders.ready(no, 1)
+    last = decoders._waiting
+    assert last is not None
+    last.kill()
+    last._process.wait()
+    last.read_ahead(no + 1)
+    decoders.close()
+
+
 def test_nothing_waits_any_more_once_they_are_closed(tape: Path) -> None:
     decoders = Decoders(tape, Thresholds())
     decoders.ready()

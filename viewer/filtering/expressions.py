@@ -10,7 +10,7 @@ import functools
 import warnings
 from typing import TYPE_CHECKING, Final
 
-from recorder.clock import SYSTEM, Clock
+from recorder.clock import THREAD, Clock
 from recorder.errors import WiretapeError
 
 if TYPE_CHECKING:
@@ -26,10 +26,12 @@ LONGEST_SECONDS: Final = 0.25
 """So long an expression may look through one text, in seconds of the processor: a thousand times what most need."""
 
 WHOLE_SECONDS: Final = 5.0
-"""So long an expression may look through all texts of a query, beyond what these are worth: nobody waits for longer."""
+"""So long an expression may work on all texts of a query, beyond what these are worth: nobody waits for longer."""
 
 CHARACTER_NS: Final = 50
-"""So much is a character of a text worth: an expression that goes through a text once takes less."""
+"""So much is a character of a text worth: an expression that goes through a text once takes less; one that begins
+anew at many places, such as `error.*timeout` in a long line, may take ten times as much.
+"""
 
 
 class TooSlow(WiretapeError):
@@ -62,7 +64,7 @@ def compiled(text: str) -> "Pattern[str]":
 class Searches:
     """The searches of a query, one after the other; their time is that of a clock."""
 
-    def __init__(self, clock: Clock = SYSTEM) -> None:
+    def __init__(self, clock: Clock = THREAD) -> None:
         self._now = clock.now
         self.begin()
 

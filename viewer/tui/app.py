@@ -162,6 +162,7 @@ class ViewerApp(App[int]):
         That is put off while a screen is open that goes again: what it leaves behind has to be collected.
         """
         if self.screen is self._streams:
+            gc.collect()  # what is garbage now would stay for ever
             gc.freeze()
         else:
             self.set_timer(_LOADED_S, self._leave_out)

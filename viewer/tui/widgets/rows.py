@@ -272,14 +272,16 @@ class StreamRows(Lines, can_focus=True, inherit_bindings=False):
     def _ask(self) -> None:
         """Ask for the rows in sight that are missing; the next key's must not hold up what this one shows."""
         first = self.scroll_offset.y
-        self._ask_for(first, first + max(self.size.height, 1))
-        self.call_after_refresh(self._look_ahead)
+        if not self._ask_for(first, first + max(self.size.height, 1)):
+            self.call_after_refresh(self._look_ahead)
 
-    def _ask_for(self, first: int, end: int) -> None:
+    def _ask_for(self, first: int, end: int) -> bool:
+        """Ask for the rows that are missing of these places, unless that is done already; say whether there are any."""
         pages = self.catalog.wanted(first, end)
-        if pages and pages != self._asked:
+        if any(page not in self._asked for page in pages):
             self._asked = pages
             self.post_message(self.Wanted(pages))
+        return bool(pages)
 
     def _look_ahead(self) -> None:
         """Ask for the rows of a page more each way, and draw those that are there: the next key will want them."""
