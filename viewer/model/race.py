@@ -77,10 +77,13 @@ class Lane:
         return voices[0].content if voices else Track()
 
     @property
-    def called(self) -> str:
-        """The tool calls of the first choice, a line each."""
-        calls = self.transcript.voices[0].calls if self.transcript.voices else ()
-        return "\n".join(f"{call.name.text}({call.arguments.text})" for call in calls)
+    def said(self) -> str:
+        """What the first choice says: its content, else its refusal, else the tools that it calls, a line each."""
+        if not self.transcript.voices:
+            return ""
+        voice = self.transcript.voices[0]
+        calls = "\n".join(f"{call.name.text}({call.arguments.text})" for call in voice.calls)
+        return voice.content.text or voice.refusal.text or calls
 
     def parts(self, position: int) -> list[Part]:
         """Give the texts of all choices, each as far as it had come after so many events; empty ones are left out."""
@@ -182,10 +185,8 @@ class Race:
 
     @property
     def texts(self) -> tuple[str, str]:
-        """All that each says: its content, or where neither has any, the tools that it calls, and with what."""
-        a, b = self.lanes
-        said = a.content.text, b.content.text
-        return said if any(said) else (a.called, b.called)
+        """All that each says, as `Lane.said`."""
+        return self.lanes[0].said, self.lanes[1].said
 
     @property
     def is_live(self) -> tuple[bool, bool]:

@@ -70,7 +70,7 @@ class ViewerApp(App[int]):
     TITLE = "wiretape"
     NOTIFICATION_TIMEOUT = 2
     CSS = """
-    ToastRack { dock: top; align: right top; margin: 1 0 0 0; }
+    ToastRack { dock: top; align: right top; margin: 1 0 0 0; scrollbar-size: 0 0; }
     Toast { width: auto; max-width: 100%; margin: 0; padding: 0 1; }
     """
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
@@ -148,7 +148,7 @@ class ViewerApp(App[int]):
                     NotImplementedError, RuntimeError, ValueError
                 ):  # not on Windows, nor in a thread
                     loop.add_signal_handler(number, self._end, 128 + number)
-        self.set_keymap(self._settings.keys)
+        self.set_keymap(keys.existing(self._settings.keys))
         self.push_screen(self._streams)
         if self._first is not None:
             self.push_screen(self._first())
@@ -233,7 +233,8 @@ class ViewerApp(App[int]):
         if self._settings.keys:
             from viewer.tui import keymap
 
-            wrong = [*wrong, *filter(None, [keymap.unknown(self._settings.keys)])]
+            mapped = self._settings.keys
+            wrong = [*wrong, *filter(None, [keymap.unknown(mapped), keys.missing(mapped)])]
         self._tell_slips(*wrong)
 
     def _tell_slips(self, *more: str) -> None:

@@ -7,12 +7,13 @@ screen that was there, not to the one that is coming.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from textual.app import App, ScreenStackError
 from textual.binding import Binding
 from textual.events import Key
+from textual.keys import Keys, key_to_character
 from textual.message_pump import MessagePump
 
 from recorder.safe import safe
@@ -33,6 +34,23 @@ _MOST_ROUNDS: Final = 12
 _GONE_SECONDS: Final = 0.25
 _HELD_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.004
+
+
+def existing(mapped: Mapping[str, str]) -> dict[str, str]:
+    """Give what a key map says of keys that there are; where there is no such key, the action keeps its own."""
+    return {name: given for name, given in mapped.items() if all(_exists(key) for key in given.split(","))}
+
+
+def missing(mapped: Mapping[str, str]) -> str | None:
+    """Say which actions of a key map are given keys that there are not; None if there are all."""
+    wrong = sorted(mapped.items() - existing(mapped).items())
+    told = ", ".join(f"{safe(name)} = {safe(given)}" for name, given in wrong)
+    return f"[keys] names keys that there are not: {told}; such as x, X, f5, ctrl+x, space, pageup" if told else None
+
+
+def _exists(key: str) -> bool:
+    base = key.strip() if len(key.strip()) == 1 else key.strip().rpartition("+")[2]
+    return key_to_character(base) is not None or base in set(Keys)
 
 
 class TypedAhead:

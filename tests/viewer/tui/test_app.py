@@ -157,6 +157,21 @@ def test_a_widget_that_was_taken_away_lays_nothing_out(tape: Path) -> None:
     journey(steps())
 
 
+def test_a_key_that_there_is_not_is_told_and_the_action_keeps_its_own(tape: Path) -> None:
+    found = Settings(keys={"app.leave": "notakey", "streams.mark": "ctrl+b,notakey", "streams.follow": "X"})
+
+    async def steps() -> None:
+        app = ViewerApp(tape, Watch().clock, settings=found)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await shows(
+                pilot, "names keys that there are not: app.leave = notakey, streams.mark = ctrl+b,notakey", "q quit"
+            )
+            await pilot.press("X")
+            await shows(pilot, "following")
+
+    journey(steps())
+
+
 def test_the_configuration_gives_keys_and_a_theme_and_is_told_of_its_slips(tape: Path) -> None:
     found = Settings(keys={"streams.mark": "f9", "streams.follow": "f9"}, theme="nord", wrong=["a slip [/x]"])
 

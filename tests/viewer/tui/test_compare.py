@@ -13,6 +13,7 @@ from tests.viewer.tui.staging import SIZES, Stage, assert_golden, journey, press
 from viewer.tui.screens.compare import CompareScreen
 from viewer.tui.widgets import strips
 from viewer.tui.widgets.lane import LanePane
+from viewer.tui.widgets.strips import RaceStrips
 
 A, B, TRUNCATED, LIMITED, FAILED_NO, ODD, LIVE = range(1, 8)
 _PARTS = "differ at"
@@ -213,6 +214,7 @@ def test_one_that_falls_silent_shows_for_how_long_until_its_recorder_is_gone(tmp
                 await press(pilot, "home")
                 assert "silent" not in await shows(pilot, "0.000 of 1.500+ s")
                 await press(pilot, "f")
+                await shows(pilot, "● following")
                 app.watch.ns = 60_000 * MS
                 text = await shows(pilot, "? orphan", "‖ paused", "0.181 of 0.181 s")
                 assert "silent" not in text
@@ -312,6 +314,18 @@ def test_where_the_texts_part_is_shown_and_hidden_again_and_equal_ones_are_said_
     journey(steps())
 
 
+def test_the_mouse_sends_both_to_where_it_points(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: CompareScreen(A, B)) as (_, pilot):
+            await shows(pilot, "3.071 of 3.071 s")
+            await pilot.click(RaceStrips, offset=(3, 1))
+            await shows(pilot, "race · 0.026 of")
+            await pilot.click(RaceStrips, offset=(119, 2))
+            await shows(pilot, "race · 3.071 of")
+
+    journey(steps())
+
+
 def test_nobody_misses_what_would_have_come_while_it_is_suspended(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, B)) as (app, pilot):
@@ -331,7 +345,7 @@ def test_nobody_misses_what_would_have_come_while_it_is_suspended(tape: Path) ->
 def test_the_figures_are_those_of_the_command_that_can_be_copied(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, B)) as (app, pilot):
-            text = await shows(pilot, "only A")
+            text = await shows(pilot, "differ at 1")
             screen = app.screen
             assert isinstance(screen, CompareScreen)
             copies = dict(screen.copies())

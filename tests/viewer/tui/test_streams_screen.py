@@ -416,6 +416,20 @@ def test_while_a_filter_is_typed_no_count_of_another_stands_beside_it(tape: Path
     journey(steps())
 
 
+def test_in_another_order_nobody_follows_the_newest(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            await shows(pilot, "7 exchanges")
+            press(pilot, "f")
+            await shows(pilot, "following")
+            press(pilot, "O")
+            await wait_for(pilot, lambda: "following" not in seen(pilot.app))
+            press(pilot, "f")
+            await shows(pilot, "following", "START▼")
+
+    journey(steps())
+
+
 def test_one_whose_recorder_falls_silent_becomes_an_orphan_though_nothing_is_written(tape: Path) -> None:
     async def steps() -> None:
         watch = Watch()

@@ -30,6 +30,7 @@ from viewer.tui.screens.driving import Driver, aside
 from viewer.tui.widgets.footer import KeyLine
 from viewer.tui.widgets.lane import LanePane
 from viewer.tui.widgets.scores import ScoreTable
+from viewer.tui.widgets.scrubbing import Scrubbing
 from viewer.tui.widgets.strips import RaceStrips
 
 Pairing = Callable[[Row, Row], list[Row]]
@@ -189,6 +190,10 @@ class CompareScreen(Screen[None]):
             change(self._race)
             self._drive(self._race)
             self._show()
+
+    def on_scrubbing_scrubbed(self, message: Scrubbing.Scrubbed) -> None:
+        """Go to the instant that somebody points at."""
+        self._seek(lambda race: race.playback.seek_to(message.at_ns))
 
     def _pause(self) -> None:
         """Pause, since nobody sees anything until the terminal is the viewer's again."""

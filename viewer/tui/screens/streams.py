@@ -191,7 +191,8 @@ class StreamsScreen(Screen[None]):
 
     def on_stream_rows_wanted(self, event: StreamRows.Wanted) -> None:
         """Read the rows that come into sight."""
-        self.run_worker(self._read([number for page in event.pages for number in page]), group="pages", exclusive=True)
+        reading = functools.partial(self._read, [number for page in event.pages for number in page])
+        _: Worker[None] = self.run_worker(reading, group="pages", exclusive=True)  # not begun yet: it may never be
 
     async def _read(self, numbers: list[int]) -> None:
         with contextlib.suppress(Superseded):  # other rows are in sight by now
@@ -289,6 +290,7 @@ class StreamsScreen(Screen[None]):
             self._reorder(self._listing.wanted.by(field))
 
     def _reorder(self, wanted: Wanted) -> None:
+        self._follow = self._follow and wanted.order is None  # in another order the newest is not on top
         self._listing.wanted = wanted
         self._rows.selected = None
         self._load()
@@ -359,9 +361,8 @@ class StreamsScreen(Screen[None]):
 
     def on_key(self, event: Key) -> None:
         """Tell who types into the list, once, how to filter it."""
-        is_bound = event.key in self.active_bindings
-        here = self.is_current and self.focused is self._rows
-        if here and event.is_printable and not is_bound and not self._hinted:
+        is_free = self.is_current and self.focused is self._rows and event.key not in self.active_bindings
+        if is_free and event.is_printable and not self._hinted:
             self._hinted = True
             self.notify("Press / to filter, ? for all keys.", markup=False)
 

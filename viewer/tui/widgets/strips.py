@@ -6,18 +6,18 @@ from typing import ClassVar
 
 from rich.style import Style
 from textual.strip import Strip
-from textual.widget import Widget
 
 from viewer import sparks
 from viewer.model.race import Drawing
 from viewer.tui import paint
 from viewer.tui.paint import Part
+from viewer.tui.widgets.scrubbing import Scrubbing
 
 _MARGIN = 3
 _PLAYHEAD = "▲"
 
 
-class RaceStrips(Widget):
+class RaceStrips(Scrubbing):
     """Draws two lines of gaps; what has not come yet is dim."""
 
     DEFAULT_CSS = """
@@ -44,6 +44,10 @@ class RaceStrips(Widget):
     def cells(self) -> int:
         """How many cells a line of gaps has."""
         return max(self.size.width - _MARGIN, 1)
+
+    def span(self) -> tuple[int, int, int]:
+        """Say where time is drawn."""
+        return _MARGIN, self.cells, self._drawing.axis_ns
 
     def show(self, head: str, drawing: Drawing, places: tuple[int, int]) -> None:
         """Show both lines, `cells` long, each with its playhead in its cell of `places`."""
