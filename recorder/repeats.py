@@ -246,7 +246,7 @@ def _texts(pieces: Sequence[bytes]) -> list[str]:
     joined = b'",\n"'.join(pieces).decode("utf-8", "replace")
     try:
         texts = msgspec.json.decode(f'["{joined}"]', type=list[str])
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError):  # one of them is no string: it is looked for
         return _each(pieces)
     return texts if len(texts) == len(pieces) and all(texts) else _each(pieces)
 

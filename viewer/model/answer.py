@@ -182,7 +182,7 @@ class _Place:
 def _is_json(text: str) -> bool:
     try:
         msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError):  # that is the answer
         return False
     return True
 

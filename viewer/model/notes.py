@@ -86,6 +86,6 @@ def _replace(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(name, path)
     except OSError:
-        with suppress(OSError):
+        with suppress(OSError):  # what is raised says why, whether or not this is gone
             os.unlink(name)
         raise

@@ -59,5 +59,5 @@ def is_lost(heartbeat_at: str, ended_at: str | None, now: str, *, gone: bool) ->
         return (
             datetime.fromisoformat(now) - datetime.fromisoformat(heartbeat_at)
         ).total_seconds() * 1000 > RECORDER_LOST_MS
-    except (ValueError, TypeError):
+    except (ValueError, TypeError):  # it has told no time
         return False

@@ -36,7 +36,7 @@ def copy(app: App[Any], label: str, text: str, instead: str = "") -> None:
 
 
 def keep(text: str) -> Path | None:
-    """Write what is copied to a file that only the user can read, and give its path; None without such a directory."""
+    """Write what is copied to a file that only the user can read, and give its path; None where that cannot be done."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if not runtime or not Path(runtime).is_dir():
         return None
@@ -47,6 +47,6 @@ def keep(text: str) -> Path | None:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
             os.fchmod(descriptor, 0o600)
             file.write(text)
-    except OSError:
+    except OSError:  # it is a second place only: whoever copies is told of none
         return None
     return path

@@ -129,7 +129,7 @@ class TapeReader:
         try:
             status = self.path.stat()
             file = (status.st_dev, status.st_ino)
-        except OSError:
+        except OSError:  # `queries` tells what is wrong with it
             file = None
         if self._connection is not None and file != self._file:
             self._disconnect()

@@ -106,7 +106,7 @@ def test_a_scheme_that_is_a_guess_is_said_to_be_one() -> None:
 @pytest.mark.parametrize("program", ["sh", "bash", "zsh"])
 def test_the_name_of_a_header_runs_nothing_in_a_shell_that_knows_no_comments(program: str, tmp_path: Path) -> None:
     if shutil.which(program) is None:
-        pytest.skip(f"there is no {program}")
+        pytest.skip(f"{program} is not installed here: one of three shells that the command is shown to be harmless in")
     names = [f"x&touch {tmp_path}/a", "x|id>b", "x`touch${IFS}c`", "x$(touch d)", "x'&touch e&'", "x\ntouch f\r!1*"]
     shown = command([[name, MARK] for name in names])
     notes = shown[: shown.index("curl -N")]

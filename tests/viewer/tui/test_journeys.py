@@ -93,7 +93,7 @@ def test_a_fault_is_told_of_even_where_its_traceback_cannot_be_kept(reason: str,
     if reason == "Not a directory":
         folder.write_text("")
     elif not Path("/dev/full").exists():
-        pytest.skip("the system has no full device")
+        pytest.skip("only /dev/full, which this system lacks, is out of space on demand")
     else:
         (folder / "log").mkdir(parents=True)
         (folder / "log" / "view-7.txt").symlink_to("/dev/full")
