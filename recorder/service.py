@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from recorder import __version__, journal, server
+from recorder.boot import boot_id
 from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
 from recorder.guard import Policy, Refusal
@@ -76,7 +77,7 @@ class Recorder:
     def _session(self) -> journal.Session:
         upstreams = [(upstream.name, upstream.url) for upstream in self._options.upstreams]
         return journal.Session(
-            str(uuid.uuid4()), __version__, os.getpid(), _boot_id(), self.base, upstreams, SYSTEM.wall()
+            str(uuid.uuid4()), __version__, os.getpid(), boot_id(), self.base, upstreams, SYSTEM.wall()
         )
 
     @property
@@ -133,13 +134,6 @@ def _tls(ca_file: Path | None) -> ssl.SSLContext:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _boot_id() -> str | None:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None
 
 
 def _raise_open_files() -> None:

@@ -3,22 +3,14 @@
 It can tell only of what was started since its own boot: a process of that number may be another's on another machine.
 """
 
-import functools
 import os
-from pathlib import Path
+
+from recorder.boot import boot_id
 
 
-def is_gone(pid: int, boot_id: str | None) -> bool:
-    """Say whether a recorder is gone that ran as `pid`, on the machine and since the boot of `boot_id`."""
-    return boot_id is not None and boot_id == _boot_id() and not _lives(pid)
-
-
-@functools.cache
-def _boot_id() -> str | None:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:  # not every system has one
-        return None
+def is_gone(pid: int, boot: str | None) -> bool:
+    """Say whether a recorder is gone that ran as `pid`, on the machine and since its `boot`."""
+    return boot is not None and boot == boot_id() and not _lives(pid)
 
 
 def _lives(pid: int) -> bool:

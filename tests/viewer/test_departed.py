@@ -4,7 +4,6 @@ import os
 
 import pytest
 
-from recorder.service import _boot_id
 from viewer import departed
 from viewer.departed import is_gone
 
@@ -13,16 +12,10 @@ NOBODY = 2**22 + 1
 
 
 def test_only_one_of_this_boot_can_be_known_to_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(departed, "_boot_id", lambda: "here")
+    monkeypatch.setattr(departed, "boot_id", lambda: "here")
     assert is_gone(NOBODY, "here")
     assert not is_gone(os.getpid(), "here")
     assert not is_gone(1, "here")  # it may be somebody else's: that is no error
     assert not is_gone(0, "here")
     assert not is_gone(NOBODY, "elsewhere")
     assert not is_gone(NOBODY, None)
-
-
-def test_a_recorder_and_the_viewer_name_a_boot_alike() -> None:
-    boot_id = _boot_id()  # None where the system does not name its boots
-    assert departed._boot_id() == boot_id
-    assert is_gone(NOBODY, boot_id) == (boot_id is not None)
