@@ -1,4 +1,4 @@
-"""The layout holds: a test file for each module, and nothing unexpected at the top."""
+"""Every module says what it holds, and nothing unexpected is at the top."""
 
 import ast
 import subprocess
@@ -17,14 +17,6 @@ def modules(package: str) -> list[Path]:
 PACKAGES = ["recorder", "viewer", "viewer/authorities", "viewer/filtering", "viewer/model"]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_each_module_has_a_test_file_and_each_test_file_a_module(package: str) -> None:
-    tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / package).glob("test_*.py")}
-    named = {path.stem for path in modules(package)}
-    assert named - tested == set()
-    assert tested - named - {"oracles"} == set()
-
-
 def test_nothing_else_is_at_the_top() -> None:
     listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=False).stdout.split()
     top = {name.split("/")[0] for name in listed}
@@ -34,7 +26,5 @@ def test_nothing_else_is_at_the_top() -> None:
 @pytest.mark.parametrize(
     "path", [path for package in PACKAGES for path in modules(package)], ids=lambda path: str(path.relative_to(ROOT))
 )
-def test_each_module_says_what_it_is_and_is_short(path: Path) -> None:
-    source = path.read_text("utf-8")
-    assert ast.get_docstring(ast.parse(source))
-    assert len(source.splitlines()) <= 400
+def test_each_module_has_a_docstring(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
