@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 )
 @limiting.options
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, to select text with.")
-@click.option("--theme", envvar="WIRETAPE_THEME", metavar="NAME", help="Colours; F5 goes through all of them.")
+@click.option("--theme", envvar="WIRETAPE_THEME", metavar="NAME", help="Colours: wiretape-dark or wiretape-light.")
 @click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII, as where there is no UTF-8.")
 def view(
     id: str | None,

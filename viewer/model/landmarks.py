@@ -1,4 +1,4 @@
-"""Pure: the places of a stream that are worth going to: firsts, stalls, errors and its end, and steps of three sizes.
+"""Pure: the places of a stream that are worth going to: firsts, stalls, errors and its end.
 
 A place is given as a position: how many events have come, so that the one that matters is the last of them. What a
 stall is, is judged in `verdicts`; going there is `playback`'s.
@@ -7,14 +7,9 @@ stall is, is judged in `verdicts`; going there is `playback`'s.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from viewer.model.transcript import KINDS, OUTPUT, Transcript
-
-Unit = Literal["event", "read", "delta"]
-
-UNITS: Final[tuple[Unit, ...]] = ("event", "read", "delta")
-"""What a step goes over: one event, all events that one read brought, or up to the next event with output."""
 
 SIGNS: Final = {
     "B": "first byte", "R": "first reasoning", "C": "first content", "T": "first tool call", "S": "stall",
@@ -80,42 +75,11 @@ def first(transcript: Transcript, kind: str) -> int | None:
     return None if event < 0 else event + 1
 
 
-def stepped(transcript: Transcript, position: int, unit: Unit, *, back: bool = False) -> int:
-    """Give the position one unit further, or back."""
-    if unit == "event":
-        return max(position - 1, 0) if back else min(position + 1, len(transcript))
-    if unit == "read":
-        return _read_before(transcript, position) if back else _read_after(transcript, position)
-    outputs = range(position - 2, -1, -1) if back else range(position, len(transcript))
-    kinds = {KINDS.index(kind) for kind in OUTPUT}
-    return next((event + 1 for event in outputs if transcript.kinds[event] in kinds), 0 if back else len(transcript))
-
-
 def output_at(transcript: Transcript, at_ns: int) -> int:
     """Give the first event with output of those that came at an instant, or just the first. There must be one."""
     start, end = bisect_left(transcript.at, at_ns), bisect_right(transcript.at, at_ns)
     start = min(start, len(transcript) - 1)
     return next((event for event in range(start, end) if transcript.kind(event) in OUTPUT), start)
-
-
-def _read_after(transcript: Transcript, position: int) -> int:
-    if position >= len(transcript):
-        return len(transcript)
-    read = transcript.reads[position]
-    after = position + 1
-    while after < len(transcript) and transcript.reads[after] == read:
-        after += 1
-    return after
-
-
-def _read_before(transcript: Transcript, position: int) -> int:
-    if position <= 0:
-        return 0
-    read = transcript.reads[position - 1]
-    before = position - 1
-    while before > 0 and transcript.reads[before - 1] == read:
-        before -= 1
-    return before
 
 
 def _marker(transcript: Transcript, sign: str, event: int) -> Marker:

@@ -44,7 +44,7 @@ def check_theme(found: Settings, known: Iterable[str]) -> None:
     if found.theme is None or found.theme in (names := list(known)):
         return
     near = difflib.get_close_matches(found.theme, names, 1)
-    meant = f"did you mean {near[0]}?" if near else "F5 goes through those that there are"
+    meant = f"did you mean {near[0]}?" if near else "there are wiretape-dark and wiretape-light"
     found.wrong.append(f"theme: there is no theme {safe(found.theme)}: {meant}")
     found.theme = None
 

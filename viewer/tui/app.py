@@ -11,14 +11,13 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from rich.text import Text
-from textual.app import App, SystemCommand, get_system_commands_provider
+from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette, Provider
 from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.events import Event, Key, Resize
@@ -49,19 +48,12 @@ _HUNG_UP: Final = 128 + 1
 _OF_KEYS: Final = 128 + 2, 128 + 3
 """Codes of the signals that keys send to all programs in a terminal: SIGINT and SIGQUIT."""
 
-_OF_TEXTUAL: Final = frozenset({"Theme", "Screenshot"})
 _LOADED_S: Final = 2
 _COLLECTED_AT: Final = 20_000, 2, 2
 _READ_PER_SECOND: Final = 30
 """So many characters of what is said in passing are read in a second."""
 
 DEFAULTS: Final = Thresholds()
-
-
-def _tape_commands() -> type[Provider]:
-    from viewer.tui.palette import TapeCommands
-
-    return TapeCommands
 
 
 class ViewerApp(App[int]):
@@ -73,19 +65,16 @@ class ViewerApp(App[int]):
     ToastRack { dock: top; align: right top; margin: 1 0 0 0; scrollbar-size: 0 0; }
     Toast { width: auto; max-width: 100%; margin: 0; padding: 0 1; }
     """
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
-        get_system_commands_provider,
-        _tape_commands,
-    }
+    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1", "help", "help", key_display="?", id="app.help"),
         Binding("y", "copy_menu", "copy (yank)", show=False, id="app.copy"),
         Binding("x", "export_menu", "export to a file (save)", show=False, id="app.export"),
-        Binding("ctrl+p,colon", "command_palette", "palette of all commands (search)", show=False, id="app.palette"),
         Binding("T", "time_format", "time format", show=False, id="app.time_format"),
         Binding("f3", "outside('show')", "in the pager", show=False, id="app.pager"),
         Binding("f4", "outside('edit')", "in the editor", show=False, id="app.editor"),
-        Binding("f5", "next_theme", "next theme (colours)", show=False, id="app.theme"),
+        Binding("f5", "next_theme", "dark or light theme (colours)", show=False, id="app.theme"),
+        Binding("f6", "picture", "screenshot to a file (SVG)", show=False, id="app.picture"),
         Binding("ctrl+z", "suspend_process", "suspend", show=False, id="app.suspend"),
         Binding("ctrl+c", "interrupt", "copy, or quit at once", show=False, priority=True, id="app.interrupt"),
         Binding("escape", "back", "back", show=False, id="app.back"),
@@ -207,7 +196,7 @@ class ViewerApp(App[int]):
         try:
             return await super().run_action(action, default_namespace, namespaces)
         except KeyError:
-            if not isinstance(default_namespace, OptionList | CommandPalette):
+            if not isinstance(default_namespace, OptionList):
                 raise
             return True
 
@@ -252,10 +241,6 @@ class ViewerApp(App[int]):
             self.push_screen(CrampedScreen())
         elif shown and not is_cramped:
             self.pop_screen()
-
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """Give those of Textual's own commands that no key here does better."""
-        return (command for command in super().get_system_commands(screen) if command.title in _OF_TEXTUAL)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Draw with ASCII only where that was asked for: the last thing done to every line of every screen."""
@@ -343,9 +328,22 @@ class ViewerApp(App[int]):
             self.notify(failed, severity="error")
 
     def action_next_theme(self) -> None:
-        """Take the next theme."""
-        self.theme = themes.after(self.theme, self.available_themes)
+        """Take the other theme."""
+        self.theme = themes.after(self.theme)
         self.notify(self.theme, title="theme", markup=False, timeout=2)
+
+    def action_picture(self) -> None:
+        """Write what is on the screen to an SVG file in the current directory."""
+        from viewer.tui.screens.menus import file_name
+
+        path = Path(file_name("wiretape", ["--format", "svg"]))
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(self.export_screenshot())
+        except OSError as error:
+            self.notify(f"{path} cannot be written: {error.strerror}", severity="error")
+        else:
+            self.notify(f"written to {path}")
 
     def _offered(self, name: str) -> list[Any]:
         offer: Callable[[], list[Any]] | None = getattr(self.screen, name, None)

@@ -1,10 +1,9 @@
-"""The viewer's own themes, a dark and a light one, and the order in which a key goes through all of them.
+"""The viewer's own themes, a dark and a light one, between which a key changes.
 
 Widgets name colours by what they mean (`$success`, `$warning`, `$error`, `$text-muted`), never by what they are. Every
 text colour of these two stands out from its background by 4.5 to 1 at least, as WCAG asks.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from textual.theme import Theme
@@ -43,10 +42,9 @@ THEMES: Final = (DARK, LIGHT)
 """Ours, the first of which is the default; an app registers them."""
 
 
-def after(current: str, known: Iterable[str]) -> str:
-    """Give the theme that follows among those known: ours first, then the others in their order."""
-    own = [theme.name for theme in THEMES]
-    names = own + [name for name in known if name not in own]
+def after(current: str) -> str:
+    """Return the name of the theme that follows; after a theme that is not ours, of our first."""
+    names = [theme.name for theme in THEMES]
     return names[(names.index(current) + 1) % len(names)] if current in names else names[0]
 
 

@@ -45,20 +45,6 @@ def test_past_the_last_marker_comes_the_first_one() -> None:
     assert landmarks.beyond(markers, 2, "E") is None
 
 
-def test_a_step_goes_over_an_event_a_read_or_up_to_output(complete: Transcript) -> None:
-    forward = {unit: [0] for unit in landmarks.UNITS}
-    for unit, places in forward.items():
-        while places[-1] < len(complete):
-            places.append(landmarks.stepped(complete, places[-1], unit))
-    assert forward == {"event": list(range(10)), "read": [0, 1, 2, 5, 6, 9], "delta": [0, 2, 4, 5, 6, 9]}
-
-
-def test_a_step_back_undoes_a_step(complete: Transcript) -> None:
-    assert [landmarks.stepped(complete, at, "read", back=True) for at in (9, 6, 5, 4, 0)] == [6, 5, 2, 2, 0]
-    assert [landmarks.stepped(complete, at, "delta", back=True) for at in (9, 6, 4, 2)] == [6, 5, 2, 0]
-    assert landmarks.stepped(complete, 0, "event", back=True) == 0
-
-
 def test_the_first_event_of_a_kind(tools: Transcript) -> None:
     assert (landmarks.first(tools, "tool"), landmarks.first(tools, "content")) == (2, None)
 

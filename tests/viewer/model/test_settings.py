@@ -67,7 +67,7 @@ def test_a_file_that_cannot_be_read_is_told_of(files: tuple[Path, Path]) -> None
 
 
 def test_a_theme_that_there_is_not_is_given_up_and_told_of() -> None:
-    for name, told in (("nrod", "did you mean nord?"), ("\x1b", "F5 goes through those that there are")):
+    for name, told in (("nrod", "did you mean nord?"), ("\x1b", "there are wiretape-dark and wiretape-light")):
         found = settings.Settings(theme=name)
         settings.check_theme(found, ["nord", "dracula"])
         assert found.theme is None

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from textual.command import CommandList, CommandPalette
 from textual.events import Key
+from textual.widgets import OptionList
 
 from tests.viewer.conftest import LIVE, TOOLS
 from tests.viewer.tui.staging import Watch, journey, seen, shows, wait_for
@@ -105,13 +105,27 @@ def test_lists_that_are_still_filling_can_be_paged(tape: Path) -> None:
         app = ViewerApp(tape, Watch().clock)
         async with app.run_test(size=(120, 40)) as pilot:
             await shows(pilot, LIVE[:8])
-            for key in ("ctrl+p", "colon"):
+            for key in ("y", "x"):
                 post(app, key, "pageup", "pagedown", "pageup")
-                await wait_for(pilot, lambda: isinstance(app.screen, CommandPalette) and app.screen.query(CommandList))
-                app.screen.query_one(CommandList).highlighted = 0
-                await app.run_action("command_list('page_up')", app.screen)
+                await wait_for(pilot, lambda: app.screen.query(OptionList))
                 post(app, "escape")
                 await wait_for(pilot, lambda: isinstance(app.screen, StreamsScreen))
+
+
+def test_f6_writes_the_screen_to_a_picture_and_replaces_no_file(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def steps() -> None:
+        app = ViewerApp(tape, Watch().clock)
+        async with app.run_test(size=(120, 40), notifications=True) as pilot:
+            await shows(pilot, LIVE[:8])
+            post(app, "f6")
+            await shows(pilot, "written to wiretape.svg")
+            post(app, "f6")
+            await shows(pilot, "written to wiretape-1.svg")
+            assert LIVE[:8] in (tmp_path / "wiretape.svg").read_text("utf-8")
 
     journey(steps())
 

@@ -1,16 +1,13 @@
-"""Help and the palette: made from the bindings, searched, and run."""
+"""Help: made from the bindings, searched, and run."""
 
 from pathlib import Path
 from typing import ClassVar
 
-import pytest
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette
 from textual.screen import Screen
 from textual.widgets import OptionList, Static
 
-from tests.viewer.conftest import COMPLETE, HOSTILE, ODD
 from tests.viewer.tui.staging import (
     SIZES,
     Stage,
@@ -27,7 +24,6 @@ from viewer.tui.keys import Clashes
 from viewer.tui.screens.compare import CompareScreen
 from viewer.tui.screens.help import GROUPS, HelpScreen, entries
 from viewer.tui.screens.inspector import InspectorScreen
-from viewer.tui.screens.stats import StatsScreen
 from viewer.tui.screens.streams import StreamsScreen
 
 
@@ -140,9 +136,9 @@ def test_keys_are_found_by_what_people_call_what_they_do_and_by_their_names(tape
             await press(pilot, "q")
             await wait_for(pilot, lambda: isinstance(app.screen, StreamsScreen))
             assert found(app, "sort") == ["streams.order", "streams.reverse"]
-            assert found(app, "search") == ["streams.filter", "app.palette"]
-            assert "app.palette" in found(app, "^p")
-            assert "app.palette" in found(app, "ctrl+p")
+            assert found(app, "search") == ["streams.filter"]
+            assert "list.half_page_up" in found(app, "^u")
+            assert "list.half_page_up" in found(app, "ctrl+u")
             assert found(app, "scroll") == []  # which nothing here does
 
     journey(steps())
@@ -171,67 +167,3 @@ def test_a_clash_is_told_once_and_plainly() -> None:
     )
     assert clashes.told(lost) is None
     assert clashes.told([]) is None
-
-
-def test_the_palette_finds_actions_views_themes_times_and_exchanges(
-    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".wiretape.toml").write_text('[views]\nslowest = "ttft>80ms"\n')
-
-    async def steps() -> None:
-        async with staged(tape, Counter) as (app, pilot):
-            for query, found in [
-                ("slowest", "view slowest: ttft>80ms"),
-                ("take one", "take one away"),
-                ("tokyo", "theme tokyo-night"),
-                ("screensh", "Save an SVG"),
-                ("14:00", "goto time 14:00"),
-                (COMPLETE[:12], COMPLETE),
-                ("world", COMPLETE),
-                (ODD[:8], "=cmd()␊␛[2J"),
-                ("[/", "=cmd()␊␛[2J"),
-            ]:
-                app.action_command_palette()
-                await wait_for(pilot, lambda: app.screen.is_modal)
-                await typed(pilot, query)
-                text = await shows(pilot, found)
-                assert not any(sign in text for sign in HOSTILE if not sign.isprintable() and sign != "\n")
-                await press(pilot, "escape")
-                await wait_for(pilot, lambda: not app.query(CommandPalette) and not app.screen.is_modal)
-                await pilot.pause()
-
-    journey(steps())
-
-
-def test_the_palette_goes_to_a_place_in_a_stream(tape: Path) -> None:
-    async def steps() -> None:
-        screen = InspectorScreen(1)
-        async with staged(tape, lambda: screen) as (app, pilot):
-            await wait_for(pilot, lambda: screen.is_open)
-            app.action_command_palette()
-            await wait_for(pilot, lambda: app.screen.is_modal)
-            await typed(pilot, "goto #2")
-            await shows(pilot, "goto #2")
-            await wait_for(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
-            await press(pilot, "enter")
-            await wait_for(pilot, lambda: screen.playback.position == 2)
-
-    journey(steps())
-
-
-def test_the_palette_opens_a_saved_view(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".wiretape.toml").write_text('[views]\nslowest = "ttft>80ms"\n')
-
-    async def steps() -> None:
-        async with staged(tape, lambda: StatsScreen("")) as (app, pilot):
-            await shows(pilot, "failures")
-            app.action_command_palette()
-            await wait_for(pilot, lambda: app.screen.is_modal)
-            await typed(pilot, "slowest")
-            await wait_for(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
-            await press(pilot, "enter")
-            await wait_for(pilot, lambda: app.filters == ["ttft>80ms"])
-
-    journey(steps())

@@ -106,12 +106,12 @@ def test_choices_are_shown_one_by_one_and_settings_are_told_where_there_is_no_ro
             assert "c0w0" not in shown.replace("'c0w0 '", "")
             await press(pilot, "c", "c")
             await shows(pilot, "choices [all] 0 1 2 (c)", "! malformed")
-            await press(pilot, "u", "T")
+            await press(pilot, "T")
+            await shows(pilot, "t: since first byte")
             assert app.toasts == []
-            await shows(pilot, "step: read")
-            await resized(pilot, (80, 24))
-            await press(pilot, "u", "T")
-            await wait_for(pilot, lambda: app.toasts == ["step: delta", "t: wall clock, UTC"])
+            await resized(pilot, (60, 24))
+            await press(pilot, "T")
+            await wait_for(pilot, lambda: app.toasts == ["t: wall clock, UTC"])
 
     journey(steps())
 

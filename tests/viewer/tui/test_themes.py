@@ -1,9 +1,9 @@
-"""The themes: enough contrast, and a way through all of them."""
+"""The themes: enough contrast, and a way from one to the other."""
 
 from itertools import product
 
 import pytest
-from textual.theme import BUILTIN_THEMES, Theme
+from textual.theme import Theme
 
 from viewer.tui import themes
 
@@ -31,11 +31,7 @@ def test_there_is_a_dark_one_and_a_light_one() -> None:
     assert [theme.dark for theme in themes.THEMES] == [True, False]
 
 
-def test_the_key_goes_through_all_of_them_and_begins_again() -> None:
-    known = [*BUILTIN_THEMES, *(theme.name for theme in themes.THEMES)]
-    seen = [themes.after("no such theme", known)]
-    for _ in range(len(known)):
-        seen.append(themes.after(seen[-1], known))
-    assert seen[:2] == ["wiretape-dark", "wiretape-light"]
-    assert seen[-1] == seen[0]
-    assert set(seen) == set(known)
+def test_the_key_changes_between_our_two_themes_only() -> None:
+    assert themes.after("wiretape-dark") == "wiretape-light"
+    assert themes.after("wiretape-light") == "wiretape-dark"
+    assert themes.after("tokyo-night") == "wiretape-dark"

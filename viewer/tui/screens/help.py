@@ -22,7 +22,7 @@ from viewer.tui.screens.menus import close
 GROUPS: Final = ("on this screen", "playing", "the playhead", "everywhere", "moving about")
 """What keys are for, in the order in which they stand."""
 
-_PLAYING: Final = frozenset({"play", "faster", "idle", "follow", "unit"})
+_PLAYING: Final = frozenset({"play", "faster", "idle", "follow"})
 _PLAYHEAD: Final = frozenset({"step", "seek", "jump", "end", "goto", "first", "mark", "next_bookmark", "again"})
 _MOVING: Final = frozenset(
     {"move", "page", "top", "bottom", "leave", "pane", "focus_pane", "focus_next", "focus_previous"}

@@ -18,8 +18,7 @@ from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
 from viewer import socket_reads
 from viewer.inspecting import Known
-from viewer.model import event_filter, goto, landmarks
-from viewer.model.landmarks import UNITS
+from viewer.model import event_filter, goto
 from viewer.model.opening import Opened
 from viewer.playback import CAPS, SPEEDS, Playback
 from viewer.tui.hosting import host
@@ -59,7 +58,6 @@ class InspectorScreen(Screen[None]):
         self._going = Going(functools.partial(self.notify, severity="warning", markup=False))
         self._playback, self._live = Playback((), 0, lambda: 0), Live(SYSTEM)
         self._driver: Driver | None = None
-        self._unit = 0
         self._loader: Loader | None = None
         self._is_reading = False
         if at is not None:
@@ -247,16 +245,8 @@ class InspectorScreen(Screen[None]):
 
     @waits()
     def action_step(self, count: int) -> None:
-        """Go on, or back, by one unit."""
-        assert self._opened is not None
-        at = self._playback.position
-        place = landmarks.stepped(self._opened.transcript, at, UNITS[self._unit], back=count < 0)
-        self._command(lambda playback: playback.step(place - at))
-
-    def action_unit(self) -> None:
-        """Step by something else."""
-        self._unit = (self._unit + 1) % len(UNITS)
-        self.panes.set_unit(UNITS[self._unit])
+        """Go on, or back, by one event."""
+        self._command(lambda playback: playback.step(count))
 
     @waits()
     def action_seek(self, seconds: int) -> None:

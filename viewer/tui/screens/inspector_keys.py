@@ -26,7 +26,6 @@ KEYS: Final[list[BindingType]] = [
     _key("less_than_sign", "faster(-1)", "play slower (speed)", "slower", "<"),
     _key("greater_than_sign", "faster(1)", "faster", "faster", ">", show=True, told="play faster (speed)"),
     _key("equals_sign", "faster(0)", "normal speed", "normal_speed", "="),
-    _key("u", "unit", "step by event, read or delta", "unit"),
     _key("left", "seek(-1)", "a second back", "second_back", "←"),
     _key("right", "seek(1)", "a second on", "second_on", "→"),
     _key("H,shift+left", "jump(-10)", "a tenth back", "tenth_back", "H"),

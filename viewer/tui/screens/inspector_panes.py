@@ -20,7 +20,6 @@ from viewer.closeup import Line
 from viewer.inspecting import Known
 from viewer.model import raw_tree, strips
 from viewer.model.clocks import Times
-from viewer.model.landmarks import Unit
 from viewer.model.notes import Notes
 from viewer.model.opening import Opened
 from viewer.tui.screens import inspector_work
@@ -87,7 +86,6 @@ class InspectorPanes(Looks, can_focus=True):
         self._notes = Notes()
         self._position = 0
         self._died = False
-        self._unit: Unit = "event"
         self._note, self._legend = _DECODING, ""
         self.replay, self.events, self.parts, self.bytes = ReplayPane(), EventsPane(), TreePane(), BytesPane()
         self.timeline, self.transport = Timeline(), TransportLine()
@@ -210,11 +208,6 @@ class InspectorPanes(Looks, can_focus=True):
         if pane == 2:
             self._raw()
         self.lay_out()
-
-    def set_unit(self, unit: Unit) -> None:
-        """Show what a step goes over."""
-        self._unit = unit
-        self._tabs(f"step: {unit}")
 
     def lay_out(self) -> None:
         """Show the boxes of the pane, and the focus in the right one."""
@@ -370,7 +363,7 @@ class InspectorPanes(Looks, can_focus=True):
 
     def _tabs(self, changed: str = "") -> None:
         """Write the tabs; what has changed is said elsewhere if there is no room beside them."""
-        told = f"t: {self.times.name}   step: {self._unit}"
+        told = f"t: {self.times.name}"
         self._bars["tabs"].show(tabs(self.pane, told, self.size.width))
         if changed and not has_room(told, self.size.width):
             self.notify(changed, timeout=2, markup=False)
