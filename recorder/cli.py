@@ -14,9 +14,9 @@ from recorder.run import run
 def main() -> None:
     """Record streamed chat completions: every socket read, byte for byte, with the instant it came.
 
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a check failed or the tape is damaged, 4 not found or nothing to
-    judge, 5 other schema, 6 tape locked or not writable, 7 cannot listen, 8 not a tape, 130 interrupted, 141 read by
-    nobody; `run` exits with its command's code.
+    Exit codes: 0 done, 1 failed, 2 wrong usage or an output file that must not be replaced, 3 a check failed or the
+    tape is damaged, 4 not found or nothing to judge, 5 other schema, 6 tape locked or not writable, 7 cannot listen,
+    8 not a tape, 130 interrupted, 141 read by nobody; `run` exits with its command's code.
     """
 
 

@@ -205,7 +205,7 @@ def check(
 
     Exit 0 if all rules hold, 3 if one fails, and 4 if none fails but for one there is nothing to judge.
     """
-    from viewer import check, export
+    from viewer import check, outfile
     from viewer import stats as statistics
 
     asked, objective = measuring.rules_of(rules, highest, lowest)
@@ -217,7 +217,7 @@ def check(
     (sample,) = measuring.samples(db, where, include_failed=include_failed)
     judged = check.judge(asked, statistics.row(sample, (), method, bounds))
     if junit is not None:
-        with export.replacing(junit) as file:
+        with outfile.replacing(junit, options.tape_path(db)) as file:
             file.write(check.junit(judged))
     measuring.listed(format, check.FIELDS, judged, raw_csv)
     if code := check.exit_code(judged):

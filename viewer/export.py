@@ -7,25 +7,18 @@ surrogate, which UTF-8 has no bytes for, is written as its escape in all of them
 changed: CSV cells pass `safe`, in JSON what `safe` would change is escaped. Which rows there are is left to `queries`.
 """
 
-import contextlib
 import csv
 import functools
 import io
 import itertools
 import json
-import os
 import re
-import signal
-import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from types import NoneType
 from typing import Any, BinaryIO, Final, Literal
 
 from sqlalchemy import Connection
 
-from recorder.errors import WiretapeError
 from recorder.safe import safe
 from viewer import chunk_lines, queries, rows
 from viewer.rows import Chunks, Exchanges, Row
@@ -89,62 +82,6 @@ def write_object(out: BinaryIO, row: Row, *, terminal: bool = False) -> None:
 def guarded(text: str) -> str:
     """Put a `'` before a text that a spreadsheet would take for a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Write a file of mode 0600 that takes its name only when it is whole; on any failure nothing is left behind.
-
-    What exists and is no regular file (a device, a pipe) is written to directly. Raises `WiretapeError`, also where
-    FILE.part is there already: it may be another's.
-    """
-    path = path.resolve()
-    try:
-        if path.exists() and not path.is_file():
-            with path.open("wb") as file:
-                yield file
-            return
-        with _created(path.with_name(f"{path.name}.part")) as (part, file):
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            part.replace(path)
-    except FileExistsError as error:
-        raise WiretapeError(f"{path}.part is there: another export writes it, or it is left over: remove it") from error
-    except OSError as error:
-        raise WiretapeError(f"{path} cannot be written ({error.strerror}): name another file") from error
-
-
-@contextlib.contextmanager
-def _created(part: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """Make a file that is gone after any failure, and when the process is told to end."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(part, flags, 0o600)
-    try:
-        with _ending(), os.fdopen(descriptor, "wb") as file:
-            yield part, file
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
-
-
-@contextlib.contextmanager
-def _ending() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP raise `SystemExit`, so that what was begun can be undone."""
-
-    def end(number: int, _: Any) -> None:
-        sys.exit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _write_csv(

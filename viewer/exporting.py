@@ -79,13 +79,15 @@ def export(
     file = None if output is None or str(output) == "-" else output
     format = format or (_SUFFIXES.get(file.suffix.lower()) if file is not None else None)
     format = writing.chosen(format) if schema and file is None else format or "csv"
-    asked = exports.Asked(table or "exchanges", format, file, measuring.keys_of(by), limit, raw_csv, not no_header)
+    tape = options.tape_path(db)
+    keys = measuring.keys_of(by)
+    asked = exports.Asked(table or "exchanges", format, file, keys, limit, raw_csv, not no_header, tape)
     _refuse(asked, table, schema)
     try:
         if schema:
             exports.describe(_TABLES if table is None else (table,), asked)
             return
-        with queries.opened(options.tape_path(db)) as connection:
+        with queries.opened(tape) as connection:
             exports.run(connection, asked, _selected(connection, ids, where))
     except KeyboardInterrupt:
         sys.exit(_SIGINT_EXIT)

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from recorder import __version__
 from recorder.errors import NotFound
-from viewer import export, fields, output, progress, queries
+from viewer import export, fields, outfile, output, progress, queries
 from viewer.filtering.sql import Condition
 from viewer.rows import Chunks, Row
 
@@ -30,7 +30,7 @@ _NOUNS: Final = {"sse": "bytes", "asciicast": "events", "har": "exchanges"}
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be exported; `by` are the groups of a summary, `file` is None for stdout."""
+    """What is to be exported; `by` are the groups of a summary, `file` is None for stdout, `tape` what is read."""
 
     table: str
     format: str
@@ -39,13 +39,14 @@ class Asked:
     limit: int | None = None
     raw_csv: bool = False
     header: bool = True
+    tape: Path | None = None
 
 
 def run(connection: Connection, asked: Asked, where: Condition | None = None) -> None:
     """Export the exchanges that fit. Raises `click.UsageError` for several where only one can be, else `NotFound`."""
     make = {"har": _archive, "sse": _one, "asciicast": _one}.get(asked.format, _table)
     put, noun = make(connection, asked, where), _NOUNS.get(asked.format, "rows")
-    save(asked.file, put, noun)
+    save(asked.file, put, noun, asked.tape)
 
 
 def describe(tables: tuple[str, ...], asked: Asked) -> None:
@@ -54,12 +55,12 @@ def describe(tables: tuple[str, ...], asked: Asked) -> None:
     save(asked.file, functools.partial(_written, asked, fields.SCHEMA_FIELDS, found), "columns")
 
 
-def save(file: Path | None, put: Put, noun: str) -> None:
+def save(file: Path | None, put: Put, noun: str, tape: Path | None = None) -> None:
     """Write to stdout, or to a file that is there when it is whole; then say on stderr how much it holds."""
     if file is None:
         put(None)
         return
-    with export.replacing(file) as out:
+    with outfile.replacing(file, tape) as out:
         count = put(out)
     click.echo(f"wrote {click.format_filename(file)} ({count:,} {noun})", err=True)
 

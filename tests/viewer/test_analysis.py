@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from recorder import fixture, tapefile
+from recorder.errors import OutputRefused
 from viewer import analysis as commands
 from viewer import compare, stats
 from viewer.analysis import COMMANDS
@@ -186,3 +187,10 @@ def test_a_reader_that_leaves_is_no_error(made: Path) -> None:
 def test_the_names_for_as_are_the_tools_that_can_be_measured_as() -> None:
     (option,) = [one for one in commands.stats.params if one.name == "tool"]
     assert tuple(option.type.choices) == tools.TOOLS  # type: ignore[attr-defined]
+
+
+def test_a_junit_report_is_not_written_over_a_tape(tape: Path) -> None:
+    before = tape.read_bytes()
+    result = run(tape, "check", "--max", "n=99", "--junit", str(tape), code=1)
+    assert isinstance(result.exception, OutputRefused)
+    assert tape.read_bytes() == before

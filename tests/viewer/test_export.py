@@ -3,16 +3,12 @@
 import csv
 import io
 import json
-import os
-import signal
-import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection
 
-from recorder.errors import WiretapeError
 from viewer import export, queries, rows
 from viewer.rows import Exchanges
 
@@ -146,73 +142,6 @@ def test_csv_for_a_terminal_has_one_line_for_each_row() -> None:
     text = written("csv", [{"a": HOSTILE}], terminal=True).decode()
     assert text.count("\n") == 2
     assert not {sign for sign in text if not sign.isprintable()} - {"\n"}
-
-
-def test_a_file_takes_its_name_when_it_is_whole_and_is_private(tmp_path: Path) -> None:
-    path = tmp_path / "out.csv"
-    path.write_bytes(b"before")
-    path.chmod(0o644)
-    with export.replacing(path) as file:
-        file.write(b"after")
-        assert path.read_bytes() == b"before"
-        assert (tmp_path / "out.csv.part").exists()
-    assert path.read_bytes() == b"after"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert os.listdir(tmp_path) == ["out.csv"]
-
-
-def write_half(path: Path) -> None:
-    with export.replacing(path) as file:
-        file.write(b"half")
-        raise KeyboardInterrupt
-
-
-def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
-    path = tmp_path / "out.csv"
-    path.write_bytes(b"before")
-    with pytest.raises(KeyboardInterrupt):
-        write_half(path)
-    assert path.read_bytes() == b"before"
-    assert os.listdir(tmp_path) == ["out.csv"]
-
-
-def test_a_link_in_place_of_the_part_is_not_followed(tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"mine")
-    (tmp_path / "out.csv.part").symlink_to(victim)
-    with pytest.raises(WiretapeError, match=r"out\.csv\.part is there"), export.replacing(tmp_path / "out.csv"):
-        pass
-    assert victim.read_bytes() == b"mine"
-
-
-def test_another_export_to_the_same_file_is_refused_and_does_no_harm(tmp_path: Path) -> None:
-    path = tmp_path / "out.csv"
-    with export.replacing(path) as file:
-        with pytest.raises(WiretapeError, match="another export writes it"), export.replacing(path):
-            pass
-        file.write(b"whole")
-    assert path.read_bytes() == b"whole"
-    assert os.listdir(tmp_path) == ["out.csv"]
-
-
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-def test_a_signal_to_end_leaves_nothing_behind(tmp_path: Path, name: str) -> None:
-    number = signal.Signals[name]
-    before = signal.getsignal(number)
-    with pytest.raises(SystemExit) as ended, export.replacing(tmp_path / "out.csv"):
-        signal.raise_signal(number)
-    assert (ended.value.code, os.listdir(tmp_path), signal.getsignal(number)) == (128 + number, [], before)
-
-
-def test_a_device_is_written_to_and_not_replaced() -> None:
-    with export.replacing(Path("/dev/null")) as file:
-        file.write(b"x")
-    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
-
-
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(WiretapeError, match="cannot be written"), export.replacing(tmp_path / "none" / "out.csv"):
-        pass
 
 
 def test_tsv_has_one_line_for_each_row_whatever_is_in_it() -> None:

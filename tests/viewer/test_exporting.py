@@ -8,6 +8,7 @@ from typing import IO
 import pytest
 from click.testing import CliRunner, Result
 
+from recorder.errors import OutputRefused
 from viewer import export, rows
 from viewer.cli import group
 
@@ -121,3 +122,16 @@ class Interrupted(io.RawIOBase):
 def test_an_interrupt_is_quiet_and_leaves_no_file(tape: Path, tmp_path: Path) -> None:
     result = run_with(tape, io.BufferedReader(Interrupted()), "export", "-", "-o", str(tmp_path / "x.csv"), code=130)
     assert (result.stdout, result.stderr, list(tmp_path.iterdir())) == ("", "", [])
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "parquet", "har", "sse", "asciicast"])
+def test_no_format_is_written_over_a_tape(tape: Path, format: str) -> None:
+    before = tape.read_bytes()
+    result = run_with(tape, "", "export", COMPLETE, "--format", format, "-o", str(tape), code=1)
+    assert (type(result.exception), result.exception.exit_code) == (OutputRefused, 2)  # type: ignore[union-attr]
+    assert tape.read_bytes() == before
+
+
+def test_the_schema_is_not_written_over_a_tape(tape: Path) -> None:
+    result = run_with(tape, "", "export", "--schema", "--format", "csv", "-o", str(tape), code=1)
+    assert isinstance(result.exception, OutputRefused)

@@ -1,0 +1,138 @@
+"""Opening a file for output: the one way in which commands write to a path that the user names.
+
+A file takes its name only when it is whole. What cannot be made again is never replaced: a SQLite database, what SQLite
+or a recorder keeps beside one, the tape that is being read (by whatever link it is named), and anything that is not a
+regular file. A character device (`/dev/null`, a terminal) and a descriptor of this process (`/dev/stdout`, and what
+`>(command)` of a shell becomes) hold nothing that could be lost: they are written to directly.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from recorder.errors import OutputRefused, WiretapeError
+
+_DATABASE: Final = b"SQLite format 3\x00"
+_LOGS: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7")
+"""How a write-ahead log (of either byte order) and a rollback journal begin."""
+_BESIDE: Final = ("-wal", "-shm", "-journal", ".lock")
+_OWN_DESCRIPTOR: Final = re.compile(r"/dev/(?:fd/(\d+)|std(out|err))|/proc/self/fd/(\d+)")
+_STANDARD: Final = {"out": 1, "err": 2}
+
+
+@contextlib.contextmanager
+def replacing(path: Path, tape: Path | None = None) -> Iterator[BinaryIO]:
+    """Write a file of mode 0600 that takes its name only when it is whole; on any failure nothing is left behind.
+
+    `tape` is the tape that is being read. Raises `OutputRefused` for what must not be replaced, before anything is
+    written, and `WiretapeError` if the file cannot be written or FILE.part exists: it may belong to another export.
+    """
+    try:
+        if _is_direct(path):
+            with _directly(path) as file:
+                yield file
+            return
+        path = path.resolve()
+        _refuse(path, tape)
+        with _created(path.with_name(f"{path.name}.part")) as (part, file):
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            _refuse(path, tape)  # it may have come meanwhile
+            part.replace(path)
+    except FileExistsError as error:
+        raise WiretapeError(f"{path}.part is there: another export writes it, or it is left over: remove it") from error
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise WiretapeError(f"{path} cannot be written ({error.strerror}): name another file") from error
+
+
+def _is_direct(path: Path) -> bool:
+    return bool(_OWN_DESCRIPTOR.fullmatch(str(path))) or _kind(path) == stat.S_IFCHR
+
+
+def _directly(path: Path) -> BinaryIO:
+    if own := _OWN_DESCRIPTOR.fullmatch(str(path)):
+        number = _STANDARD[own[2]] if own[2] else int(own[1] or own[3])
+        return os.fdopen(os.dup(number), "wb")
+    return path.open("wb")
+
+
+def _kind(path: Path) -> int | None:
+    """Return the type bits of a file's mode; None if there is none."""
+    try:
+        return stat.S_IFMT(path.stat().st_mode)
+    except FileNotFoundError:
+        return None
+
+
+def _refuse(path: Path, tape: Path | None) -> None:
+    """Raise `OutputRefused` if `path`, which is resolved, must not be replaced."""
+    own = [] if tape is None else [Path(f"{tape.resolve()}{end}") for end in ("", *_BESIDE)]
+    if path in own or any(_is_same(path, one) for one in own):
+        raise OutputRefused(f"{path} belongs to the tape that is read: name another file")
+    for end in _BESIDE:
+        owner = Path(str(path).removesuffix(end))
+        if path.name.endswith(end) and _kind(owner) == stat.S_IFREG and _begins(owner, _DATABASE):
+            raise OutputRefused(f"{path} belongs to the database {owner.name}: name another file")
+    kind = _kind(path)
+    if kind is None:
+        return
+    if kind != stat.S_IFREG:
+        raise OutputRefused(f"{path} is not a regular file, so it is not replaced: name another file")
+    if _begins(path, _DATABASE, *_LOGS):
+        raise OutputRefused(f"{path} is a database, which is never replaced: name another file, or remove it first")
+
+
+def _begins(path: Path, *signatures: bytes) -> bool:
+    # Python closes its descriptor: a process that has the file open through SQLite would lose its locks on it. What is
+    # compared here is therefore never the tape that is read, which `_is_same` knows without opening it.
+    with path.open("rb") as file:
+        return file.read(16).startswith(signatures)
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _created(part: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """Make a file that is gone after any failure, and when the process is told to end."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(part, flags, 0o600)
+    try:
+        with _ending(), os.fdopen(descriptor, "wb") as file:
+            yield part, file
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+
+
+@contextlib.contextmanager
+def _ending() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP raise `SystemExit`, so that what was begun can be undone."""
+
+    def end(number: int, _: Any) -> None:
+        sys.exit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
