@@ -1,11 +1,19 @@
 """The commands `wiretape db …`: what a tape is, whether it is whole, deriving its measures again, making one up."""
 
 import sys
+from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from recorder import options
+from recorder.clock import SYSTEM
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from recorder.merge import Plan
 
 
 @click.group()
@@ -88,9 +96,6 @@ def upgrade(db: Path | None) -> None:
 @options.db
 def rebuild(db: Path | None) -> None:
     """Derive all measures again from the facts; on a tape of this version nothing changes."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from recorder import tapefile
     from recorder.store import Store
 
@@ -99,12 +104,105 @@ def rebuild(db: Path | None) -> None:
     with tapefile.writing(path, "wiretape db rebuild", create=False) as connection:
         store = Store(connection)
         total = store.ended()
-        console = Console(stderr=True)
-        with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+        with _progress() as progress:
             for differs in progress.track(store.rebuild(), total=total, description="deriving"):
                 derived += 1
                 changed += differs
     click.echo(f"{path}: {derived} exchanges derived again, {changed} changed")
+
+
+@db.command()
+@options.db
+@click.option("--older", type=options.read_age, metavar="AGE", help="Those that began longer ago: 12h, 30d, 8w.")
+@click.option("--max-size", type=options.read_size, metavar="SIZE",
+              help="The oldest, until the rest takes at most so much: 500MB, 2GB.")  # fmt: skip
+@options.deleting
+def prune(
+    db: Path | None, older: timedelta | None, max_size: int | None, dry_run: bool, yes: bool, vacuum: bool
+) -> None:
+    """Delete old exchanges; `wiretape rm` deletes chosen ones.
+
+    On a terminal it asks first. Deleting leaves free pages in the file, which new recordings fill.
+    """
+    if older is None and max_size is None:
+        raise click.UsageError("say what to delete: --older AGE, --max-size SIZE, or both")
+
+    from recorder import deleting, retention, tapefile
+
+    path = options.tape_path(db)
+    limits = retention.Limits(older, max_size)
+    with tapefile.explained(path), tapefile.read_engine(path).connect() as connection:
+        ids = retention.past(connection, limits, SYSTEM)
+    deleting.delete(
+        path, ids, by="wiretape db prune", dry_run=dry_run, yes=yes, vacuum=vacuum, limit=max_size if ids else None
+    )
+
+
+@db.command()
+@options.db
+@click.option("--dry-run", is_flag=True, help="Only say how much is free.")
+def vacuum(db: Path | None, dry_run: bool) -> None:
+    """Rewrite the tape: free space goes back to the disk, and nothing deleted stays in the file."""
+    from recorder import deleting
+
+    deleting.rewrite(options.tape_path(db), dry_run=dry_run)
+
+
+@db.command()
+@click.argument("tapes", nargs=-1, required=True, metavar="TAPE...", type=click.Path(path_type=Path))
+@options.db
+@click.option("--dry-run", is_flag=True, help="Only say what would be copied.")
+def merge(tapes: tuple[Path, ...], db: Path | None, dry_run: bool) -> None:
+    """Copy the exchanges of other tapes onto this one, which is made if need be.
+
+    Exchanges that are on it already are left out, so that a merge can be repeated; so are those that still run.
+    """
+    from recorder import merge, tapefile
+    from recorder.deleting import exchanges
+    from recorder.store import Store
+
+    path = options.tape_path(db)
+    merge.refuse_itself(path, tapes)
+    if dry_run:
+        plan = _planned(path, tapes)
+        click.echo(f"would copy {exchanges(len(plan.exchanges))} to {path}{_left_out(plan)}")
+        return
+    for tape in tapes:
+        tapefile.read_engine(tape).dispose()  # whatever is wrong with one, nothing has been written then
+    with tapefile.writing(path, "wiretape db merge") as connection:
+        plan = merge.plan(connection, tapes)
+        with _progress() as progress:
+            task = progress.add_task("copying", total=len(plan.exchanges))
+            for copied in merge.copy(connection, tapes, plan):
+                progress.advance(task, copied)
+            store = Store(connection)
+            store.recover()
+            for no in progress.track(store.unsettled(), description="deriving"):
+                store.settle([no])
+    click.echo(f"{exchanges(len(plan.exchanges))} copied to {path}{_left_out(plan)}")
+
+
+def _planned(path: Path, tapes: tuple[Path, ...]) -> "Plan":
+    from recorder import merge, tapefile
+
+    if not path.exists():
+        return merge.plan(None, tapes)
+    with tapefile.explained(path), tapefile.read_engine(path).connect() as connection:
+        return merge.plan(connection, tapes)
+
+
+def _left_out(plan: "Plan") -> str:
+    parts = [(plan.present, "on it already"), (plan.running, "still running")]
+    left_out = ", ".join(f"{count:,} {why}" for count, why in parts if count)
+    return f"; left out: {left_out}" if left_out else ""
+
+
+def _progress() -> "Progress":
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    return Progress(console=console, disable=not console.is_terminal, transient=True)
 
 
 @db.command()
@@ -128,16 +226,11 @@ def rebuild(db: Path | None) -> None:
 )
 def fixture(db: Path | None, exchanges: int, chunks: int, seed: int) -> None:
     """Make a synthetic tape with every outcome, for measuring speed and trying commands."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from recorder import fixture, tapefile
 
     path = options.tape_path(db)
-    with tapefile.writing(path, "wiretape db fixture") as connection:
-        console = Console(stderr=True)
-        with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
-            task = progress.add_task("making", total=exchanges)
-            for done in fixture.fill(connection, exchanges, chunks, seed):
-                progress.update(task, completed=done)
+    with tapefile.writing(path, "wiretape db fixture") as connection, _progress() as progress:
+        task = progress.add_task("making", total=exchanges)
+        for done in fixture.fill(connection, exchanges, chunks, seed):
+            progress.update(task, completed=done)
     click.echo(f"{path}: {exchanges:,} exchanges of up to {chunks:,} chunks, seed {seed}")

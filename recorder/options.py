@@ -7,6 +7,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,12 +17,52 @@ from recorder import providers
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(s|m|h|d|w)")
+_AGE_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([kMGT]?)(i?)B", re.IGNORECASE)
+
+
+def read_age(text: str) -> timedelta:
+    """Read a length of time with its unit, such as `30d`."""
+    match = _AGE.fullmatch(text)
+    if match is None or float(match[1]) == 0:
+        raise click.BadParameter(f"{text!r} is not an age: use a number and s, m, h, d or w, such as 30d")
+    try:
+        return timedelta(**{_AGE_UNITS[match[2]]: float(match[1])})
+    except OverflowError:
+        raise click.BadParameter(f"{text!r} is too long") from None
+
+
+def read_size(text: str) -> int:
+    """Read a number of bytes with its unit, such as `2GB` or `512MiB`."""
+    match = _SIZE.fullmatch(text)
+    size = 0
+    if match is not None:
+        size = int(float(match[1]) * (1024 if match[3] else 1000) ** " kmgt".index(match[2].lower() or " "))
+    if not size:
+        raise click.BadParameter(f"{text!r} is not a size: use a number and kB, MB, GB or MiB, GiB, such as 2GB")
+    return size
+
+
 db = click.option(
     "--db",
     type=click.Path(path_type=Path),
     envvar="WIRETAPE_DB",
     help="The tape. [default: in the user's data directory]",
 )
+
+
+def deleting(command: F) -> F:
+    """Add the options that every deleting command takes."""
+    added = (
+        click.option("--dry-run", is_flag=True, help="Only say what would be deleted."),
+        click.option("-y", "--yes", is_flag=True, help="Do not ask; needed where no terminal can be asked."),
+        click.option("--vacuum", is_flag=True,
+                     help="Then rewrite the tape, so that nothing deleted stays in the file and it shrinks."),
+    )  # fmt: skip
+    for option in reversed(added):
+        command = option(command)
+    return command
 
 
 def recording(command: F) -> F:

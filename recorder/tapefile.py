@@ -55,8 +55,18 @@ def read_engine(path: Path) -> Engine:
     identify(path)
     path = path.resolve()
     _check_revision(_peek(path), path)
-    # A tape in a directory that may not be written, and without a `-wal`, can only be opened as immutable.
-    return _reader(path, settled=_is_settled(path) and not os.access(path.parent, os.W_OK))
+    return _reader(path, settled=_is_immutable(path))
+
+
+def read_uri(path: Path) -> str:
+    """Return the SQLite URI that opens a tape for reading only."""
+    path = path.resolve()
+    return _uri(path, settled=_is_immutable(path))
+
+
+def _is_immutable(path: Path) -> bool:
+    """Say whether a tape can only be opened as immutable: without a `-wal`, in a directory that may not be written."""
+    return _is_settled(path) and not os.access(path.parent, os.W_OK)
 
 
 def _peek(path: Path) -> str | None:
@@ -70,9 +80,13 @@ def _is_settled(path: Path) -> bool:
 
 
 def _reader(path: Path, *, settled: bool) -> Engine:
-    engine = _engine(f"file:{quote(str(path))}?mode=ro" + ("&immutable=1" if settled else ""))
+    engine = _engine(_uri(path, settled=settled))
     event.listen(engine, "connect", _set_up_reader)
     return engine
+
+
+def _uri(path: Path, *, settled: bool) -> str:
+    return f"file:{quote(str(path))}?mode=ro" + ("&immutable=1" if settled else "")
 
 
 def _set_up_reader(connection: sqlite3.Connection, _: Any) -> None:

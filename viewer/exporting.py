@@ -4,7 +4,6 @@ Only click is imported at the top: `--help` must not wait for a database library
 """
 
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +14,7 @@ from viewer import completion, measuring, selecting
 from viewer import output as writing
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from viewer.exports import Asked
-    from viewer.filtering.sql import Condition
     from viewer.filtering.syntax import Filter
 
 _SIGINT_EXIT = 128 + 2
@@ -88,7 +84,7 @@ def export(
             exports.describe(_TABLES if table is None else (table,), asked)
             return
         with queries.opened(tape) as connection:
-            exports.run(connection, asked, _selected(connection, ids, where))
+            exports.run(connection, asked, selecting.named(connection, ids, where))
     except KeyboardInterrupt:
         sys.exit(_SIGINT_EXIT)
 
@@ -103,27 +99,6 @@ def _refuse(asked: "Asked", table: str | None, schema: bool) -> None:
         raise click.UsageError("Parquet is a file of rows: name it with -o FILE, and ask for --schema without it")
     if asked.format == "sse" and asked.file is None and writing.on_terminal():
         raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe")
-
-
-def _selected(connection: "Connection", ids: Sequence[str], where: "Filter | None") -> "Condition | None":
-    """Give what was asked for as one condition: the exchanges that are named, of those the ones that fit."""
-    from viewer import queries
-
-    condition = selecting.condition(where)
-    if not ids:
-        return condition
-    named = queries.among(queries.find(connection, id) for id in _references(ids))
-    return named if condition is None else named & condition
-
-
-def _references(ids: Sequence[str]) -> Iterator[str]:
-    for id in ids:
-        if id != "-":
-            yield id
-            continue
-        lines = (line.strip() for line in sys.stdin)
-        # The first line of a column cut from a table is its name, which is too short for an id.
-        yield from (line for line in lines if line not in ("", "id"))
 
 
 COMMANDS: list[click.Command] = [export]

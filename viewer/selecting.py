@@ -131,6 +131,30 @@ def condition(where: "Filter | None") -> "Condition | None":
     return None if where is None else sql.condition(where)
 
 
+def named(connection: "Connection", ids: Sequence[str], where: "Filter | None") -> "Condition | None":
+    """Return the condition for the exchanges that are named, of those the ones that fit; None is for all.
+
+    `-` reads references from stdin, one a line. Raises `NotFound` for a reference to no exchange, or to several.
+    """
+    from viewer import queries
+
+    fits = condition(where)
+    if not ids:
+        return fits
+    numbers = queries.among(queries.find(connection, id) for id in _references(ids))
+    return numbers if fits is None else numbers & fits
+
+
+def _references(ids: Sequence[str]) -> Iterator[str]:
+    for id in ids:
+        if id != "-":
+            yield id
+            continue
+        lines = (line.strip() for line in sys.stdin)
+        # The first line of a column cut from a table is its name, which is too short for an id.
+        yield from (line for line in lines if line not in ("", "id"))
+
+
 def tell_nothing(connection: "Connection", where: "Filter | None") -> None:
     """Tell people on stderr that nothing fits, and of each term of the filter how much fits that alone.
 

@@ -89,7 +89,56 @@ def test_rebuilding_restores_measures(recorded: Path) -> None:
     assert outcomes_of(recorded) == {"e1": "complete", "e2": "truncated", "e3": None}
 
 
-@pytest.mark.parametrize("command", ["rebuild", "upgrade"])
+def test_pruning_needs_a_limit(recorded: Path) -> None:
+    assert run("prune", "--db", recorded).exit_code == 2
+
+
+@pytest.mark.parametrize("option", ["--older=30", "--older=0d", "--max-size=2", "--max-size=0GB", "--max-size=x"])
+def test_a_limit_without_a_unit_or_of_nothing_is_wrong_usage(recorded: Path, option: str) -> None:
+    assert run("prune", "--db", recorded, option).exit_code == 2
+
+
+def test_a_dry_run_of_pruning_says_what_it_would_delete_and_changes_nothing(recorded: Path) -> None:
+    before = recorded.read_bytes()
+    result = run("prune", "--db", recorded, "--older", "1d", "--dry-run")
+    assert result.stdout.startswith("would delete 3 exchanges (2026-03-01 12:00 UTC, ")
+    assert recorded.read_bytes() == before
+
+
+def test_pruning_where_nobody_can_be_asked_needs_a_yes(recorded: Path) -> None:
+    result = run("prune", "--db", recorded, "--older", "1d")
+    assert result.exit_code == 2
+    assert "--yes" in result.stderr
+    assert len(outcomes_of(recorded)) == 3
+
+
+def test_pruning_deletes_what_is_older_and_says_where_it_can_still_be_read(recorded: Path) -> None:
+    result = run("prune", "--db", recorded, "--older", "1d", "--yes")
+    assert result.stdout.startswith(f"deleted 3 exchanges from {recorded}\n")
+    assert "'wiretape db vacuum' rewrites the tape without it" in result.stdout
+    assert outcomes_of(recorded) == {}
+    assert run("prune", "--db", recorded, "--older", "1d", "--yes").stdout == f"nothing to delete from {recorded}\n"
+
+
+def test_a_vacuum_gives_space_back_and_names_what_it_does_not_reach(recorded: Path) -> None:
+    run("prune", "--db", recorded, "--older", "1d", "--yes")
+    (recorded.parent / f"{recorded.name}.before-0001").touch()
+    assert run("vacuum", "--db", recorded, "--dry-run").stdout.endswith(" are free pages\n")
+    said = run("vacuum", "--db", recorded).stdout
+    assert f"(beside it: {recorded.name}.before-0001)" in said
+    assert run("vacuum", "--db", recorded, "--dry-run").stdout.startswith(f"would rewrite {recorded}: 0 bytes of ")
+
+
+def test_a_merge_makes_a_tape_and_measures_what_dead_recorders_left(recorded: Path, tmp_path: Path) -> None:
+    target = tmp_path / "all.db"
+    assert run("merge", recorded, "--db", target, "--dry-run").stdout == f"would copy 3 exchanges to {target}\n"
+    assert not target.exists()
+    assert run("merge", recorded, "--db", target).stdout == f"3 exchanges copied to {target}\n"
+    assert outcomes_of(target) == {"e1": "complete", "e2": "truncated", "e3": "interrupted"}
+    assert run("merge", recorded, "--db", target).stdout.endswith("; left out: 3 on it already\n")
+
+
+@pytest.mark.parametrize("command", ["rebuild", "upgrade", "vacuum"])
 def test_a_tape_that_is_being_written_is_left_alone(recorded: Path, command: str) -> None:
     with opened(recorded):
         before = snapshot(recorded.parent)
@@ -99,7 +148,7 @@ def test_a_tape_that_is_being_written_is_left_alone(recorded: Path, command: str
         assert snapshot(recorded.parent) == before
 
 
-@pytest.mark.parametrize("command", ["info", "check", "rebuild", "upgrade"])
+@pytest.mark.parametrize("command", ["info", "check", "rebuild", "upgrade", "vacuum"])
 def test_no_command_makes_a_tape(tape: Path, command: str) -> None:
     assert isinstance(run(command, "--db", tape).exception, NotFound)
     assert list(tape.parent.iterdir()) == []

@@ -1,0 +1,138 @@
+"""Merging tapes: copying the exchanges of other tapes onto one, with all that belongs to them.
+
+Exchanges and sessions are known by their ids, so that a merge that was interrupted, or is repeated, copies only what is
+missing. Copies are numbered by the time at which they began, across all sources, after what is on the tape already.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import Connection, Table, select
+
+from recorder import locking, tapefile
+from recorder.errors import WiretapeError
+from recorder.schema import bodies, exchanges, measures, reads, segments, sessions
+
+_BATCH = 500
+"""Exchanges copied in one transaction."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a merge does: `(started_at, source, no)` of each exchange to copy, in the order of their new numbers.
+
+    `present` counts those that are on the tape already, `running` those that a recorder still runs: both are left out.
+    """
+
+    exchanges: list[tuple[str, int, int]] = field(default_factory=list)
+    present: int = 0
+    running: int = 0
+
+
+def plan(connection: Connection | None, sources: Sequence[Path]) -> Plan:
+    """Find out what there is to copy onto the tape of `connection` (None: a new one).
+
+    Raises `WiretapeError`, also of the kinds of `TapeError` for a source that is not a tape of this schema.
+    """
+    result = Plan()
+    known: set[str] = set()
+    if connection is not None:
+        with connection.begin():
+            known.update(connection.execute(select(exchanges.c.id)).scalars())
+    columns = (exchanges.c.no, exchanges.c.id, exchanges.c.started_at, exchanges.c.ended_by)
+    for number, source in enumerate(sources):
+        is_recorded = bool(locking.holder(tapefile.lock_of(source)))
+        with tapefile.explained(source), tapefile.read_engine(source).connect() as other:
+            for no, id, started_at, ended_by in other.execute(select(*columns)):
+                if ended_by is None and is_recorded:
+                    result.running += 1
+                elif id in known:
+                    result.present += 1
+                else:
+                    known.add(id)
+                    result.exchanges.append((started_at, number, no))
+    result.exchanges.sort()
+    return result
+
+
+def copy(connection: Connection, sources: Sequence[Path], plan: Plan) -> Iterator[int]:
+    """Copy what is planned onto the tape of its only writing connection; yield how many each transaction has copied."""
+    _run(connection, "CREATE TEMP TABLE numbered (source INTEGER, was INTEGER, no INTEGER, PRIMARY KEY (source, no))")
+    (base,) = _row(connection, "SELECT coalesce(max(no), 0) FROM main.exchanges")
+    rows = ((source, was, base + 1 + index) for index, (_, source, was) in enumerate(plan.exchanges))
+    connection.connection.executemany("INSERT INTO temp.numbered VALUES (?, ?, ?)", rows)
+    for number, source in enumerate(sources):
+        with _attached(connection, source):
+            _copy_sessions(connection)
+            yield from _copy_exchanges(connection, number)
+
+
+def _copy_sessions(connection: Connection) -> None:
+    names = ", ".join(column.name for column in sessions.c if column.name != "no")
+    missing = "uuid NOT IN (SELECT uuid FROM main.sessions)"
+    _run(connection, f"INSERT INTO main.sessions ({names}) SELECT {names} FROM source.sessions WHERE {missing}")
+
+
+def _copy_exchanges(connection: Connection, source: int) -> Iterator[int]:
+    last = 0
+    while True:
+        batch = f"FROM temp.numbered WHERE source = {source} AND no > {last} ORDER BY no LIMIT {_BATCH}"
+        count, until = _row(connection, f"SELECT count(*), max(no) FROM (SELECT no {batch})")
+        if not count:
+            return
+        with _transaction(connection):
+            for table in (exchanges, reads, segments, bodies, measures):
+                _run(connection, _copying(table, f"n.source = {source} AND n.no > {last} AND n.no <= {until}"))
+        yield count
+        last = until
+
+
+def _copying(table: Table, batch: str) -> str:
+    key = "no" if table is exchanges else "exchange_no"
+    session = "(SELECT no FROM main.sessions WHERE uuid = (SELECT uuid FROM source.sessions WHERE no = s.session_no))"
+    replaced = {key: "n.no", "session_no": session}
+    values = ", ".join(replaced.get(column.name, f's."{column.name}"') for column in table.c)
+    names = ", ".join(f'"{column.name}"' for column in table.c)
+    joined = f"temp.numbered n CROSS JOIN source.{table.name} s ON s.{key} = n.was"
+    return f"INSERT INTO main.{table.name} ({names}) SELECT {values} FROM {joined} WHERE {batch}"
+
+
+@contextmanager
+def _transaction(connection: Connection) -> Iterator[None]:
+    _run(connection, "BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        _run(connection, "ROLLBACK")
+        raise
+    _run(connection, "COMMIT")
+
+
+@contextmanager
+def _attached(connection: Connection, source: Path) -> Iterator[None]:
+    """Attach a tape as `source`, for reading only."""
+    connection.rollback()
+    with tapefile.explained(source):
+        _run(connection, "ATTACH ? AS source", tapefile.read_uri(source))
+    try:
+        yield
+    finally:
+        _run(connection, "DETACH source")
+
+
+def refuse_itself(path: Path, sources: Sequence[Path]) -> None:
+    """Raise `WiretapeError` if a source is the tape that is merged into, by whatever link it is called."""
+    for source in sources:
+        if path.exists() and source.exists() and path.samefile(source):
+            raise WiretapeError(f"{source} is the tape that is merged into: name others")
+
+
+def _run(connection: Connection, statement: str, *values: object) -> None:
+    connection.connection.execute(statement, values)
+
+
+def _row(connection: Connection, statement: str) -> tuple[int, ...]:
+    row: tuple[int, ...] = connection.connection.execute(statement).fetchone()
+    return row

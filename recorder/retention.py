@@ -1,0 +1,188 @@
+"""Which exchanges a tape keeps: deleting chosen ones, those past an age, and the oldest until the tape fits a size.
+
+Works on the tape's only writing connection. A tape's size here is that of its pages in use: deleting leaves free pages
+in the file, which new recordings fill first. What was deleted can be read from free pages until they are filled;
+`vacuum` rewrites the file without them. Selecting by a filter is left to `viewer`.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, delete, exists, func, select
+
+from recorder.clock import Clock
+from recorder.errors import TapeBusy
+from recorder.schema import bodies, exchanges, measures, reads, segments
+
+_BATCH = 100
+"""Exchanges deleted in one transaction: short enough for a recorder to commit in between."""
+_ROW_BYTES = 400
+"""Headers, counts and index entries of an exchange, about: what is not counted by length."""
+_READ_BYTES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a recorder keeps: exchanges younger than `age`, and at most `size` bytes of pages in use."""
+
+    age: timedelta | None = None
+    size: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.age is not None or self.size is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What is about to be deleted: how many exchanges, the bytes of their bodies, and when the first and last began."""
+
+    exchanges: int
+    body_bytes: int
+    oldest: str | None
+    newest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A tape's file in bytes, and how many of these are free pages."""
+
+    file: int
+    free: int
+
+    @property
+    def used(self) -> int:
+        """Bytes of pages in use."""
+        return self.file - self.free
+
+
+def size(connection: Connection) -> Size:
+    """Return the size of the tape; what still stands in its log counts as in the file."""
+    pages, free, page_size = (
+        connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return Size(pages * page_size, free * page_size)
+
+
+def past(connection: Connection, limits: Limits, clock: Clock, *, settled: bool = False) -> list[str]:
+    """Return the ids of the exchanges that are past the limits, the oldest first; only `settled` ones if asked."""
+    ids: list[str] = []
+    if limits.age is not None:
+        ids = older_than(connection, datetime.fromisoformat(clock.wall()) - limits.age, settled=settled)
+    if limits.size is not None:
+        oldest = beyond(connection, limits.size, settled=settled)
+        ids = oldest if len(oldest) > len(ids) else ids  # both begin with the oldest
+    return ids
+
+
+def older_than(connection: Connection, before: datetime, *, settled: bool = False) -> list[str]:
+    """Return the ids of the exchanges that began before an instant, the oldest first; only `settled` ones if asked."""
+    at = before.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    statement = _oldest_first(select(exchanges.c.id), settled).where(exchanges.c.started_at < at)
+    return list(connection.execute(statement).scalars())
+
+
+def beyond(connection: Connection, limit: int, *, settled: bool = False) -> list[str]:
+    """Return the ids of the oldest exchanges whose deletion brings the pages in use down to `limit`, about.
+
+    What an exchange takes is estimated from the lengths of its texts and bodies: look again after deleting.
+    """
+    excess = size(connection).used - limit
+    ids: list[str] = []
+    if excess <= 0:
+        return ids
+    for id, taken in connection.execute(_oldest_first(select(exchanges.c.id, _taken()), settled)):
+        if excess <= 0:
+            break
+        ids.append(id)
+        excess -= taken
+    return ids
+
+
+def _oldest_first(statement: Select[Any], settled: bool) -> Select[Any]:
+    statement = statement.order_by(exchanges.c.started_at, exchanges.c.no)
+    return statement.where(exists().where(bodies.c.exchange_no == exchanges.c.no)) if settled else statement
+
+
+def _taken() -> ColumnElement[int]:
+    """Estimate the bytes that an exchange takes on the tape."""
+
+    def of(table: Any, value: Any) -> Any:
+        inner = select(func.coalesce(func.sum(value), 0)).where(table.c.exchange_no == exchanges.c.no)
+        return inner.correlate(exchanges).scalar_subquery()
+
+    texts = [func.coalesce(func.length(measures.c[name]), 0) for name in ("content", "reasoning", "tool_calls", "icl")]
+    own = [func.coalesce(func.length(exchanges.c[name]), 0) for name in ("request_body", "request_headers", "path")]
+    rows = [
+        of(bodies, func.length(bodies.c.data)),
+        of(segments, func.length(segments.c.data)),
+        of(reads, _READ_BYTES),
+        of(measures, sum(texts[1:], texts[0])),
+    ]
+    return sum([*own, *rows], _ROW_BYTES + func.length(exchanges.c.id))
+
+
+def summary(connection: Connection, ids: Sequence[str]) -> Summary:
+    """Return what deleting these exchanges deletes."""
+    count = total = 0
+    began: list[str] = []
+    for start in range(0, len(ids), _BATCH):
+        columns = (func.count(), func.sum(exchanges.c.bytes - exchanges.c.gap_bytes), func.min(exchanges.c.started_at))
+        statement = select(*columns, func.max(exchanges.c.started_at)).where(
+            exchanges.c.id.in_(ids[start : start + _BATCH])
+        )
+        number, bytes_, first, last = connection.execute(statement).one()
+        count, total = count + number, total + (bytes_ or 0)
+        began += [at for at in (first, last) if at is not None]
+    return Summary(count, total, min(began, default=None), max(began, default=None))
+
+
+def erase(connection: Connection, ids: Sequence[str]) -> Iterator[int]:
+    """Delete exchanges with all that belongs to them, some at a time; yield how many each transaction deleted.
+
+    Ids that are not on the tape are passed over. Sessions stay: they hold the key of the redaction hashes.
+    """
+    for start in range(0, len(ids), _BATCH):
+        with connection.begin():
+            statement = select(exchanges.c.no).where(exchanges.c.id.in_(ids[start : start + _BATCH]))
+            numbers = connection.execute(statement).scalars().all()
+            for table in (reads, segments, bodies, measures):
+                connection.execute(delete(table).where(table.c.exchange_no.in_(numbers)))
+            connection.execute(delete(exchanges).where(exchanges.c.no.in_(numbers)))
+        yield len(numbers)
+
+
+def shrink(connection: Connection, limit: int) -> Iterator[int]:
+    """Delete the oldest exchanges until the pages in use fit `limit`; yield how many each transaction deleted."""
+    while True:
+        with connection.begin():
+            ids = beyond(connection, limit)
+        if not ids:
+            return
+        yield from erase(connection, ids)
+
+
+def vacuum(connection: Connection, path: Path) -> tuple[Size, Size]:
+    """Rewrite the tape without free pages; return its size before and after.
+
+    Raises `TapeBusy` if the disk has no room for it: SQLite writes the tape to a temporary file, and then to its log.
+    """
+    connection.rollback()
+    with connection.begin():
+        before = size(connection)
+    free = shutil.disk_usage(path.parent).free
+    if free < 2 * before.used:
+        need = 2 * before.used - free
+        raise TapeBusy(f"{path} cannot be rewritten: the disk needs {need:,} more free bytes for it: free some space")
+    connection.rollback()
+    # SQLite would take the system's temporary folder, which may be smaller and is others' too.
+    os.environ.setdefault("SQLITE_TMPDIR", str(path.parent))
+    connection.connection.execute("VACUUM")
+    connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    with connection.begin():
+        return before, size(connection)

@@ -1,0 +1,120 @@
+import itertools
+import shutil
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy import Connection, select
+
+from recorder import retention, tapefile
+from recorder.clock import Clock
+from recorder.errors import TapeBusy
+from recorder.schema import exchanges
+from tests.recorder.frames import STREAM, begin, body, end, head, opened, reading, record
+
+DAY = 24 * 3600 * 10**9
+NOON = int(datetime.fromisoformat("2026-03-10T12:00:00Z").timestamp()) * 10**9
+
+
+def on_day(number: int, pieces: list[bytes] = STREAM) -> list:
+    id = f"day{number}"
+    began = begin(id, started_at=f"2026-03-{number:02d}T12:00:00.000000Z")
+    return [began, head(id), *body(id, pieces), end(id, pieces)]
+
+
+@pytest.fixture
+def days(tape: Path) -> Path:
+    """A tape of one exchange a day, recorded in another order; the last has not ended."""
+    with opened(tape) as store:
+        for number in (3, 1, 2, 4):
+            record(store, on_day(number))
+        store.append(on_day(5)[:-1])
+    return tape
+
+
+def ids(tape: Path) -> set[str]:
+    with reading(tape) as connection:
+        return set(connection.execute(select(exchanges.c.id)).scalars())
+
+
+@pytest.fixture
+def writing(days: Path) -> Iterator[Connection]:
+    with tapefile.writing(days, "a test") as connection:
+        yield connection
+
+
+def past(connection: Connection, limits: retention.Limits, settled: bool = False) -> list[str]:
+    with connection.begin():
+        return retention.past(connection, limits, Clock(wall_ns=lambda: NOON), settled=settled)
+
+
+def test_past_an_age_is_what_began_before_it_the_oldest_first(writing: Connection) -> None:
+    assert past(writing, retention.Limits(timedelta(days=7))) == ["day1", "day2"]
+    assert past(writing, retention.Limits(timedelta(days=7, seconds=-1))) == ["day1", "day2", "day3"]
+    assert past(writing, retention.Limits(timedelta(days=1))) == ["day1", "day2", "day3", "day4", "day5"]
+
+
+def test_what_has_not_been_settled_is_past_no_limit_of_a_recorder(writing: Connection) -> None:
+    assert past(writing, retention.Limits(timedelta(days=1)), settled=True) == ["day1", "day2", "day3", "day4"]
+    assert past(writing, retention.Limits(size=1), settled=True) == ["day1", "day2", "day3", "day4"]
+
+
+def test_a_tape_that_fits_has_nothing_beyond_its_size(writing: Connection) -> None:
+    assert past(writing, retention.Limits(size=10**9)) == []
+
+
+def test_erasing_deletes_all_rows_of_an_exchange_and_of_no_other(days: Path) -> None:
+    with tapefile.writing(days, "a test") as connection:
+        assert list(retention.erase(connection, ["day1", "day3", "unknown"])) == [2]
+    assert ids(days) == {"day2", "day4", "day5"}
+    # That the tape is whole, with no row that belongs to nothing, is checked after each test.
+
+
+def test_a_tape_shrinks_to_its_size_by_its_oldest_exchanges(tape: Path) -> None:
+    noise = [bytes(random % 256 for random in itertools.islice(_noise(), 40_000))]
+    with opened(tape) as store:
+        for number in range(1, 11):
+            record(store, on_day(number, noise))
+    with tapefile.writing(tape, "a test") as connection:
+        limit = retention.size(connection).used - 150_000
+        connection.rollback()
+        assert sum(retention.shrink(connection, limit)) in (4, 5)
+        assert retention.size(connection).used <= limit
+    assert "day10" in ids(tape)
+    assert "day1" not in ids(tape)
+
+
+def _noise() -> Iterator[int]:
+    """Yield bytes that do not compress."""
+    state = 1
+    while True:
+        state = state * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
+        yield state >> 33
+
+
+def test_a_vacuum_leaves_nothing_of_what_was_deleted_in_any_file(tape: Path) -> None:
+    secret = b"the quick brown canary"
+    pieces = [b'data: {"object":"chat.completion.chunk","choices":[{"delta":{"content":"' + secret + b'"}}]}\n\n']
+    with opened(tape) as store:
+        store.append([begin("secret", body=b'{"model":"m","prompt":"' + secret * 1000 + b'"}'), head("secret")])
+        for frame in (*body("secret", pieces), end("secret", pieces)):
+            record(store, [frame])
+        record(store, on_day(2))
+    assert secret in tape.read_bytes()
+    with tapefile.writing(tape, "a test") as connection:
+        assert sum(retention.erase(connection, ["secret"])) == 1
+        before, after = retention.vacuum(connection, tape)
+    assert after.file < before.file
+    assert after.free == 0
+    assert [path for path in tape.parent.iterdir() if secret in path.read_bytes()] == []
+    assert tape.stat().st_size == after.file
+    assert ids(tape) == {"day2"}
+
+
+def test_a_vacuum_that_has_no_room_changes_nothing(days: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    with tapefile.writing(days, "a test") as connection, pytest.raises(TapeBusy, match="more free bytes"):
+        retention.vacuum(connection, days)
+    assert len(ids(days)) == 5
