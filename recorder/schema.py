@@ -24,7 +24,7 @@ from sqlalchemy import (
 APPLICATION_ID = 0x77746170
 """SQLite's `application_id` of every tape: the letters `wtap`."""
 
-REVISION = "0001"
+REVISION = "0002"
 """The alembic revision that this program reads and writes."""
 
 metadata = MetaData(
@@ -102,6 +102,7 @@ exchanges = Table(
         "coarse_clock", Boolean, nullable=False, server_default="0", comment="instants are not those of socket reads"
     ),
     comment="one request and its response: the facts",
+    sqlite_autoincrement=True,  # a number is not used again after its exchange was deleted
 )
 
 reads = Table(

@@ -19,7 +19,7 @@ from sqlalchemy import create_engine, inspect
 from recorder import schema, tapefile
 from recorder.db import db
 from recorder.errors import SchemaMismatch, TapeError
-from tests.recorder.frames import bodies_of, damage, exchange, opened, reading, record
+from tests.recorder.frames import bodies_of, damage, exchange, opened, outcomes_of, reading, record
 
 ROOT = Path(__file__).parent.parent
 NEXT = '''
@@ -28,8 +28,8 @@ import os, signal
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "0003"
+down_revision = "0002"
 
 def upgrade():
     with op.batch_alter_table("exchanges", recreate="always") as batch:
@@ -45,7 +45,7 @@ import sys
 from pathlib import Path
 from recorder import schema, tapefile
 tapefile.scripts = lambda: Path(sys.argv[1])
-schema.REVISION = tapefile.REVISION = "0002"
+schema.REVISION = tapefile.REVISION = "0003"
 from recorder.db import db
 db(["upgrade", "--db", sys.argv[2]])
 """
@@ -53,14 +53,14 @@ db(["upgrade", "--db", sys.argv[2]])
 
 @pytest.fixture
 def coming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The migrations of a wiretape to come, whose schema is 0002."""
+    """The migrations of a wiretape to come, whose schema is 0003."""
     scripts = tmp_path / "migrations 100%"
     shutil.copytree(ROOT / "migrations", scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    (scripts / "versions" / "0002_next.py").write_text(NEXT)
+    (scripts / "versions" / "0003_next.py").write_text(NEXT)
     with monkeypatch.context() as patch:
         patch.setattr(tapefile, "scripts", lambda: scripts)
-        patch.setattr(tapefile, "REVISION", "0002")
-        patch.setattr(schema, "REVISION", "0002")
+        patch.setattr(tapefile, "REVISION", "0003")
+        patch.setattr(schema, "REVISION", "0003")
         yield scripts
 
 
@@ -110,20 +110,37 @@ def test_an_older_tape_is_not_written_before_it_is_upgraded_and_loses_nothing_th
     recorded: Path, coming: Path
 ) -> None:
     with (
-        pytest.raises(SchemaMismatch, match="older schema 0001, not 0002: run 'wiretape db upgrade'"),
+        pytest.raises(SchemaMismatch, match="older schema 0002, not 0003: run 'wiretape db upgrade'"),
         opened(recorded),
     ):
         pass
     result = CliRunner().invoke(db, ["upgrade", "--db", str(recorded)])
-    backup = recorded.with_name("tape.db.before-0002")
-    assert result.stdout == f"{recorded}: schema 0001 → 0002; the tape as it was is {backup}\n"
+    backup = recorded.with_name("tape.db.before-0003")
+    assert result.stdout == f"{recorded}: schema 0002 → 0003; the tape as it was is {backup}\n"
     assert {"notes", "exchanges"} <= tables(recorded)
-    damage(backup, "UPDATE alembic_version SET version_num='0002'")
+    damage(backup, "UPDATE alembic_version SET version_num='0003'")
     assert bodies_of(backup) == bodies_of(recorded)
     with opened(recorded) as store:
         record(store, exchange("e2")[-1:])
-    damage(recorded, "UPDATE alembic_version SET version_num='0001'")
-    damage(backup, "UPDATE alembic_version SET version_num='0001'")
+    damage(recorded, "UPDATE alembic_version SET version_num='0002'")
+    damage(backup, "UPDATE alembic_version SET version_num='0002'")
+
+
+def test_a_tape_of_the_first_schema_is_upgraded_with_all_that_it_holds(recorded: Path) -> None:
+    before = (bodies_of(recorded), outcomes_of(recorded))
+    with tapefile.writing(recorded, "a test") as connection:
+        connection.rollback()
+        connection.connection.execute("PRAGMA foreign_keys=OFF")
+        config = Config()
+        config.set_main_option("script_location", str(ROOT / "migrations"))
+        config.attributes["connection"] = connection
+        with connection.begin():
+            command.downgrade(config, "0001")
+    with pytest.raises(SchemaMismatch, match="older schema 0001"), reading(recorded):
+        pass
+    assert CliRunner().invoke(db, ["upgrade", "--db", str(recorded)]).exit_code == 0
+    assert (bodies_of(recorded), outcomes_of(recorded)) == before
+    recorded.with_name(f"{recorded.name}.before-{schema.REVISION}").unlink()
 
 
 @pytest.mark.parametrize("fault", ["raise", "kill"])
@@ -135,7 +152,7 @@ def test_a_migration_that_is_cut_short_leaves_the_tape_as_it_was(recorded: Path,
     assert tables(recorded) == before
     assert CliRunner().invoke(db, ["upgrade", "--db", str(recorded)]).exit_code == 0
     assert tables(recorded) == before | {"notes"}
-    damage(recorded, "UPDATE alembic_version SET version_num='0001'")
+    damage(recorded, "UPDATE alembic_version SET version_num='0002'")
 
 
 def test_a_tape_cannot_be_made_by_halves(tape: Path, coming: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +165,7 @@ def test_a_tape_cannot_be_made_by_halves(tape: Path, coming: Path, monkeypatch: 
     monkeypatch.setenv("FAULT", "")
     with opened(tape):
         pass
-    damage(tape, "UPDATE alembic_version SET version_num='0001'")
+    damage(tape, "UPDATE alembic_version SET version_num='0002'")
 
 
 def test_an_installed_wiretape_finds_the_migrations_it_ships(tape: Path, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ class Seen:
     """What was known of a tape when it was last looked at."""
 
     version: int
+    total: int = 0
     newest: int = 0
     unsettled: frozenset[int] = frozenset()
 
@@ -69,16 +70,22 @@ class Change:
     """What is otherwise than when the tape was last looked at.
 
     `fits` are the exchanges that are new, still run or ran then, as far as they fit; `unfit` those that do not. `rows`
-    are those of the newest of `fits`. `total` counts all exchanges, `running` those that still run.
+    are those of the newest of `fits`. `running` counts the exchanges that still run. `deleted`: some are not on the tape
+    any more.
     """
 
     seen: Seen
-    total: int
     running: int
     session: Session | None
     fits: list[int] = field(default_factory=list)
     unfit: list[int] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    deleted: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many exchanges the tape holds."""
+        return self.seen.total
 
 
 def numbers(
@@ -138,13 +145,13 @@ def change(
     kept = [no for no in affected if no in fitting]
     shown = new.union(looked_at)
     return Change(
-        Seen(version, newest, frozenset(unsettled)),
-        total,
+        Seen(version, total, newest, frozenset(unsettled)),
         running,
         session,
         kept,
         [no for no in affected if no not in fitting],
         listed(connection, [no for no in kept if no in shown][-_MOST_ROWS:]),
+        deleted=seen is not None and total < seen.total + len(new),
     )
 
 

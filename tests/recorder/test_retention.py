@@ -72,6 +72,15 @@ def test_erasing_deletes_all_rows_of_an_exchange_and_of_no_other(days: Path) -> 
     # That the tape is whole, with no row that belongs to nothing, is checked after each test.
 
 
+def test_the_number_of_a_deleted_exchange_is_not_used_again(days: Path) -> None:
+    with tapefile.writing(days, "a test") as connection:
+        assert sum(retention.erase(connection, sorted(ids(days)))) == 5
+    with opened(days) as store:
+        record(store, on_day(6))
+    with reading(days) as connection:
+        assert connection.execute(select(exchanges.c.no)).scalars().all() == [6]
+
+
 def test_a_tape_shrinks_to_its_size_by_its_oldest_exchanges(tape: Path) -> None:
     noise = [bytes(random % 256 for random in itertools.islice(_noise(), 40_000))]
     with opened(tape) as store:

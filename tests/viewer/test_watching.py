@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from recorder import journal, tapefile
+from recorder import journal, retention, tapefile
 from recorder.store import Store
 from tests.viewer.conftest import COMPLETE_READS, HOSTILE, LIVE, begin, end, event, response
 from viewer import queries, watching
@@ -76,6 +76,24 @@ def test_changes_are_what_is_new_and_what_ran(tmp_path: Path) -> None:
         again = watching.change(connection, seen.seen, None, [1])
         assert again is not None
         assert [(row["no"], row["outcome"]) for row in again.rows] == [(1, "interrupted"), (2, "complete")]
+
+
+def test_that_exchanges_were_deleted_is_a_change_even_where_others_came(tmp_path: Path) -> None:
+    path, ids = tmp_path / "tape.db", ["a" * 16, "b" * 16]
+    write(path, *(begin(id, 1, b"{}") for id in ids))
+    with queries.opened(path) as connection:
+        before = watching.change(connection, None)
+        assert before is not None
+        with tapefile.writing(path, "a test") as writing:
+            assert sum(retention.erase(writing, ids[1:])) == 1
+        write(path, begin("c" * 16, 2, b"{}"))
+        after = watching.change(connection, before.seen)
+        assert after is not None
+        assert (after.total, after.deleted) == (2, True)
+        write(path, begin("d" * 16, 3, b"{}"))
+        last = watching.change(connection, after.seen)
+        assert last is not None
+        assert (last.total, last.deleted) == (3, False)
 
 
 def test_an_exchange_that_has_ended_is_unsettled_until_it_is_measured(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from textual.events import Key, MouseScrollDown
 from textual.pilot import Pilot
 from textual.widgets import SelectionList
 
-from recorder import tapefile
+from recorder import retention, tapefile
 from recorder.errors import NotFound, WiretapeError
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, TOOLS_READS, event
 from tests.viewer.tui.growing import recorder
@@ -438,6 +438,22 @@ def test_one_whose_recorder_falls_silent_becomes_an_orphan_though_nothing_is_wri
             watch.ns += 16 * 10**9
             await wait_for(pilot, lambda: cursor(pilot).startswith("▌ ?"))
             await shows(pilot, "recorder silent since", "orphan")
+
+    journey(steps())
+
+
+def test_exchanges_that_are_deleted_leave_the_list(tmp_path: Path) -> None:
+    async def steps() -> None:
+        path = tmp_path / "tape.db"
+        with recorder(path) as writing:
+            for number in range(3):
+                writing.record(f"{number}" * 16, at=number)
+        async with viewed(path) as pilot:
+            await shows(pilot, "3 exchanges", "00000000")
+            with tapefile.writing(path, "a test") as connection:
+                assert sum(retention.erase(connection, ["0" * 16, "2" * 16])) == 2
+            await shows(pilot, "1 exchange", "11111111")
+            await wait_for(pilot, lambda: not {"00000000", "22222222"} & set(seen(pilot.app).split()))
 
     journey(steps())
 

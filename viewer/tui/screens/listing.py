@@ -103,7 +103,7 @@ class Listing:
     async def look(self, visible: Sequence[int]) -> "Change | None":
         """See what has changed since the tape was last looked at, and put that into the catalog.
 
-        A tape that was replaced has to be loaded: `change` is None then.
+        A tape that was replaced, or that lost exchanges, has to be loaded again: `change` is None then.
         """
         wanted, known = self.wanted, self.change
         if known is None:
@@ -115,7 +115,7 @@ class Listing:
         except WiretapeError as error:
             self._fail(error)
             return None
-        if self._host.tape.openings != self._openings:
+        if self._host.tape.openings != self._openings or (found is not None and found.deleted):
             self.change = None
         if found is None or self.change is not known or self.wanted is not wanted:
             return None
