@@ -21,7 +21,7 @@ from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.events import Event, Key, Resize
-from textual.filter import LineFilter
+from textual.filter import LineFilter, Monochrome, NoColor
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import Input, OptionList
@@ -33,7 +33,7 @@ from viewer.apart import Decoders
 from viewer.model.settings import Settings
 from viewer.thresholds import Thresholds
 from viewer.tui import breaking, keys, themes
-from viewer.tui.paint import ASCII
+from viewer.tui.paint import ASCII, WITHOUT_COLORS
 from viewer.tui.reader import TapeReader
 from viewer.tui.screens.cramped import LEAST, CrampedScreen
 from viewer.tui.screens.drilled import DrilledScreen
@@ -243,9 +243,10 @@ class ViewerApp(App[int]):
             self.pop_screen()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Draw with ASCII only where that was asked for: the last thing done to every line of every screen."""
-        filters = super().get_line_filters()
-        return [*filters, ASCII] if self.ascii else filters
+        """Draw without colours and with ASCII only, where asked: the last thing done to every line of every screen."""
+        greys = (Monochrome, NoColor) if self.no_color else ()  # Textual's own answer to NO_COLOR is shades of grey
+        filters = [one for one in super().get_line_filters() if not isinstance(one, greys)]
+        return [*filters, *[WITHOUT_COLORS] * self.no_color, *[ASCII] * self.ascii]
 
     def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:
         """Tell of keys that the configuration has given to two actions."""

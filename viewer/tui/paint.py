@@ -18,6 +18,10 @@ from textual.strip import Strip
 
 from recorder.safe import safe
 from viewer.model import streams
+from viewer.tui.themes import contrast
+
+_SET_OFF: Final = 1.45
+"""From this contrast on a ground means something; surfaces and panels have 1.3 at most against the screen's."""
 
 Part: TypeAlias = "tuple[str, Style | None]"
 """A text, recorded or not, and how it looks."""
@@ -63,3 +67,22 @@ def in_ascii(text: str) -> str:
 
 ASCII: Final = _InAscii()
 """For terminals that only have ASCII."""
+
+
+class _WithoutColors(LineFilter):
+    """Removes all colours; text on a ground that stands out from the screen's, as a cursor's does, is reversed."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        screen = background.hex6
+        return [Segment(text, style and _uncolored(style, screen), control) for text, style, control in segments]
+
+
+@functools.lru_cache(4096)
+def _uncolored(style: Style, screen: str) -> Style:
+    ground = style.bgcolor
+    is_set_off = ground is not None and ground.triplet is not None and contrast(ground.triplet.hex, screen) >= _SET_OFF
+    return style.without_color + Style(reverse=True) if is_set_off and not style.reverse else style.without_color
+
+
+WITHOUT_COLORS: Final = _WithoutColors()
+"""For `NO_COLOR`: attributes such as bold and reverse are all that reaches the terminal."""

@@ -2,12 +2,15 @@
 
 import pytest
 from rich.cells import cell_len
+from rich.segment import Segment
 from rich.style import Style
+from textual.color import Color
 
 from tests.viewer.conftest import HOSTILE
 from viewer import sparks
 from viewer.model import streams
 from viewer.tui import paint
+from viewer.tui.themes import DARK
 
 
 def test_a_strip_is_as_wide_as_asked_for_and_safe() -> None:
@@ -39,3 +42,14 @@ def test_the_signs_that_say_something_stay_apart_in_ascii() -> None:
     assert "?" not in "".join(sign for sign in signs if sign != "?")
     assert len(set(signs)) == len({state.sign for state in streams.STATES.values()})
     assert paint.in_ascii("▁▂▃▄▅▆▇█") == "▁▂▃▄▅▆▇█".translate(sparks.ASCII)
+
+
+def test_without_colours_only_a_ground_that_means_something_is_reversed() -> None:
+    screen = Color.parse(DARK.background)
+    looks = {
+        "cursor": Style(color="#d9e1e8", bgcolor="#30495e", bold=True),
+        "panel": Style(color="#d9e1e8", bgcolor=DARK.panel),
+        "chosen": Style(color="red", reverse=True),
+    }
+    drawn = paint.WITHOUT_COLORS.apply([Segment(name, look) for name, look in looks.items()], screen)
+    assert [segment.style for segment in drawn] == [Style(bold=True, reverse=True), Style(), Style(reverse=True)]

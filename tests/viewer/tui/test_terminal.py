@@ -1,6 +1,7 @@
 """The way to the terminal: one that is slow, that nobody reads, or that is gone holds nothing up."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,6 +58,34 @@ def test_letters_stay_where_they_are_put_until_the_end(tape: Path) -> None:
         terminal.press("q")
         assert terminal.ended() == 0
         assert terminal.is_restored()
+
+
+VISITS = (
+    ("", LIVE[:8]), ("/is:nosuch", "no such outcome"), ("\x15is:ok\r", "2 / 7"), ("\\", "switches it on"),
+    ("o", "order by"), ("\x1b", "-order by"), ("C", "columns"), ("\x1b", "-columns"),
+    ("?", "on this screen"), ("\x1b", "-on this screen"), ("y", "wiretape show"), ("\x1b", "-wiretape show"),
+    ("x", "wiretape export"), ("\x1b", "-wiretape export"), ("jjj", "rate_limited"),
+    ("S", "failures"), ("jjjjj", "enter:"), ("q", "-failures"),
+    ("G\r", "1 Replay"), ("b", "gaps as heat"), (",,  ", "#"), ("2", "▌2"), ("3", "▌3"), ("4", "▌4"), ("5", "▌5"),
+    ("6", "▌6"), ("1g", "n goes on"), ("\x1b", "-n goes on"), ("q", "-Replay"),
+    ("g  c", "race"), ("d", "differ"), ("q", "-race"), (" c", "best of the column"), ("q", "-best of"),
+)  # fmt: skip
+"""Keys, and what they bring on the screen, or with a `-` take away: every screen, and what opens over one."""
+
+
+def test_no_color_sends_no_colours_from_any_screen(tape: Path) -> None:
+    with Terminal([*RUN, "view", "--db", str(tape)], 120, 40, {"NO_COLOR": "1"}) as terminal:
+        for keys, shown in VISITS:
+            terminal.press(keys)
+            text = shown.removeprefix("-")
+            terminal.wait_for(lambda screen, text=text, here=text == shown: here == (text in "\n".join(screen.lines)))
+        terminal.press("q")
+        assert terminal.ended() == 0
+        looks = set(re.findall(r"\x1b\[([\d;:]*)m", terminal.sent.decode()))
+        assert looks >= {"1", "7"}
+        assert not [
+            look for look in looks if re.search(r"(?:^|[;:])(?:3[0-8]|4[0-8]|58|9[0-7]|10[0-7])(?:$|[;:])", look)
+        ]
 
 
 SLOW = """

@@ -105,6 +105,7 @@ class StatsScreen(Screen[None]):
         self._slo = settings.read().slo
         self._shown = _Shown()
         self._trouble: str | None = None
+        self._is_reading = False
         # Kept here, and not looked up: an answer may come when the screen has been left.
         self._first_line, self._last_line = HeaderLine(), Static(paint.content(""), id="told")
         self._grouped, self._heat, self._failed = GroupTable(), HeatGrid(), FailureLine()
@@ -180,8 +181,14 @@ class StatsScreen(Screen[None]):
         found = super().active_bindings
         return {key: found[key] for key in sorted(found, key=lambda key: key != "question_mark")}
 
+    @property
+    def holds_keys(self) -> bool:
+        """Whether keys are better kept until the figures are there that they are meant for."""
+        return self._is_reading
+
     def action_reload(self) -> None:
         """Read everything again."""
+        self._is_reading = True
         self._start(self._read_all)
 
     def on_group_table_moved(self, message: GroupTable.Moved) -> None:
@@ -277,6 +284,7 @@ class StatsScreen(Screen[None]):
         return True
 
     def _show_first(self, by: str, found: Groups) -> None:
+        self._is_reading = False
         self._shown.by, self._shown.pooled, self._shown.too_many = by, False, False
         self._shown.rows, self._shown.total = found
         self._show_groups()
@@ -289,6 +297,8 @@ class StatsScreen(Screen[None]):
                 for one in self._shown.failures
             ]
         )
+        if self._failed.has_focus:
+            self.on_failure_line_moved(FailureLine.Moved(self._failed.cursor))
         self._divide()
 
     def _show_pooled(self, found: Groups | None) -> None:
@@ -356,7 +366,7 @@ class StatsScreen(Screen[None]):
         self._failed.styles.height = 1 + max(1, min(len(self._failed.lines(self.size.width)), failed + max(left, 0)))
 
     def _fail(self, trouble: str) -> None:
-        self._trouble = trouble
+        self._trouble, self._is_reading = trouble, False
         self._title(trouble, [])
 
     def _title(self, trouble: str | None, told: list[Part]) -> None:
