@@ -22,7 +22,7 @@ HEAD_BYTES = 64 << 10
 HEAD_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 75
 _BACKLOG = 2048
-_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_REJECTION = b"HTTP/1.1 %s\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s\n"
 
 
 STATUS_LINE.update(
@@ -31,57 +31,100 @@ STATUS_LINE.update(
 
 
 class _Protocol(HttpToolsProtocol):
-    """One client connection."""
+    """One client connection.
+
+    Nothing that comes after a whole request may touch the response to it: neither the limits on the next head nor
+    a violation of HTTP in it. What is to be said of that is said after the response.
+    """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._head_bytes = 0
         self._in_head = True
         self._head_timer: asyncio.TimerHandle | None = None
+        self._rejection: bytes | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._arm()
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._disarm()
+        self._stop_head_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._rejection is not None:
+            return  # read on all the same, to see the client leave
         super().data_received(data)
-        if not self._in_head or self.transport.is_closing():
+        if self.transport.is_closing():
             return
-        self._head_bytes += len(data)
-        if self._head_bytes > HEAD_BYTES:
-            if not self._answering():
-                self.transport.write(_TOO_LARGE)
-            self.transport.close()
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self._reject(_HEAD_TOO_LARGE)
+        elif self._head_timer is None and self._is_idle():
+            self._start_head_timer()  # line ends between requests, which begin no message, have stopped the keep-alive
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head, self._head_bytes = True, 0
-        self._arm()
+        if not self._is_answering():
+            self._start_head_timer()
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._disarm()
+        self._stop_head_timer()
         self.scope["headers"] = list(self.headers)  # what comes later under this list are trailers
         self.scope["extensions"] = {"wiretape": {"target": self.url, "abort": self.transport.abort}}
         super().on_headers_complete()
 
-    def _answering(self) -> bool:
-        """Say whether a response is on its way: nothing may be written into it, not even to a client at fault."""
-        cycle: RequestResponseCycle | None = self.cycle
-        return cycle is not None and cycle.response_started and not cycle.response_complete
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing() or self._is_answering():
+            return
+        if self._rejection is not None:
+            self._reject(self._rejection)
+        elif self._in_head:
+            self._start_head_timer()
 
-    def _arm(self) -> None:
-        self._disarm()
+    def send_400_response(self, msg: str) -> None:
+        self._reject(_BAD_REQUEST)
+
+    def _reject(self, response: bytes) -> None:
+        """Send a response that ends the connection, after those that are still to come."""
+        self._rejection = response
+        self._stop_head_timer()
+        if not self._is_answering():
+            self.transport.write(response)
+            self.transport.close()
+
+    def _is_answering(self) -> bool:
+        """Return whether a response is running, or due to a request that has come whole."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or cycle.response_complete:
+            return False
+        return bool(self.pipeline) or cycle.response_started or not cycle.more_body
+
+    def _is_idle(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and cycle.response_complete
+
+    def _start_head_timer(self) -> None:
+        self._stop_head_timer()
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
-    def _disarm(self) -> None:
+    def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+
+def _rejection(status: bytes, reason: bytes) -> bytes:
+    return _REJECTION % (status, len(reason) + 1, reason)
+
+
+_HEAD_TOO_LARGE = _rejection(b"431 Request Header Fields Too Large", b"wiretape: the request's head is too large")
+_BAD_REQUEST = _rejection(b"400 Bad Request", b"wiretape: the request is not valid HTTP")
 
 
 class _Uvicorn(uvicorn.Server):

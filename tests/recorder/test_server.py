@@ -58,15 +58,90 @@ async def test_a_stream_may_last_longer_than_a_head_may_take(relay: Relay, monke
     assert (got.complete, got.body) == (True, b"late")
 
 
+FIRST = b"3\r\n:a\n\r\n"
+LAST = b"e\r\n" + DONE + b"\r\n0\r\n\r\n"
+
+
+class Held:
+    """A response that stays open in the middle until it is released."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.target = relay.plays(Scene([(0, CHUNKED + FIRST), (0.6, LAST)]))
+
+    async def begun(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(post(self.target))
+        return await reader.readuntil(FIRST)
+
+
+NEXT = {
+    "a part of a head": (b"POST /x HTTP/1.1\r\nhost: loc", None),
+    "a head without end": (b"GET /x HTTP/1.1\r\nx: " + b"y" * 70_000, 431),
+    "no HTTP": (b"\x16\x03\x01 what is this", 400),
+    "a body that is broken": (
+        b"POST /x HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nZ\r\n",
+        400,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NEXT)
 @on_loop
-async def test_a_next_head_that_is_too_large_writes_nothing_into_a_running_answer(relay: Relay) -> None:
+async def test_what_follows_a_request_does_not_touch_its_response(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.1)
+    more, status = NEXT[case]
+    held = Held(relay)
+    async with dial(relay.base) as (reader, writer):
+        head = await held.begun(reader, writer)
+        writer.write(more)
+        async with asyncio.timeout(5):
+            rest = await reader.read()  # until the connection is closed: after the response
+    assert rest.startswith(LAST)
+    after = rest.removeprefix(LAST)
+    assert after.startswith(b"HTTP/1.1 %d " % status) if status else after == b""
+    assert (head + rest).count(b"HTTP/1.1 ") == (2 if status else 1)
+    found = await relay.kept(held.target)
+    assert (found.outcome, found.body, found.row["client_closed_ns"]) == (("complete", None), b":a\n" + DONE, None)
+
+
+@on_loop
+async def test_a_head_that_came_in_part_may_be_completed_after_the_response(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.4)
+    held, target = Held(relay), relay.plays(answer([(0, b"second")]))
+    request = post(target)
+    async with dial(relay.base) as (reader, writer):
+        await held.begun(reader, writer)
+        writer.write(request[:20])
+        await reader.readuntil(LAST)
+        writer.write(request[20:])
+        assert (await take(reader)).body == b"second"
+
+
+@on_loop
+async def test_a_client_that_sent_nonsense_may_still_leave(relay: Relay) -> None:
     target = relay.plays(Scene([(0, CHUNKED + b"3\r\nabc\r\n")], "stall"))
     async with dial(relay.base) as (reader, writer):
         writer.write(post(target))
         await reader.readuntil(b"3\r\nabc\r\n")
-        writer.write(b"GET /x HTTP/1.1\r\nx: " + b"y" * 70_000)
-        assert await reader.read() == b""
+        writer.write(b"nonsense\r\n\r\n" * 10_000)
+        await writer.drain()
     assert (await relay.kept(target)).outcome == ("client_closed", None)
+
+
+@on_loop
+async def test_a_line_end_between_requests_does_not_keep_a_connection_open(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.1)
+    async with dial(relay.base) as (reader, writer):
+        writer.write(post(relay.plays(answer([(0, b"x")]))))
+        await take(reader)
+        writer.write(b"\r\n")
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
 
 
 # The drain
