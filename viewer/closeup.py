@@ -143,7 +143,7 @@ def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> li
             transcript, event = opened.transcript, place - 1
             at = times.told(transcript, transcript.at[event]) if transcript.timed[event] else cells.UNKNOWN
             text = f"{at}  {transcript.kind(event)}  {cells.cut(gist.said(transcript.text(event)), 60)}"
-        lines.append([(f"  #{place:<7,}", "accent"), (text, "plain")])
+        lines.append([(f"  {landmarks.label(place):<8}", "accent"), (text, "plain")])
     lines += [[], [("note", "strong"), ("  enter writes one; it is kept beside the tape, not in it", "muted")]]
     return [*lines, [("  ", "plain"), (notes.text or cells.UNKNOWN, "plain")]]
 
@@ -225,11 +225,11 @@ def _verdicts(opened: Opened) -> Iterator[Line]:
 
 
 def _numbered(verdict: Verdict, opened: Opened) -> Verdict:
-    """Number the event of a verdict as the panes do: from 1, and with what stood outside of any event."""
+    """Number the event of a verdict as the panes do: with what stood outside of any event."""
     if verdict.event is None or not len(opened.transcript):
         return verdict
     event = landmarks.output_at(opened.transcript, verdict.from_ns + verdict.lasted_ns * (verdict.kind == "stall"))
-    return dataclasses.replace(verdict, event=event + 1)
+    return dataclasses.replace(verdict, event=event)
 
 
 def _measured(known: Known, width: int) -> Iterator[Line]:

@@ -95,7 +95,7 @@ def test_the_timing_says_where_the_time_went_and_who_was_slow(connection: Connec
     shown = text(closeup.timing(known(connection, TOOLS), opened(connection, TOOLS), 100))
     assert "stall               3,000.0" in shown
     assert "upstream gap              2" in shown
-    assert "3,000.0 ms from 0.050 s, before event #2: 'Think. ' … 'get_weather" in shown
+    assert "3,000.0 ms from 0.050 s, before event #1: 'Think. ' … 'get_weather" in shown
     assert "no stall of more than 2,000 ms" in text(
         closeup.timing(known(connection, COMPLETE), opened(connection, COMPLETE), 100)
     )
@@ -111,16 +111,16 @@ def test_notes_say_what_was_said_at_a_bookmark(connection: Connection) -> None:
     notes, times = Notes("look here", [2, 99]), Times()
     shown = text(closeup.noted(known(connection, COMPLETE), notes, opened(connection, COMPLETE), times))
     assert "run = a7" in shown
-    assert "#2      0.110 s  content  Hel" in shown
+    assert "#1      0.110 s  content  Hel" in shown
     assert shown.endswith("look here")
 
 
 def test_a_bookmark_whose_instant_is_not_known_says_so_without_a_unit(connection: Connection) -> None:
     notes, found = Notes("", [2]), opened(connection, COMPLETE)
     without = text(closeup.noted(known(connection, COMPLETE), notes, found, Times("first byte")))
-    assert "#2      –  content  Hel" in without
+    assert "#1      –  content  Hel" in without
     found.transcript.timed[1] = 0
-    assert "#2      –  content  Hel" in text(closeup.noted(known(connection, COMPLETE), notes, found, Times()))
+    assert "#1      –  content  Hel" in text(closeup.noted(known(connection, COMPLETE), notes, found, Times()))
 
 
 @pytest.mark.parametrize("width", [50, 57, 77, 117])

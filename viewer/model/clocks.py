@@ -64,7 +64,7 @@ class Times:
     def name(self) -> str:
         """What the times are."""
         if self.reference is not None and self.format in _SINCE:
-            return f"since #{self.reference + 1:,}"
+            return f"since #{self.reference:,}"
         return _NAMES[self.format]
 
     def of(self, transcript: Transcript, event: int, above: int | None = None) -> str:

@@ -5,7 +5,6 @@ Recorded text passes `safe` here, all but the answer, which is wrapped by `wrapp
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 from recorder.exchange import FLAGS
@@ -58,17 +57,12 @@ def evidence(row: Row, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, Tone,
     """Give what is odd about it, each with its tone and its evidence: verdicts first, the longest ones, then flags."""
     longest = sorted(verdicts, key=lambda verdict: -verdict.lasted_ns)[:_MOST_VERDICTS]
     for verdict in (one for one in verdicts if one in longest):
-        told, grounds = wording.sentences(_numbered(verdict))
+        told, grounds = wording.sentences(verdict)
         yield verdict.kind, "warning", f"{told}; {grounds}"
     judged = {verdict.kind for verdict in verdicts}
     for flag in ranked(row["flags"]):
         if flag not in judged:
             yield cells.line(flag), NOTABLE.get(flag, "muted"), FLAGS.get(flag, "not known to this version")
-
-
-def _numbered(verdict: Verdict) -> Verdict:
-    """Number the event of a verdict as the inspector does, which is a key away: from 1."""
-    return verdict if verdict.event is None else replace(verdict, event=verdict.event + 1)
 
 
 def text(row: Row) -> tuple[str, str, int | None]:

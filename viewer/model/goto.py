@@ -20,13 +20,13 @@ _BLOCK: Final = 1 << 16
 _EVENT: Final = re.compile(r"#([0-9]{1,12})")
 
 HELP: Final = "3.2s · 50% · #120 · +500ms · words"
-"""What can be typed."""
+"""What can be typed; events are numbered from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
     """Where to go: to an instant in ns since T0 (`instant`), that far from here (`offset`), to a share of the whole
-    stream of 0 to 1 (`share`), to an event by its number (`event`), or to the next place that says `words`.
+    stream of 0 to 1 (`share`), to an event by its seq (`event`), or to the next place that says `words`.
     """
 
     kind: Literal["instant", "offset", "share", "event", "words"]
@@ -59,7 +59,7 @@ def place(goal: Goal, playback: Playback, transcript: Transcript) -> tuple[int, 
         case "share":
             return int(playback.end_ns * goal.value), None
         case "event":
-            return 0, int(goal.value)
+            return 0, int(goal.value) + 1
     said = found(transcript, playback.position, goal.words)
     return None if said is None else (0, said)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from viewer import cells
 from viewer.model.transcript import KINDS, OUTPUT, Transcript
 
 SIGNS: Final = {
@@ -60,6 +61,14 @@ def beyond(markers: Sequence[Marker], position: int, signs: str = "", *, back: b
     else:
         fitting = [marker for marker in fitting if marker.position > position] or fitting
     return fitting[0] if fitting else None
+
+
+def label(position: int) -> str:
+    """Return the number of the last event that has come at a position, as `#6`; before the first event, `#–`.
+
+    Events are numbered from 0, as their `seq` is in `show --part events` and in exports.
+    """
+    return f"#{position - 1:,}" if position else f"#{cells.UNKNOWN}"
 
 
 def missing(signs: str) -> str:

@@ -25,7 +25,7 @@ def of(transcript: Transcript, event: int) -> list[Node]:
     read = transcript.reads[event]
     came = "no read known" if read == UNKNOWN else f"read {read}"
     kind = transcript.kind(event)
-    head = Node(f"event #{event + 1}", start, end, 0, f"({came}, bytes {start:,}–{end:,}, {kind})")
+    head = Node(f"event #{event}", start, end, 0, f"({came}, bytes {start:,}–{end:,}, {kind})")
     if kind != "malformed":
         return [head, *_lines(transcript.data, start, end)]
     return [head, *_lines(transcript.data, start, end, sound=False), *_fault(transcript.data, start, end)]

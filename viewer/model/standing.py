@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from viewer import cells
+from viewer.model import landmarks
 from viewer.model.clocks import seconds
 from viewer.model.race import Lane
 from viewer.model.silence import Silence
@@ -35,7 +36,7 @@ def told(
         said.append((f"{found.sign} {found.word}", found.tone))
         if silence is not None:
             said.append((str(silence), "error" if silence.stalled else "warning"))
-    counted = f"#{position:,}/{len(lane.transcript):,}"
+    counted = f"{landmarks.label(position)}/{landmarks.label(len(lane.transcript))}"
     figures = [_first(lane, position, row), counted, _rate(lane, position, row), _gap(lane, position)]
     figures += [_instant(lane, position, zero_ns), f"{lane.content.length(position):,} ch"]
     return _fitting([*said, *((figure, "muted") for figure in figures if figure)], room)

@@ -58,7 +58,7 @@ def test_the_time_since_the_row_before_is_another_where_rows_are_left_out() -> N
 def test_times_count_from_the_reference_and_are_negative_before_it(format: Format) -> None:
     times = Times(format, 40 * MS, STARTED, 1)
     assert column(times) == ["−0.060", "*REF*", "0.000", "2.245"]
-    assert times.name == "since #2"
+    assert times.name == "since #1"
 
 
 def test_without_a_first_byte_no_time_since_it_is_known() -> None:

@@ -58,9 +58,9 @@ def test_a_place_is_an_instant_or_a_position() -> None:
     playback = Playback([10, 20], 40, lambda: 0)
     playback.seek(1)
     places = {
-        text: goto.place(goto.read(text) or Goal("event"), playback, transcript) for text in ("1s", "+1ms", "50%", "#2")
+        text: goto.place(goto.read(text) or Goal("event"), playback, transcript) for text in ("1s", "+1ms", "50%", "#1")
     }
-    assert places == {"1s": (S, None), "+1ms": (10 + S // 1000, None), "50%": (20, None), "#2": (0, 2)}
+    assert places == {"1s": (S, None), "+1ms": (10 + S // 1000, None), "50%": (20, None), "#1": (0, 2)}
     assert goto.place(Goal("words", words="TWO"), playback, transcript) == (0, 2)
     assert goto.place(Goal("words", words="three"), playback, transcript) is None
 

@@ -76,7 +76,7 @@ def test_both_lanes_grow_on_one_clock(tape: Path) -> None:
             await press(pilot, "comma")
             await wait_for(pilot, lambda: "Hello" not in seen(app))
             await press(pilot, "end")
-            text = await shows(pilot, "Hello, world", "9/9")
+            text = await shows(pilot, "Hello, world", "#8/#8")
             assert "complete" in text
 
     journey(steps())
@@ -150,7 +150,7 @@ def test_what_is_before_the_aligned_instant_is_negative_on_the_clock_and_on_the_
             assert a.index("·") == b.index("·") == axis.index("╷0")
             assert axis.split()[:4] == ["▲", "╷−100", "ms", "╷−80"]
             await press(pilot, "full_stop", "full_stop")
-            await shows(pilot, "race · 0.000 of −0.110 … 0.071 s", "#2/9", "0.000 s")
+            await shows(pilot, "race · 0.000 of −0.110 … 0.071 s", "#1/#8", "0.000 s")
             await press(pilot, "end")
             await shows(pilot, "race · 0.071 of −0.110 … 0.071 s")
 
@@ -176,20 +176,20 @@ def test_one_that_runs_is_read_again_and_followed_until_somebody_looks_elsewhere
             tape.begin(RUNNING, COMPLETE_READS[:2], at=1)
             screen = CompareScreen(1, 2)
             async with staged(path, lambda: screen) as (app, pilot):
-                text = await shows(pilot, "● following", "● open", "Hel▏", "#2/2", "0.110+ s", "same so far")
+                text = await shows(pilot, "● following", "● open", "Hel▏", "#1/#1", "0.110+ s", "same so far")
                 assert _line(text, "B   ").split()[1:3] == ["110.0", "–"]
                 assert "110.0+" in _line(text, "B   ")
                 tape.go_on(RUNNING, COMPLETE_READS, 2, 3)
-                text = await shows(pilot, "● open", "#5/5", "0.120+ s")
+                text = await shows(pilot, "● open", "#4/#4", "0.120+ s")
                 assert text.count("Hello, ") == 2
                 assert "120.0+" in _line(text, "B   ")
                 await press(pilot, "home", "full_stop", "full_stop")
-                assert "following" not in await shows(pilot, "0.100 of", "‖ paused", "#1/5")
+                assert "following" not in await shows(pilot, "0.100 of", "‖ paused", "#0/#4")
                 tape.go_on(RUNNING, COMPLETE_READS, 3, 5)
-                text = await shows(pilot, "0.100 of", "#1/6")
+                text = await shows(pilot, "0.100 of", "#0/#5")
                 assert "●" not in text  # it stands where it was put
                 await press(pilot, "f")
-                await shows(pilot, "● following", "● open", "#6/6")
+                await shows(pilot, "● following", "● open", "#5/#5")
                 tape.end(RUNNING, COMPLETE_READS[:5])
                 await shows(pilot, "■ truncated", "171.5", "‖ paused")
                 await press(pilot, "f")
@@ -237,10 +237,10 @@ def test_what_is_racing_when_more_comes_goes_on(tmp_path: Path) -> None:
                 app.watch.ns = 115 * MS
                 await shows(pilot, " 0.115 of", "Hel▏")
                 tape.go_on(RUNNING, COMPLETE_READS, 2, 4)
-                await shows(pilot, "#2/5", "racing", " 0.115 of")
+                await shows(pilot, "#1/#4", "racing", " 0.115 of")
                 await resized(pilot, (80, 24))
                 app.watch.ns = 121 * MS
-                await shows(pilot, "#5/5", "racing", "0.121 of")
+                await shows(pilot, "#4/#4", "racing", "0.121 of")
 
     journey(steps())
 
@@ -277,9 +277,9 @@ def test_an_answer_that_was_not_streamed_has_no_instant_and_comes_at_the_end(tmp
             async with staged(path, lambda: CompareScreen(1, 2)) as (_, pilot):
                 await shows(pilot, "All at once.")
                 await press(pilot, "home")
-                assert "All at once." not in await shows(pilot, "no output yet  #0/1")
+                assert "All at once." not in await shows(pilot, "no output yet  #–/#0")
                 await press(pilot, "end")
-                text = await shows(pilot, "All at once.", "✓ complete  T –  #1/1  instant unknown")
+                text = await shows(pilot, "All at once.", "✓ complete  T –  #0/#0  instant unknown")
                 assert "0.000 s" not in text
 
     journey(steps())

@@ -85,7 +85,7 @@ def stalled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_panes_look_as_they_did(stalled: Path) -> None:
     async def steps() -> None:
-        async with inspected(stalled, STALLED, at="#35") as (_, pilot, screen):
+        async with inspected(stalled, STALLED, at="#34") as (_, pilot, screen):
             for size in SIZES:
                 await resized(pilot, size)
                 await wait_for(pilot, lambda: len(screen.panes.timeline._strips.marks) == screen.panes.timeline.cells)
@@ -143,9 +143,9 @@ def test_every_key_of_the_transport_moves_the_playhead(stalled: Path) -> None:
 
 def test_one_can_go_to_an_instant_an_event_or_to_words(stalled: Path) -> None:
     async def steps() -> None:
-        async with inspected(stalled, STALLED, at="#5") as (app, pilot, screen):
+        async with inspected(stalled, STALLED, at="#4") as (app, pilot, screen):
             places = []
-            for text in ("#7", "400ms", "prefill", "+11ms", "never that"):
+            for text in ("#6", "400ms", "prefill", "+11ms", "never that"):
                 await pilot.press("g")
                 await typed(pilot, text)
                 await pilot.press("enter")
@@ -234,13 +234,13 @@ def test_a_click_scrubs_selects_and_opens(stalled: Path) -> None:
 
 def test_bookmarks_and_notes_are_kept_beside_the_tape(stalled: Path) -> None:
     async def steps() -> None:
-        async with inspected(stalled, STALLED, at="#9") as (_, pilot, screen):
+        async with inspected(stalled, STALLED, at="#8") as (_, pilot, screen):
             await pilot.press("m", "home", "apostrophe")
             assert screen.playback.position == 9
             await pilot.press("6", "enter")
             await typed(pilot, "slow")
             await pilot.press("enter")
-            await shows(pilot, "slow", "#9")
+            await shows(pilot, "slow", "#8")
             await wait_for(pilot, lambda: notes.read(stalled, STALLED) == notes.Notes("slow", [9]))
         notes.path_of(stalled).unlink()
 
@@ -280,9 +280,9 @@ def test_a_stream_that_grows_is_followed_until_somebody_looks_elsewhere(tmp_path
                 await pilot.press("comma")
                 _grow(tape, COMPLETE_READS[:4], 3)
                 _grow(tape, COMPLETE_READS[:5], 4)
-                await shows(pilot, "#4/6")
+                await shows(pilot, "#3/#5")
                 await pilot.press("f")
-                await shows(pilot, "#6/6", "following")
+                await shows(pilot, "#5/#5", "following")
                 tape.end(LIVE, COMPLETE_READS[:5])
                 await wait_for(pilot, lambda: not screen.is_live)
                 await shows(pilot, "truncated")
@@ -381,7 +381,7 @@ def test_what_can_be_copied_and_exported_names_the_exchange(tape: Path) -> None:
             assert copies["command"] == f"wiretape show --db {tape} {COMPLETE}"
             assert copies["text"] == "Hello, world"
             assert json.loads(copies["request body"]) == {"model": "gpt-x", "stream": True}
-            assert copies["event #9"] == "data: [DONE]\n\n"
+            assert copies["event #8"] == "data: [DONE]\n\n"
             assert all(arguments[:4] == ["export", "--db", str(tape), COMPLETE] for _, arguments in screen.exports())
 
     journey(steps())
@@ -402,7 +402,7 @@ def test_what_may_be_too_long_to_copy_is_offered_with_the_command_that_gives_it(
                 "arguments of get_weather": f"wiretape export {on} --table texts",
                 "curl": f"wiretape show {on} --part request",
                 "SSE": f"wiretape show {on} --part raw",
-                "event #5": f"wiretape show {on} --part raw",
+                "event #4": f"wiretape show {on} --part raw",
             }
             assert copies["arguments of get_weather"].said == '{"city":"Oslo"}'
             assert await copies["arguments of get_weather"].give() == '{"city":"Oslo"}'
@@ -435,7 +435,7 @@ def test_nobody_misses_what_would_have_come_while_it_is_suspended(stalled: Path)
             app.app_suspend_signal.publish(app)
             app.watch.ns += 60_000 * MS
             app.app_resume_signal.publish(app)
-            await shows(pilot, "‖ paused", "#12/", "0.500 /")
+            await shows(pilot, "‖ paused", "#11/#", "0.500 /")
             assert (playback.position, playback.media_ns) == (12, 500 * MS)
             await pilot.press("space")
             app.watch.ns += 20 * MS
@@ -487,12 +487,12 @@ def test_what_is_jumped_to_in_folded_reasoning_is_unfolded_until_somebody_folds_
         async with inspected(stalled, STALLED) as (app, pilot, screen):
             await shows(pilot, "▸ reasoning")
             await pilot.press("g")
-            await typed(pilot, "#5")
+            await typed(pilot, "#4")
             await pilot.press("enter")
             await wait_for(pilot, lambda: app.screen is screen)
             await shows(pilot, "▾ reasoning", "thought 2▏")
             await pilot.press("r", "full_stop")
-            await shows(pilot, "▸ reasoning", "#6/54")
+            await shows(pilot, "▸ reasoning", "#5/#53")
 
     journey(steps())
 

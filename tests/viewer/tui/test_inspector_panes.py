@@ -72,12 +72,12 @@ def listed(app: Any) -> dict[str, str]:
 
 def test_t_goes_through_the_ways_of_telling_time_and_the_heading_says_which(marked: Path) -> None:
     async def steps() -> None:
-        async with inspected(marked, "#3") as (app, pilot, _):
+        async with inspected(marked, "#2") as (app, pilot, _):
             await pilot.press("2")
             told = []
             for name in ("request", "first byte", "wall clock, UTC", "Δ previous event", "Δ previous row"):
                 await shows(pilot, name)
-                told.append([listed(app)[number] for number in ("1", "2", "3", "4")])
+                told.append([listed(app)[number] for number in ("0", "1", "2", "3")])
                 await pilot.press("T")
             await shows(pilot, "t: since request")
             assert told == [
@@ -100,15 +100,15 @@ def test_the_time_since_the_row_before_is_that_of_the_rows_that_are_listed(marke
             await wait_for(pilot, lambda: screen.panes.events.shown == 2)
             await pilot.press("T", "T", "T")
             await shows(pilot, "Δ previous event")
-            assert listed(app) == {"2": "same", "6": "50"}
+            assert listed(app) == {"1": "same", "5": "50"}
             await pilot.press("T")
             await shows(pilot, "Δ row ms")
-            assert listed(app) == {"2": "–", "6": "2,300"}
+            assert listed(app) == {"1": "–", "5": "2,300"}
             await pilot.press("2")
             name, page = screen.pages()
             assert (name, [line.split()[:2] for line in page.splitlines()[1:]]) == (
                 "events.txt",
-                [["2", "–"], ["6", "2,300"]],
+                [["1", "–"], ["5", "2,300"]],
             )
 
     journey(steps())
@@ -116,13 +116,13 @@ def test_the_time_since_the_row_before_is_that_of_the_rows_that_are_listed(marke
 
 def test_times_count_from_the_event_that_r_sets_until_it_is_pressed_there_again(marked: Path) -> None:
     async def steps() -> None:
-        async with inspected(marked, "#3", (80, 24)) as (app, pilot, screen):
+        async with inspected(marked, "#2", (80, 24)) as (app, pilot, screen):
             await pilot.press("2", "R")
-            await shows(pilot, "since #3", "*REF*")
-            assert [listed(app)[number] for number in ("1", "3", "4")] == ["−0.020", "*REF*", "2.225"]
+            await shows(pilot, "since #2", "*REF*")
+            assert [listed(app)[number] for number in ("0", "2", "3")] == ["−0.020", "*REF*", "2.225"]
             await pilot.press("T", "down", "R")
-            await shows(pilot, "since #4")
-            assert [listed(app)[number] for number in ("3", "4")] == ["−2.225", "*REF*"]
+            await shows(pilot, "since #3")
+            assert [listed(app)[number] for number in ("2", "3")] == ["−2.225", "*REF*"]
             await pilot.press("R")
             await shows(pilot, "since first byte")
             assert "*REF*" not in seen(app)
@@ -135,17 +135,17 @@ def test_times_count_from_the_event_that_r_sets_until_it_is_pressed_there_again(
 
 def test_reads_and_bookmarks_are_told_as_events_are(marked: Path) -> None:
     async def steps() -> None:
-        async with inspected(marked, "#3") as (_, pilot, screen):
+        async with inspected(marked, "#2") as (_, pilot, screen):
             await pilot.press("m", "3")
             await shows(pilot, "B ─ +0.120 s ─")
             await pilot.press("T", "T")
             await shows(pilot, "B ─ 12:00:00.120 ─")
             await pilot.press("6")
-            await shows(pilot, "#3      12:00:00.120  content")
+            await shows(pilot, "#2      12:00:00.120  content")
             await pilot.press("3", "T", "T", "T", "full_stop", "R", "comma")
             await shows(pilot, "B ─ −2.225 s ─")
             await pilot.press("6")
-            await shows(pilot, "#3      −2.225 s  content")
+            await shows(pilot, "#2      −2.225 s  content")
             screen.panes.times = Times("first byte")
             screen.panes.bytes.set_times(Times("first byte"))
             await pilot.press("3")
@@ -157,7 +157,7 @@ def test_reads_and_bookmarks_are_told_as_events_are(marked: Path) -> None:
 
 def test_markers_stand_out_and_the_playhead_on_one_of_them(marked: Path) -> None:
     async def steps() -> None:
-        async with inspected(marked, "#4") as (_, pilot, screen):
+        async with inspected(marked, "#3") as (_, pilot, screen):
             timeline = screen.panes.timeline
             await wait_for(pilot, lambda: len(timeline._strips.marks) == timeline.cells)
             found = {one.text: one.style for one in timeline.render_line(3) if one.text in tuple("CSD")}
@@ -171,7 +171,7 @@ def test_markers_stand_out_and_the_playhead_on_one_of_them(marked: Path) -> None
 
 def test_the_wire_shows_reads_and_those_beside_them_and_tells_the_events_bytes_from_others(marked: Path) -> None:
     async def steps() -> None:
-        async with inspected(marked, "#5") as (_, pilot, screen):
+        async with inspected(marked, "#4") as (_, pilot, screen):
             await pilot.press("3", "v", "v", "v")
             shown = await shows(pilot, "bytes · wire", "read 1 ─", "read 2 ─", "read 3 ─", "read 4 ─", "relayed after")
             own = [line.partition("┃ ")[2].rstrip() for line in shown.splitlines() if "┃ " in line]
@@ -191,15 +191,15 @@ def test_the_wire_shows_reads_and_those_beside_them_and_tells_the_events_bytes_f
 
 def test_no_line_is_cut_however_long_it_is_and_before_the_first_event_it_is_the_first(marked: Path) -> None:
     async def steps() -> None:
-        async with inspected(marked, "#3", (80, 24)) as (_, pilot, screen):
+        async with inspected(marked, "#2", (80, 24)) as (_, pilot, screen):
             await pilot.press("3", "v")
-            shown = await shows(pilot, "bytes · lines", "─ event #3 ─")
+            shown = await shows(pilot, "bytes · lines", "─ event #2 ─")
             sent = event({"content": WORDS[2]}).decode().replace("\n", "␊")
             lines = [line.partition("│ ")[2].rstrip() for line in shown.splitlines()]
             first = next(number for number, line in enumerate(lines) if line.startswith("data: "))
             assert "".join(lines[first:]).replace(" ", "").startswith(sent.replace(" ", ""))
             await pilot.press("home")
-            assert "event #1 (read 0" in await shows(pilot, "─ event #1 ─", "#0/9")
+            assert "event #0 (read 0" in await shows(pilot, "─ event #0 ─", "#–/#8")
             screen.panes.bytes.light(5, 5)
 
     journey(steps())
@@ -207,14 +207,14 @@ def test_no_line_is_cut_however_long_it_is_and_before_the_first_event_it_is_the_
 
 def test_the_title_of_the_text_says_in_which_way_it_is_shown(marked: Path) -> None:
     async def steps() -> None:
-        async with inspected(marked, "#3") as (_, pilot, _screen):
-            assert "·" not in (await shows(pilot, "─ text @ #3 ─")).partition("text @ #3")[2].partition("│")[0]
+        async with inspected(marked, "#2") as (_, pilot, _screen):
+            assert "·" not in (await shows(pilot, "─ text @ #2 ─")).partition("text @ #2")[2].partition("│")[0]
             await pilot.press("b")
-            await shows(pilot, "text @ #3 · gaps as heat ─")
+            await shows(pilot, "text @ #2 · gaps as heat ─")
             await pilot.press("b", "a")
-            await shows(pilot, "text @ #3 · gaps in figures · nothing ahead ─")
+            await shows(pilot, "text @ #2 · gaps in figures · nothing ahead ─")
             await pilot.press("b", "a", "M")
-            await shows(pilot, "text @ #3 · Markdown ─")
+            await shows(pilot, "text @ #2 · Markdown ─")
 
     journey(steps())
 
@@ -232,7 +232,7 @@ def test_of_a_compressed_body_the_wire_shows_what_its_read_came_to(tmp_path: Pat
         recording.end(ID, parts)
 
     async def steps() -> None:
-        async with inspected(tape, "#2") as (_, pilot, _screen):
+        async with inspected(tape, "#1") as (_, pilot, _screen):
             await pilot.press("3", "v", "v", "v")
             shown = await shows(
                 pilot, "the body came as gzip", "┃ data: ", "read 0 ─", f"read 1 ─ {len(parts[1][1])} B"
@@ -252,7 +252,7 @@ def test_bytes_of_no_read_have_a_rule_of_their_own_and_what_is_missing_at_the_en
         connection.execute("UPDATE exchanges SET gap_bytes = 77")
 
     async def steps() -> None:
-        async with inspected(tape, "#2") as (_, pilot, screen):
+        async with inspected(tape, "#1") as (_, pilot, screen):
             rule = f"─ no read on the tape brought these {2 * size} B ───"
             await pilot.press("3")
             assert rule in (await shows(pilot, "bytes · hex", "no read "))
@@ -311,7 +311,7 @@ def test_m_shows_content_as_markdown_and_as_it_is_again(marked: Path) -> None:
             )
             assert "**" not in shown.partition("timeline")[0].replace("'One for **prefill** '", "")
             await pilot.press("home")
-            await shows(pilot, "text @ #0 · Markdown")
+            await shows(pilot, "text @ #– · Markdown")
             await wait_for(pilot, lambda: " • a queue" not in seen(app))
             await pilot.press("full_stop", "full_stop", "full_stop")
             await shows(pilot, "One for prefill▏")
@@ -353,7 +353,7 @@ def test_of_a_huge_answer_the_end_is_rendered_and_it_is_said(tmp_path: Path) -> 
 
 def test_words_looked_for_are_found_again_and_before(marked: Path) -> None:
     async def steps() -> None:
-        async with inspected(marked, "#1") as (app, pilot, screen):
+        async with inspected(marked, "#0") as (app, pilot, screen):
             await pilot.press("n")
             await wait_for(pilot, lambda: app.toasts)
             assert app.toasts == ["nothing looked for yet: g and words, or / and a filter for events"]
@@ -367,7 +367,7 @@ def test_words_looked_for_are_found_again_and_before(marked: Path) -> None:
                 places.append(screen.playback.position)
             assert places == [6, 2, 6, 2, 6, 2]
             await pilot.press("g")
-            await typed(pilot, "#5")
+            await typed(pilot, "#4")
             await pilot.press("enter")
             await wait_for(pilot, lambda: app.screen is screen and screen.playback.position == 5)
             await pilot.press("N")
@@ -378,7 +378,7 @@ def test_words_looked_for_are_found_again_and_before(marked: Path) -> None:
 
 def test_of_a_filter_that_is_newer_than_words_the_events_are_gone_through(marked: Path) -> None:
     async def steps() -> None:
-        async with inspected(marked, "#1") as (app, pilot, screen):
+        async with inspected(marked, "#0") as (app, pilot, screen):
 
             async def asked(key: str, text: str) -> None:
                 await pilot.press(key)

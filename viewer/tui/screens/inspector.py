@@ -18,7 +18,7 @@ from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
 from viewer import socket_reads
 from viewer.inspecting import Known
-from viewer.model import event_filter, goto
+from viewer.model import event_filter, goto, landmarks
 from viewer.model.opening import Opened
 from viewer.playback import CAPS, SPEEDS, Playback
 from viewer.tui.hosting import host
@@ -316,8 +316,10 @@ class InspectorScreen(Screen[None]):
     @waits()
     def action_bookmark(self) -> None:
         """Set a bookmark at the playhead, or take it away."""
-        is_set = self._notebook.notes.toggle(self._playback.position)
-        self.notify(f"bookmark #{self._playback.position} {'set' if is_set else 'gone'}", timeout=2, markup=False)
+        position = self._playback.position
+        is_set = self._notebook.notes.toggle(position)
+        told = f"bookmark {landmarks.label(position)} {'set' if is_set else 'gone'}"
+        self.notify(told, timeout=2, markup=False)
         self._keep_notes()
 
     @waits()

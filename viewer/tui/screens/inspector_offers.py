@@ -36,8 +36,8 @@ def copies(tape: Path, known: Known, opened: Opened | None, position: int) -> li
         found.append(("SSE", _later("the answer, as it came", lambda: data.decode("utf-8", "replace"), raw)))
     if opened is not None and 0 < position <= len(opened.transcript):
         event = opened.transcript.bytes(position - 1).decode("utf-8", "replace")
-        found.append((f"event #{position}", _whole(event, raw)))
-        found.append(("place", offers.command(tape, "view", row["id"], "--at", f"#{position}")))
+        found.append((f"event #{position - 1}", _whole(event, raw)))
+        found.append(("place", offers.command(tape, "view", row["id"], "--at", f"#{position - 1}")))
     return found
 
 

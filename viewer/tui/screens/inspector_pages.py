@@ -62,7 +62,7 @@ def _events(transcript: Transcript, times: Times, only: Sequence[int] | None) ->
         read, size = transcript.reads[event], transcript.ends[event] - transcript.starts[event]
         gap = transcript.gap_ns(event)
         since = "same" if transcript.shares_read(event) else cells.ms(None if gap is None else gap / 1e6)
-        told = f"{event + 1:>{number}} {times.of(transcript, event, above):>{at}} {since:>9}"
+        told = f"{event:>{number}} {times.of(transcript, event, above):>{at}} {since:>9}"
         came, above = cells.UNKNOWN if read == UNKNOWN else read, event
         yield f"{told} {transcript.kind(event):<{_KIND}} {size:>9} {came:>6} {safe(gist.of(transcript, event))}"
 

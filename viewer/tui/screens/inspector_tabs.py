@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from viewer.model import landmarks
 from viewer.model.opening import Opened
 from viewer.model.streams import Tone
 from viewer.tui.widgets.events import EventsPane
@@ -26,7 +27,7 @@ def boxes(pane: int, *, wide: bool, zoomed: bool) -> tuple[str, ...]:
 
 def said(opened: Opened, position: int, replay: ReplayPane) -> str:
     """Give the title of the text, with the row of the choices where there is more than one, that shown in brackets."""
-    text = f"text @ #{position:,}"
+    text = f"text @ {landmarks.label(position)}"
     if len(opened.transcript.voices) > 1:
         names = [("all", replay.choice is None), *((str(one), one == replay.choice) for one in replay.choices)]
         text += " · choices " + " ".join(f"[{name}]" if is_shown else name for name, is_shown in names) + " (c)"
@@ -36,7 +37,7 @@ def said(opened: Opened, position: int, replay: ReplayPane) -> str:
 
 def part(opened: Opened | None, position: int) -> str:
     """Give the title of the tree: the event that it takes apart, or the body if there are no events."""
-    return "body" if opened is not None and not len(opened.transcript) else f"event #{max(position, 1):,}"
+    return "body" if opened is not None and not len(opened.transcript) else f"event {landmarks.label(max(position, 1))}"
 
 
 def listed(opened: Opened, events: EventsPane, asked: Sequence[str]) -> str:

@@ -162,7 +162,7 @@ class EventsPane(Pane):
         number, at_width, size, read_width = self._widths
         drawn: list[Part] = [
             (">" if event == self._selected else " ", self.look("accent")),
-            (f"{event + 1:>{number}} ", self.look("muted")),
+            (f"{event:>{number}} ", self.look("muted")),
             (f"{at:>{at_width}} ", self.look("ghost") if to_come else self.look("plain")),
             (f"{gap:>7} {glyph:<1} ", self.look(gap_tone)),
             (f"{kind:<{_KIND}} ", tone),

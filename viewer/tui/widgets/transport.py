@@ -8,7 +8,7 @@ from typing import Final
 
 from textual.strip import Strip
 
-from viewer.model import strips
+from viewer.model import landmarks, strips
 from viewer.model.silence import Silence
 from viewer.model.streams import Tone
 from viewer.tui import paint
@@ -102,10 +102,10 @@ class TransportLine(Scrubbing):
         if short and now.media_ns == now.end_ns:
             told = end
         share = 100 * now.media_ns / now.end_ns if now.end_ns else 0
-        events = f"{now.events:,}"
+        last = landmarks.label(now.events)
         return [
             *self._state(),
-            (f"  #{now.position:,}/{events}".ljust(len(events) * 2 + 4), "strong"),
+            (f"  {landmarks.label(now.position)}/{last}".ljust(len(last) * 2 + 3), "strong"),
             (f"  {told}{'+' if now.live else ''} s  ", "plain"),
             ("" if short else f"{share:3.0f} %  ", "muted"),
             *self._silence(),
