@@ -4,7 +4,7 @@ Only click is imported at the top: `--help` must not wait for a database library
 stderr. The figures themselves are made by the modules of the same names.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,9 @@ import click
 
 from recorder import options
 from viewer import completion, measuring, output, selecting
+from viewer.completion import STATISTICS
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from viewer.aggregates import Method
     from viewer.filtering.syntax import Filter
     from viewer.rows import Row
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     help="Measure as this tool does, under its names, and say what it counts differently.",
 )
 @click.option("--schema", is_flag=True, help="Say what each field of csv, jsonl and json means.")
+@output.columned
 @output.formatted
 def stats(
     db: Path | None,
@@ -56,6 +56,7 @@ def stats(
     hist: str | None,
     tool: str | None,
     schema: bool,
+    columns: str | None,
     format: str | None,
     raw_csv: bool,
 ) -> None:  # fmt: skip
@@ -64,30 +65,43 @@ def stats(
     Latency is that of complete exchanges only. Durations are in ms and from T0, the moment before the request was sent.
     Standard deviations are the population's. A gap (icl) is between two output chunks, not between tokens; chunks of
     one read are 0 apart. The model is the one that answered, so what failed before that counts for the one asked for.
+
+    --columns takes statistics (p50,p99) and fields (model,n,ttft_p99_ms); with fields, each group is one row.
     """
     from viewer import stats as statistics
+    from viewer.rows import only
 
     format = output.chosen(format) if hist is None else format or "table"
     if tool is not None:
         ours = {"--by": by, "--percentile-method": method != "linear", "--slo": slo, "--hist": hist, "--schema": schema}
         _refuse("--as measures as that tool does", ours | {"--include-failed": include_failed})
-        _stats_as(db, where, tool, format, raw_csv)
+        _stats_as(db, where, tool, format, raw_csv, columns)
         return
     keys, bounds = measuring.keys_of(by), measuring.bounds_of(slo)
     if schema:
         rows = [{"field": name, "meaning": meaning} for name, meaning in statistics.schema().items()]
         measuring.listed(format, ("field", "meaning"), rows, raw_csv)
         return
-    if hist is not None and format != "table":
-        raise click.UsageError("--hist draws: it goes with --format table only")
+    names = None if columns is None else _columns(columns, keys)
+    is_page = format == "table" and (names is None or set(names) <= set(STATISTICS))
+    if hist is not None and not is_page:
+        raise click.UsageError("--hist draws: it goes with --format table only, and without fields in --columns")
     drawn = measuring.quantity_of(hist).name if hist is not None else None
     found = measuring.samples(db, where, keys, include_failed=include_failed)
     rows = [statistics.row(sample, keys, method, bounds) for sample in found]
-    if format == "table":
-        for number, (sample, row) in enumerate(zip(found, rows, strict=True)):
-            output.show(_block(number, sample, row, keys, slo, drawn))
-    else:
-        output.put(format, statistics.fields(keys), rows, raw_csv)
+    if is_page:
+        _show_blocks(found, rows, keys, slo, drawn, names or STATISTICS)
+        return
+    fields = statistics.fields(keys) if names is None else statistics.expanded(names)
+    measuring.listed(format, fields, list(only(rows, fields)), raw_csv, fields)
+
+
+def _columns(text: str, keys: Sequence[str]) -> tuple[str, ...]:
+    """Read `--columns` of `stats`: statistics and fields, the keys of the groups among them."""
+    from viewer import stats as statistics
+
+    known = {name: f"{name} of every quantity" for name in STATISTICS} | {key: "the group" for key in keys}
+    return output.columns_of(text, known | statistics.schema())
 
 
 def _refuse(why: str, options: Mapping[str, object]) -> None:
@@ -97,11 +111,14 @@ def _refuse(why: str, options: Mapping[str, object]) -> None:
         raise click.UsageError(f"{why}: leave out {', '.join(given)}")
 
 
-def _stats_as(db: Path | None, where: "Filter | None", tool: str, format: str, raw_csv: bool) -> None:
+def _stats_as(
+    db: Path | None, where: "Filter | None", tool: str, format: str, raw_csv: bool, columns: str | None
+) -> None:
     from viewer import measured_as, queries
 
+    names = None if columns is None else output.columns_of(columns, measured_as.MEANINGS)
     with queries.opened(options.tape_path(db)) as connection:
-        measured_as.stats_as(connection, tool, selecting.condition(where), format, raw_csv=raw_csv)
+        measured_as.stats_as(connection, tool, selecting.condition(where), format, raw_csv=raw_csv, names=names)
 
 
 @click.command()
@@ -117,6 +134,7 @@ def _stats_as(db: Path | None, where: "Filter | None", tool: str, format: str, r
 @click.option("--include-failed", is_flag=True, help="Let exchanges that are not complete into the figures, too.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn at random.")
 @click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if anything got worse, 4 if nothing can be said.")
+@output.columned
 @output.formatted
 def compare(
     ids: tuple[str, ...],
@@ -127,6 +145,7 @@ def compare(
     include_failed: bool,
     seed: int,
     exit_code: bool,
+    columns: str | None,
     format: str | None,
     raw_csv: bool,
 ) -> None:
@@ -136,21 +155,25 @@ def compare(
     a comparison hold together with 95 %; one that holds 0 shows no clear difference.
     """
     from viewer import compare
+    from viewer.rows import only
 
     if len(ids) == 2 and base is None and new is None:
         only_groups = {"--exit-code": exit_code, "--include-failed": include_failed, "a filter": where}
         _refuse("two exchanges are only shown side by side", only_groups)
+        fields = tuple(compare.PAIR_FIELDS) if columns is None else output.columns_of(columns, compare.PAIR_FIELDS)
         rows = compare.pair(*measuring.details(db, ids))
-        measuring.listed(format, compare.PAIR_FIELDS, rows, raw_csv)
+        measuring.listed(format, fields, list(only(rows, fields)), raw_csv, fields)
         return
     if ids or base is None or new is None:
         raise click.UsageError("name two exchanges, or two groups with --base and --new")
+    fields = tuple(compare.FIELDS) if columns is None else output.columns_of(columns, compare.FIELDS)
     groups = [measuring.group_of(where, base, "--base"), measuring.group_of(where, new, "--new")]
     before, after = (
         measuring.samples(db, group, include_failed=include_failed, gaps=False)[0] for group in groups
     )  # fmt: skip
     rows = compare.groups(before, after, seed)
-    measuring.listed(format, compare.FIELDS, rows, raw_csv)
+    important = compare.IMPORTANT if columns is None else fields
+    measuring.listed(format, fields, list(only(rows, fields)), raw_csv, important)
     if exit_code and (code := compare.exit_code(rows)):
         raise click.exceptions.Exit(code)
 
@@ -219,7 +242,7 @@ def check(
     if junit is not None:
         with outfile.replacing(junit, options.tape_path(db)) as file:
             file.write(check.junit(judged))
-    measuring.listed(format, check.FIELDS, judged, raw_csv)
+    measuring.listed(format, check.FIELDS, judged, raw_csv, check.IMPORTANT)
     if code := check.exit_code(judged):
         raise click.exceptions.Exit(code)
 
@@ -228,20 +251,27 @@ COMMANDS: list[click.Command] = [stats, compare, check]
 """The commands of this module, for the group."""
 
 
-def _block(
-    number: int, sample: "Sample", row: "Row", keys: Sequence[str], slo: str | None, drawn: str | None
-) -> "Iterator[Text]":
-    """Lay out one group: an empty line after the one before, its statistics, and its histogram."""
+def _show_blocks(
+    found: "Sequence[Sample]",
+    rows: "Sequence[Row]",
+    keys: Sequence[str],
+    slo: str | None,
+    drawn: str | None,
+    names: Sequence[str],
+) -> None:
+    """Print each group: its statistics and its histogram, with an empty line between two; then what had no room."""
     from rich.text import Text
 
     from viewer import sheets
     from viewer import stats as statistics
     from viewer.quantities import QUANTITIES
 
-    width = output.width()
-    if number:
-        yield Text()
-    yield from sheets.block(row, keys, slo, width)
-    if drawn is not None:
-        quantity = QUANTITIES[drawn]
-        yield from sheets.drawn(statistics.values(sample, quantity), quantity, width or output.PLAIN_WIDTH)
+    width, hidden = output.width(), list[str]()
+    for number, (sample, row) in enumerate(zip(found, rows, strict=True)):
+        block = sheets.block(row, keys, slo, width, names)
+        hidden += block.hidden
+        output.show([Text()] * bool(number) + block.lines)
+        if drawn is not None:
+            quantity = QUANTITIES[drawn]
+            output.show(sheets.drawn(statistics.values(sample, quantity), quantity, width or output.PLAIN_WIDTH))
+    output.tell_hidden(hidden)

@@ -19,6 +19,9 @@ from viewer.rows import Row
 from viewer.stats import field_name
 
 FIELDS: Final = ("rule", "value", "unit", "n", "verdict", "unknown")
+IMPORTANT: Final = ("rule", "verdict", "value", "unit", "n", "unknown")
+"""The same, those that matter most first."""
+
 HOLDS: Final = "holds"
 FAILS: Final = "fails"
 NOTHING: Final = "nothing to judge"

@@ -17,12 +17,31 @@ from viewer.samples import Sample
 LEAST: Final = 20
 """With fewer values on a side than this, nothing is said; a percentile also needs 5 values beyond it."""
 
-FIELDS: Final = (
-    "metric", "base_n", "new_n", "base", "new", "difference", "change_pct", "low", "high", "verdict",
-)  # fmt: skip
-"""Of a comparison of groups; `low` and `high` are the interval of the difference, in the unit of the metric."""
+FIELDS: Final = {
+    "metric": "what is compared; its name ends in its unit",
+    "base_n": "values of the base group",
+    "new_n": "values of the new group",
+    "base": "the metric of the base group",
+    "new": "the metric of the new group",
+    "difference": "new − base",
+    "change_pct": "the difference in percent of the base",
+    "low": "lower end of the interval of the difference, in the unit of the metric",
+    "high": "upper end of the interval",
+    "verdict": "whether new is better, worse, or not clearly different",
+}
+"""The fields of a comparison of groups, and what each means."""
 
-PAIR_FIELDS: Final = ("metric", "a", "b", "difference", "change_pct")
+IMPORTANT: Final = ("metric", "verdict", "difference", "base", "new", "low", "high", "new_n", "base_n", "change_pct")
+"""The fields of a comparison of groups, those that matter most first."""
+
+PAIR_FIELDS: Final = {
+    "metric": "what is compared; its name ends in its unit",
+    "a": "of the first exchange",
+    "b": "of the second exchange",
+    "difference": "b − a",
+    "change_pct": "the difference in percent of a",
+}
+"""The fields of a comparison of two exchanges, and what each means."""
 BETTER: Final = "new is better"
 WORSE: Final = "new is worse"
 UNCLEAR: Final = "no clear difference"

@@ -135,6 +135,18 @@ def groups(context: click.Context, incomplete: str) -> Iterator[Item]:
 
 
 @_quietly
+def columns(context: click.Context, incomplete: str) -> Iterator[Item]:
+    """Offer the columns of the command's table; after a comma, what is not named yet."""
+    from viewer import rows
+
+    named = incomplete.split(",")[:-1]
+    offered = STATISTICS if context.info_name == "stats" else rows.FIELDS
+    for name in ("help", *offered) if not named else offered:
+        if name not in named:
+            yield Item(",".join([*named, name]))
+
+
+@_quietly
 def quantities(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the quantities that have statistics."""
     from viewer.quantities import QUANTITIES

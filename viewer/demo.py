@@ -33,14 +33,14 @@ def demo(db: Path | None) -> None:
     from recorder import service
     from recorder.scenes import SCENES
     from recorder.tapefile import default_path
-    from viewer import frames, queries, report
+    from viewer import frames, output, queries, report
 
     path = db or default_path().with_name("demo.db")
     code = service.run(lambda: _record(path))
     with queries.opened(path) as connection:
-        found = list(queries.exchanges(connection, report.LISTED, newest_first=True, limit=len(SCENES)))
-    width = report.terminal_width() if sys.stdout.isatty() else None
-    report.emit(report.listing(found, width))
+        wanted = report.needed(report.LISTED)
+        found = list(queries.exchanges(connection, wanted, newest_first=True, limit=len(SCENES)))
+    output.show_table(report.listing(found, output.width()))
     click.echo("\nmetrics of the complete exchanges, in ms:\n")
     click.echo(frames.shown(frames.summary(frames.open_tape(path).exchanges().tail(len(SCENES)))))
     click.echo(_next_steps(path))

@@ -3,6 +3,7 @@
 Only click is imported at the top: `--help` must not wait for a database library. The work is `exports`'s.
 """
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 _SIGINT_EXIT = 128 + 2
 _TABLES = ("exchanges", "texts", "chunks", "reads", "summary")
 _WHOLE = ("sse", "har", "asciicast")
-_SUFFIXES = {".cast": "asciicast"} | {f".{name}": name for name in ("tsv", "jsonl", "json", "parquet", "har", "sse")}
+_SUFFIXES = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json", "parquet", "har", "sse")}
+_SUFFIXES[".cast"] = "asciicast"
 
 
 @click.command()
@@ -40,7 +42,7 @@ _SUFFIXES = {".cast": "asciicast"} | {f".{name}": name for name in ("tsv", "json
     "--output",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="Write to FILE; - is stdout. Its suffix (.tsv, .jsonl, .json, .parquet, .har, .cast or .sse) gives the "
+    help="Write to FILE; - is stdout. Its suffix (.csv, .tsv, .jsonl, .json, .parquet, .har, .cast or .sse) gives the "
     "format. [default: -]",
 )
 @click.option(
@@ -52,6 +54,7 @@ _SUFFIXES = {".cast": "asciicast"} | {f".{name}": name for name in ("tsv", "json
 @click.option("--raw-csv", is_flag=True, help="CSV: leave texts that a spreadsheet takes for formulas alone.")
 @click.option("--no-header", is_flag=True, help="TSV, CSV: leave out the line of field names.")
 @click.option("--schema", is_flag=True, help="Say what each column is: type, unit and meaning.")
+@writing.columned
 def export(
     ids: tuple[str, ...],
     db: Path | None,
@@ -64,6 +67,7 @@ def export(
     raw_csv: bool,
     no_header: bool,
     schema: bool,
+    columns: str | None,
 ) -> None:
     """Export the tape as CSV (the default), JSON or Parquet, or whole exchanges; the oldest exchange comes first.
 
@@ -73,12 +77,16 @@ def export(
     from viewer import exports, queries
 
     file = None if output is None or str(output) == "-" else output
-    format = format or (_SUFFIXES.get(file.suffix.lower()) if file is not None else None)
+    format = format or (_format_of(file) if file is not None else None)
     format = writing.chosen(format) if schema and file is None else format or "csv"
     tape = options.tape_path(db)
     keys = measuring.keys_of(by)
     asked = exports.Asked(table or "exchanges", format, file, keys, limit, raw_csv, not no_header, tape)
     _refuse(asked, table, schema)
+    if columns is not None:
+        if format in _WHOLE or schema:
+            raise click.UsageError("--columns selects those of a table: leave it out")
+        asked = dataclasses.replace(asked, columns=_columns(asked, columns))
     try:
         if schema:
             exports.describe(_TABLES if table is None else (table,), asked)
@@ -87,6 +95,23 @@ def export(
             exports.run(connection, asked, selecting.named(connection, ids, where))
     except KeyboardInterrupt:
         sys.exit(_SIGINT_EXIT)
+
+
+def _format_of(file: Path) -> str | None:
+    """Return the format that a file's suffix stands for; None without a suffix. Raise a usage error for another one."""
+    suffix = file.suffix.lower()
+    if suffix and suffix not in _SUFFIXES:
+        raise click.UsageError(
+            f"{click.format_filename(file)}: no format has the suffix {suffix!r}: add --format, or use one of "
+            f"{', '.join(_SUFFIXES)}"
+        )
+    return _SUFFIXES.get(suffix)
+
+
+def _columns(asked: "Asked", text: str) -> tuple[str, ...]:
+    from viewer import fields
+
+    return writing.columns_of(text, fields.described(fields.of(asked.table, asked.by)))
 
 
 def _refuse(asked: "Asked", table: str | None, schema: bool) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from recorder import __version__
 from recorder.errors import NotFound
-from viewer import export, fields, outfile, output, progress, queries
+from viewer import export, fields, outfile, output, progress, queries, rows
 from viewer.filtering.sql import Condition
 from viewer.rows import Chunks, Row
 
@@ -30,7 +30,10 @@ _NOUNS: Final = {"sse": "bytes", "asciicast": "events", "har": "exchanges"}
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be exported; `by` are the groups of a summary, `file` is None for stdout, `tape` what is read."""
+    """What is to be exported; `by` are the groups of a summary, `file` is None for stdout, `tape` what is read.
+
+    `columns` are those of the table that are exported, in their order; None is all of them.
+    """
 
     table: str
     format: str
@@ -40,6 +43,7 @@ class Asked:
     raw_csv: bool = False
     header: bool = True
     tape: Path | None = None
+    columns: tuple[str, ...] | None = None
 
 
 def run(connection: Connection, asked: Asked, where: Condition | None = None) -> None:
@@ -66,7 +70,8 @@ def save(file: Path | None, put: Put, noun: str, tape: Path | None = None) -> No
 
 
 def _table(connection: Connection, asked: Asked, where: Condition | None) -> Put:
-    columns = fields.of(asked.table, asked.by)
+    known = {field.name: field for field in fields.of(asked.table, asked.by)}
+    columns = [known[name] for name in asked.columns or known]
 
     def put(out: BinaryIO | None) -> int:
         with _bar(connection, asked, where) as bar:
@@ -75,7 +80,8 @@ def _table(connection: Connection, asked: Asked, where: Condition | None) -> Put
                 from viewer import parquet
 
                 return parquet.write(out, columns, found)
-            return _written(asked, [field.name for field in columns], found, out)
+            names = [field.name for field in columns]
+            return _written(asked, names, rows.only(found, names) if asked.columns else found, out)
 
     return put
 
@@ -100,7 +106,7 @@ def _rows(connection: Connection, asked: Asked, where: Condition | None, bar: Ba
         case "reads":
             reads = itertools.islice(queries.all_reads(connection, where), asked.limit)
             return bar.over(reads, key=lambda row: row["id"])
-    names = tuple(export.TABLES[asked.table][0])
+    names = asked.columns or tuple(export.TABLES[asked.table][0])
     return bar.over(queries.exchanges(connection, names, limit=asked.limit, where=where))
 
 

@@ -83,7 +83,20 @@ def schema(tables: Iterable[str], by: Sequence[str] = ()) -> list[rows.Row]:
     ]
 
 
+def meanings(names: Iterable[str]) -> dict[str, str]:
+    """Return what fields of an exchange mean, by name."""
+    return described(map(_exchange, names))
+
+
+def described(fields: Iterable[Field]) -> dict[str, str]:
+    """Return what fields mean, by name, with the unit behind it: `T0 → first output chunk (ms)`."""
+    return {one.name: f"{one.meaning} ({one.unit})" if one.unit else one.meaning for one in fields}
+
+
 def _exchange(name: str) -> Field:
+    if name in rows.GAP_PERCENTILES:
+        percent = round(100 * rows.GAP_PERCENTILES[name])
+        return Field(name, "number", "ms", f"{percent}th percentile of the gaps between reads with output")
     stored = rows.stored_name(name)
     column = measures.c[stored] if stored in measures.c else exchanges.c[stored]
     meaning = _OWN.get(name) or _MEASURED.get(stored) or _comment(column)

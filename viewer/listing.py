@@ -38,6 +38,7 @@ _READ_AT_ONCE = 200
 @click.option("--spark", is_flag=True, help="Draw each exchange's gaps, all on one axis of time and one scale.")
 @click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII, as where there is no UTF-8.")
 @click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if nothing matches.")
+@output.columned
 @output.formatted_or_ids
 def ls(
     db: Path | None,
@@ -48,6 +49,7 @@ def ls(
     spark: bool,
     ascii: bool,
     exit_code: bool,
+    columns: str | None,
     format: str | None,
     raw_csv: bool,
 ) -> None:
@@ -55,34 +57,43 @@ def ls(
     from viewer import queries
 
     format = format or "table" if spark else output.chosen(format)
+    if columns is not None and (spark or format == "ids"):
+        raise click.UsageError(f"{'--spark' if spark else '--format ids'} has columns of its own: leave out --columns")
+    names = None if columns is None else _columns(columns)
     if follow and (sort or spark or exit_code or format in ("csv", "json")):
         raise click.UsageError("--follow goes by the order of ending, as --format table, tsv, jsonl or ids")
     if spark and format != "table":
         raise click.UsageError("--spark draws: it goes with --format table only")
-    fields = _fields(format, spark)
+    fields = _fields(format, spark, names)
     with queries.opened(options.tape_path(db)) as connection:
         if follow:
-            _follow(connection, fields, where, _FIRST_FOLLOWED if limit is None else limit, format, ascii)
+            _follow(connection, fields, where, _FIRST_FOLLOWED if limit is None else limit, format, ascii, names)
             return
         found = _found(connection, fields, where, limit, sort)
         if format != "table":
             count = output.put(format, fields, found, raw_csv)
         else:
-            count = _show(connection, list(found), spark, ascii)
+            count = _show(connection, list(found), names, spark, ascii)
         if not count and limit != 0:
             selecting.tell_nothing(connection, where)
     if exit_code and not count:
         raise click.exceptions.Exit(_NOTHING_EXIT)
 
 
-def _fields(format: str, spark: bool) -> tuple[str, ...]:
+def _columns(text: str) -> tuple[str, ...]:
+    from viewer import fields, report
+
+    return output.columns_of(text, fields.meanings(report.COLUMNS))
+
+
+def _fields(format: str, spark: bool, names: tuple[str, ...] | None) -> tuple[str, ...]:
     from viewer import report, rows
 
     if format == "ids":
         return ("id",)
     if format != "table":
-        return rows.FIELDS
-    return report.SPARKED if spark else report.LISTED
+        return names or rows.FIELDS
+    return report.SPARKED if spark else report.needed(names or report.LISTED)
 
 
 def _found(
@@ -101,14 +112,14 @@ def _found(
     return queries.ordered(connection, fields, by, descending=descending, limit=limit, where=condition)
 
 
-def _show(connection: "Connection", found: "list[Row]", spark: bool, ascii: bool) -> int:
+def _show(connection: "Connection", found: "list[Row]", names: tuple[str, ...] | None, spark: bool, ascii: bool) -> int:
     from viewer import report
 
     if spark and found:
-        lines = report.sparked(found, _gaps(connection, found), output.width() or output.PLAIN_WIDTH)
+        table = report.sparked(found, _gaps(connection, found), output.width() or output.PLAIN_WIDTH)
     else:
-        lines = report.listing(found, output.width())
-    output.show(lines, ascii=ascii)
+        table = report.listing(found, output.width(), names)
+    output.show_table(table, ascii=ascii)
     return len(found)
 
 
@@ -124,7 +135,13 @@ def _gaps(connection: "Connection", found: "list[Row]") -> Iterator[bytes | None
 
 
 def _follow(
-    connection: "Connection", fields: tuple[str, ...], where: "Filter | None", last: int, format: str, ascii: bool
+    connection: "Connection",
+    fields: tuple[str, ...],
+    where: "Filter | None",
+    last: int,
+    format: str,
+    ascii: bool,
+    names: tuple[str, ...] | None,
 ) -> None:
     from viewer import following, report
 
@@ -138,8 +155,10 @@ def _follow(
                 continue
             # What was printed before is laid out again, so that the columns stay where they are.
             before = recent or []
-            lines = list(report.listing([*before, *batch], width))
-            output.show(lines if recent is None else lines[1 + len(before) :], ascii=ascii)
+            table = report.listing([*before, *batch], width, names)
+            if recent is None:
+                output.tell_hidden(table.hidden)
+            output.show(table.lines if recent is None else table.lines[1 + len(before) :], ascii=ascii)
             recent = [*before, *batch][-_LAID_OUT:]
     sys.exit(_SIGINT_EXIT)
 

@@ -6,7 +6,7 @@ the tool counts differently, what it takes for a failure) goes to stderr.
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final
 
@@ -19,20 +19,31 @@ from recorder.runs import Events
 from recorder.safe import safe
 from recorder.schema import exchanges as _exchanges
 from recorder.schema import measures as _measures
-from viewer import output, progress, queries, report
+from viewer import output, progress, queries, tables
 from viewer.authorities.seen import Judged
 from viewer.authorities.summary import Summary
 from viewer.authorities.tools import TOOLS, Report, measure_as
-from viewer.rows import Row
+from viewer.rows import Row, only
+from viewer.tables import Table
 
 __all__ = ["FIELDS", "TOOLS", "render", "rows", "stats_as"]
 
 FIELDS: Final = ("tool", *(field.name for field in fields(Summary)))
 """The fields of a row: the tool, the metric as it prints it, its unit, how many values, and their statistics."""
 
+MEANINGS: Final = {
+    "tool": "the tool that measures so",
+    "metric": "the metric, as the tool prints it",
+    "unit": "its unit",
+    "n": "how many values",
+    **{name: f"{name} of the metric" for name in FIELDS[4:]},
+}
+"""What each field means."""
+
 Where = ColumnElement[bool]
 
 _BATCH = 1000
+_IMPORTANT: Final = ("metric", "unit", "n", "p50", "p99", "mean", "max", "p95", "p90", "min", "std")
 _FACTS = (
     _exchanges.c.no,
     _exchanges.c.status,
@@ -46,15 +57,25 @@ _FACTS = (
 
 
 def stats_as(
-    connection: Connection, tool: str, where: Where | None = None, format: str = "table", *, raw_csv: bool = False
+    connection: Connection,
+    tool: str,
+    where: Where | None = None,
+    format: str = "table",
+    *,
+    raw_csv: bool = False,
+    names: Sequence[str] | None = None,
 ) -> None:
-    """Print the exchanges that `where` selects as a tool measures them; `format` is table, csv, jsonl or json."""
+    """Print the exchanges that `where` selects as a tool measures them; `format` is table, csv, jsonl or json.
+
+    `names` are the fields that are printed; None is all of them.
+    """
     with progress.bar("measuring", lambda: queries.count(connection, where), "exchanges") as bar:
         measured = measure_as(tool, bar.over(_measured(connection, where)))
     if format == "table":
-        output.show(render(measured, output.width()))
+        output.show_table(render(measured, output.width(), names))
         return
-    output.put(format, FIELDS, _rows(measured), raw_csv)
+    fields = FIELDS if names is None else names
+    output.put(format, fields, only(_rows(measured), fields), raw_csv)
     for line in _remarks(measured):
         print(line.plain, file=sys.stderr)
 
@@ -64,11 +85,11 @@ def rows(connection: Connection, tool: str, where: Where | None = None) -> list[
     return _rows(measure_as(tool, _measured(connection, where)))
 
 
-def render(measured: Report, width: int | None = None) -> Iterator[Text]:
-    """Lay a report out for people; given a width in cells, the last columns give way until lines fit."""
-    shown = [field for field in FIELDS if field != "tool"]
-    yield from report.grid(shown, map(_rounded, _rows(measured)), width)
-    yield from _remarks(measured)
+def render(measured: Report, width: int | None = None, names: Sequence[str] | None = None) -> Table:
+    """Lay out a report for people, with these fields of its rows; None is all but the tool."""
+    shown = names or [field for field in FIELDS if field != "tool"]
+    table = tables.grid(shown, map(_rounded, _rows(measured)), width, names or _IMPORTANT)
+    return Table([*table.lines, *_remarks(measured)], table.hidden)
 
 
 def _remarks(measured: Report) -> Iterator[Text]:

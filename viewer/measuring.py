@@ -68,16 +68,25 @@ def details(db: Path | None, ids: Sequence[str]) -> "list[Row]":
         return [queries.detail(connection, queries.find(connection, id)) for id in ids]
 
 
-def listed(format: str | None, fields: Sequence[str], rows: "Sequence[Row]", raw_csv: bool) -> None:
-    """Write rows of any kind, as a table or in another format; a table rounds its numbers."""
-    from viewer import report, sheets
+def listed(
+    format: str | None,
+    fields: Sequence[str],
+    rows: "Sequence[Row]",
+    raw_csv: bool,
+    important: Sequence[str] = (),
+) -> None:
+    """Write rows of any kind, as a table or in another format; a table rounds its numbers.
+
+    On a narrow terminal, the fields that are `important` give way last.
+    """
+    from viewer import sheets, tables
 
     if output.chosen(format) != "table":
         output.put(output.chosen(format), fields, rows, raw_csv)
         return
     rounded = [{name: sheets.number(value) if _is_number(value) else value for name, value in row.items()}
                for row in rows]  # fmt: skip
-    output.show(report.grid(fields, rounded, output.width()))
+    output.show_table(tables.grid(fields, rounded, output.width(), important))
 
 
 def keys_of(by: str | None) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from viewer.export import Format
     from viewer.rows import Row
+    from viewer.tables import Table
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,6 +56,43 @@ def _formatted(command: F, formats: Sequence[str], default: str = "table on a te
                         help="TSV, CSV: leave out the line of field names.")  # fmt: skip
     said = f"Output format. [default: {default}]"
     return click.option("--format", "format", type=click.Choice(formats), help=said)(raw(bare(command)))
+
+
+def columned(command: F) -> F:
+    """Add `--columns`; the command gets its text, or None, for `columns_of`."""
+    from viewer import completion
+
+    said = "Only these columns, in this order, such as id,model,ttft_ms; 'help' lists all of them."
+    option = click.option("--columns", metavar="NAMES", shell_complete=completion.columns, help=said)
+    return option(command)
+
+
+def columns_of(text: str, known: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the columns that `--columns` names; `known` says what each means. `ttft` stands for `ttft_ms`.
+
+    For `help`, print all of them and end the command. Raise `click.BadParameter` for one that is not known.
+    """
+    if text == "help":
+        show_definitions(known)
+        raise click.exceptions.Exit
+    return tuple(dict.fromkeys(_column(name.strip(), known) for name in text.split(",")))
+
+
+def _column(name: str, known: Mapping[str, str]) -> str:
+    from viewer.filtering.fields import NAMES, closest_first
+
+    found = next((one for one in (name, f"{name}_ms", NAMES.get(name, "")) if one in known), None)
+    if found is None:
+        choices = ", ".join(closest_first(name, known))
+        raise click.BadParameter(f"there is no column {name!r}: choose from {choices}", param_hint="--columns")
+    return found
+
+
+def show_definitions(known: Mapping[str, str]) -> None:
+    """Print names and what each means, wrapped to the terminal."""
+    formatter = click.HelpFormatter(width=min(width() or PLAIN_WIDTH, PLAIN_WIDTH))
+    formatter.write_dl(list(known.items()))
+    click.echo(formatter.getvalue(), nl=False)
 
 
 def _leave_header(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -123,13 +161,35 @@ def show(lines: "Iterable[Text]", *, ascii: bool = False) -> None:
             report.emit(lines, out)
 
 
+def show_table(table: "Table", *, ascii: bool = False) -> None:
+    """Print a table for people, and below it which columns had no room."""
+    show(table.lines, ascii=ascii)
+    tell_hidden(table.hidden)
+
+
+def tell_hidden(names: Iterable[str]) -> None:
+    """Print which columns had no room on the terminal, and how to see them all the same; nothing if all had."""
+    from rich.text import Text
+
+    if hidden := ", ".join(dict.fromkeys(names)):
+        show([Text(f"hidden: {hidden}; widen the terminal{_remedy()}", "dim")])
+
+
+def _remedy() -> str:
+    """Name the option of the running command that shows a hidden column."""
+    context = click.get_current_context(silent=True)
+    options = () if context is None else tuple(context.params)
+    known = {"columns": " or use --columns", "format": " or use --format json"}
+    return next((text for option, text in known.items() if option in options), "")
+
+
 def _put_table(fields: Sequence[str], found: "list[Row]", out: BinaryIO | None) -> int:
-    from viewer import report
+    from viewer import report, tables
 
     if out is not None:
-        report.emit(report.grid(fields, found), out)
+        report.emit(tables.grid(fields, found).lines, out)
     else:
-        show(report.grid(fields, found, width()))
+        show_table(tables.grid(fields, found, width()))
     return len(found)
 
 

@@ -1,44 +1,46 @@
-"""Rows for people: aligned tables, and one exchange in a page.
+"""Exchanges for people, one a line, and printing lines.
 
 Every recorded text passes `safe` on its way here and is only ever put into `rich.text.Text`, never into markup, so it
 can neither drive a terminal nor style itself. Unknown is `–`. What machines read is written by `export`.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from recorder.safe import safe
-from viewer import cells, sparks
+from viewer import cells, rows, sparks, tables
 from viewer.rows import Row
+from viewer.tables import Column, Table
 
 LISTED: Final = (
-    "id", "started_at", "model", "upstream", "status", "outcome", "outcome_detail", "ttft_ms", "icl_p50_ms",
-    "max_stall_ms", "completion_tokens", "duration_ms", "flags", "sparkline",
+    "id", "started_at", "model", "upstream", "status", "outcome", "ttft_ms", "icl_p50_ms", "max_stall_ms",
+    "completion_tokens", "duration_ms", "flags", "sparkline",
 )  # fmt: skip
-"""The fields that `listing` wants."""
+"""The columns of `listing`, unless others are asked for."""
 
+COLUMNS: Final = (*rows.FIELDS, "sparkline", *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, *rows.GAP_PERCENTILES)
+"""All columns that `listing` can have: the fields of an exchange."""
+
+_IMPORTANT: Final = (
+    "id", "outcome", "started_at", "model", "ttft_ms", "duration_ms", "max_stall_ms", "completion_tokens", "flags",
+    "status", "icl_p50_ms", "sparkline", "upstream",
+)  # fmt: skip
+_TITLES: Final = {
+    "started_at": "started UTC", "ttft_ms": "ttft ms", "icl_p50_ms": "icl p50 ms", "max_stall_ms": "max gap ms",
+    "completion_tokens": "tokens", "duration_ms": "total ms", "sparkline": "gaps",
+}  # fmt: skip
 _SHORT_ID = 8
-_NARROWEST = 26
-_STYLES = {"complete": "green", "open": "cyan", "client_closed": "yellow", "outcome": ""}
-
-_TITLES: Final = (
-    "id", "started (UTC)", "model", "upstream", "status", "outcome", "ttft ms", "icl p50 ms", "max gap ms", "tokens",
-    "total ms", "flags", "gaps",
-)  # fmt: skip
-# The order in which the columns of a list give way on a narrow terminal, the first to go first.
-_GIVES_WAY = ("upstream", "gaps", "started (UTC)", "icl p50 ms", "flags", "status", "tokens", "max gap ms", "total ms")
+_TIME, _DATE_AND_TIME = slice(11, 19), slice(5, 19)
 
 
 SPARKED: Final = ("id", "model", "outcome", "ttft_ms", "duration_ms")
 """The fields that `sparked` wants."""
 
-_SPARKED_TITLES: Final = ("id", "model", "outcome", "total ms")
 _LEAST_DRAWN = 20
 
 
@@ -58,110 +60,50 @@ def terminal_width() -> int:
     return Console(file=sys.stdout).width
 
 
-def listing(found: Iterable[Row], width: int | None = None) -> Iterator[Text]:
-    """Lay out exchanges, one a line; given a width in cells, columns give way until the lines fit."""
-    order = [_GIVES_WAY.index(title) if title in _GIVES_WAY else len(_GIVES_WAY) for title in _TITLES]
-    return _table(_TITLES, [_listed(row) for row in found], width, order)
+def needed(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the fields that a list with these columns wants: an outcome is shown with its detail."""
+    return tuple(dict.fromkeys((*names, "outcome_detail"))) if "outcome" in names else tuple(names)
 
 
-def sparked(found: Sequence[Row], gaps: Iterable[bytes | None], width: int) -> Iterator[Text]:
+def listing(found: Sequence[Row], width: int | None = None, names: Sequence[str] | None = None) -> Table:
+    """Lay out exchanges, one a line, with the columns `names`, of which the last matter least; None is `LISTED`.
+
+    `width` is the terminal's, in cells.
+    """
+    columns = [_column(name, names or LISTED, found) for name in names or LISTED]
+    return tables.table(columns, found, width, names or _IMPORTANT)
+
+
+def sparked(found: Sequence[Row], gaps: Iterable[bytes | None], width: int) -> Table:
     """Lay out exchanges, one a line of `width` cells, and draw the packed gaps of each, all on the first line's axis.
 
     `gaps` has one item for each exchange and is read as lines are taken.
     """
-    body = [_named(row, max(width // 5, _SHORT_ID)) for row in found]
-    beside = list(_table(_SPARKED_TITLES, body, width - _LEAST_DRAWN, (9, 1, 0, 2)))
-    left = 2 + max(cell_len(text.plain) for text in beside)
+    longest = max(width // 5, _SHORT_ID)
+    columns = [
+        _column("id", SPARKED, found),
+        Column("model", "model", lambda row: cells.cut(cells.line(row["model"]), longest)),
+        tables.plain("outcome"),
+        _column("duration_ms", SPARKED, found),
+    ]
+    beside = tables.table(columns, found, width - _LEAST_DRAWN, ("id", "duration_ms", "model", "outcome"))
+    left = 2 + max(cell_len(text.plain) for text in beside.lines)
     room = max(width - left, _LEAST_DRAWN)
     axis_ns = max((_ns(row["duration_ms"]) or 0 for row in found), default=0)
     drawn = chain(
         [Text(sparks.axis(axis_ns, room), "bold")],
         (_drawing(row, packed, axis_ns, room) for row, packed in zip(found, gaps, strict=True)),
     )
-    for text, drawing in zip(beside, drawn, strict=True):
+    for text, drawing in zip(beside.lines, drawn, strict=True):
         text.pad_right(left - cell_len(text.plain))
-        yield text.append_text(drawing)
-    yield Text(sparks.LEGEND, "dim")
+        text.append_text(drawing)
+    return Table([*beside.lines, Text(sparks.LEGEND, "dim")], beside.hidden)
 
 
 def in_ascii(line: Text) -> Text:
     """Give a line with ASCII for the signs of drawings and tables; recorded text stays as it is otherwise."""
     line.plain = line.plain.translate(sparks.ASCII)
     return line
-
-
-def grid(fields: Sequence[str], found: Iterable[Row], width: int | None = None) -> Iterator[Text]:
-    """Lay out rows of any kind under their field names; given a width in cells, the last columns give way first."""
-    body = [[cells.cell(row[field]) for field in fields] for row in found]
-    return _table(fields, body, width, range(len(fields), 0, -1))
-
-
-def _table(
-    titles: Sequence[str], body: Sequence[Sequence[str]], width: int | None, order: Sequence[int]
-) -> Iterator[Text]:
-    widths = [max(map(_width, column)) for column in zip(titles, *body, strict=True)]
-    if width is not None:
-        widths = _fitted(widths, width, order)
-    shown = [at for at, size in enumerate(widths) if size]
-    right = {at for at in shown if _is_numeric(body, at)}
-    for number, row in enumerate([titles, *body]):
-        line, spans = "", []
-        for at in shown:
-            padded = _padded(row[at], widths[at], at in right)
-            if titles[at] == "outcome" and number:
-                spans.append((len(line), len(line) + len(padded)))
-            line += padded + "  "
-        text = Text(line.rstrip(" "), "" if number else "bold")
-        for start, end in spans:
-            text.stylize(_outcome_style(row[titles.index("outcome")]), start, end)
-        yield text
-
-
-def _fitted(widths: list[int], width: int, order: Sequence[int]) -> list[int]:
-    """Make columns narrower, then drop them (0) in their order, until a line of them fits; the first column stays."""
-    fitted = list(widths)
-
-    def excess() -> int:
-        return sum(fitted) + 2 * (sum(map(bool, fitted)) - 1) - width
-
-    while excess() > 0 and max(fitted) > _NARROWEST:
-        widest = fitted.index(max(fitted))
-        fitted[widest] = max(_NARROWEST, fitted[widest] - excess())
-    for at in sorted(range(1, len(fitted)), key=lambda at: order[at]):
-        if excess() > 0:
-            fitted[at] = 0
-    return fitted
-
-
-def _is_numeric(body: Sequence[Sequence[str]], at: int) -> bool:
-    return all(
-        row[at] == cells.UNKNOWN or row[at].replace(",", "").replace(".", "").lstrip("-").isdigit() for row in body
-    )
-
-
-def _padded(text: str, width: int, right: bool) -> str:
-    size = _width(text)
-    if size > width:
-        return set_cell_size(_cut_cells(text, width - 1) + "…", width)
-    return " " * (width - size) + text if right else text + " " * (width - size)
-
-
-def _cut_cells(text: str, width: int) -> str:
-    return set_cell_size(text[: 4 * width], width).rstrip(" ")
-
-
-def _width(text: str) -> int:
-    return len(text) if text.isascii() else cell_len(text)
-
-
-def _outcome_style(cell: str) -> str:
-    return _STYLES.get(cell.partition(" ")[0], "red")
-
-
-def _named(row: Row, longest: int) -> tuple[str, ...]:
-    """Give the cells of one line beside a drawing, in the order of `_SPARKED_TITLES`."""
-    id, model = cells.line(row["id"])[:_SHORT_ID], cells.cut(cells.line(row["model"]), longest)
-    return id, model, cells.line(row["outcome"]), cells.ms(row["duration_ms"])
 
 
 def _drawing(row: Row, packed: bytes | None, axis_ns: int, width: int) -> Text:
@@ -175,20 +117,32 @@ def _ns(ms: float | None) -> int | None:
     return None if ms is None else round(ms * 1e6)
 
 
-def _listed(row: Row) -> tuple[str, ...]:
-    """Give the cells of one line of a list, in the order of `_TITLES`."""
-    return (
-        cells.line(row["id"])[:_SHORT_ID],
-        cells.moment(row["started_at"]),
-        cells.line(row["model"]),
-        cells.line(cells.host(row["upstream"])),
-        cells.cell(row["status"]),
-        cells.outcome(row),
-        cells.ms(row["ttft_ms"]),
-        cells.ms(row["icl_p50_ms"]),
-        cells.ms(row["max_stall_ms"]),
-        cells.count(row["completion_tokens"]),
-        cells.ms(row["duration_ms"]),
-        safe(" ".join(row["flags"])),
-        safe(row["sparkline"] or ""),
-    )
+def _column(name: str, names: Sequence[str], found: Sequence[Row]) -> Column:
+    """Return a column of a list of exchanges. A short instant has no date where all are of one day."""
+    title = _TITLES.get(name, name)
+    if name == "outcome" and "outcome_detail" not in names:
+        return Column(name, title, cells.outcome, lambda row: cells.line(row["outcome"]))
+    if name == "started_at":
+        days = {row["started_at"][:10] for row in found}
+        kept = _TIME if len(days) == 1 else _DATE_AND_TIME
+        return Column(
+            name, title, lambda row: cells.moment(row["started_at"]), lambda row: cells.moment(row["started_at"])[kept]
+        )
+    return Column(name, title, lambda row: _cell(name, row[name]))
+
+
+def _cell(name: str, value: Any) -> str:
+    match name:
+        case "id":
+            return cells.line(value)[:_SHORT_ID]
+        case "upstream":
+            return cells.line(cells.host(value))
+        case "status":
+            return cells.cell(value)
+        case "sparkline":
+            return cells.line(value or "")
+    if name.endswith("_ms"):
+        return cells.ms(value)
+    if type(value) is float:
+        return f"{value:,.2f}"
+    return cells.count(value) if type(value) is int else cells.cell(value)

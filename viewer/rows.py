@@ -93,6 +93,11 @@ def exchange(fields: tuple[str, ...], values: Sequence[Any]) -> Row:
     return row
 
 
+def only(found: Iterable[Row], names: Sequence[str]) -> Iterator[Row]:
+    """Yield rows with some of their fields, in this order."""
+    return ({name: row[name] for name in names} for row in found)
+
+
 class Exchanges(Iterator[Row]):
     """Some exchanges, one row after the other; `export` takes `batches` and writes them column by column instead.
 

@@ -9,26 +9,37 @@ from typing import Any, Final
 from rich.text import Text
 
 from recorder.exchange import OUTCOMES
+from recorder.plurals import counted
 from recorder.safe import safe
 from viewer import histogram, stats
 from viewer.aggregates import STATISTICS, Values
 from viewer.quantities import QUANTITIES, Quantity
-from viewer.report import grid
 from viewer.rows import Row
 from viewer.samples import UNMEASURED
+from viewer.tables import Table, grid
 
 _UNKNOWN: Final = "–"
+_IMPORTANT: Final = ("", "n", "p50", "p99", "max", "p95", "mean", "p90", "min", "std")
 
 
-def block(row: Row, by: Sequence[str], objective: str | None = None, width: int | None = None) -> Iterator[Text]:
-    """Show one row of statistics; `objective` is what its goodput is about, `width` the terminal's, in cells."""
-    counted = f"{row['n']:,} exchange{'' if row['n'] == 1 else 's'}"
-    yield Text.assemble((_title(row, by), "bold"), f" · {counted}{_span(row)}")
-    for label, said in _head(row, objective):
-        yield Text.assemble((f"{label:<11}", "dim"), said)
-    yield from grid(("", *STATISTICS), [_line(row, quantity) for quantity in QUANTITIES.values()], width)
-    for warning in row["warnings"]:
-        yield Text.assemble(("note: ", "yellow"), explained(warning))
+def block(
+    row: Row,
+    by: Sequence[str],
+    objective: str | None = None,
+    width: int | None = None,
+    statistics: Sequence[str] = STATISTICS,
+) -> Table:
+    """Show one row of statistics; `objective` is what its goodput is about, `width` the terminal's, in cells.
+
+    Of the table below its head, `statistics` are the columns, and those that had no room are its `hidden` ones.
+    """
+    head = [Text.assemble((_title(row, by), "bold"), f" · {counted(row['n'], 'exchange')}{_span(row)}")]
+    head += [Text.assemble((f"{label:<11}", "dim"), said) for label, said in _head(row, objective)]
+    important = statistics if statistics != STATISTICS else _IMPORTANT
+    lines = [_line(row, quantity, statistics) for quantity in QUANTITIES.values()]
+    table = grid(("", *statistics), lines, width, important)
+    notes = [Text.assemble(("note: ", "yellow"), explained(warning)) for warning in row["warnings"]]
+    return Table([*head, *table.lines, *notes], table.hidden)
 
 
 def drawn(values: Values, quantity: Quantity, width: int) -> Iterator[Text]:
@@ -70,21 +81,21 @@ def _span(row: Row) -> str:
 
 
 def _head(row: Row, objective: str | None) -> Iterator[tuple[str, str]]:
-    counted = [(outcome, row[f"n_{outcome}"]) for outcome in (*OUTCOMES, UNMEASURED)]
-    yield "outcomes", ", ".join(f"{name} {count:,}" for name, count in counted if count) or _UNKNOWN
+    counts = [(outcome, row[f"n_{outcome}"]) for outcome in (*OUTCOMES, UNMEASURED)]
+    yield "outcomes", ", ".join(f"{name} {count:,}" for name, count in counts if count) or _UNKNOWN
     yield (
         "errors",
         f"{percent(row['error_rate_pct'])}; of all {percent(row['error_rate_all_pct'])}, after a 2xx "
         f"{percent(row['stream_error_rate_pct'])}, cancelled {percent(row['cancel_rate_pct'])}",
     )
     tokens = ("prompt", "completion", "reasoning", "total")
-    counts = ", ".join(f"{name} {number(row[f'{name}_tokens'])}" for name in tokens)
-    yield "tokens", f"{counts}; usage from {row['usage_n']:,}, missing from {row['usage_missing_n']:,} complete ones"
+    reported = ", ".join(f"{name} {number(row[f'{name}_tokens'])}" for name in tokens)
+    yield "tokens", f"{reported}; usage from {row['usage_n']:,}, missing from {row['usage_missing_n']:,} complete ones"
     if objective is not None:
         yield "goodput", f"{percent(row['goodput_pct'])} ({safe(objective)})"
     yield "coalesced", percent(row["coalesced_pct"])
 
 
-def _line(row: Row, quantity: Quantity) -> Row:
-    cells = {name: number(row[stats.field_name(quantity, name)]) for name in STATISTICS}
+def _line(row: Row, quantity: Quantity, statistics: Sequence[str]) -> Row:
+    cells = {name: number(row[stats.field_name(quantity, name)]) for name in statistics}
     return {"": f"{quantity.name} {quantity.unit}", **cells}

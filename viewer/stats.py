@@ -81,6 +81,15 @@ def schema() -> dict[str, str]:
     return {**_HEAD, **figures, "warnings": f"words: {', '.join(WARNINGS)}", **_OF}
 
 
+def expanded(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the fields of a row that names stand for: a statistic, `n` excepted, stands for that of every quantity."""
+    fields = list[str]()
+    for name in names:
+        is_statistic = name in STATISTICS and name != "n"
+        fields += [field_name(one, name) for one in QUANTITIES.values()] if is_statistic else [name]
+    return tuple(dict.fromkeys(fields))
+
+
 def field_name(quantity: Quantity, statistic: str) -> str:
     """Give the field of a statistic of a quantity: `ttft_p95_ms`, `tps_p50`, `ttft_n`."""
     return f"{quantity.name}_{statistic}{'' if statistic == 'n' else quantity.suffix}"

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from viewer import compare, stats
 from viewer.analysis import COMMANDS
 from viewer.authorities import tools
 
+from .commanding import on_terminal
 from .conftest import COMPLETE, TOOLS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -75,6 +77,50 @@ def test_stats_options_reach_the_figures(tape: Path) -> None:
     assert (row["measured_n"], row["ttft_p90_ms"], row["goodput_pct"]) == (7, 110, pytest.approx(100 / 6))
 
 
+def test_stats_prints_the_fields_that_are_asked_for(tape: Path) -> None:
+    found = run(tape, "stats", "--by", "status", "--columns", "n,status,ttft_p50").stdout
+    assert found == "n\tstatus\tttft_p50_ms\n6\t200\t80.0\n1\t429\t\n"
+    table = run(tape, "stats", "--by", "status", "--columns", "n,status,ttft_p50", "--format", "table").stdout
+    assert [line.split() for line in table.splitlines()] == [["n", "status", "ttft_p50_ms"], ["6", "200", "80.0"],
+                                                             ["1", "429", "–"]]  # fmt: skip
+
+
+def test_a_statistic_is_a_column_of_the_page_and_a_field_of_every_quantity(tape: Path) -> None:
+    lines = run(tape, "stats", "--columns", "p99,p50", "--format", "table").stdout.splitlines()
+    assert [line.split() for line in lines if line.startswith(("   ", "ttft "))] == [
+        ["p99", "p50"], ["ttft", "ms", "109.4", "80.0"],
+    ]  # fmt: skip
+    header, _ = run(tape, "stats", "--columns", "n,p50").stdout.splitlines()
+    assert header.split("\t")[:3] == ["n", "ttft_p50_ms", "ttfc_p50_ms"]
+    (row,) = json.loads(run(tape, "stats", "--as", "llmperf", "--columns", "metric,n", "--format", "json").stdout)[:1]
+    assert list(row) == ["metric", "n"]
+
+
+def test_what_had_no_room_is_said_once_for_all_groups(tape: Path) -> None:
+    lines = on_terminal(tape, "stats", "--by", "status", columns=60).splitlines()
+    assert [line for line in lines if "hidden: " in line] == [lines[-1]]
+    assert "hidden: mean, std, min, p90; widen the terminal or use --columns" in lines[-1]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120])
+def test_a_comparison_keeps_its_verdict_on_a_narrow_terminal(made: Path, columns: int) -> None:
+    given = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x-2026*")
+    lines = [
+        re.sub(r"\x1b\[[0-9;]*m", "", line)
+        for line in on_terminal(made, "compare", *given, columns=columns).split("\r\n")
+    ]
+    assert [lines[0].split()[0], lines[0].split()[-1]] == ["metric", "verdict"]
+    assert max(len(line) for line in lines if not line.startswith("hidden: ")) <= columns
+    assert any(line.startswith("hidden: ") for line in lines) == (columns < 120)
+
+
+def test_a_comparison_prints_the_columns_that_are_asked_for(tape: Path, made: Path) -> None:
+    given = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x-2026*", "--columns", "verdict,metric")
+    assert run(made, "compare", *given).stdout.splitlines()[0] == "verdict\tmetric"
+    assert run(tape, "compare", "@", "@-1", "--columns", "metric,b").stdout.splitlines()[0] == "metric\tb"
+    assert "choose from metric, " in run(tape, "compare", "@", "@-1", "--columns", "verdict", code=2).stderr
+
+
 def test_a_histogram_is_drawn_below_the_table(tape: Path) -> None:
     lines = run(tape, "stats", "--hist", "icl").stdout.splitlines()
     drawn = lines[next(at for at, line in enumerate(lines) if line.startswith("icl (")) + 1 :]
@@ -109,7 +155,7 @@ def test_two_exchanges_are_compared_side_by_side(tape: Path) -> None:
     (ttft,) = [line.split() for line in lines if line.startswith("ttft_ms")]
     assert ttft == ["ttft_ms", "110.0", "50.0", "-60.0", "-54.5"]
     rows = json.loads(run(tape, "compare", COMPLETE, TOOLS, "--format", "json").stdout)
-    assert tuple(rows[0]) == compare.PAIR_FIELDS
+    assert tuple(rows[0]) == tuple(compare.PAIR_FIELDS)
 
 
 def test_groups_are_compared_with_intervals(made: Path) -> None:

@@ -72,7 +72,7 @@ def test_too_few_values_are_not_judged(n: int, median: str, tail: str) -> None:
 
 def test_what_is_not_judged_still_has_its_figures() -> None:
     row = compare.groups(sample(1, 5), sample(2, 5))[0]
-    assert tuple(row) == compare.FIELDS
+    assert tuple(row) == tuple(compare.FIELDS)
     assert (row["base_n"], row["low"], row["high"], row["verdict"]) == (5, None, None, compare.TOO_FEW)
     assert row["difference"] == pytest.approx(row["new"] - row["base"])
     nothing = compare.groups(sample(1, 0, failed=0), sample(2))
@@ -94,7 +94,7 @@ def test_two_exchanges_are_compared_field_by_field(connection: Connection) -> No
     assert (found["tpot_ms"]["b"], found["tpot_ms"]["difference"]) == (None, None)
     assert (found["status"]["a"], found["status"]["difference"]) == (200, None)
     assert (found["flags"]["b"], found["flags"]["change_pct"]) == (["no_usage", "stall"], None)
-    assert all(tuple(row) == compare.PAIR_FIELDS for row in found.values())
+    assert all(tuple(row) == tuple(compare.PAIR_FIELDS) for row in found.values())
 
 
 def test_from_nothing_there_is_no_percentage() -> None:

@@ -104,7 +104,7 @@ ALL = [value for value in vars(completion).values() if getattr(value, "__name__"
 
 
 def test_there_are_completers() -> None:
-    assert len(ALL) == 8
+    assert len(ALL) == 9
 
 
 def assert_harmless(tape: Path | None) -> None:

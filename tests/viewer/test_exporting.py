@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import IO
 
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
@@ -135,3 +136,33 @@ def test_no_format_is_written_over_a_tape(tape: Path, format: str) -> None:
 def test_the_schema_is_not_written_over_a_tape(tape: Path) -> None:
     result = run_with(tape, "", "export", "--schema", "--format", "csv", "-o", str(tape), code=1)
     assert isinstance(result.exception, OutputRefused)
+
+
+@pytest.mark.parametrize("name", ["a.xyz", "day.csv.gz", "v1.2"])
+def test_an_unknown_suffix_asks_for_a_format_and_writes_nothing(tape: Path, tmp_path: Path, name: str) -> None:
+    said = run(tape, "export", "-o", str(tmp_path / name), code=2).stderr
+    assert "add --format, or use one of .csv, .tsv, .jsonl, .json, .parquet, .har, .sse, .cast" in said
+    assert list(tmp_path.iterdir()) == []
+    run(tape, "export", "--format", "tsv", "-o", str(tmp_path / name))
+    assert (tmp_path / name).read_bytes().startswith(b"id\t")
+
+
+def test_columns_are_those_that_are_asked_for_in_their_order(tape: Path, tmp_path: Path) -> None:
+    assert run(tape, "export", "--columns", "status,id,ttft", "-n", "1").stdout_bytes.splitlines() == [
+        b"status,id,ttft_ms", b"200,aaaa000000000001,110.0",
+    ]  # fmt: skip
+    found = run(tape, "export", COMPLETE, "--table", "reads", "--columns", "size,seq", "-n", "1", "--format", "jsonl")
+    assert list(json.loads(found.stdout)) == ["size", "seq"]
+    chunk = run(
+        tape, "export", TOOLS, "--table", "chunks", "--columns", "tool_name,kinds", "-n", "2", "--format", "tsv"
+    )
+    assert chunk.stdout == "tool_name\tkinds\n\treasoning\nget_weather\ttool\n"
+    path = tmp_path / "x.parquet"
+    run(tape, "export", "--table", "summary", "--by", "status", "--columns", "n,status", "-o", str(path))
+    assert pyarrow.parquet.read_table(path).to_pylist() == [{"n": 6, "status": 200}, {"n": 1, "status": 429}]
+
+
+def test_an_unknown_column_lists_those_of_the_table(tape: Path) -> None:
+    said = run(tape, "export", "--table", "reads", "--columns", "siz", code=2).stderr
+    assert "there is no column 'siz': choose from size, " in said
+    assert "leave it out" in run(tape, "export", "--columns", "id", "--format", "har", code=2).stderr

@@ -97,7 +97,39 @@ def test_what_is_followed_has_no_other_order_and_no_end(tape: Path, arguments: t
 
 def test_ls_fits_its_terminal(tape: Path) -> None:
     lines = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "ls", columns=60)).split("\r\n")
-    assert max(map(len, lines)) <= 60
+    assert max(len(line) for line in lines if not line.startswith("hidden:")) <= 60
+    assert lines[-2].startswith("hidden: upstream, ")
+    assert lines[-2].endswith("; widen the terminal or use --columns")
+
+
+def test_ls_prints_the_columns_that_are_asked_for_in_their_order(tape: Path) -> None:
+    found = run(tape, "ls", "-n", "1", "-f", "is:ok", "--columns", "ttft, id,stall")
+    assert found.stdout == f"ttft_ms\tid\tmax_stall_ms\n50.0\t{TOOLS}\t3000.0\n"
+    row = json.loads(run(tape, "ls", "-n", "1", "--columns", "status,id", "--format", "json").stdout)[0]
+    assert list(row.items()) == [("status", 200), ("id", LIVE)]
+    table = run(tape, "ls", "-n", "1", "--columns", "outcome,id", "--format", "table").stdout.splitlines()
+    assert [line.split() for line in table] == [["outcome", "id"], ["open", LIVE[:8]]]
+
+
+def test_an_unknown_column_lists_those_that_there_are_the_closest_first(tape: Path) -> None:
+    said = run(tape, "ls", "--columns", "id,outcom", code=2).stderr
+    assert "there is no column 'outcom': choose from outcome, outcome_detail, " in said
+    listed = run(tape, "ls", "--columns", "help").stdout.splitlines()
+    assert set(rows.FIELDS) <= {line.split(" ")[0] for line in listed}
+
+
+@pytest.mark.parametrize("arguments", [("--spark",), ("--format", "ids")])
+def test_what_has_columns_of_its_own_takes_no_others(tape: Path, arguments: tuple[str, ...]) -> None:
+    assert "leave out --columns" in run(tape, "ls", "--columns", "id", *arguments, code=2).stderr
+
+
+def test_the_columns_of_a_followed_list_stay(tape: Path) -> None:
+    table = interrupted(tape, "-f", "is:ok", "--format", "table", "--columns", "id,model", lines=3)
+    assert [line.split() for line in table] == [
+        ["id", "model"],
+        [COMPLETE[:8], "gpt-x-mini"],
+        [TOOLS[:8], "gpt-x-mini"],
+    ]
 
 
 def test_ids_are_whole_and_alone_on_their_lines(tape: Path) -> None:
@@ -148,7 +180,7 @@ def test_what_cannot_be_drawn_or_ended_is_a_usage_error(tape: Path, arguments: t
 @pytest.mark.parametrize("columns", [40, 80, 130])
 def test_a_drawing_fills_its_terminal(tape: Path, columns: int) -> None:
     lines = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "ls", "--spark", columns=columns)).split("\r\n")
-    longest = max(len(line.rstrip()) for line in lines if not line.startswith("gaps:"))
+    longest = max(len(line.rstrip()) for line in lines if not line.startswith(("gaps:", "hidden:")))
     assert columns - 2 <= longest <= columns
 
 

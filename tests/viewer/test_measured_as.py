@@ -86,7 +86,7 @@ def test_machines_get_rows_and_people_beside_them_the_remarks(
 
 def test_figures_for_people_have_the_decimals_of_their_unit(connection: Connection) -> None:
     def shown(tool: str) -> list[str]:
-        _, first, *_ = render(measure_as(tool, measured_as._measured(connection, ONE)))
+        _, first, *_ = render(measure_as(tool, measured_as._measured(connection, ONE))).lines
         return first.plain.split()
 
     assert shown("vllm")[-9:] == ["1", "100.00", "0.00", *["100.00"] * 6]
@@ -95,7 +95,7 @@ def test_figures_for_people_have_the_decimals_of_their_unit(connection: Connecti
 
 
 def test_nothing_measured_is_unknown_not_0() -> None:
-    lines = [line.plain for line in render(measure_as("llmperf", []))]
+    lines = [line.plain for line in render(measure_as("llmperf", [])).lines]
     assert lines[1].split() == ["inter_token_latency_s", "s", "0", *["–"] * 8]
     assert lines[4] == "llmperf: 0 of 0 failed (–)"
 
@@ -103,11 +103,11 @@ def test_nothing_measured_is_unknown_not_0() -> None:
 def test_recorded_words_reach_a_terminal_harmless(connection: Connection) -> None:
     odd = exchanges.c.id == "e000000000000006"
     report = measure_as("otel", measured_as._measured(connection, odd))
-    text = "\n".join(line.plain for line in render(report))
+    text = "\n".join(line.plain for line in render(report).lines)
     assert "error.type" in text
     assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(text)
 
 
 def test_a_narrow_terminal_gets_fewer_columns() -> None:
-    lines = list(render(measure_as("aiperf", []), 60))
+    lines = render(measure_as("aiperf", []), 60).lines
     assert all(len(line.plain) <= 60 for line in lines[:9])

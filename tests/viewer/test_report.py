@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.text import Text
 from sqlalchemy import Connection
 
-from viewer import pages, queries, report, rows
+from viewer import pages, queries, report, rows, tables
 
 from .conftest import HOSTILE, LIVE, ODD
 
@@ -22,8 +22,8 @@ def plain(lines: Iterable[Text]) -> str:
 
 
 def listing(connection: Connection, width: int | None = None) -> list[Text]:
-    found = queries.exchanges(connection, report.LISTED, newest_first=True)
-    return list(report.listing(found, width))
+    found = list(queries.exchanges(connection, report.needed(report.LISTED), newest_first=True))
+    return report.listing(found, width).lines
 
 
 def detail(connection: Connection, id: str) -> rows.Row:
@@ -44,7 +44,7 @@ def on_terminal(lines: Iterable[Text], monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_list_has_one_line_for_each_exchange(connection: Connection) -> None:
     header, *lines = listing(connection)
-    assert header.plain.split()[:3] == ["id", "started", "(UTC)"]
+    assert header.plain.split()[:3] == ["id", "started", "UTC"]
     assert [line.plain[:8] for line in lines][:2] == [LIVE[:8], ODD[:8]]
     assert lines[-1].plain.split() == [
         "aaaa0000", "2026-03-01", "12:00:01.000", "gpt-x-mini", "api.example.com", "200", "complete", "110.0", "10.0",
@@ -71,7 +71,37 @@ def test_a_list_fits_the_terminal_and_keeps_what_matters_most(connection: Connec
     lines = listing(connection, width)
     assert all(cell_len(line.plain) <= width for line in lines)
     assert lines[0].plain.startswith("id")
-    assert ("outcome" in lines[0].plain) == (width >= 60)
+    assert ("outcome" in lines[0].plain) == (width >= 40)
+
+
+def names_and_hidden(connection: Connection, width: int) -> tuple[str, tuple[str, ...]]:
+    found = list(queries.exchanges(connection, report.needed(report.LISTED), newest_first=True))
+    table = report.listing(found, width)
+    return table.lines[0].plain, table.hidden
+
+
+def test_a_list_of_80_cells_says_when_and_how_it_ended_and_names_what_is_hidden(connection: Connection) -> None:
+    header, hidden = names_and_hidden(connection, 80)
+    assert [title in header for title in ("id", "started UTC", "model", "outcome", "ttft ms")] == [True] * 5
+    assert {"upstream", "sparkline", "icl_p50_ms"} <= set(hidden)
+    assert names_and_hidden(connection, 400)[1] == ()
+
+
+def test_on_a_narrow_terminal_an_instant_of_a_list_of_one_day_is_its_time(connection: Connection) -> None:
+    assert "  12:00:01  " in listing(connection, 80)[-1].plain
+    found = list(queries.exchanges(connection, report.needed(report.LISTED), newest_first=True))
+    found[0]["started_at"] = "2026-03-02T00:00:00.000000Z"
+    shown = [line.plain for line in report.listing(found, 80).lines]
+    assert ("  03-02 00:00:00  " in shown[1], "  03-01 12:00:01  " in shown[-1]) == (True, True)
+
+
+def test_a_list_has_the_columns_that_are_asked_for_in_their_order(connection: Connection) -> None:
+    names = ("ttft_ms", "outcome_detail", "outcome", "id", "bytes")
+    found = list(queries.exchanges(connection, report.needed(names)))
+    header, first, *_ = report.listing(found, None, names).lines
+    assert header.plain.split() == ["ttft", "ms", "outcome_detail", "outcome", "id", "bytes"]
+    assert first.plain.split() == ["110.0", "–", "complete", "aaaa0000", "1,141"]
+    assert report.listing(found, 30, names).hidden == ("outcome", "id", "bytes")
 
 
 def test_columns_give_way_in_order(connection: Connection) -> None:
@@ -86,22 +116,6 @@ def test_an_outcome_is_coloured_but_also_said(connection: Connection) -> None:
     assert styles == ["cyan", "red", "red", "red", "red", "green", "green"]
 
 
-def test_a_grid_shows_every_field_and_every_row() -> None:
-    found = [{"seq": 0, "at_ms": 10.5, "data": "a\nb"}, {"seq": 10, "at_ms": None, "data": "c"}]
-    assert plain(report.grid(("seq", "at_ms", "data"), found)) == ("seq  at_ms  data\n  0   10.5  a␊b\n 10      –  c")
-
-
-def test_a_grid_of_nothing_is_its_header() -> None:
-    assert plain(report.grid(("seq", "data"), [])) == "seq  data"
-
-
-def test_a_wide_cell_is_cut_to_the_terminal() -> None:
-    lines = list(report.grid(("seq", "data", "end"), [{"seq": 1, "data": "\u4f60" * 500, "end": 9}], 60))
-    assert all(cell_len(line.plain) <= 60 for line in lines)
-    assert lines[1].plain.endswith("9")
-    assert "…" in lines[1].plain
-
-
 def everything(connection: Connection) -> list[Iterable[Text]]:
     row = detail(connection, ODD)
     request, _ = queries.request(connection, queries.find(connection, ODD))
@@ -113,8 +127,8 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
         pages.page(row | {"path": HOSTILE, "method": HOSTILE, "id": HOSTILE, "flags": [HOSTILE]}),
         pages.answer(row | {"reasoning": HOSTILE, "refusal": HOSTILE}),
         pages.request(request | hostile),
-        report.grid(rows.EVENT_FIELDS, events),
-        report.grid(("a",), [{"a": HOSTILE}]),
+        tables.grid(rows.EVENT_FIELDS, events).lines,
+        tables.grid(("a",), [{"a": HOSTILE}]).lines,
     ]
 
 
@@ -149,7 +163,7 @@ def test_a_long_line_is_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_drawing_keeps_room_beside_long_names() -> None:
     row = {"id": "a" * 16, "model": "m" * 200, "outcome": "complete", "ttft_ms": 10.0, "duration_ms": 100.0}
-    title, line, legend = report.sparked([row], [None], 80)
+    title, line, legend = report.sparked([row], [None], 80).lines
     assert (title.cell_len, line.cell_len) <= (80, 80)
     assert line.plain.split() == ["aaaaaaaa", "m" * 15 + "…", "complete", "100.0", "·", "│"]
     assert report.in_ascii(legend).plain.isascii()
@@ -157,5 +171,5 @@ def test_a_drawing_keeps_room_beside_long_names() -> None:
 
 def test_a_hostile_name_beside_a_drawing_is_shown_as_signs() -> None:
     row = {"id": HOSTILE, "model": HOSTILE, "outcome": HOSTILE, "ttft_ms": None, "duration_ms": None}
-    for line in report.sparked([row], [b"odd"], 60):
+    for line in report.sparked([row], [b"odd"], 60).lines:
         assert not {sign for sign in line.plain if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0}

@@ -13,7 +13,7 @@ from .conftest import HOSTILE
 def shown(connection: Connection, *by: str, slo: str | None = None, width: int | None = None) -> list[str]:
     bounds = objective(slo) if slo else []
     found = [stats.row(one, by, bounds=bounds) for one in samples.read(connection, by)]
-    return [line.plain for row in found for line in sheets.block(row, by, slo, width)]
+    return [line.plain for row in found for line in sheets.block(row, by, slo, width).lines]
 
 
 def test_a_block_has_a_head_a_table_and_notes(connection: Connection) -> None:

@@ -129,7 +129,7 @@ def having(word: str) -> tuple[str, ...]:
     return HAS.get(word) or FIELDS[word].rows
 
 
-def near(word: str, known: Iterable[str]) -> str:
-    """Ask whether one of the known names was meant, if one is near: `; did you mean ttft?`, else nothing."""
-    found = difflib.get_close_matches(word.lower(), list(known), n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+def closest_first(word: str, known: Iterable[str]) -> list[str]:
+    """Return the known names, those that are most like a word first."""
+    typed = word.lower()
+    return sorted(known, key=lambda name: -difflib.SequenceMatcher(None, typed, name).ratio())

@@ -108,9 +108,9 @@ class _Parser:
             return self._word()
         name, operator = match[1], match[2]
         try:
-            field = terms.named(name)
+            field = terms.named(name, f" (a text with {operator} in it needs quotes)")
         except ValueError as error:
-            raise FilterError(name, start, f"{error} (a text with {operator} in it needs quotes)") from None
+            raise FilterError(name, start, str(error)) from None
         if operator not in (allowed := terms.operators(field)):
             raise FilterError(f"{name}{operator}", start, f"expected one of {' '.join(allowed)} after {name}")
         return terms.term(field, name, operator, self._cursor, self._now)

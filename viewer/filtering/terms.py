@@ -9,7 +9,7 @@ from typing import Final, cast
 
 from viewer.filtering.cursor import VALUE, Cursor, Item
 from viewer.filtering.expressions import compiled
-from viewer.filtering.fields import CHOICES, FIELDS, HAS, KNOWABLE, NAMES, OUTCOME_WORDS, Field, near
+from viewer.filtering.fields import CHOICES, FIELDS, HAS, KNOWABLE, NAMES, OUTCOME_WORDS, Field, closest_first
 from viewer.filtering.syntax import (
     Among,
     And,
@@ -40,11 +40,17 @@ _STATUS_CLASS = re.compile(r"[1-5]xx", re.IGNORECASE)
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-def named(name: str) -> Field:
-    """Give the field that a name means; raises a `ValueError` that offers the nearest name."""
+def named(name: str, hint: str = "") -> Field:
+    """Return the field that a name means; raise a `ValueError` that lists the valid ones, the closest first."""
     if name.lower() not in NAMES:
-        raise ValueError(f"there is no such field{near(name, NAMES)}")
+        raise ValueError(f"there is no such field{hint}: choose from {', '.join(_offered(name))}")
     return FIELDS[NAMES[name.lower()]]
+
+
+def _offered(name: str) -> list[str]:
+    """Return the names to choose from, the closest first; of the other names of a field only what is very close."""
+    ranked = closest_first(name, (one for one in NAMES if not one.endswith("_ms")))
+    return ranked[:3] + [one for one in ranked[3:] if one in FIELDS or f"{one}_ms" in FIELDS]
 
 
 def operators(field: Field) -> tuple[str, ...]:
@@ -141,8 +147,9 @@ def _patterns(field: Field, item: Item) -> list[Pattern]:
     if field.name == "has":
         return [(_having(word, item),)]
     if word not in choices:
-        known = near(word, choices) or f": one of {', '.join(choices)}"
-        raise item.error(f"no such {field.name}{known}")
+        raise item.error(
+            f"no such {field.name.removesuffix('s')}: choose from {', '.join(closest_first(word, choices))}"
+        )
     return [(name,) for name in (OUTCOME_WORDS[word] if field.name == "outcome" else (word,))]
 
 
@@ -151,9 +158,8 @@ def _having(word: str, item: Item) -> str:
     found = word if word in HAS else NAMES.get(word, "")
     if found in HAS or found in KNOWABLE:
         return found
-    offered = (*HAS, *(name for name, meant in NAMES.items() if meant in KNOWABLE))
-    known = near(word, offered) or f": one of {', '.join(HAS)}, or a field that can be unknown"
-    raise item.error(f"nothing of that name can be had{known}")
+    offered = dict.fromkeys((*HAS, *(name.removesuffix("_ms") for name in sorted(KNOWABLE))))
+    raise item.error(f"nothing of that name can be had: choose from {', '.join(closest_first(word, offered))}")
 
 
 def _labels(cursor: Cursor, negated: bool) -> Filter:

@@ -1,7 +1,5 @@
 """Fields: the names that a filter may use, each for something that a row has."""
 
-import pytest
-
 from recorder.exchange import FLAGS, OUTCOMES
 from viewer import rows
 from viewer.filtering import fields
@@ -45,6 +43,7 @@ def test_what_can_be_unknown_can_be_asked_for_and_nothing_else() -> None:
     assert (fields.having("error"), fields.having("ttft_ms")) == (("error_code", "error_message"), ("ttft_ms",))
 
 
-@pytest.mark.parametrize(("word", "said"), [("TTFTT", "; did you mean ttft?"), ("zzzz", "")])
-def test_a_near_name_is_offered(word: str, said: str) -> None:
-    assert fields.near(word, fields.NAMES) == said
+def test_the_names_closest_to_a_word_come_first_and_none_is_missing() -> None:
+    assert fields.closest_first("TTFTT", fields.NAMES)[:2] == ["ttft", "ttft_ms"]
+    assert fields.closest_first("stal", ["a", "burst", "stall"])[0] == "stall"
+    assert sorted(fields.closest_first("zzzz", fields.NAMES)) == sorted(fields.NAMES)
