@@ -47,7 +47,7 @@ def info(db: Path | None) -> None:
     ]
     rows += [("sessions", runs), ("exchanges", sum(count for _, count in counts))]
     rows += [(f"  {name}", count) for name, count in counts]
-    rows.append(("written by", locking.holder(tapefile.lock_of(path)) or "nobody now"))
+    rows.append(("written by", locking.holder(path) or "nobody now"))
     for name, value in rows:
         click.echo(f"{name:<16} {value}" if is_terminal else f"{name.strip()}\t{value}")
 

@@ -42,7 +42,7 @@ def running(path: Path) -> tuple[str, list[providers.Upstream]] | None:
     from recorder import locking, tapefile
     from recorder.schema import sessions
 
-    if not path.exists() or not locking.holder(tapefile.lock_of(path)):
+    if not path.exists() or not locking.holder(path):
         return None
     newest = select(sessions).order_by(sessions.c.no.desc()).limit(1)
     with tapefile.read_engine(path).connect() as connection:

@@ -43,7 +43,7 @@ def plan(connection: Connection | None, sources: Sequence[Path]) -> Plan:
             known.update(connection.execute(select(exchanges.c.id)).scalars())
     columns = (exchanges.c.no, exchanges.c.id, exchanges.c.started_at, exchanges.c.ended_by)
     for number, source in enumerate(sources):
-        is_recorded = bool(locking.holder(tapefile.lock_of(source)))
+        is_recorded = bool(locking.holder(source))
         with tapefile.explained(source), tapefile.read_engine(source).connect() as other:
             for no, id, started_at, ended_by in other.execute(select(*columns)):
                 if ended_by is None and is_recorded:

@@ -25,6 +25,7 @@ from recorder.schema import APPLICATION_ID, REVISION
 _MAGIC = b"SQLite format 3\x00"
 _ID_OFFSET = 68
 _BUSY_MS = 5000
+_LOCK = "tape_lock"
 
 
 def default_path() -> Path:
@@ -42,12 +43,27 @@ def identify(path: Path) -> None:
         raise NotFound(f"no tape at {path}: record one with 'wiretape record', or name another with --db")
     if not path.is_file():
         raise ForeignFile(f"{path} is not a regular file, so it cannot be a tape: name another with --db")
+    if _application_id(path) == APPLICATION_ID:
+        return
     with path.open("rb") as file:
         head = file.read(100)
     found = int.from_bytes(head[_ID_OFFSET : _ID_OFFSET + 4], "big")
     if head and (not head.startswith(_MAGIC) or found != APPLICATION_ID):
         kind = "another application's database" if head.startswith(_MAGIC) else "not a database"
         raise ForeignFile(f"{path} is {kind}, not a wiretape tape: name another with --db")
+
+
+def _application_id(path: Path) -> int:
+    """Read what kind of database a file is; 0 if it cannot be told.
+
+    SQLite reads it: a process that closes a descriptor of its own loses the locks of its connections to the file.
+    """
+    uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+            return int(connection.execute("PRAGMA application_id").fetchone()[0])
+    except sqlite3.Error:
+        return 0
 
 
 def read_engine(path: Path) -> Engine:
@@ -103,15 +119,15 @@ def writing(path: Path, purpose: str, *, create: bool = True, any_revision: bool
     written then, not even a lock.
     """
     path = _admit(path, create, any_revision)
-    with locking.held(lock_of(path), purpose):
-        if not path.exists():
-            _create(path)
+    with locking.held(path, purpose) as lock, _created(path, lock):
         engine = _engine(f"file:{quote(str(path))}?mode=rw")
         event.listen(engine, "connect", _set_up_writer)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
         with explained(path), engine.connect() as connection:
             _prepare(connection, path, any_revision)
         with explained(path), engine.connect() as connection:
+            lock.renew()
+            connection.info[_LOCK] = lock
             try:
                 yield connection
             finally:  # a tape that was moved would leave its log to whatever takes its name
@@ -120,10 +136,18 @@ def writing(path: Path, purpose: str, *, create: bool = True, any_revision: bool
                     connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def lock_of(path: Path) -> Path:
-    """Give the path of a tape's lock: beside the file itself, by whatever link it is called."""
-    path = path.resolve()
-    return path.with_name(path.name + ".lock")
+@contextlib.contextmanager
+def _created(path: Path, lock: locking.Lock) -> Iterator[None]:
+    """Create the tape's file if need be, and lock it, before SQLite opens it."""
+    if not path.exists():
+        _create(path)
+    with lock.on_file():
+        yield
+
+
+def keep_lock(connection: Connection) -> None:
+    """Put the lock file of a tape that is held for writing back, if it was removed. Raises `TapeGone`."""
+    connection.info[_LOCK].renew()
 
 
 def _admit(path: Path, create: bool, any_revision: bool) -> Path:

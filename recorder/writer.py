@@ -45,10 +45,13 @@ T = TypeVar("T")
 class Writer:
     """Collects frames into batches and commits them."""
 
-    def __init__(self, store: Store, path: Path, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self, store: Store, path: Path, clock: Clock = SYSTEM, keep_lock: Callable[[], None] = lambda: None
+    ) -> None:
         self._store = store
         self._path, self._file = path, _identity(path)
         self._clock = clock
+        self._keep_lock = keep_lock
         self._buffer = bytearray()
         self._batch: list[journal.Frame] = []
         self._size = 0
@@ -148,6 +151,7 @@ class Writer:
         self._unsettled.extend(self._tried(lambda: self._store.append(self._batch)))
         if _identity(self._path) != self._file:
             raise TapeGone(f"{self._path} was removed or replaced while it was recorded: nothing more is stored")
+        self._keep_lock()
         self._committed = self._seq
         answer(journal.Ack(self._committed, []))
         self._hand_over()
@@ -205,7 +209,7 @@ def main(arguments: list[str]) -> int:
             open_to_others = tapefile.too_open(path)
             warning = f"{path} may be read by others on this machine: chmod 600 {path}"
             answer(journal.Ready(str(path), [warning] if open_to_others else []))
-            Writer(Store(connection), path).run()
+            Writer(Store(connection), path, keep_lock=lambda: tapefile.keep_lock(connection)).run()
     except WiretapeError as error:
         answer(journal.Fatal(error.exit_code, str(error), final=isinstance(error, TapeGone)))
         return error.exit_code

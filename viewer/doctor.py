@@ -184,10 +184,10 @@ def _privacy(path: Path) -> Finding:
 def _recorder(path: Path, session: "Row | None") -> Finding:
     from datetime import datetime
 
-    from recorder import locking, tapefile
+    from recorder import locking
     from recorder.env import lives
 
-    holder = locking.holder(tapefile.lock_of(path))
+    holder = locking.holder(path)
     if session is None:
         return findings.recorder(holder, False, None, True)
     try:

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def test_info_names_the_writer_by_whatever_link_the_tape_is_called(recorded: Pat
     link.symlink_to(recorded)
     with opened(recorded):
         for path in (recorded, link):
-            assert run("info", "--db", path).stdout.splitlines()[-1] == "written by\ta test"
+            assert run("info", "--db", path).stdout.splitlines()[-1] == f"written by\ta test (pid {os.getpid()})"
 
 
 def test_check_of_a_whole_tape(recorded: Path) -> None:

@@ -79,12 +79,12 @@ def test_what_is_put_is_stored_and_reported(tape: Path, loop: Callable[[], async
             await until(lambda: running.counts.recorded == 2)
             assert running.counts.failed == 1
             assert running.counts.lag_ns > 0
-            assert locking.holder(tapefile.lock_of(tape)) == PURPOSE
+            assert locking.holder(tape) == PURPOSE
 
     play(scenario(), loop)
     assert [(one.id, one.outcome) for one in finished] == [("e1", "complete"), ("e2", "truncated")]
     assert bodies_of(tape) == {"e1": b"".join(STREAM), "e2": b"no stream"}
-    assert locking.holder(tapefile.lock_of(tape)) == ""
+    assert locking.holder(tape) == ""
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_tape_taken_away_while_no_writer_ran_is_tried_again_until_it_is_free(t
     async def scenario() -> None:
         async with started(tape, on_trouble=said.append) as running:
             kill(running)
-            await until(lambda: not locking.holder(tapefile.lock_of(tape)))
+            await until(lambda: not locking.holder(tape))
             with opened(tape):
                 for frame in exchange("e1"):
                     running.put(frame)

@@ -154,7 +154,7 @@ def test_when_the_relay_is_killed_all_that_it_wrote_is_on_the_tape(tape: Path, s
         noted = relay.stdout.read(8 * after)
         relay.kill()
         noted += relay.stdout.read()
-    until(lambda: not locking.holder(tapefile.lock_of(tape)))  # the writer has ended by itself
+    until(lambda: not locking.holder(tape))  # the writer has ended by itself
     stored = bodies_of(tape)["e1"]
     assert stored == b"".join(b"%08d" % seq for seq in range(len(stored) // 8))
     assert stored.startswith(noted)
@@ -240,6 +240,30 @@ def test_a_second_writer_is_told_who_holds_the_tape(tape: Path) -> None:
         answer = min(first.answer(), second.answer(), key=lambda one: isinstance(one, journal.Ready))
         assert isinstance(answer, journal.Fatal)
         assert answer.exit_code == 6
+
+
+@pytest.mark.parametrize("way", ["a hard link", "a removed lock file"])
+def test_a_second_writer_is_refused_by_whatever_way_it_comes(tape: Path, way: str) -> None:
+    with writer(tape) as first:
+        assert isinstance(first.answer(), journal.Ready)
+        first.send(exchange("e1"))
+        first.acknowledged()
+        name = tape
+        if way == "a hard link":
+            name = tape.with_name("link.db")
+            name.hardlink_to(tape)
+        else:
+            locking.lock_of(tape).unlink()
+        with writer(name, session=other_session("s2")) as second:
+            answer = second.answer()
+            assert isinstance(answer, journal.Fatal)
+            assert answer.exit_code == 6
+            assert "is being written by wiretape record (pid 1)" in answer.message
+        first.send(exchange("e2"))
+        first.acknowledged()
+        assert locking.lock_of(tape).read_text() == f"wiretape record (pid 1)\n{first.process.pid}\n"
+        assert first.end() == 0
+    assert outcomes_of(tape) == {"e1": "complete", "e2": "complete"}
 
 
 def test_a_tape_that_others_may_read_is_warned_of(tape: Path) -> None:

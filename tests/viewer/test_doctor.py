@@ -85,8 +85,8 @@ def test_who_holds_the_tape_is_named(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     with tapefile.writing(path, "a test"):
         pass
-    with locking.held(tapefile.lock_of(path), "wiretape record, pid 1"):
-        assert examined(path)["recorder"] == ("ok", "wiretape record, pid 1 holds the tape")
+    with locking.held(path, "wiretape record (pid 1)"):
+        assert examined(path)["recorder"] == ("ok", "wiretape record (pid 1) holds the tape")
 
 
 def test_the_environment_is_looked_at_and_keeps_its_secrets(tape: Path) -> None:
