@@ -12,10 +12,10 @@ from itertools import pairwise
 from typing import Final
 
 from recorder.exchange import OUTCOMES
-from viewer import cells, sparks, wording
+from viewer import cells, wording
 from viewer.inspecting import Known
 from viewer.model import gist, landmarks, streams, waterfall
-from viewer.model.clocks import Times
+from viewer.model.clocks import SINCE_REQUEST, Times
 from viewer.model.notes import Notes
 from viewer.model.opening import Opened
 from viewer.model.silence import is_lost
@@ -120,13 +120,13 @@ def request(known: Known) -> list[Line]:
     return lines
 
 
-def timing(known: Known, opened: Opened | None, width: int) -> list[Line]:
-    """Show where the time went, and who was slow, in lines of `width` cells."""
+def timing(known: Known, opened: Opened | None, width: int, times: Times = SINCE_REQUEST) -> list[Line]:
+    """Show where the time went, and who was slow, in lines of `width` cells, timestamps as `times` display them."""
     if opened is None:
         return [*_measured(known, width), [], [("decoding …", "muted")]]
     who = [_JUDGING] if opened.slowness is None else [*_who(opened.slowness, width)]
-    told = [[], *_verdicts(opened)] if opened.judged else []
-    return [*_waterfall(known, opened, width), [], *who, *told, [], *_measured(known, width)]
+    told = [[], *_verdicts(opened, times)] if opened.judged else []
+    return [*_waterfall(known, opened, width, times), [], *who, *told, [], *_measured(known, width)]
 
 
 def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> list[Line]:
@@ -141,7 +141,7 @@ def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> li
         text = ""
         if opened is not None and 0 < place <= len(opened.transcript):
             transcript, event = opened.transcript, place - 1
-            at = times.told(transcript, transcript.at[event]) if transcript.timed[event] else cells.UNKNOWN
+            at = times.told(transcript.at[event]) if transcript.timed[event] else cells.UNKNOWN
             text = f"{at}  {transcript.kind(event)}  {cells.cut(gist.said(transcript.text(event)), 60)}"
         lines.append([(f"  {landmarks.label(place):<8}", "accent"), (text, "plain")])
     lines += [[], [("note", "strong"), ("  enter writes one; it is kept beside the tape, not in it", "muted")]]
@@ -165,11 +165,11 @@ def _body(body: bytes | None, size: int) -> Iterator[Line]:
         yield [(f"({size - len(body):,} bytes more than the tape keeps)", "warning")]
 
 
-def _waterfall(known: Known, opened: Opened, width: int) -> Iterator[Line]:
+def _waterfall(known: Known, opened: Opened, width: int, times: Times) -> Iterator[Line]:
     last = opened.reads_at[-1] if len(opened.reads_at) else None
     found = waterfall.bars(opened.facts, known.row, opened.transcript, opened.verdicts, last)[:_MOST_BARS]
     room = max(width - _NAMES - 12, 10)
-    yield [(f"{'':{_NAMES}}{'ms':>9}  ", "muted"), (sparks.axis(opened.end_ns, room), "muted")]
+    yield [(f"{'':{_NAMES}}{'ms':>9}  ", "muted"), (times.axis(opened.end_ns, room), "muted")]
     for bar in found:
         first, size = waterfall.drawn(bar, opened.end_ns, room)
         sign, tone = _BARS[bar.kind]
@@ -210,7 +210,7 @@ def _spread(spread: Spread | None, count: int) -> str:
     return (f"{spread.n:>{count},}" if count else "") + figures
 
 
-def _verdicts(opened: Opened) -> Iterator[Line]:
+def _verdicts(opened: Opened, times: Times) -> Iterator[Line]:
     if not opened.verdicts and not any(opened.transcript.timed):
         yield [(f"{'verdict':<{_NAMES}}", "strong"), ("none: nothing that was said has an instant of its own", "muted")]
     elif not opened.verdicts:
@@ -219,7 +219,7 @@ def _verdicts(opened: Opened) -> Iterator[Line]:
             (f"no stall of more than {opened.limits.stall_ms:,g} ms, no burst{' so far' * opened.live}", "success"),
         ]
     for verdict in opened.verdicts[:100]:
-        told, evidence = wording.sentences(_numbered(verdict, opened))
+        told, evidence = wording.sentences(_numbered(verdict, opened), times.told)
         yield [(f"{verdict.kind:<{_NAMES}}", "error" if verdict.kind == "stall" else "warning"), (told, "plain")]
         yield [(" " * _NAMES, "plain"), (evidence, "muted")]
 

@@ -33,6 +33,10 @@ TICK: Final = "╷"
 
 _LEAST_BETWEEN_TICKS = 10
 _STEPS = (1, 2, 5)
+_CLOCK_STEPS_NS = tuple(
+    [step * 10**exponent for exponent in range(6, 9) for step in _STEPS]
+    + [seconds * 10**9 for seconds in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200)]
+)
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 
 
@@ -68,6 +72,30 @@ def axis(axis_ns: int, cells: int, zero_ns: int = 0) -> str:
         if place + len(label) <= cells:
             drawn += " " * (place - len(drawn)) + label
     return drawn
+
+
+def clock_axis(axis_ns: int, cells: int, began_ns: int) -> str:
+    """Draw an axis whose ticks are round times of day: it begins at `began_ns`, in ns since midnight."""
+    step = _CLOCK_STEPS_NS[-1]
+    for candidate in _CLOCK_STEPS_NS:
+        if candidate * cells >= axis_ns * (len(_time_of_day(0, candidate)) + 3):
+            step = candidate
+            break
+    drawn = ""
+    for at in range(-(-began_ns // step) * step, began_ns + max(axis_ns, 0) + 1, step):
+        place = (at - began_ns) * cells // axis_ns if axis_ns > 0 else 0
+        label = f"{TICK}{_time_of_day(at, step)}"
+        if place + len(label) <= cells:
+            drawn += " " * (place - len(drawn)) + label
+    return drawn
+
+
+def _time_of_day(ns: int, step_ns: int) -> str:
+    """Return a time of day as precise as steps of it need."""
+    seconds, rest = divmod(ns, 10**9)
+    hours, minutes = divmod(seconds // 60, 60)
+    fraction = f".{rest // 10**6:03}" if step_ns < 10**9 else ""
+    return f"{hours % 24:02}:{minutes:02}:{seconds % 60:02}{fraction}"
 
 
 def _cell(at_ns: int, axis_ns: int, cells: int) -> int:

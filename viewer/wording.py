@@ -3,6 +3,7 @@
 Recorded text passes `safe` here. Where the lines stand is left to `pages`, the judgement to `verdicts`.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from viewer import rows
@@ -21,13 +22,18 @@ _CAUSES: Final = {
 }
 
 
-def sentences(verdict: Verdict) -> tuple[str, str]:
-    """Give what was judged, and its evidence."""
-    return (_stall if verdict.kind == "stall" else _burst)(verdict)
+def seconds(at_ns: int) -> str:
+    """Return a timestamp as the time since the request."""
+    return f"{at_ns / 1e9:,.3f} s"
 
 
-def _stall(verdict: Verdict) -> tuple[str, str]:
-    told = f"{_ms(verdict.lasted_ns)} ms from {verdict.from_ns / 1e9:,.3f} s, {_where(verdict)}"
+def sentences(verdict: Verdict, timestamp: Callable[[int], str] = seconds) -> tuple[str, str]:
+    """Return what was judged, and its evidence; `timestamp` displays the start of a stall, given in ns since T0."""
+    return _stall(verdict, timestamp) if verdict.kind == "stall" else _burst(verdict)
+
+
+def _stall(verdict: Verdict, timestamp: Callable[[int], str]) -> tuple[str, str]:
+    told = f"{_ms(verdict.lasted_ns)} ms from {timestamp(verdict.from_ns)}, {_where(verdict)}"
     relayed = "" if verdict.relay_ns is None else f", relay {_ms(verdict.relay_ns)} ms"
     return told, f"{_blamed(verdict)}{relayed}{_waited(verdict)}"
 

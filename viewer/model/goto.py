@@ -1,13 +1,15 @@
-"""Pure: where somebody wants to go, as it is typed: `3.2s`, `50%`, `#120`, `+500ms`, or words to look for.
+"""Pure: a position of the playhead as it is typed: `3.2s`, `50%`, `#120`, `+500ms`, `12:00:03.5`, or words to look for.
 
-Going there is `playback`'s.
+Times are those of the screen's clock (`clocks.Times`). Going there is `playback`'s.
 """
 
+import dataclasses
 import re
 from collections import deque
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from viewer.model.clocks import Times
 from viewer.model.tracks import Track
 from viewer.model.transcript import Transcript
 from viewer.playback import Playback
@@ -16,29 +18,35 @@ _NS: Final = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
 _NUMBER: Final = r"([0-9]{1,12}(?:\.[0-9]{1,9})?)"
 _TIME: Final = re.compile(rf"([+-]?){_NUMBER}\s*(ms|s|m)")
 _SHARE: Final = re.compile(rf"{_NUMBER}\s*%")
+_TIME_OF_DAY: Final = re.compile(r"([0-9]{1,2}):([0-9]{2}):([0-9]{2}(?:\.[0-9]{1,9})?)")
 _BLOCK: Final = 1 << 16
 _EVENT: Final = re.compile(r"#([0-9]{1,12})")
 
-HELP: Final = "3.2s · 50% · #120 · +500ms · words"
+EXAMPLES: Final = "3.2s, 50%, #120, +500ms, 12:00:03"
+HELP: Final = f"{EXAMPLES.replace(',', ' ·')} · words"
 """What can be typed; events are numbered from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Where to go: to an instant in ns since T0 (`instant`), that far from here (`offset`), to a share of the whole
-    stream of 0 to 1 (`share`), to an event by its seq (`event`), or to the next place that says `words`.
+    """Where to go: to a displayed time in ns (`instant`), to a time of day in ns since midnight (`time_of_day`), that
+    far from here (`offset`), to a share of the whole stream of 0 to 1 (`share`), to an event by its seq (`event`),
+    or to the next place that says `words`.
     """
 
-    kind: Literal["instant", "offset", "share", "event", "words"]
+    kind: Literal["instant", "time_of_day", "offset", "share", "event", "words"]
     value: float = 0
     words: str = ""
 
 
 def read(text: str) -> Goal | None:
-    """Read what was typed; None if that is nothing."""
+    """Parse what was typed; None if that is nothing."""
     text = text.strip()
     if not text:
         return None
+    if match := _TIME_OF_DAY.fullmatch(text):
+        minutes = int(match[1]) * 60 + int(match[2])
+        return Goal("time_of_day", minutes * _NS["m"] + round(float(match[3]) * _NS["s"]))
     if match := _TIME.fullmatch(text):
         ns = round(float(match[2]) * _NS[match[3]])
         return Goal("offset", -ns if match[1] == "-" else ns) if match[1] else Goal("instant", ns)
@@ -49,19 +57,30 @@ def read(text: str) -> Goal | None:
     return Goal("words", words=text)
 
 
-def place(goal: Goal, playback: Playback, transcript: Transcript) -> tuple[int, int | None] | None:
-    """Give the instant to go to, in ns since T0, or with it the position; None if the words are never said."""
+def place(goal: Goal, playback: Playback, transcript: Transcript, times: Times) -> tuple[int, int | None] | None:
+    """Return the timestamp to go to, in ns since T0, or with it the position; None if there is no such place.
+
+    A time goes to the last of the events that `times` displays at it.
+    """
     match goal.kind:
         case "instant":
-            return int(goal.value), None
+            return _at(times.at(int(goal.value)), transcript, times)
+        case "time_of_day":
+            at_ns = times.at_time_of_day(int(goal.value))
+            return None if at_ns is None else _at(at_ns, transcript, dataclasses.replace(times, format="wall"))
         case "offset":
             return playback.media_ns + int(goal.value), None
         case "share":
             return int(playback.end_ns * goal.value), None
         case "event":
-            return 0, int(goal.value) + 1
+            return (0, int(goal.value) + 1) if goal.value < len(transcript) else None
     said = found(transcript, playback.position, goal.words)
     return None if said is None else (0, said)
+
+
+def _at(at_ns: int, transcript: Transcript, times: Times) -> tuple[int, int | None]:
+    position = times.position(transcript, at_ns)
+    return (at_ns, None) if position == transcript.position(at_ns) else (0, position)
 
 
 def found(transcript: Transcript, position: int, words: str, *, back: bool = False) -> int | None:

@@ -1,10 +1,13 @@
 """Where to go, as it is typed."""
 
+from array import array
+
 import pytest
 
 from recorder.derive import Decoded, decode
 from recorder.exchange import Exchange, Read
 from viewer.model import goto
+from viewer.model.clocks import Times
 from viewer.model.goto import Goal
 from viewer.model.transcript import Transcript
 from viewer.playback import Playback
@@ -25,6 +28,7 @@ S = 1_000_000_000
         ("#120", Goal("event", 120)),
         ("+500ms", Goal("offset", 0.5 * S)),
         ("-1s", Goal("offset", -1 * S)),
+        ("12:00:03.5", Goal("time_of_day", (12 * 3600 + 3.5) * S)),
         ("waits", Goal("words", words="waits")),
         ("5 apples", Goal("words", words="5 apples")),
         ("  ", None),
@@ -58,11 +62,34 @@ def test_a_place_is_an_instant_or_a_position() -> None:
     playback = Playback([10, 20], 40, lambda: 0)
     playback.seek(1)
     places = {
-        text: goto.place(goto.read(text) or Goal("event"), playback, transcript) for text in ("1s", "+1ms", "50%", "#1")
+        text: goto.place(goto.read(text) or Goal("event"), playback, transcript, Times())
+        for text in ("1s", "+1ms", "50%", "#1")
     }
     assert places == {"1s": (S, None), "+1ms": (10 + S // 1000, None), "50%": (20, None), "#1": (0, 2)}
-    assert goto.place(Goal("words", words="TWO"), playback, transcript) == (0, 2)
-    assert goto.place(Goal("words", words="three"), playback, transcript) is None
+    assert goto.place(Goal("words", words="TWO"), playback, transcript, Times()) == (0, 2)
+    assert goto.place(Goal("words", words="three"), playback, transcript, Times()) is None
+    assert goto.place(Goal("event", 2), playback, transcript, Times()) is None
+
+
+@pytest.mark.parametrize(
+    ("times", "typed"),
+    [
+        (Times(), "2.551s"),
+        (Times("first byte", S), "1.551s"),
+        (Times("reference", None, "", 0, S), "1551ms"),
+        (Times("wall", started_at="2026-03-01T23:59:58.500Z"), "0:00:01.051"),
+        (Times("request", started_at="2026-03-01T23:59:58.500Z"), "00:00:01.051"),
+    ],
+)
+def test_a_time_goes_to_the_event_that_is_displayed_at_it_whatever_the_clock(times: Times, typed: str) -> None:
+    transcript = spoken("one", " two", " three")
+    transcript.at[:] = array("q", (S, 2 * S, 2_551_400_000))
+    playback = Playback(transcript.at, 3 * S, lambda: 0)
+    assert goto.place(goto.read(typed) or Goal("event"), playback, transcript, times) == (0, 3)
+
+
+def test_a_time_of_day_is_no_place_where_the_wall_time_is_not_known() -> None:
+    assert goto.place(Goal("time_of_day", S), Playback([], 0, lambda: 0), spoken(), Times()) is None
 
 
 def test_what_is_never_said_is_not_found() -> None:

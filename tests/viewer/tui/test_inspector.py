@@ -145,14 +145,37 @@ def test_one_can_go_to_an_instant_an_event_or_to_words(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED, at="#4") as (app, pilot, screen):
             places = []
-            for text in ("#6", "400ms", "prefill", "+11ms", "never that"):
+            for text in ("#6", "400ms", "prefill", "+11ms"):
                 await pilot.press("g")
                 await typed(pilot, text)
                 await pilot.press("enter")
                 await wait_for(pilot, lambda: app.screen is screen)
                 places.append(screen.playback.position)
-            assert places == [7, 3, 22, 23, 23]
-            assert app.toasts == ["never said: never that"]
+            assert places == [7, 3, 22, 23]
+            assert app.toasts == []
+
+    journey(steps())
+
+
+def test_a_position_that_does_not_exist_keeps_what_was_typed(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED, at="#5") as (app, pilot, screen):
+            for text in ("never that", "#9999", "!"):
+                await pilot.press("g")
+                await typed(pilot, text)
+                await pilot.press("enter")
+                await shows(pilot, f"│ {text} ", f"no such position: '{text}'; use 3.2s, 50%, #120")
+                await pilot.press("escape")
+                await wait_for(pilot, lambda: app.screen is screen)
+            await pilot.press("g")
+            await typed(pilot, "scheduler kneels")
+            await pilot.press("enter")
+            await shows(pilot, "no such position")
+            await typed(pilot, "scheduler keeps")
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: app.screen is screen)
+            assert screen.playback.position == 17
+            assert app.toasts == []
 
     journey(steps())
 

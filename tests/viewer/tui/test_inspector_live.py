@@ -111,7 +111,7 @@ def test_choices_are_shown_one_by_one_and_settings_are_told_where_there_is_no_ro
             assert app.toasts == []
             await resized(pilot, (60, 24))
             await press(pilot, "T")
-            await wait_for(pilot, lambda: app.toasts == ["t: wall clock, UTC"])
+            await wait_for(pilot, lambda: app.toasts == ["t: since #11"])
 
     journey(steps())
 

@@ -18,7 +18,6 @@ from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import Stage, journey, press, resized, seen, shows, staged, typed, wait_for
 from viewer import apart
 from viewer.model import marked_up
-from viewer.model.clocks import Times
 from viewer.model.notes import path_of
 from viewer.tui.screens.inspector import InspectorScreen
 from viewer.tui.screens.inspector_panes import InspectorPanes
@@ -75,7 +74,7 @@ def test_t_goes_through_the_ways_of_telling_time_and_the_heading_says_which(mark
         async with inspected(marked, "#2") as (app, pilot, _):
             await pilot.press("2")
             told = []
-            for name in ("request", "first byte", "wall clock, UTC", "Δ previous event", "Δ previous row"):
+            for name in ("request", "first byte", "since #2", "wall clock, UTC", "Δ previous event", "Δ previous row"):
                 await shows(pilot, name)
                 told.append([listed(app)[number] for number in ("0", "1", "2", "3")])
                 await pilot.press("T")
@@ -83,6 +82,7 @@ def test_t_goes_through_the_ways_of_telling_time_and_the_heading_says_which(mark
             assert told == [
                 ["0.100", "0.100", "0.120", "2.345"],
                 ["0.000", "0.000", "0.020", "2.245"],
+                ["−0.020", "−0.020", "*REF*", "2.225"],
                 ["12:00:00.100", "12:00:00.100", "12:00:00.120", "12:00:02.345"],
                 ["–", "same", "20", "2,225"],
                 ["–", "same", "20", "2,225"],
@@ -98,7 +98,7 @@ def test_the_time_since_the_row_before_is_that_of_the_rows_that_are_listed(marke
             await typed(pilot, "queue")
             await pilot.press("enter")
             await wait_for(pilot, lambda: screen.panes.events.shown == 2)
-            await pilot.press("T", "T", "T")
+            await pilot.press("T", "T", "T", "T")
             await shows(pilot, "Δ previous event")
             assert listed(app) == {"1": "same", "5": "50"}
             await pilot.press("T")
@@ -114,42 +114,75 @@ def test_the_time_since_the_row_before_is_that_of_the_rows_that_are_listed(marke
     journey(steps())
 
 
-def test_times_count_from_the_event_that_r_sets_until_it_is_pressed_there_again(marked: Path) -> None:
+def test_the_playhead_the_axis_and_what_is_typed_follow_the_clock_of_the_events(marked: Path) -> None:
     async def steps() -> None:
-        async with inspected(marked, "#2", (80, 24)) as (app, pilot, screen):
-            await pilot.press("2", "R")
-            await shows(pilot, "since #2", "*REF*")
-            assert [listed(app)[number] for number in ("0", "2", "3")] == ["−0.020", "*REF*", "2.225"]
-            await pilot.press("T", "down", "R")
-            await shows(pilot, "since #3")
-            assert [listed(app)[number] for number in ("2", "3")] == ["−2.225", "*REF*"]
-            await pilot.press("R")
-            await shows(pilot, "since first byte")
-            assert "*REF*" not in seen(app)
-            await pilot.press("home", "R")
-            await wait_for(pilot, lambda: app.toasts)
-            assert screen.panes.times.reference is None
+        async with inspected(marked, "#2") as (app, pilot, screen):
+            shown = []
+            for format in ("request", "first byte", "reference", "wall", "event"):
+                await wait_for(pilot, lambda format=format: screen.panes.times.format == format)
+                lines = seen(app).splitlines()
+                at, end = lines[-2].split("%")[0].split("  ")[2].split(" / ")
+                shown.append((at.strip(), end.strip(), lines[-3].split("╷")[1].strip()))
+                await pilot.press("T")
+            assert shown == [
+                ("0.120", "2.502 s", "0"),
+                ("0.020", "2.401 s", "0"),
+                ("0.000", "2.381 s", "0"),
+                ("12:00:00.120", "12:00:02.501", "12:00:00.000"),
+                ("0.120", "2.502 s", "0"),
+            ]
 
     journey(steps())
 
 
-def test_reads_and_bookmarks_are_told_as_events_are(marked: Path) -> None:
+@pytest.mark.parametrize(("presses", "typed_time"), [(0, "2.345s"), (1, "2.245s"), (2, "2.225s"), (3, "12:00:02.345")])
+def test_a_typed_time_goes_to_the_event_that_is_displayed_at_it(marked: Path, presses: int, typed_time: str) -> None:
     async def steps() -> None:
-        async with inspected(marked, "#2") as (_, pilot, screen):
+        async with inspected(marked, "#2") as (app, pilot, screen):
+            await pilot.press(*["T"] * presses, "g")
+            await typed(pilot, typed_time)
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: app.screen is screen)
+            assert listed(app)[str(screen.playback.position - 1)] == typed_time.removesuffix("s")
+
+    journey(steps())
+
+
+def test_times_count_from_the_event_under_the_playhead_when_that_format_is_chosen(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2", (80, 24)) as (app, pilot, screen):
+            await pilot.press("2", "T", "T")
+            await shows(pilot, "since #2", "*REF*")
+            assert [listed(app)[number] for number in ("0", "2", "3")] == ["−0.020", "*REF*", "2.225"]
+            await pilot.press("down")
+            assert listed(app)["2"] == "*REF*"
+            await pilot.press("T", "T", "T", "T", "T", "T")
+            await shows(pilot, "since #3")
+            assert [listed(app)[number] for number in ("2", "3")] == ["−2.225", "*REF*"]
+            await pilot.press("T")
+            await shows(pilot, "wall clock, UTC")
+            assert "*REF*" not in seen(app)
+            await pilot.press("home", "T", "T", "T", "T", "T")
+            await wait_for(pilot, lambda: screen.panes.times.format == "wall")
+
+    journey(steps())
+
+
+def test_reads_and_bookmarks_have_the_clock_of_the_events(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2") as (_, pilot, _):
             await pilot.press("m", "3")
             await shows(pilot, "B ─ +0.120 s ─")
-            await pilot.press("T", "T")
-            await shows(pilot, "B ─ 12:00:00.120 ─")
-            await pilot.press("6")
-            await shows(pilot, "#2      12:00:00.120  content")
-            await pilot.press("3", "T", "T", "T", "full_stop", "R", "comma")
+            await pilot.press("full_stop", "T", "T", "comma")
             await shows(pilot, "B ─ −2.225 s ─")
             await pilot.press("6")
             await shows(pilot, "#2      −2.225 s  content")
-            screen.panes.times = Times("first byte")
-            screen.panes.bytes.set_times(Times("first byte"))
-            await pilot.press("3")
-            await shows(pilot, "B ─ – ─")
+            await pilot.press("5")
+            await shows(pilot, "2,225.0 ms from −2.225 s", "╷−2 s")
+            await pilot.press("3", "T")
+            await shows(pilot, "B ─ 12:00:00.120 ─")
+            await pilot.press("6")
+            await shows(pilot, "#2      12:00:00.120  content")
         path_of(marked).unlink()
 
     journey(steps())

@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
 from viewer.model import goto, landmarks
+from viewer.model.clocks import Times
 from viewer.model.opening import Opened
 from viewer.model.transcript import Transcript
 from viewer.playback import Playback
@@ -19,16 +20,18 @@ class Going:
         self._words = ""
         self._filter = ""
 
-    def to(self, text: str, playback: Playback, transcript: Transcript) -> Callable[[Playback], None] | None:
-        """Give what moves a playhead to a goal as it is typed; None if there is no such place."""
+    def to(
+        self, text: str, playback: Playback, transcript: Transcript, times: Times
+    ) -> Callable[[Playback], None] | None:
+        """Return what moves a playhead to a position as it is typed; None if there is no such place."""
         goal = goto.read(text)
         if goal is None:
             return None
         if goal.words:
             self._words, self._filter = goal.words, ""
-        place = goto.place(goal, playback, transcript)
+        place = goto.place(goal, playback, transcript, times)
         if place is None:
-            return self._fails(f"never said: {goal.words}")
+            return self._fails(_refused(text))
         at_ns, position = place
         return lambda moved: moved.seek_to(at_ns) if position is None else moved.seek(position)
 
@@ -64,6 +67,18 @@ class Going:
         if signs == "S" and not back and playback.at_end:
             found = opened.longest
         return found.position if found is not None else self._fails(landmarks.missing(signs))
+
+
+def refusal(text: str, playback: Playback, transcript: Transcript, times: Times) -> str | None:
+    """Return why a position as it is typed is none of this stream, None if it is one."""
+    goal = goto.read(text)
+    if goal is None or goto.place(goal, playback, transcript, times) is not None:
+        return None
+    return _refused(text)
+
+
+def _refused(text: str) -> str:
+    return f"no such position: '{text.strip()}'; use {goto.EXAMPLES} or words of the answer"
 
 
 def first(transcript: Transcript, position: int) -> int | None:

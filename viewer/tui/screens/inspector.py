@@ -221,7 +221,7 @@ class InspectorScreen(Screen[None]):
     def go_to(self, text: str) -> None:
         """Go to what was typed, as `goto` reads it."""
         assert self._opened is not None
-        self._move(self._going.to(text, self._playback, self._opened.transcript))
+        self._move(self._going.to(text, self._playback, self._opened.transcript, self.panes.times))
 
     @waits()
     def action_again(self, direction: int) -> None:
@@ -300,8 +300,15 @@ class InspectorScreen(Screen[None]):
         self._ticked()
 
     def action_goto(self) -> None:
-        """Ask where to go."""
-        self.app.push_screen(AskScreen(f"go to: {goto.HELP} (n goes on)"), lambda text: self.go_to(text or ""))
+        """Ask where to go, until there is such a place."""
+        asked = AskScreen(f"go to: {goto.HELP} (n goes on)", refusal=self._no_place)
+        self.app.push_screen(asked, lambda text: self.go_to(text or ""))
+
+    def _no_place(self, text: str) -> str | None:
+        """Return why one cannot go to what was typed; None if one can, or if that is not known yet."""
+        if self._opened is None:
+            return None
+        return going.refusal(text, self._playback, self._opened.transcript, self.panes.times)
 
     def action_filter(self) -> None:
         """Ask which events to list."""
@@ -334,19 +341,10 @@ class InspectorScreen(Screen[None]):
         self.panes.show_notes(self._notebook.notes)
         self.run_worker(self._notebook.write(), group="notes")
 
-    def action_time_format(self) -> None:
-        """Tell times in the next way."""
-        self.panes.action_time_format()
-
     @waits()
-    def action_reference(self) -> None:
-        """Let times count from the event that the playhead stands in, or not any more."""
-        assert self._opened is not None
-        event = self._playback.position - 1
-        if event < 0 or not self._opened.transcript.timed[event]:
-            self.notify("no event with an instant here for times to count from", timeout=2, markup=False)
-        else:
-            self.panes.refer_to(event)
+    def action_time_format(self) -> None:
+        """Display times in the next format."""
+        self.panes.action_time_format()
 
     def _seek(self, position: int) -> None:
         """Go to where somebody pointed."""

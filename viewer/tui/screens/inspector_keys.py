@@ -41,7 +41,6 @@ KEYS: Final[list[BindingType]] = [
     _key("f", "follow", "follow the end of a live stream", "follow"),
     _key("n", "again(1)", "next match: words of g, or events of /", "words_after"),
     _key("N", "again(-1)", "match before", "words_before"),
-    _key("R", "reference", "let times count from this event, or not", "reference"),
     _key("m", "bookmark", "set a bookmark, or take it away", "bookmark"),
     _key("apostrophe", "next_bookmark", "next bookmark", "next_bookmark", "'"),
     BACK,

@@ -40,7 +40,7 @@ def page(
         case "request":
             return "request.txt", _text(closeup.request(known))
         case "timing":
-            return "timing.txt", _text(closeup.timing(known, opened, _WIDTH))
+            return "timing.txt", _text(closeup.timing(known, opened, _WIDTH, times))
     return "note.txt", notes.text
 
 

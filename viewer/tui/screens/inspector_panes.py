@@ -126,7 +126,7 @@ class InspectorPanes(Looks, can_focus=True):
     def show_known(self, known: Known, *, died: bool) -> None:
         """Show what is known at once."""
         self._known, self._died = known, died
-        self.times = dataclasses.replace(self.times, started_at=known.row["started_at"])
+        self._set_times(dataclasses.replace(self.times, started_at=known.row["started_at"]))
         self._bars["head"].show(closeup.heading(known, died))
         self._warn()
         self._write_pages()
@@ -141,7 +141,7 @@ class InspectorPanes(Looks, can_focus=True):
         self._opened, self._position, self._notes = opened, position, notes
         self._legend = strips.legend(opened.transcript)
         first = next((one.at_ns for one in opened.markers if one.sign == "B"), None)
-        self.times = dataclasses.replace(self.times, first_byte_ns=first)
+        self._set_times(dataclasses.replace(self.times, first_byte_ns=first))
         self._note = "nothing was said" if self._known is None else closeup.silence(self._known, opened)
         self.replay.show(opened.transcript, position, _LONG_NS, self._note)
         self._list()
@@ -230,12 +230,17 @@ class InspectorPanes(Looks, can_focus=True):
             "events": listed(opened, self.events, [*asked, self.filter_text]) if opened else f"events · {_DECODING}",
             "tree": part(opened, self._position),
             "bytes": f"bytes · {self.bytes.view}",
-            "timeline": timed(self._legend, self.timeline.axis_ns, self.size.width) if opened else "timeline",
+            "timeline": self._timeline_title(),
             **{name: name for name in PANES[3:]},
         }
         for name in (*self._shown(), "timeline"):
             self._headings[name].show(texts[name], active=name == active)
         self._bars["titles"].show([(self.events.titles(), "muted")])
+
+    def _timeline_title(self) -> str:
+        if self._opened is None:
+            return "timeline"
+        return timed(self._legend, self.timeline.axis_ns, self.times, self.size.width)
 
     def action_pane(self, pane: int) -> None:
         """Show a pane."""
@@ -314,20 +319,20 @@ class InspectorPanes(Looks, can_focus=True):
             self.turn_to(2)
 
     def action_time_format(self) -> None:
-        """Tell times in the next way."""
-        self._tell_times(dataclasses.replace(self.times, format=self.times.following))
+        """Display times in the next format; the event under the playhead is what they can count from."""
+        if self._opened is None:
+            return
+        self._set_times(self.times.following(self._opened.transcript, self._position - 1))
+        self._list()
+        self._tabs(f"t: {self.times.name}")
 
-    def refer_to(self, event: int) -> None:
-        """Let times count from an event; if they do already, not any more."""
-        reference = None if self.times.reference == event else event
-        self._tell_times(dataclasses.replace(self.times, reference=reference))
-
-    def _tell_times(self, times: Times) -> None:
+    def _set_times(self, times: Times) -> None:
+        """Let all panes, the timeline and the transport display times by the same clock."""
         self.times = times
         self.bytes.set_times(times)
+        self.timeline.set_times(times)
+        self.transport.set_times(times)
         self._write_pages()
-        self._list()
-        self._tabs(f"t: {times.name}")
 
     def on_events_pane_selected(self, message: EventsPane.Selected) -> None:
         """Go to the event that was clicked; on a second click take it apart."""

@@ -16,11 +16,13 @@ class Sheets:
         self.panes = {name: PagePane(name) for name in PANES[3:]}
         self._known: Known | None = None
         self._opened: Opened | None = None
+        self._times = Times()
 
     def write(self, known: Known, opened: Opened | None, notes: Notes, times: Times) -> None:
         """Write what the exchange is, where its time went, and what is noted, its instants as `times` tell them."""
-        if known is not self._known or opened is not self._opened:  # a long request takes its time
-            self._known, self._opened = known, opened
+        if known is not self._known:  # a long request takes its time
             self.panes["request"].show(lambda _: closeup.request(known))
-            self.panes["timing"].show(lambda width: closeup.timing(known, opened, width))
+        if known is not self._known or opened is not self._opened or times != self._times:
+            self.panes["timing"].show(lambda width: closeup.timing(known, opened, width, times))
+        self._known, self._opened, self._times = known, opened, times
         self.panes["notes"].show(lambda _: closeup.noted(known, notes, opened, times))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from viewer.model import landmarks
+from viewer.model.clocks import Times
 from viewer.model.opening import Opened
 from viewer.model.streams import Tone
 from viewer.tui.widgets.events import EventsPane
@@ -45,11 +46,12 @@ def listed(opened: Opened, events: EventsPane, asked: Sequence[str]) -> str:
     return " · ".join((f"events {events.shown:,} / {len(opened.transcript):,}", *(text for text in asked if text)))
 
 
-def timed(legend: str, axis_ns: int, width: int) -> str:
-    """Give the title of a timeline of so many ns, with as much of what explains it as fits."""
+def timed(legend: str, axis_ns: int, times: Times, width: int) -> str:
+    """Return the title of a timeline of so many ns, with as much of what explains it as fits."""
     lasts = f"{axis_ns / 1e9:.3f} s"
-    told = (("gaps on a log scale", lasts, legend), (lasts, legend), (lasts,))
-    texts = [" · ".join(("timeline", *(part for part in one if part))) for one in told]
+    clock = "" if times.is_plain else times.clock_name
+    choices = (("gaps on a log scale", lasts, clock, legend), (lasts, clock, legend), (lasts, clock), (lasts,))
+    texts = [" · ".join(("timeline", *(part for part in one if part))) for one in choices]
     return next((text for text in texts if len(text) <= width - 4), texts[-1])
 
 

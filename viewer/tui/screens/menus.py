@@ -50,16 +50,26 @@ def _css(name: str) -> str:
 
 
 class AskScreen(ModalScreen[str | None]):
-    """Asks for a line of text; `mistake` says what is wrong with one. Its result is None if nothing is wanted."""
+    """Asks for a line of text. Its result is None if nothing is wanted.
+
+    `mistake` says what is wrong with a line while it is typed, `refusal` when it is submitted: it then stays as it is.
+    """
 
     DEFAULT_CSS = _css("AskScreen")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "cancel", id="menu.cancel")]
 
-    def __init__(self, label: str, value: str = "", mistake: Callable[[str], str | None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        label: str,
+        value: str = "",
+        mistake: Callable[[str], str | None] = lambda _: None,
+        refusal: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
         super().__init__()
         self._label = label
         self._value = value
         self._mistake = mistake
+        self._refusal = refusal
 
     def compose(self) -> ComposeResult:
         """Lay out the label, the line, and what is wrong with it."""
@@ -74,9 +84,12 @@ class AskScreen(ModalScreen[str | None]):
         self.query_one("#mistake", Static).update(paint.content(self._mistake(event.value) or ""))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take the line, if nothing is wrong with it."""
-        if self._mistake(event.value) is None:
+        """Take the line, if nothing is wrong with it; else say what."""
+        wrong = self._mistake(event.value) or self._refusal(event.value)
+        if wrong is None:
             close(self, event.value)
+        else:
+            self.query_one("#mistake", Static).update(paint.content(wrong))
 
     def action_cancel(self) -> None:
         """Want nothing."""

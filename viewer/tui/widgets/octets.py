@@ -252,7 +252,7 @@ class BytesPane(Pane):
 
     def _instant(self, at_ns: int) -> str:
         assert self._opened is not None
-        return self._times.told(self._opened.transcript, at_ns, "+")
+        return self._times.told(at_ns, "+")
 
     def _hex(self, piece: Piece) -> Iterable[Part]:
         yield f" {piece.start - self._range[0]:05x} ", self.look("muted")

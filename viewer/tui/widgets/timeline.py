@@ -14,6 +14,7 @@ from textual.strip import Strip
 
 from viewer import sparks
 from viewer.model import strips
+from viewer.model.clocks import Times
 from viewer.model.streams import Tone
 from viewer.model.strips import Strips
 from viewer.tui import paint
@@ -52,6 +53,7 @@ class Timeline(Remembering, Scrubbing):
     def __init__(self) -> None:
         super().__init__(id="timeline")
         self._strips = Strips("", "", "", "", 0)
+        self._times = Times()
         self._cell = 0
         self._still: dict[str, list[paint.Part]] = {}
 
@@ -74,6 +76,12 @@ class Timeline(Remembering, Scrubbing):
         self._strips = drawn
         self._cell = strips.cell(at_ns, drawn.axis_ns, self.cells)
         self.forget()
+
+    def set_times(self, times: Times) -> None:
+        """Let the axis count as other times do."""
+        if times != self._times:
+            self._times = times
+            self.forget()
 
     def move(self, at_ns: int) -> None:
         """Put the playhead elsewhere."""
@@ -98,7 +106,7 @@ class Timeline(Remembering, Scrubbing):
         look = looks(self)
         if name not in self._still:
             rows = {"bytes/s": self._strips.bytes, "kind": self._strips.kinds, "gap": self._strips.gaps}
-            rows |= {"markers": self._strips.marks, "": sparks.axis(self._strips.axis_ns, self.cells)}
+            rows |= {"markers": self._strips.marks, "": self._times.axis(self._strips.axis_ns, self.cells)}
             flag = Style(reverse=True, bold=True) if name == "markers" else Style()
             drawn_on = [(sign, look[_tone(name, sign)]) for sign in rows[name].ljust(self.cells)]
             self._still[name] = [(sign, style + flag if sign != " " else style) for sign, style in drawn_on]

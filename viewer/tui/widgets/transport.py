@@ -9,6 +9,7 @@ from typing import Final
 from textual.strip import Strip
 
 from viewer.model import landmarks, strips
+from viewer.model.clocks import Times
 from viewer.model.silence import Silence
 from viewer.model.streams import Tone
 from viewer.tui import paint
@@ -54,6 +55,7 @@ class TransportLine(Scrubbing):
     def __init__(self) -> None:
         super().__init__(id="transport")
         self._standing = Standing()
+        self._times = Times()
         self._drawn: list[tuple[str, Tone]] = []
         self._bar_at = 0, 0
 
@@ -68,6 +70,12 @@ class TransportLine(Scrubbing):
         if drawn != self._drawn:
             self._drawn = drawn
             self.refresh()
+
+    def set_times(self, times: Times) -> None:
+        """Display the playhead's time, and the end, as other times are."""
+        if times != self._times:
+            self._times = times
+            self.show(self._standing)
 
     def on_resize(self) -> None:
         """Draw for the new width."""
@@ -97,16 +105,17 @@ class TransportLine(Scrubbing):
         now = self._standing
         if now.events is None:
             return [(" decoding …  ", "muted")]
-        media, end = f"{now.media_ns / 1e9:.3f}", f"{now.end_ns / 1e9:.3f}"
-        told = f"{media:>{len(end)}} / {end}"
+        start, media, end = (self._times.instant(at_ns) for at_ns in (0, now.media_ns, now.end_ns))
+        unit = "" if self._times.format == "wall" else " s"
+        shown = f"{media:>{max(len(start), len(end))}} / {end}"
         if short and now.media_ns == now.end_ns:
-            told = end
+            shown = end
         share = 100 * now.media_ns / now.end_ns if now.end_ns else 0
         last = landmarks.label(now.events)
         return [
             *self._state(),
             (f"  {landmarks.label(now.position)}/{last}".ljust(len(last) * 2 + 3), "strong"),
-            (f"  {told}{'+' if now.live else ''} s  ", "plain"),
+            (f"  {shown}{'+' if now.live else ''}{unit}  ", "plain"),
             ("" if short else f"{share:3.0f} %  ", "muted"),
             *self._silence(),
         ]
