@@ -13,13 +13,14 @@ from typing import Final
 METRICS: Final = ("gap", "ttft", "tps")
 """What a map can be of: gaps between output chunks, the time to the first, tokens per second."""
 
-SHADES: Final = (" ·", "░ ", "░░", "▒▒", "▓▓", "██")
-"""A cell by its step: 0 is empty; a map's cell is two signs wide, and tells its step without colour, too."""
+GLYPHS: Final = " ·░▒▓█"
+"""What a cell is filled with by its step where there are no colours; 0 is empty."""
 
 UNITS: Final = {"gap": "gaps", "ttft": "exchanges", "tps": "exchanges"}
 """What a map of each metric counts."""
 
-LEGEND: Final = ("none", "< 1 %", "< 5 %", "< 20 %", "< 50 %", "50 % and more")
+LEGEND: Final = ("none", "< 1 %", "< 5 %", "< 20 %", "< 50 %", "≥ 50 %")
+"""The share of its column that each step stands for."""
 FLOORS: Final = {"gap": 20, "ttft": 20, "tps": 0}
 """The lowest row of each metric; what is below counts there: 2^20 ns are about 1 ms."""
 
@@ -75,7 +76,7 @@ class Heatmap:
         return Cell(count, count / whole if whole else 0.0, self.exchanges[row][column])
 
     def step(self, row: int, column: int) -> int:
-        """Give the shade of a cell: an index into `SHADES`."""
+        """Return the step of a cell: an index into `LEGEND`."""
         return step(self.cell(row, column).share)
 
     def span(self, column: int) -> tuple[str, str]:
@@ -108,7 +109,7 @@ def bar(found: Heatmap, lines: int, line: int, edges: Sequence[int]) -> str:
 
 
 def step(share: float) -> int:
-    """Give the index into `SHADES` of a share, 0 to 1."""
+    """Return the step of a share, 0 to 1: an index into `LEGEND`."""
     return 0 if not share else 1 + sum(share >= limit for limit in _LIMITS)
 
 

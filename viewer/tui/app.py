@@ -150,6 +150,8 @@ class ViewerApp(App[int]):
 
         That is put off while a screen is open that goes again: what it leaves behind has to be collected.
         """
+        if not self.screen_stack:  # the application is ending
+            return
         if self.screen is self._streams:
             gc.collect()  # what is garbage now would stay for ever
             gc.freeze()

@@ -29,7 +29,7 @@ Part: TypeAlias = "tuple[str, Style | None]"
 _ASCII_SIGNS: Final = (
     str.maketrans(
         "▁▂▃▄▅▆▇█▌▐▎▏░▒▓·•…–—−→←↑↓⇧▲▼▶▸▾‖│┃╷┊┆─━┄┌┐└┘├┤┬┴┼╭╮╰╯×≥≤′’‘“”Δµ◆○",
-        ".:-=+*#@||||.:#..~---><^v^^v>>v|||'::-=-+++++++++++++x><''`\"\"du*o",
+        ".:-=+*#@||||:+#..~---><^v^^v>>v|||'::-=-+++++++++++++x><''`\"\"du*o",
     )
     | {ord(state.sign): state.ascii for state in streams.STATES.values()}
     | dict.fromkeys(range(0x2400, 0x2422), ".")  # pictures of controls: as in any dump of bytes

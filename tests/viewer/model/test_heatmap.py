@@ -17,9 +17,8 @@ def test_a_share_has_a_step_and_what_is_not_empty_is_never_without_a_mark(share:
     assert heatmap.step(share) == step
 
 
-def test_the_shades_differ_without_colour_and_are_all_two_cells_wide() -> None:
-    assert len(set(heatmap.SHADES)) == len(heatmap.SHADES) == len(heatmap.LEGEND) == 6
-    assert {len(shade) for shade in heatmap.SHADES} == {2}
+def test_without_colours_each_step_has_a_glyph_of_its_own() -> None:
+    assert len(set(heatmap.GLYPHS)) == len(heatmap.GLYPHS) == len(heatmap.LEGEND) == 6
 
 
 def test_columns_are_the_shortest_round_ones_that_fit() -> None:

@@ -1,4 +1,4 @@
-"""What tests of screens share: a state directory of their own, so that nobody's history is read or written."""
+"""What tests of screens share: a terminal with colours, and a state directory of their own."""
 
 from pathlib import Path
 
@@ -10,6 +10,8 @@ from viewer.tui import app
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.delenv("NO_COLOR", raising=False)
 
 
 @pytest.fixture

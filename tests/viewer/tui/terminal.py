@@ -115,7 +115,11 @@ class Terminal:
         self.sent = b""
         self._came = 0.0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        base = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
+        base = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("NO_COLOR", "COLORTERM", "COLUMNS", "LINES")
+        }
         given = {"TERM": "xterm-256color", "TZ": "UTC", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environment or {})}
         ends = {"stdin": self._inner, "stdout": self._inner, "stderr": self._inner}
         self.process = subprocess.Popen(command, **ends, cwd=directory, env=base | given, start_new_session=True)  # type: ignore[call-overload]

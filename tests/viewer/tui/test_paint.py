@@ -8,7 +8,7 @@ from textual.color import Color
 
 from tests.viewer.conftest import HOSTILE
 from viewer import sparks
-from viewer.model import streams
+from viewer.model import heatmap, streams
 from viewer.tui import paint
 from viewer.tui.themes import DARK
 
@@ -41,6 +41,7 @@ def test_the_signs_that_say_something_stay_apart_in_ascii() -> None:
     signs = [paint.in_ascii(state.sign) for state in (*streams.STATES.values(), streams.ORPHAN)]
     assert "?" not in "".join(sign for sign in signs if sign != "?")
     assert len(set(signs)) == len({state.sign for state in streams.STATES.values()})
+    assert len(set(paint.in_ascii(heatmap.GLYPHS))) == len(heatmap.GLYPHS)
     assert paint.in_ascii("▁▂▃▄▅▆▇█") == "▁▂▃▄▅▆▇█".translate(sparks.ASCII)
 
 

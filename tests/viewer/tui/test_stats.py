@@ -10,6 +10,8 @@ from textual.app import ComposeResult
 from textual.geometry import Size
 from textual.pilot import Pilot
 from textual.screen import Screen
+from textual.strip import Strip
+from textual.theme import Theme
 from textual.widgets import Input
 
 from tests.viewer.commanding import run
@@ -30,7 +32,9 @@ from viewer import queries
 from viewer.filtering import sql
 from viewer.filtering.parser import parse
 from viewer.model.groups import Table, figure
+from viewer.model.heatmap import LEGEND
 from viewer.tui.screens.stats import StatsScreen
+from viewer.tui.themes import THEMES, scale
 from viewer.tui.widgets.failures import FailureLine
 from viewer.tui.widgets.groups import GroupTable
 from viewer.tui.widgets.heat import HeatGrid
@@ -64,7 +68,9 @@ def test_the_figures_of_a_tape_look_like_this(tape: Path) -> None:
     journey(steps())
 
 
-def test_in_ascii_shades_still_differ(tape: Path) -> None:
+def test_in_ascii_without_colours_shades_still_differ(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen(""), (80, 24), ascii=True) as (app, pilot):
             await settled(app, pilot)
@@ -74,15 +80,44 @@ def test_in_ascii_shades_still_differ(tape: Path) -> None:
     journey(steps())
 
 
-def test_without_colours_the_same_is_told(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_colours_a_glyph_fills_each_cell(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
 
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen(""), (80, 24)) as (app, pilot):
             await settled(app, pilot)
-            assert_golden("stats-80x24", seen(app))
+            assert_golden("stats-no-color", seen(app))
 
     journey(steps())
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+def test_a_cell_has_one_ground_by_its_step_and_the_cursor_keeps_it(tape: Path, theme: Theme) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), (80, 40)) as (app, pilot):
+            app.theme = theme.name
+            screen = await settled(app, pilot)
+            grid, found = screen.query_one(HeatGrid), screen._shown.heat
+            assert found is not None
+            steps = scale(app.theme_variables["background"], app.theme_variables["accent"], len(LEGEND))
+            expected = [[steps[found.step(row, at)] for at in range(found.columns)] for row in range(len(found.bands))]
+            assert len({ground for row in expected for ground in row}) > 1
+            grid.focus()
+            await wait_for(pilot, lambda: grid.has_focus)
+            tall = grid._tall
+            drawn = [grid.render_line(1 + row * tall) for row in range(len(found.bands))]
+            grounds = [[_ground(line, grid._edge(at) + 11) for at in range(found.columns)] for line in drawn]
+            assert grounds == expected
+            assert "[" in drawn[grid.row].text
+
+    journey(steps())
+
+
+def _ground(line: Strip, cell: int) -> str:
+    segment = line.crop(cell, cell + 1)._segments[0]
+    assert segment.style is not None
+    assert segment.style.bgcolor is not None
+    return segment.style.bgcolor.name
 
 
 def test_the_copied_command_gives_the_figures_of_the_screen(tape: Path) -> None:
@@ -178,7 +213,7 @@ def test_what_there_is_no_room_for_is_counted(tape: Path) -> None:
 def test_a_small_screen_shows_more_groups_than_map() -> None:
     screen = StatsScreen("")
     screen._shown.rows = [{}] * 8
-    assert [screen._shares(Size(80, height)) for height in (16, 24, 60)] == [(5, 2, 1), (8, 6, 2), (8, 41, 3)]
+    assert [screen._shares(Size(80, height)) for height in (16, 24, 60)] == [(4, 2, 1), (8, 5, 2), (8, 40, 3)]
 
 
 def test_metric_window_and_filter_can_be_changed(tape: Path) -> None:
@@ -229,14 +264,16 @@ def test_a_saved_view_can_be_taken_for_the_filter(tape: Path, tmp_path: Path, mo
     journey(steps())
 
 
-def test_a_low_screen_leaves_out_what_is_below_the_map(tape: Path) -> None:
+def test_a_low_screen_leaves_out_the_bars_but_not_the_legend(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen(""), (80, 30)) as (app, pilot):
             await settled(app, pilot)
-            text = await shows(pilot, "50 % and more", "gaps │")
+            text = await shows(pilot, "≥ 50 %", "gaps │")
             assert "2 │" in text
-            low = await resized(pilot, (80, 24))
-            assert "50 % and more" not in low
+            for size in ((80, 18), (60, 16)):
+                low = await resized(pilot, size)
+                assert "≥ 50 %" in low
+                assert "gaps │" not in low
 
     journey(steps())
 

@@ -53,7 +53,7 @@ _HEADS: Final = {
     "ttft": "time to the first output (TTFT)",
     "tps": "tokens a second of each exchange",
 }
-_OTHER_LINES: Final = 7
+_OTHER_LINES: Final = 8
 _LEAST_BANDS: Final = 5
 _KEPT_LINES: Final = 3
 
@@ -336,7 +336,7 @@ class StatsScreen(Screen[None]):
         if found is None:
             grid.show(None, _HEADS[self._metric], "nothing to draw: no exchange here has one")
             return
-        head = f"{_HEADS[found.metric]} · {heatmap.length(found.step_s)} a column, UTC · shade: its share"
+        head = f"{_HEADS[found.metric]} · {heatmap.length(found.step_s)} a column, UTC · share of its column"
         if found.same_read:
             whole = found.same_read + sum(map(sum, found.counts))
             head += f" · {100 * found.same_read / whole:.1f} % more: same read, no gap"

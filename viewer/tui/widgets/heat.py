@@ -11,9 +11,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from viewer.model import heatmap
-from viewer.model.heatmap import SHADES, Heatmap
+from viewer.model.heatmap import Heatmap
 from viewer.model.streams import cut
-from viewer.tui import paint
+from viewer.tui import paint, themes
 
 _LABEL: Final = 10
 _CELL: Final = 2
@@ -21,6 +21,8 @@ _WIDEST: Final = 12
 _TALLEST: Final = 3
 _BELOW: Final = 4
 _HIGHEST: Final = 5
+_SWATCH: Final = 3
+_ROOMY: Final = 70
 
 
 class HeatGrid(Widget, can_focus=True):
@@ -30,18 +32,9 @@ class HeatGrid(Widget, can_focus=True):
     HeatGrid { width: 1fr; height: 1fr; }
     HeatGrid > .heat--head { color: $text-accent; text-style: bold; }
     HeatGrid > .heat--label { color: $text-muted; }
-    HeatGrid > .heat--none { color: $text-disabled; }
-    HeatGrid > .heat--low { color: $primary; }
-    HeatGrid > .heat--some { color: $primary; }
-    HeatGrid > .heat--much { color: $primary; }
-    HeatGrid > .heat--most { color: $accent; }
     HeatGrid > .heat--bar { color: $primary 40%; }
-    HeatGrid > .heat--cursor { background: $block-cursor-background; color: $block-cursor-foreground; }
-    HeatGrid > .heat--cursor { text-style: bold; }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"heat--{name}" for name in ("head", "label", "none", "low", "some", "much", "most", "bar", "cursor")
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"heat--{name}" for name in ("head", "label", "bar")}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1, 0)", "up", show=False, id="stats.up"),
         Binding("down,j", "move(1, 0)", "down", show=False, id="stats.down"),
@@ -50,7 +43,6 @@ class HeatGrid(Widget, can_focus=True):
         Binding("home", "move(0, -9999)", "first", show=False, id="stats.first"),
         Binding("end", "move(0, 9999)", "last", show=False, id="stats.last"),
     ]
-    _BY_STEP: Final = ("none", "low", "low", "some", "much", "most")
 
     @dataclass
     class Moved(Message):
@@ -76,7 +68,7 @@ class HeatGrid(Widget, can_focus=True):
     @property
     def room(self) -> tuple[int, int]:
         """How many columns and rows a map may have here."""
-        return max((self.size.width - _LABEL - 2) // _CELL, 1), max(self.size.height - 2, 1)
+        return max((self.size.width - _LABEL - 2) // _CELL, 1), max(self.size.height - 3, 1)
 
     def show(self, found: Heatmap | None, head: str, said: str = "") -> None:
         """Show a map below its heading; without one, what there is to say."""
@@ -154,34 +146,49 @@ class HeatGrid(Widget, can_focus=True):
         return paint.strip(self._below(found, y - len(found.bands) * tall - 1), width, self.rich_style)
 
     def _below(self, found: Heatmap, line: int) -> list[paint.Part]:
-        """Draw the axis and, as far as there is room, how much each column holds and what the shades are."""
-        room = self.size.height - len(found.bands) * self._tall - 2
-        bars = min(room - 1, _HIGHEST)
+        """Draw the axis, what the shades mean, and, as far as there is room, how much each column holds."""
         if line == 0:
             return [(f"{'':<{_LABEL + 1}}{heatmap.axis(found, self._wide)}", self._style("label"))]
-        if line <= bars:
-            label = f"{max(found.whole):,}" if line == 1 else heatmap.UNITS[found.metric] if line == bars else ""
-            drawn = heatmap.bar(found, bars, bars - line, self._edges)
-            return [(f"{label:>{_LABEL - 1}} │", self._style("label")), (drawn, self._style("bar"))]
-        return self._legend() if line == max(bars, 0) + 1 else []
+        if line == 1:
+            return self._legend()
+        bars = min(self.size.height - len(found.bands) * self._tall - 3, _HIGHEST)
+        if line > bars + 1:
+            return []
+        label = f"{max(found.whole):,}" if line == 2 else heatmap.UNITS[found.metric] if line == bars + 1 else ""
+        drawn = heatmap.bar(found, bars, bars + 1 - line, self._edges)
+        return [(f"{label:>{_LABEL - 1}} │", self._style("label")), (drawn, self._style("bar"))]
 
     def _legend(self) -> list[paint.Part]:
-        told: list[paint.Part] = [(f"{'shade':>{_LABEL - 1}}  ", self._style("label"))]
-        for shade, style, meaning in zip(SHADES, self._BY_STEP, heatmap.LEGEND, strict=True):
-            told += [(shade, self._style(style)), (f" {meaning}  ", self._style("label"))]
+        is_wide = self.size.width >= _ROOMY
+        told: list[paint.Part] = [("share".rjust(_LABEL - 1) + "  " if is_wide else "share ", self._style("label"))]
+        for step, meaning in list(enumerate(heatmap.LEGEND))[1:]:
+            told += [self._cell(step, _SWATCH if is_wide else _CELL), (f" {meaning}  ", self._style("label"))]
         return told
 
     def _row(self, found: Heatmap, row: int, *, first: bool) -> list[paint.Part]:
         label = found.label(row) if first else ""
         parts: list[paint.Part] = [(f"{label:>{_LABEL - 1}} │", self._style("label"))]
         for column in range(found.columns):
-            step = found.step(row, column)
-            wide = self._edge(column + 1) - self._edge(column)
-            shade, style = _wide(SHADES[step], wide, first=first), self._style(self._BY_STEP[step])
-            if self.has_focus and (row, column) == (self.row, self.column):
-                shade, style = f"[{shade[1:-1]}]", self._style("cursor")  # to be seen without colours, too
-            parts.append((shade, style))
+            chosen = self.has_focus and (row, column) == (self.row, self.column)
+            width = self._edge(column + 1) - self._edge(column)
+            parts.append(self._cell(found.step(row, column), width, chosen=chosen))
         return parts
+
+    def _cell(self, step: int, width: int, *, chosen: bool = False) -> paint.Part:
+        """Draw a cell: one colour all over, or one glyph where there are no colours. The chosen one keeps its shade."""
+        filled = f"[{'':{width - 2}}]" if chosen else " " * width
+        if not self._has_colors:
+            return filled.replace(" ", heatmap.GLYPHS[step]), Style(reverse=chosen, bold=chosen)
+        variables = self.app.theme_variables
+        ground = themes.scale(variables["background"], variables["accent"], len(heatmap.LEGEND))[step]
+        sign = max(variables["background"], variables["foreground"], key=lambda one: themes.contrast(one, ground))
+        return filled, Style(color=sign, bgcolor=ground, bold=chosen)
+
+    @property
+    def _has_colors(self) -> bool:
+        """Whether there are enough colours for the scale: 16 are too few, as are those of a theme without any."""
+        is_mixed = self.app.theme_variables["background"].startswith("#")
+        return is_mixed and not self.app.no_color and self.app.console.color_system in ("256", "truecolor")
 
     def _go(self, row: int, column: int) -> None:
         self.row, self.column = row, column
@@ -190,11 +197,3 @@ class HeatGrid(Widget, can_focus=True):
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"heat--{name}")
-
-
-def _wide(shade: str, width: int, *, first: bool) -> str:
-    """Draw a shade wider: what fills its cell fills the wider one; that there is nothing is said once, at its side."""
-    if shade[0] == " ":
-        return f"{shade if first else '':>{width}}"
-    drawn = width if shade[1] != " " else width // 2
-    return f"{shade[0] * drawn:<{width}}"
