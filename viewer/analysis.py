@@ -90,7 +90,8 @@ def stats(
     found = measuring.samples(db, where, keys, include_failed=include_failed)
     rows = [statistics.row(sample, keys, method, bounds) for sample in found]
     if is_page:
-        _show_blocks(found, rows, keys, slo, drawn, names or STATISTICS)
+        if any(sample.size for sample in found):
+            _show_blocks(found, rows, keys, slo, drawn, names or STATISTICS)
         return
     fields = statistics.fields(keys) if names is None else statistics.expanded(names)
     measuring.listed(format, fields, list(only(rows, fields)), raw_csv, fields)
@@ -118,7 +119,11 @@ def _stats_as(
 
     names = None if columns is None else output.columns_of(columns, measured_as.MEANINGS)
     with queries.opened(options.tape_path(db)) as connection:
-        measured_as.stats_as(connection, tool, selecting.condition(where), format, raw_csv=raw_csv, names=names)
+        condition = selecting.condition(where)
+        if not (count := queries.count(connection, condition)):
+            selecting.report_nothing(connection, where)
+        if count or format != "table":
+            measured_as.stats_as(connection, tool, condition, format, raw_csv=raw_csv, names=names)
 
 
 @click.command()
@@ -167,10 +172,8 @@ def compare(
     if ids or base is None or new is None:
         raise click.UsageError("name two exchanges, or two groups with --base and --new")
     fields = tuple(compare.FIELDS) if columns is None else output.columns_of(columns, compare.FIELDS)
-    groups = [measuring.group_of(where, base, "--base"), measuring.group_of(where, new, "--new")]
-    before, after = (
-        measuring.samples(db, group, include_failed=include_failed, gaps=False)[0] for group in groups
-    )  # fmt: skip
+    groups = {"--base": measuring.group_of(where, base, "--base"), "--new": measuring.group_of(where, new, "--new")}
+    before, after = measuring.sides(db, groups, include_failed=include_failed)
     rows = compare.groups(before, after, seed)
     important = compare.IMPORTANT if columns is None else fields
     measuring.listed(format, fields, list(only(rows, fields)), raw_csv, important)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recorder import options
+from recorder.errors import NotFound
 from viewer import completion, measuring, selecting
 from viewer import output as writing
 
@@ -92,7 +93,13 @@ def export(
             exports.describe(_TABLES if table is None else (table,), asked)
             return
         with queries.opened(tape) as connection:
-            exports.run(connection, asked, selecting.named(connection, ids, where))
+            condition = selecting.named(connection, ids, where)
+            if format in ("sse", "asciicast") and not queries.count(connection, condition):
+                raise NotFound(selecting.nothing(connection, where, ids))
+            count = exports.run(connection, asked, condition)
+            # A summary of nothing is a row as well.
+            if count <= 1 and limit != 0 and not queries.count(connection, condition):
+                selecting.report_nothing(connection, where, ids)
     except KeyboardInterrupt:
         sys.exit(_SIGINT_EXIT)
 

@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from recorder import __version__
 from recorder.errors import NotFound
+from recorder.plurals import counted
 from viewer import export, fields, outfile, output, progress, queries, rows
 from viewer.filtering.sql import Condition
 from viewer.rows import Chunks, Row
@@ -25,7 +26,7 @@ Bar = progress.Bar | progress.Hidden
 Put = Callable[[BinaryIO | None], int]
 """Writes to a file, or to stdout where it gets none, and gives how much that was."""
 
-_NOUNS: Final = {"sse": "bytes", "asciicast": "events", "har": "exchanges"}
+_NOUNS: Final = {"sse": "byte", "asciicast": "event", "har": "exchange"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +47,33 @@ class Asked:
     columns: tuple[str, ...] | None = None
 
 
-def run(connection: Connection, asked: Asked, where: Condition | None = None) -> None:
-    """Export the exchanges that fit. Raises `click.UsageError` for several where only one can be, else `NotFound`."""
+def run(connection: Connection, asked: Asked, where: Condition | None = None) -> int:
+    """Export the exchanges that fit, and return how many rows, bytes, events or exchanges that was.
+
+    Raises `click.UsageError` for several where only one can be, and `NotFound` for none.
+    """
     make = {"har": _archive, "sse": _one, "asciicast": _one}.get(asked.format, _table)
-    put, noun = make(connection, asked, where), _NOUNS.get(asked.format, "rows")
-    save(asked.file, put, noun, asked.tape)
+    put, noun = make(connection, asked, where), _NOUNS.get(asked.format, "row")
+    return save(asked.file, put, noun, asked.tape)
 
 
 def describe(tables: tuple[str, ...], asked: Asked) -> None:
     """Export what each column of some tables means."""
     found = fields.schema(tables, asked.by)
-    save(asked.file, functools.partial(_written, asked, fields.SCHEMA_FIELDS, found), "columns")
+    save(asked.file, functools.partial(_written, asked, fields.SCHEMA_FIELDS, found), "column")
 
 
-def save(file: Path | None, put: Put, noun: str, tape: Path | None = None) -> None:
-    """Write to stdout, or to a file that is there when it is whole; then say on stderr how much it holds."""
+def save(file: Path | None, put: Put, noun: str, tape: Path | None = None) -> int:
+    """Write to stdout, or to a file that is there when it is whole; then say on stderr how much it holds.
+
+    Return how many things of the `noun` were written.
+    """
     if file is None:
-        put(None)
-        return
+        return put(None)
     with outfile.replacing(file, tape) as out:
         count = put(out)
-    click.echo(f"wrote {click.format_filename(file)} ({count:,} {noun})", err=True)
+    click.echo(f"wrote {click.format_filename(file)} ({counted(count, noun)})", err=True)
+    return count
 
 
 def _table(connection: Connection, asked: Asked, where: Condition | None) -> Put:
@@ -126,7 +133,7 @@ def _one(connection: Connection, asked: Asked, where: Condition | None) -> Put:
     if len(found) > 1:
         raise click.UsageError(f"--format {asked.format} is of one exchange: name its ID, such as @ for the newest")
     if not found:
-        raise NotFound("no exchange fits: see 'wiretape ls'")
+        raise NotFound("no exchange matches: see 'wiretape ls'")
 
     def put(out: BinaryIO | None) -> int:
         with _opened(out) as file:
@@ -150,5 +157,5 @@ def _bar(connection: Connection, asked: Asked, where: Condition | None) -> conte
         found = queries.count(connection, where)
         return found if asked.limit is None else min(found, asked.limit)
 
-    hidden, noun = asked.file is None and output.on_terminal(), _NOUNS.get(asked.format, "rows")
+    hidden, noun = asked.file is None and output.on_terminal(), _NOUNS.get(asked.format, "row")
     return progress.bar(f"exporting {asked.table}", total, noun, hidden=hidden)

@@ -75,7 +75,7 @@ def ls(
         else:
             count = _show(connection, list(found), names, spark, ascii)
         if not count and limit != 0:
-            selecting.tell_nothing(connection, where)
+            selecting.report_nothing(connection, where)
     if exit_code and not count:
         raise click.exceptions.Exit(_NOTHING_EXIT)
 
@@ -115,7 +115,9 @@ def _found(
 def _show(connection: "Connection", found: "list[Row]", names: tuple[str, ...] | None, spark: bool, ascii: bool) -> int:
     from viewer import report
 
-    if spark and found:
+    if not found:
+        return 0
+    if spark:
         table = report.sparked(found, _gaps(connection, found), output.width() or output.PLAIN_WIDTH)
     else:
         table = report.listing(found, output.width(), names)

@@ -69,7 +69,7 @@ def stats_as(
 
     `names` are the fields that are printed; None is all of them.
     """
-    with progress.bar("measuring", lambda: queries.count(connection, where), "exchanges") as bar:
+    with progress.bar("measuring", lambda: queries.count(connection, where), "exchange") as bar:
         measured = measure_as(tool, bar.over(_measured(connection, where)))
     if format == "table":
         output.show_table(render(measured, output.width(), names))

@@ -6,7 +6,7 @@ error that names the option.
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,15 +49,39 @@ def samples(
     keys: Sequence[str] = (),
     *,
     include_failed: bool = False,
-    gaps: bool = True,
 ) -> "list[Sample]":
-    """Read the exchanges that a filter selects, in groups."""
+    """Read the exchanges that a filter selects, in groups; say on stderr if there are none."""
     from viewer import queries
     from viewer import samples as tape
 
     condition = selecting.condition(where)
     with queries.opened(options.tape_path(db)) as connection:
-        return tape.read(connection, keys, condition, include_failed=include_failed, gaps=gaps)
+        found = tape.read(connection, keys, condition, include_failed=include_failed)
+        if not any(sample.size for sample in found):
+            selecting.report_nothing(connection, where)
+    return found
+
+
+def sides(db: Path | None, groups: "Mapping[str, Filter]", *, include_failed: bool = False) -> "list[Sample]":
+    """Read the groups of a comparison, which are given by the options that name them.
+
+    Raise `NotFound` if one of them is empty, and say which.
+    """
+    from recorder.errors import NotFound
+    from viewer import queries
+    from viewer import samples as tape
+
+    found, empty = list["Sample"](), list[str]()
+    with queries.opened(options.tape_path(db)) as connection:
+        if not queries.count(connection):
+            raise NotFound(f"nothing to compare: {queries.EMPTY}")
+        for option, where in groups.items():
+            found += tape.read(connection, (), selecting.condition(where), include_failed=include_failed, gaps=False)
+            if not found[-1].size:
+                empty.append(f"{option}: {selecting.nothing(connection, where)}")
+    if empty:
+        raise NotFound(f"nothing to compare: {'; '.join(empty)}")
+    return found
 
 
 def details(db: Path | None, ids: Sequence[str]) -> "list[Row]":

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from recorder.clock import SYSTEM, Clock
+from recorder.plurals import counted, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +29,7 @@ class Bar:
     """Counts what passes through `over`; how many steps there will be is asked for when the bar is first drawn."""
 
     def __init__(
-        self, doing: str, total: Callable[[], int | None], console: "Console", clock: Clock, noun: str = "rows"
+        self, doing: str, total: Callable[[], int | None], console: "Console", clock: Clock, noun: str = "row"
     ) -> None:
         self._doing = doing
         self._total = total
@@ -65,7 +66,7 @@ class Bar:
         self._due = now + _REFRESH_NS
         self._progress = self._progress or self._started()
         rate = self._rows / max((now - self._began) / 1e9, 1e-9)
-        said = f"{self._rows:,} {self._noun}  {rate:,.0f} {self._noun}/s"
+        said = f"{counted(self._rows, self._noun)}  {rate:,.0f} {plural(self._noun)}/s"
         self._progress.update(self._progress.task_ids[0], completed=self._steps, said=said)
         self._progress.refresh()
 
@@ -97,11 +98,12 @@ class Hidden:
 
 @contextlib.contextmanager
 def bar(
-    doing: str, total: Callable[[], int | None], noun: str = "rows", *, hidden: bool = False, clock: Clock = SYSTEM
+    doing: str, total: Callable[[], int | None], noun: str = "row", *, hidden: bool = False, clock: Clock = SYSTEM
 ) -> Iterator[Bar | Hidden]:
-    """Show the progress of what runs inside: `doing` says what it is, `noun` what passes, `total` how many steps.
+    """Show the progress of what runs inside: `doing` says what it is, `noun` names one of what passes.
 
-    None is a number of steps that nobody knows. `hidden` is for work that writes to the terminal itself.
+    `total` returns the number of steps, None if nobody knows it. `hidden` is for work that writes to the
+    terminal itself.
     """
     if hidden or not sys.stderr.isatty():
         yield Hidden()

@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 from sqlalchemy import Connection, Select, Text, bindparam, event, func, select, tuple_, type_coerce
@@ -47,6 +47,9 @@ _SPANS = (
     .where(_reads.c.exchange_no == bindparam("no"))
     .order_by(_reads.c.seq)
 )
+EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
+"""What is said wherever an exchange is asked of a tape that has none."""
+
 _LEAST_PREFIX = 4
 _CANDIDATES = 5
 
@@ -200,7 +203,7 @@ def _newest_ids(connection: Connection) -> str:
     statement = select(_exchanges.c.id).order_by(_exchanges.c.no.desc()).limit(_CANDIDATES)
     with connection.begin():
         ids = connection.execute(statement).scalars().all()
-    return f"; the newest: {', '.join(map(safe, ids))}" if ids else ": the tape holds none yet"
+    return f"; the newest: {', '.join(map(safe, ids))}" if ids else f": {EMPTY}"
 
 
 def decoded(connection: Connection, no: int) -> Decoded:

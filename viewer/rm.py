@@ -37,7 +37,7 @@ def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: b
         condition = selecting.named(connection, ids, where)
         chosen = [row["id"] for row in queries.exchanges(connection, ("id",), where=condition)]
         if not chosen:
-            selecting.tell_nothing(connection, where)
+            selecting.report_nothing(connection, where, ids)
     deleting.delete(path, chosen, by="wiretape rm", dry_run=dry_run, yes=yes, vacuum=vacuum)
 
 

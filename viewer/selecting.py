@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from recorder.plurals import counted
 from recorder.safe import safe
 from viewer import completion
 
@@ -155,26 +156,40 @@ def _references(ids: Sequence[str]) -> Iterator[str]:
         yield from (line for line in lines if line not in ("", "id"))
 
 
-def tell_nothing(connection: "Connection", where: "Filter | None") -> None:
-    """Tell people on stderr that nothing fits, and of each term of the filter how much fits that alone.
+def report_nothing(connection: "Connection", where: "Filter | None", ids: Sequence[str] = ()) -> None:
+    """Print on stderr that nothing was selected, in the words of `nothing`."""
+    click.echo(f"wiretape: {nothing(connection, where, ids)}", err=True)
 
-    Programs are told nothing: to them, no rows are an answer.
+
+def nothing(connection: "Connection", where: "Filter | None", ids: Sequence[str] = ()) -> str:
+    """Say that no exchange matches a filter, of all or of those that `ids` name; or that the tape holds none at all.
+
+    On a terminal, each term of the filter is followed by how many match that alone: a count of the whole tape each, for
+    which no program should wait.
     """
-    if not sys.stderr.isatty():
-        return
     from viewer import queries
-    from viewer.filtering.syntax import And, is_starred
+    from viewer.filtering.syntax import is_starred
 
     total = queries.count(connection)
     if not total:
-        click.echo("wiretape: the tape holds no exchanges yet: record some with 'wiretape record'", err=True)
-        return
-    terms = where.parts if isinstance(where, And) else ()
-    alone = [f"`{safe(str(term))}` alone matches {queries.count(connection, condition(term)):,}" for term in terms]
-    notes = ["; ".join(alone)] if alone else []
+        return queries.EMPTY
+    if ids:
+        return "no exchange was named" if where is None else "0 of the exchanges that were named match"
+    notes = list(_matching_alone(connection, where)) if sys.stderr.isatty() else []
     if where is not None and is_starred(where):
         notes.append("In quotes * is itself; for a part of a text write ~: error~'rate limit'")
-    click.echo(". ".join([f"wiretape: 0 of {total:,} match", *notes]), err=True)
+    return ". ".join([f"0 of {counted(total, 'exchange')} {'matches' if total == 1 else 'match'}", *notes])
+
+
+def _matching_alone(connection: "Connection", where: "Filter | None") -> Iterator[str]:
+    from viewer import queries
+    from viewer.filtering.syntax import And
+
+    terms = where.parts if isinstance(where, And) else ()
+    if terms:
+        yield "; ".join(
+            f"`{safe(str(term))}` alone matches {queries.count(connection, condition(term)):,}" for term in terms
+        )
 
 
 def _expressions(filters: Sequence[str]) -> Iterator["Filter"]:

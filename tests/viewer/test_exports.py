@@ -61,7 +61,7 @@ def test_a_limit_is_one_of_rows(connection: Connection, tmp_path: Path, table: s
 def test_what_is_of_one_exchange_takes_no_more_and_no_less(connection: Connection, format: str) -> None:
     with pytest.raises(UsageError, match="one exchange"):
         exports.run(connection, Asked("exchanges", format))
-    with pytest.raises(NotFound, match="no exchange fits"):
+    with pytest.raises(NotFound, match="no exchange matches"):
         exports.run(connection, Asked("exchanges", format), queries.among([]))
 
 

@@ -1,13 +1,21 @@
 """The options that select exchanges: one filter from all of them, and errors that name the option."""
 
+import os
+import subprocess
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner, Result
 
+from recorder import tapefile
 from viewer import selecting
 from viewer.filtering.fields import FAILURES
 from viewer.filtering.parser import parse
 from viewer.filtering.syntax import And, Compare, Filter, Labelled, Match
+
+from .commanding import ROOT, RUN
+from .commanding import run as commanded
 
 
 @click.command()
@@ -77,3 +85,70 @@ def test_what_is_put_together_or_cannot_be_shown_is_in_its_normal_form() -> None
 )
 def test_what_cannot_be_read_is_a_usage_error_that_names_the_option(arguments: tuple[str, ...], said: str) -> None:
     assert said in " ".join(run(*arguments, code=2).stderr.split())
+
+
+MATCHING_NOTHING = [
+    ("ls",), ("ls", "--format", "table"), ("ls", "--format", "ids"), ("ls", "--spark"), ("stats",),
+    ("stats", "--by", "model"), ("stats", "--format", "table"), ("stats", "--as", "vllm"), ("stats", "--hist", "ttft"),
+    ("check", "--max", "n=0"), ("export",), ("export", "--table", "reads"), ("export", "--table", "summary"),
+    ("export", "--format", "har"), ("rm",),
+]  # fmt: skip
+NAMING_NOTHING = [("export", "--format", "sse"), ("export", "--format", "asciicast")]
+NONE_MATCH = "wiretape: 0 of 7 exchanges match\n"
+NONE_THERE = "wiretape: the tape holds no exchanges yet: record some with 'wiretape record'\n"
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    with tapefile.writing(tmp_path / "empty.db", "a test"):
+        return tmp_path / "empty.db"
+
+
+def wiretape(tape: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"WIRETAPE_DB": str(tape)}
+    return subprocess.run([*RUN, *arguments], capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+
+
+@pytest.mark.parametrize("command", MATCHING_NOTHING, ids=" ".join)
+def test_a_filter_that_matches_nothing_is_reported_in_the_same_words(tape: Path, command: tuple[str, ...]) -> None:
+    found = commanded(tape, *command, "-f", "model:none")
+    assert NONE_MATCH in found.stderr
+    assert "wiretape: the tape" not in found.stderr
+
+
+@pytest.mark.parametrize("command", MATCHING_NOTHING, ids=" ".join)
+def test_an_empty_tape_is_reported_in_the_same_words(empty: Path, command: tuple[str, ...]) -> None:
+    assert NONE_THERE in commanded(empty, *command, "-f", "model:none").stderr
+
+
+@pytest.mark.parametrize("command", NAMING_NOTHING, ids=" ".join)
+def test_what_is_of_one_exchange_fails_without_one(tape: Path, empty: Path, command: tuple[str, ...]) -> None:
+    for path, said in ((tape, NONE_MATCH), (empty, NONE_THERE)):
+        done = wiretape(path, *command, "-f", "model:none")
+        assert (done.returncode, done.stdout, done.stderr) == (4, "", said)
+
+
+@pytest.mark.parametrize(
+    "command", [("show", "@"), ("show", "zzzz"), ("compare", "@", "@-1"), ("rm", "@err"), ("export", "@")]
+)
+def test_an_exchange_asked_of_an_empty_tape_is_not_found(empty: Path, command: tuple[str, ...]) -> None:
+    done = wiretape(empty, *command)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr == f"wiretape: no exchange {command[1]}: {NONE_THERE.removeprefix('wiretape: ')}"
+
+
+def test_a_comparison_says_which_side_is_empty(tape: Path, empty: Path) -> None:
+    done = wiretape(tape, "compare", "--base", "model:none", "--new", "status:200")
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr == "wiretape: nothing to compare: --base: 0 of 7 exchanges match\n"
+    both = wiretape(tape, "compare", "--base", "model:none", "--new", "model:no").stderr
+    assert both.endswith(": --base: 0 of 7 exchanges match; --new: 0 of 7 exchanges match\n")
+    assert wiretape(empty, "compare", "--base", "a", "--new", "b").stderr.endswith(
+        NONE_THERE.removeprefix("wiretape: ")
+    )
+
+
+def test_nothing_is_said_of_a_selection_that_was_to_be_empty(tape: Path) -> None:
+    assert commanded(tape, "ls", "-n", "0").stderr == ""
+    assert commanded(tape, "export", "-n", "0").stderr == ""
+    assert commanded(tape, "export", "-").stderr == "wiretape: no exchange was named\n"
