@@ -24,6 +24,11 @@ _BATCH = 100
 _ROW_BYTES = 400
 """Headers, counts and index entries of an exchange, about: what is not counted by length."""
 _READ_BYTES = 20
+_SLICE = 20
+"""Exchanges that a recorder deletes at once, between two of its commits."""
+_LOOK_NS = 1_000_000_000
+_ROOM = 0.95
+"""A recorder whose tape is full deletes down to this share of its limit, so as not to delete at every commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +191,34 @@ def vacuum(connection: Connection, path: Path) -> tuple[Size, Size]:
     connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     with connection.begin():
         return before, size(connection)
+
+
+class Pruner:
+    """Deletes what is past the limits while a tape is recorded, a little at a time.
+
+    What still runs, or is not measured yet, is never deleted; so a tape may grow past its size by what runs.
+    """
+
+    def __init__(self, connection: Connection, limits: Limits, clock: Clock) -> None:
+        self._connection, self._limits, self._clock = connection, limits, clock
+        self._due = clock.now()
+        self._is_shrinking = False
+
+    def is_due(self) -> bool:
+        """Say whether it is time for another `step`."""
+        return bool(self._limits) and self._clock.now() >= self._due
+
+    def step(self) -> int:
+        """Delete some of what is past the limits; return how many exchanges. Raises what SQLite raises."""
+        with self._connection.begin():
+            ids = past(self._connection, self._target(), self._clock, settled=True)[:_SLICE]
+        deleted = sum(erase(self._connection, ids))
+        self._is_shrinking = bool(deleted)
+        self._due = self._clock.now() + (0 if deleted else _LOOK_NS)
+        return deleted
+
+    def _target(self) -> Limits:
+        limit = self._limits.size
+        if limit is None or not self._is_shrinking:
+            return self._limits
+        return Limits(self._limits.age, int(limit * _ROOM))

@@ -70,8 +70,8 @@ class Change:
     """What is otherwise than when the tape was last looked at.
 
     `fits` are the exchanges that are new, still run or ran then, as far as they fit; `unfit` those that do not. `rows`
-    are those of the newest of `fits`. `running` counts the exchanges that still run. `deleted`: some are not on the tape
-    any more.
+    are those of the newest of `fits`. `running` counts the exchanges that still run. `deleted`: some are gone from the
+    tape.
     """
 
     seen: Seen

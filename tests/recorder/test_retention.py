@@ -127,3 +127,45 @@ def test_a_vacuum_that_has_no_room_changes_nothing(days: Path, monkeypatch: pyte
     with tapefile.writing(days, "a test") as connection, pytest.raises(TapeBusy, match="more free bytes"):
         retention.vacuum(connection, days)
     assert len(ids(days)) == 5
+
+
+class Time:
+    """A clock that a test moves: seconds since the recorder was started, at noon of the 10th of March."""
+
+    def __init__(self) -> None:
+        self.seconds = 0
+        self.clock = Clock(lambda: self.seconds * 10**9, lambda: NOON + self.seconds * 10**9)
+
+
+def test_a_recorder_deletes_what_grows_too_old_and_leaves_what_still_runs(writing: Connection) -> None:
+    time = Time()
+    pruner = retention.Pruner(writing, retention.Limits(timedelta(days=8)), time.clock)
+    assert pruner.is_due()
+    assert [pruner.step(), pruner.step()] == [1, 0]
+    assert not pruner.is_due()
+    time.seconds = 86400
+    assert pruner.is_due()
+    assert [pruner.step(), pruner.step()] == [1, 0]
+    time.seconds += 30 * 86400
+    assert [pruner.step(), pruner.step()] == [2, 0]
+    with writing.begin():
+        assert writing.execute(select(exchanges.c.id)).scalars().all() == ["day5"]
+
+
+def test_a_recorder_whose_tape_is_full_makes_some_room_at_once(tape: Path) -> None:
+    noise = [bytes(random % 256 for random in itertools.islice(_noise(), 40_000))]
+    with opened(tape) as store:
+        for number in range(1, 31):
+            record(store, on_day(number, noise))
+    with tapefile.writing(tape, "a test") as connection:
+        limit = retention.size(connection).used - 1
+        connection.rollback()
+        pruner = retention.Pruner(connection, retention.Limits(size=limit), Time().clock)
+        assert pruner.step() == 1
+        assert pruner.step() > 0
+        assert pruner.step() == 0
+        assert 0.9 * limit < retention.size(connection).used <= 0.95 * limit
+
+
+def test_without_limits_nothing_is_ever_due(writing: Connection) -> None:
+    assert not retention.Pruner(writing, retention.Limits(), Time().clock).is_due()
