@@ -134,7 +134,14 @@ def prune(
     with tapefile.explained(path), tapefile.read_engine(path).connect() as connection:
         ids = retention.past(connection, limits, SYSTEM)
     deleting.delete(
-        path, ids, by="wiretape db prune", dry_run=dry_run, yes=yes, vacuum=vacuum, limit=max_size if ids else None
+        path,
+        ids,
+        lambda connection: retention.enforce(connection, limits, SYSTEM),
+        by="wiretape db prune",
+        dry_run=dry_run,
+        yes=yes,
+        vacuum=vacuum,
+        about="" if max_size is None else "about ",
     )
 
 

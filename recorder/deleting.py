@@ -4,7 +4,7 @@ What `rm` and `db prune` have in common. Choosing is left to them, the work itse
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,25 +19,33 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def delete(
-    path: Path, ids: Sequence[str], *, by: str, dry_run: bool, yes: bool, vacuum: bool, limit: int | None = None
+    path: Path,
+    ids: Sequence[str],
+    work: Callable[["Connection"], Iterator[int]],
+    *,
+    by: str,
+    dry_run: bool,
+    yes: bool,
+    vacuum: bool,
+    about: str = "",
 ) -> None:
-    """Delete these exchanges, after asking on a terminal; then the oldest until the pages in use fit `limit`.
+    """Say what `work` deletes, which is these exchanges, ask on a terminal, and let it.
 
-    `by` is the command, for whoever finds the tape taken. Raises `click.UsageError` if nobody can be asked, and the
-    kinds of `TapeError`.
+    `by` is the command, for whoever finds the tape taken; `about` stands before a number that is estimated. Raises
+    `click.UsageError` if nobody can be asked, and the kinds of `TapeError`.
     """
     with tapefile.explained(path), tapefile.read_engine(path).connect() as connection:
         summary = retention.summary(connection, ids)
     if not summary.exchanges:
         click.echo(f"nothing to delete from {path}")
     elif dry_run:
-        click.echo(f"would delete {_described(summary)} from {path}")
+        click.echo(f"would delete {about}{_described(summary)} from {path}")
     else:
-        _ask(f"Delete {_described(summary)} from {path}?", yes)
+        _ask(f"Delete {about}{_described(summary)} from {path}?", yes)
     if dry_run or not (summary.exchanges or vacuum):
         return
     with tapefile.writing(path, by, create=False) as connection:
-        count = _work(connection, ids, limit)
+        count = _work(work(connection), summary.exchanges)
         sizes = retention.vacuum(connection, path) if vacuum else None
         size = retention.size(connection)
     if count:
@@ -51,20 +59,17 @@ def delete(
         )
 
 
-def _work(connection: "Connection", ids: Sequence[str], limit: int | None) -> int:
+def _work(deleting: Iterator[int], expected: int) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
     count = 0
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task("deleting", total=len(ids))
-        for deleted in retention.erase(connection, ids):
+        task = progress.add_task("deleting", total=expected)
+        for deleted in deleting:
             count += deleted
-            progress.update(task, completed=count)
-        for deleted in retention.shrink(connection, limit) if limit is not None else ():
-            count += deleted
-            progress.update(task, completed=count, total=count)
+            progress.update(task, completed=count, total=max(count, expected))
     return count
 
 

@@ -19,6 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(s|m|h|d|w)")
 _AGE_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_LEAST_SIZE = 1_000_000
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([kMGT]?)(i?)B", re.IGNORECASE)
 
 
@@ -34,13 +35,15 @@ def read_age(text: str) -> timedelta:
 
 
 def read_size(text: str) -> int:
-    """Read a number of bytes with its unit, such as `2GB` or `512MiB`."""
+    """Read a number of bytes with its unit, such as `2GB` or `512MiB`: 1 MB at least, below which no tape is useful."""
     match = _SIZE.fullmatch(text)
     size = 0
     if match is not None:
         size = int(float(match[1]) * (1024 if match[3] else 1000) ** " kmgt".index(match[2].lower() or " "))
-    if not size:
-        raise click.BadParameter(f"{text!r} is not a size: use a number and kB, MB, GB or MiB, GiB, such as 2GB")
+    if size < _LEAST_SIZE:
+        raise click.BadParameter(
+            f"{text!r} is not a size of 1MB or more: use a number and a unit, such as 2GB or 500MiB"
+        )
     return size
 
 

@@ -5,6 +5,7 @@ in the file, which new recordings fill first. What was deleted can be read from 
 `vacuum` rewrites the file without them. Selecting by a filter is left to `viewer`.
 """
 
+import math
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, exists, func, select
+from sqlalchemy import Connection, Select, delete, exists, func, select
 
 from recorder.clock import Clock
 from recorder.errors import TapeBusy
@@ -21,9 +22,6 @@ from recorder.schema import bodies, exchanges, measures, reads, segments
 
 _BATCH = 100
 """Exchanges deleted in one transaction: short enough for a recorder to commit in between."""
-_ROW_BYTES = 400
-"""Headers, counts and index entries of an exchange, about: what is not counted by length."""
-_READ_BYTES = 20
 _SLICE = 20
 """Exchanges that a recorder deletes at once, between two of its commits."""
 _LOOK_NS = 1_000_000_000
@@ -93,43 +91,21 @@ def older_than(connection: Connection, before: datetime, *, settled: bool = Fals
 
 
 def beyond(connection: Connection, limit: int, *, settled: bool = False) -> list[str]:
-    """Return the ids of the oldest exchanges whose deletion brings the pages in use down to `limit`, about.
+    """Return the ids of the oldest exchanges, about as many as have to go for the pages in use to fit `limit`.
 
-    What an exchange takes is estimated from the lengths of its texts and bodies: look again after deleting.
+    All are taken to be of one size: look again after deleting.
     """
-    excess = size(connection).used - limit
-    ids: list[str] = []
-    if excess <= 0:
-        return ids
-    for id, taken in connection.execute(_oldest_first(select(exchanges.c.id, _taken()), settled)):
-        if excess <= 0:
-            break
-        ids.append(id)
-        excess -= taken
-    return ids
+    used = size(connection).used
+    if used <= limit:
+        return []
+    total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
+    count = math.ceil(total * (used - limit) / used)
+    return list(connection.execute(_oldest_first(select(exchanges.c.id), settled).limit(count)).scalars())
 
 
 def _oldest_first(statement: Select[Any], settled: bool) -> Select[Any]:
     statement = statement.order_by(exchanges.c.started_at, exchanges.c.no)
     return statement.where(exists().where(bodies.c.exchange_no == exchanges.c.no)) if settled else statement
-
-
-def _taken() -> ColumnElement[int]:
-    """Estimate the bytes that an exchange takes on the tape."""
-
-    def of(table: Any, value: Any) -> Any:
-        inner = select(func.coalesce(func.sum(value), 0)).where(table.c.exchange_no == exchanges.c.no)
-        return inner.correlate(exchanges).scalar_subquery()
-
-    texts = [func.coalesce(func.length(measures.c[name]), 0) for name in ("content", "reasoning", "tool_calls", "icl")]
-    own = [func.coalesce(func.length(exchanges.c[name]), 0) for name in ("request_body", "request_headers", "path")]
-    rows = [
-        of(bodies, func.length(bodies.c.data)),
-        of(segments, func.length(segments.c.data)),
-        of(reads, _READ_BYTES),
-        of(measures, sum(texts[1:], texts[0])),
-    ]
-    return sum([*own, *rows], _ROW_BYTES + func.length(exchanges.c.id))
 
 
 def summary(connection: Connection, ids: Sequence[str]) -> Summary:
@@ -162,11 +138,15 @@ def erase(connection: Connection, ids: Sequence[str]) -> Iterator[int]:
         yield len(numbers)
 
 
-def shrink(connection: Connection, limit: int) -> Iterator[int]:
-    """Delete the oldest exchanges until the pages in use fit `limit`; yield how many each transaction deleted."""
-    while True:
+def enforce(connection: Connection, limits: Limits, clock: Clock) -> Iterator[int]:
+    """Delete what is past the limits, whatever ran when its recorder died included; yield as `erase` does."""
+    if limits.age is not None:
         with connection.begin():
-            ids = beyond(connection, limit)
+            ids = past(connection, Limits(limits.age), clock)
+        yield from erase(connection, ids)
+    while limits.size is not None:
+        with connection.begin():
+            ids = beyond(connection, limits.size)[:_BATCH]
         if not ids:
             return
         yield from erase(connection, ids)

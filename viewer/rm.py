@@ -29,7 +29,7 @@ def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: b
     if not ids and where is None:
         raise click.UsageError("say what to delete: an ID, or a filter such as -f 'started:<-30d'")
 
-    from recorder import deleting
+    from recorder import deleting, retention
     from viewer import queries
 
     path = options.tape_path(db)
@@ -38,7 +38,15 @@ def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: b
         chosen = [row["id"] for row in queries.exchanges(connection, ("id",), where=condition)]
         if not chosen:
             selecting.report_nothing(connection, where, ids)
-    deleting.delete(path, chosen, by="wiretape rm", dry_run=dry_run, yes=yes, vacuum=vacuum)
+    deleting.delete(
+        path,
+        chosen,
+        lambda connection: retention.erase(connection, chosen),
+        by="wiretape rm",
+        dry_run=dry_run,
+        yes=yes,
+        vacuum=vacuum,
+    )
 
 
 COMMANDS: list[click.Command] = [rm]

@@ -45,9 +45,17 @@ def writing(days: Path) -> Iterator[Connection]:
         yield connection
 
 
+class Time:
+    """A clock that a test moves: seconds since the recorder was started, at noon of the 10th of March."""
+
+    def __init__(self) -> None:
+        self.seconds = 0
+        self.clock = Clock(lambda: self.seconds * 10**9, lambda: NOON + self.seconds * 10**9)
+
+
 def past(connection: Connection, limits: retention.Limits, settled: bool = False) -> list[str]:
     with connection.begin():
-        return retention.past(connection, limits, Clock(wall_ns=lambda: NOON), settled=settled)
+        return retention.past(connection, limits, Time().clock, settled=settled)
 
 
 def test_past_an_age_is_what_began_before_it_the_oldest_first(writing: Connection) -> None:
@@ -89,10 +97,14 @@ def test_a_tape_shrinks_to_its_size_by_its_oldest_exchanges(tape: Path) -> None:
     with tapefile.writing(tape, "a test") as connection:
         limit = retention.size(connection).used - 150_000
         connection.rollback()
-        assert sum(retention.shrink(connection, limit)) in (4, 5)
+        assert sum(retention.enforce(connection, retention.Limits(size=limit), Time().clock)) in (4, 5)
         assert retention.size(connection).used <= limit
     assert "day10" in ids(tape)
     assert "day1" not in ids(tape)
+
+
+def test_what_died_is_deleted_by_age_with_the_rest(writing: Connection) -> None:
+    assert sum(retention.enforce(writing, retention.Limits(timedelta(days=1)), Time().clock)) == 5
 
 
 def _noise() -> Iterator[int]:
@@ -127,14 +139,6 @@ def test_a_vacuum_that_has_no_room_changes_nothing(days: Path, monkeypatch: pyte
     with tapefile.writing(days, "a test") as connection, pytest.raises(TapeBusy, match="more free bytes"):
         retention.vacuum(connection, days)
     assert len(ids(days)) == 5
-
-
-class Time:
-    """A clock that a test moves: seconds since the recorder was started, at noon of the 10th of March."""
-
-    def __init__(self) -> None:
-        self.seconds = 0
-        self.clock = Clock(lambda: self.seconds * 10**9, lambda: NOON + self.seconds * 10**9)
 
 
 def test_a_recorder_deletes_what_grows_too_old_and_leaves_what_still_runs(writing: Connection) -> None:
