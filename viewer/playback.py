@@ -107,19 +107,20 @@ class Playback:
         """Cut silences to `cap_ns` from here on; None shows them as long as they were."""
         media = self.media_ns
         self.cap_ns = cap_ns
-        self._shown = self._at if cap_ns is None else _capped(self._at, cap_ns)
-        tail = self._end - (self._at[-1] if self._at else 0)
-        shown_last = self._shown[-1] if self._shown else 0
-        self._shown_end = shown_last + (tail if cap_ns is None else min(tail, cap_ns))
+        self._cap()
         self._rebase(self._cut(media))
 
     def grow(self, at: Sequence[int], end_ns: int) -> None:
-        """Take note that the stream goes on: `at` are all its instants so far, and it lasts until `end_ns`."""
+        """Extend the stream: `at` are the timestamps of all its events so far, and it lasts until `end_ns`.
+
+        What has been played keeps its place, so that playing goes on by the same clock.
+        """
         media = self.media_ns
         self._at = at
         self._end = max(end_ns, at[-1] if at else 0)
-        self.set_cap(self.cap_ns)
-        self._rebase(self._cut(media))
+        self._cap()
+        if not self.playing:
+            self._rebase(self._cut(media))
 
     def deadline(self) -> int | None:
         """Give the clock's instant at which the next event, or the end, is due; None if nothing is."""
@@ -141,6 +142,13 @@ class Playback:
             self.playing = False
             self._rebase(self._shown_end)
         return self.position - before
+
+    def _cap(self) -> None:
+        """Lay out the shown time line, on which no silence is longer than the cap."""
+        cap = self.cap_ns
+        self._shown = self._at if cap is None else _capped(self._at, cap)
+        tail = self._end - (self._at[-1] if self._at else 0)
+        self._shown_end = (self._shown[-1] if self._shown else 0) + (tail if cap is None else min(tail, cap))
 
     def _rebase(self, shown_ns: int) -> None:
         self._base_shown, self._base_clock = shown_ns, self._now()

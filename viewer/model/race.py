@@ -144,6 +144,20 @@ class Race:
         self.playback = self._playback()
         self.following = False
 
+    def toggle(self) -> None:
+        """Play or pause; while the end is followed freeze, and at the end of what still runs follow it."""
+        if self.following:
+            self.following = False
+        elif any(self.is_live) and not self.playback.playing and self.playback.at_end:
+            self.following = True
+        else:
+            self.playback.toggle()
+
+    def catch_up(self) -> None:
+        """Follow the end of what still runs once playing has reached it."""
+        if any(self.is_live) and not self.playback.playing and self.playback.at_end:
+            self.following = True
+
     def follow(self) -> None:
         """Go to the end, and stay there as long as one of them runs."""
         self.playback.pause()
@@ -166,9 +180,7 @@ class Race:
         self._go_on(before, before.media_ns + moved)
 
     def pass_on(self, ends_ns: tuple[int, int]) -> None:
-        """Let each lane that runs last until its `ends_ns`, in ns since its T0, while nothing comes of it."""
-        if self.playback.playing:
-            return
+        """Extend each lane that runs to its `ends_ns`, in ns since its T0, while nothing comes of it."""
         for lane, end_ns in zip(self.lanes, ends_ns, strict=True):
             if lane.is_live:
                 lane.end_ns = max(lane.end_ns, end_ns)
@@ -221,13 +233,15 @@ class Race:
 
     def places(self, drawn: Drawing, cells: int) -> tuple[int, int]:
         """Give the cell of the playhead in either lane's strip of so many cells: by content offset each has its own."""
-        media = self.playback.media_ns
-        a, b = (media, media) if self.alignment != "content offset" else (media, self._own_ns(1))
+        a, b = (self.lane_ns(lane) + self._shifts[lane] for lane in (0, 1))
         return _cell(a, drawn.axis_ns, cells), _cell(b, drawn.axis_ns, cells)
 
-    def _own_ns(self, lane: int) -> int:
-        at, position = self.lanes[lane].at, self.positions[lane]
-        return at[position - 1] if position else 0
+    def lane_ns(self, lane: int) -> int:
+        """Return where the playhead stands in a lane, in ns since its T0; by content offset, where its text does."""
+        if self.alignment == "content offset" and lane == 1:
+            at, position = self.lanes[lane].at, self.positions[lane]
+            return at[position - 1] if position else 0
+        return self.playback.media_ns - self._shifts[lane]
 
     def _strip(self, lane: Lane, shift: int, axis: int, cells: int) -> str:
         gaps = array("q", (later - earlier for earlier, later in pairwise(lane.output_at)))

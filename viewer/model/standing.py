@@ -28,14 +28,14 @@ def told(
     """Tell as much as fits `room` cells, the most telling first, after `position` events of a lane.
 
     Tokens come from usage: before the end, how many a second there are is estimated by output chunks, which `~` says.
-    A `silence` is told of beside what had come before it. Instants count from `zero_ns`, in ns since T0.
+    `silence` is the one that the playhead stands in. Instants count from `zero_ns`, in ns since T0.
     """
     said: list[Part] = []
     if position == len(lane.transcript):
         found = state(row)
         said.append((f"{found.sign} {found.word}", found.tone))
-        if silence is not None:
-            said.append((str(silence), "error" if silence.stalled else "warning"))
+    if silence is not None:
+        said.append((str(silence), "error" if silence.stalled else "warning"))
     counted = f"{landmarks.label(position)}/{landmarks.label(len(lane.transcript))}"
     figures = [_first(lane, position, row), counted, _rate(lane, position, row), _gap(lane, position)]
     figures += [_instant(lane, position, zero_ns), f"{lane.content.length(position):,} ch"]

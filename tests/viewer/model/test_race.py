@@ -250,9 +250,39 @@ def test_time_passes_for_one_that_is_silent(alignment: str) -> None:
     race.pass_on((9_000 * MS, 3_200 * MS))
     assert (race.playback.end_ns, race.playback.media_ns) == (end + 2_000 * MS, end + 5 * MS)
     assert race.lags(drawn, 12)
+    media = race.playback.media_ns
     race.playback.play()
     race.pass_on((9_000 * MS, 4_000 * MS))
-    assert race.playback.end_ns == end + 2_000 * MS  # what plays is not moved under its clock
+    assert (race.playback.end_ns, race.playback.media_ns) == (end + 2_800 * MS, media)
+
+
+def test_play_freezes_what_is_followed_and_at_its_end_goes_on_following() -> None:
+    now = Now()
+    race = Race(lane(FAST), live(SLOW), now)
+    race.follow()
+    end = race.playback.end_ns
+    race.toggle()
+    assert (race.following, race.playback.playing, race.playback.media_ns) == (False, False, end)
+    race.toggle()
+    assert (race.following, race.playback.playing, race.playback.media_ns) == (True, False, end)
+    race.toggle()
+    race.pass_on((0, end + 500 * MS))
+    race.toggle()
+    assert (race.following, race.playback.playing, race.playback.media_ns) == (False, True, end)
+    now.at += 500 * MS
+    race.playback.advance()
+    race.catch_up()
+    assert (race.following, race.playback.playing, race.playback.media_ns) == (True, False, end + 500 * MS)
+
+
+def test_a_lane_has_its_own_time_at_the_playhead() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now(), "first content")
+    race.playback.seek_to(700 * MS)
+    assert [race.lane_ns(0), race.lane_ns(1)] == [400 * MS, 700 * MS]
+    race = Race(lane(FAST), lane(SLOW), Now(), "content offset")
+    race.playback.seek(1)
+    assert race.lane_ns(0) == race.lanes[0].at[0]
+    assert race.lane_ns(1) == race.lanes[1].at[race.positions[1] - 1]
 
 
 def test_what_runs_has_no_end_in_the_drawing() -> None:

@@ -24,7 +24,14 @@ def test_a_stream_that_falls_silent_shows_for_how_long_until_its_recorder_is_gon
                 app.watch.ns += 1_000 * MS
                 await shows(pilot, "2.500+ s", "silent for 2.4 s", "log scale · 2.500 s", "╷2 s")
                 await press(pilot, "comma")
-                assert "following" not in await shows(pilot, "0.100 / 2.500+ s", "silent for 2.4 s")
+                shown = await shows(pilot, "0.100 / 2.500+ s")
+                assert "following" not in shown
+                assert "silent for" not in shown
+                await press(pilot, "g")
+                await shows(pilot, "go to:")
+                await typed(pilot, "1.31s")
+                await press(pilot, "enter")
+                await shows(pilot, "1.310 / 2.500+ s", "silent for 1.2 s")
                 await press(pilot, "f")
                 await shows(pilot, "● following")
                 app.watch.ns += 60_000 * MS
@@ -33,6 +40,57 @@ def test_a_stream_that_falls_silent_shows_for_how_long_until_its_recorder_is_gon
                 assert "silent for" not in shown
                 await press(pilot, "f")
                 await wait_for(pilot, lambda: "its recorder is gone: there is nothing to follow" in app.toasts)
+
+    journey(steps())
+
+
+def test_space_freezes_a_followed_stream_and_goes_on_from_there(tmp_path: Path) -> None:
+    async def steps() -> None:
+        with recorder(tmp_path / "tape.db") as tape:
+            tape.begin(LIVE, COMPLETE_READS[:2])
+            screen = InspectorScreen(1)
+            async with staged(tmp_path / "tape.db", lambda: screen) as (app, pilot):
+                playback = screen.playback
+                app.watch.ns += 1_000 * MS
+                await shows(pilot, "● following", "1.000 / 1.000+ s", "silent for 0.9 s")
+                await press(pilot, "space")
+                await shows(pilot, "‖ paused", "1.000 / 1.000+ s", "silent for 0.9 s")
+                await press(pilot, "space")
+                await shows(pilot, "● following", "1.000 / 1.000+ s")
+                await press(pilot, "space")
+                app.watch.ns += 2_000 * MS
+                await shows(pilot, "‖ paused", "1.000 / 3.000+ s", "silent for 0.9 s")
+                await press(pilot, "space")
+                await shows(pilot, "▶ playing", "1.000 / 3.000+ s")
+                app.watch.ns += 500 * MS
+                await shows(pilot, "▶ playing", "1.500 / 3.500+ s", "silent for 1.4 s")
+                await press(pilot, *["greater_than_sign"] * 5)
+                await wait_for(pilot, lambda: playback.speed == float("inf"))
+                await shows(pilot, "● following", "3.500 / 3.500+ s", "silent for 3.4 s")
+
+    journey(steps())
+
+
+def test_a_replay_counts_the_silence_that_it_is_in(tmp_path: Path) -> None:
+    async def steps() -> None:
+        parts = [
+            (700, event({"content": "a"})),
+            (800, event({"content": "b"})),
+            (3_800, event({"content": "c"}, "stop") + DONE),
+        ]
+        with recorder(tmp_path / "tape.db") as tape:
+            tape.record(LIVE, parts)
+        screen = InspectorScreen(1)
+        async with staged(tmp_path / "tape.db", lambda: screen) as (app, pilot):
+            await wait_for(pilot, lambda: screen.is_open)
+            await press(pilot, "home", "space")
+            await shows(pilot, "▶ playing")
+            told = []
+            for ms in (600, 750, 1_400, 3_100, 3_800):
+                app.watch.ns = ms * MS
+                shown = await shows(pilot, f" {ms / 1000:.3f} / ")
+                told.append(shown.splitlines()[-2].partition("1×")[2].strip())
+            assert told == ["waiting for 0.6 s", "", "silent for 0.6 s", "silent for 2.3 s", ""]
 
     journey(steps())
 

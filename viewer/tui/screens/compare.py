@@ -113,8 +113,8 @@ class CompareScreen(Screen[None]):
         return [("both exchanges", exported), *tables, ("HAR of both", [*exported, "--format", "har"])]
 
     def action_play(self) -> None:
-        """Play or pause; at the end from the start."""
-        self._seek(lambda race: race.playback.toggle())
+        """Play or pause; at the end from the start. While the end is followed, freeze there, and go on."""
+        self._command(lambda race: race.toggle())
 
     def action_step(self, count: int) -> None:
         """Go on or back by so many events, whichever lane's they are."""
@@ -248,10 +248,16 @@ class CompareScreen(Screen[None]):
     def _drive(self, race: Race) -> None:
         """Let the playback go on that a race has now: it has another one when it changes."""
         if self._driver is None:
-            self._driver = Driver(race.playback, host(self).clock, self._show, self._show_race)
+            self._driver = Driver(race.playback, host(self).clock, self._played, self._show_race)
             _: Worker[None] = self.run_worker(self._driver.run(), group="race")
         self._driver.playback = race.playback
         self._driver.wake()
+
+    def _played(self) -> None:
+        """Show what playing has brought; where it has caught up with what still runs, follow that."""
+        if self._race is not None:
+            self._race.catch_up()
+        self._show()
 
     def _compare(self) -> None:
         """Find where the texts part, and show all."""
@@ -291,7 +297,7 @@ class CompareScreen(Screen[None]):
                 position,
                 row,
                 pane.size.width,
-                silence=side.pulse.silence,
+                silence=side.pulse.silence(race.lane_ns(at)),
                 zero_ns=lane.origin_ns(race.alignment) or 0,
             )
             is_over = position == len(lane.transcript) and not lane.is_live

@@ -14,7 +14,6 @@ from threading import Thread
 from typing import Final, TypeVar
 
 from recorder.clock import Clock
-from recorder.metrics import percentile
 from viewer.playback import Playback
 
 T = TypeVar("T")
@@ -43,11 +42,6 @@ class Driver:
         self._woken = asyncio.Event()
         self._late: deque[int] = deque(maxlen=_KEPT)
         self._shown_ns = 0
-
-    @property
-    def late_ms(self) -> float | None:
-        """The 99th percentile of how late events came, in ms; None if none came yet."""
-        return percentile(sorted(self._late), 0.99) / 1e6 if self._late else None
 
     @property
     def late_ns(self) -> list[int]:

@@ -73,7 +73,7 @@ class InspectorScreen(Screen[None]):
     def on_mount(self) -> None:
         """Begin to show and to drive."""
         self._playback, self._live = Playback((), 0, host(self).clock.now), Live(host(self).clock)
-        self._driver = Driver(self._playback, host(self).clock, self._moved, self._ticked)
+        self._driver = Driver(self._playback, host(self).clock, self._played, self._ticked)
         self.app.app_suspend_signal.subscribe(self, lambda _: self._pause(), immediate=True)
         self.run_worker(self._load(), group="load")
         self.run_worker(self._driver.run(), group="drive")
@@ -182,6 +182,11 @@ class InspectorScreen(Screen[None]):
     def _is_ready(self, judged: bool) -> bool:
         return self._opened is not None and (self._opened.judged or not judged)
 
+    def _played(self) -> None:
+        """Show what playing has brought; where it has caught up with a stream that still runs, follow that."""
+        self._live.catch_up(self._playback)
+        self._moved()
+
     def _moved(self, *, jumped: bool = False) -> None:
         """Show where the playhead stands now; if somebody sent it there, the words that it stands in, too."""
         self.panes.move(self._playback.position, jumped=jumped)
@@ -189,10 +194,10 @@ class InspectorScreen(Screen[None]):
 
     def _ticked(self) -> None:
         """Show what time it is on the playhead's clock."""
-        playback, driver = self._playback, self._driver
+        playback = self._playback
         self.panes.still(not playback.playing)
         self.panes.timeline.move(playback.media_ns)
-        self.panes.transport.show(self._live.standing(playback, driver, host(self).lag.ms))
+        self.panes.transport.show(self._live.standing(playback, host(self).lag.ms))
 
     def _draw(self) -> None:
         """Draw the timeline, beside the loop."""
@@ -207,7 +212,7 @@ class InspectorScreen(Screen[None]):
             await timelines.draw_first(self.panes.timeline, self._known, self._playback)
 
     def _command(self, change: Callable[[Playback], None], *, seeks: bool = True) -> None:
-        """Change the playback, and show what has become of it."""
+        """Change the playback, and show what has become of it; whoever `seeks` follows the end no longer."""
         if self._opened is None:
             return
         if seeks:
@@ -240,8 +245,8 @@ class InspectorScreen(Screen[None]):
 
     @waits()
     def action_play(self) -> None:
-        """Play or pause; at the end from the start."""
-        self._command(lambda playback: playback.toggle())
+        """Play or pause; at the end from the start. While a stream's end is followed, freeze there, and go on."""
+        self._command(self._live.toggle, seeks=False)
 
     @waits()
     def action_step(self, count: int) -> None:

@@ -5,9 +5,7 @@ from viewer import closeup
 from viewer.inspecting import Known
 from viewer.model.opening import Opened
 from viewer.model.pulse import Pulse
-from viewer.model.silence import Silence
 from viewer.playback import Playback
-from viewer.tui.screens.driving import Driver
 from viewer.tui.widgets.transport import Standing
 
 
@@ -35,12 +33,7 @@ class Live:
         """When it ended, or how far it has got by now, in ns since T0; 0 as long as nothing is known."""
         return self._pulse.end_ns
 
-    @property
-    def silence(self) -> Silence | None:
-        """For how long nothing has come, if it runs and that is worth telling."""
-        return self._pulse.silence
-
-    def standing(self, playback: Playback, driver: Driver | None, lag_ms: float | None) -> Standing:
+    def standing(self, playback: Playback, lag_ms: float | None) -> Standing:
         """Say how it all stands, for the line that tells."""
         return Standing(
             playback.playing,
@@ -50,11 +43,11 @@ class Live:
             playback.end_ns,
             playback.speed,
             playback.cap_ns,
-            driver.late_ms if driver is not None else None,
             self.runs,
             self.following,
             lag_ms,
-            self.silence,
+            self._pulse.silence(playback.media_ns),
+            self._pulse.longest_silence,
         )
 
     def know(self, known: Known) -> None:
@@ -72,9 +65,23 @@ class Live:
         if is_first or was_following:
             playback.seek_to(playback.end_ns)
 
+    def toggle(self, playback: Playback) -> None:
+        """Play or pause; while its end is followed freeze, and at the end of a stream that still runs follow it."""
+        if self.following:
+            self.following = False
+        elif self.runs and not playback.playing and playback.at_end:
+            self.following = True
+        else:
+            playback.toggle()
+
+    def catch_up(self, playback: Playback) -> None:
+        """Follow the end of a stream that still runs once playing has reached it."""
+        if self.runs and not playback.playing and playback.at_end:
+            self.following = True
+
     def pass_on(self, playback: Playback) -> bool:
-        """Let the end be where it is by now, and who follows it there, too; say whether it has moved."""
-        if self._opened is None or playback.playing or self.end_ns == playback.end_ns:
+        """Extend a stream that still runs to now, and move a following playhead with it. Return True if it moved."""
+        if self._opened is None or self.end_ns == playback.end_ns:
             return False
         playback.grow(self._opened.transcript.at, self.end_ns)
         if self.following:

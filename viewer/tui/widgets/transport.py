@@ -1,6 +1,6 @@
-"""The line that says where the playhead is, how fast it goes, and how exact its clock has been: its bar can be pulled.
+"""The line that says where the playhead is, how fast it goes, and what silence it is in: its bar can be pulled.
 
-What stands before the bar is as wide from the start to the end, so that the bar does not slip away under the mouse.
+What stands beside the bar is as wide from the start to the end, so that the bar does not slip away under the mouse.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,6 @@ from viewer.tui.widgets.look import looks
 from viewer.tui.widgets.pane import fitted
 from viewer.tui.widgets.scrubbing import Scrubbing
 
-_LATE_MS: Final = 10.0
 _SLOW_MS: Final = 50.0
 _LEAST_BAR: Final = 8
 _LEAST_ROOM: Final = 4
@@ -26,11 +25,11 @@ _LEAST_ROOM: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a playback stands; `late_ms` is the 99th percentile of how late events came on the screen, if any did.
+    """How a playback stands.
 
     `events` is None until it has been decoded, `idle_ns` what silences are cut to, None if they are not; `following`:
     the end of a live stream is followed; `lag_ms` is how long the terminal takes for a frame, if that is known,
-    `silence` for how long nothing has come.
+    `silence` for how long nothing has come at the playhead, `longest` how long that is at most.
     """
 
     playing: bool = False
@@ -40,11 +39,11 @@ class Standing:
     end_ns: int = 0
     speed: float = 1.0
     idle_ns: int | None = None
-    late_ms: float | None = None
     live: bool = False
     following: bool = False
     lag_ms: float | None = None
     silence: Silence | None = None
+    longest: Silence | None = None
 
 
 class TransportLine(Scrubbing):
@@ -92,13 +91,13 @@ class TransportLine(Scrubbing):
         left = self._left()
         if sum(len(text) for text, _ in left) > self.size.width - _LEAST_ROOM:
             left = self._left(short=True)
-        right = self._settings()
-        room = self.size.width - sum(len(text) for text, _ in (*left, *right)) - 3
+        right, silence = self._settings(), self._silence()
+        room = self.size.width - sum(len(text) for text, _ in (*left, *right, *silence)) - 3
         while room < _LEAST_BAR and len(right) > 1:
             room += len(right.pop()[0])
         bar = self._bar(room)
         self._bar_at = sum(len(text) for text, _ in left) + 1, room if bar else 0
-        return [*left, *bar, *right]
+        return [*left, *bar, *right, *silence]
 
     def _left(self, *, short: bool = False) -> list[tuple[str, Tone]]:
         """Say where it stands; the share of the whole, and the end if it stands there, only where there is room."""
@@ -117,7 +116,6 @@ class TransportLine(Scrubbing):
             (f"  {landmarks.label(now.position)}/{last}".ljust(len(last) * 2 + 3), "strong"),
             (f"  {shown}{'+' if now.live else ''}{unit}  ", "plain"),
             ("" if short else f"{share:3.0f} %  ", "muted"),
-            *self._silence(),
         ]
 
     def _state(self) -> list[tuple[str, Tone]]:
@@ -126,8 +124,12 @@ class TransportLine(Scrubbing):
         return [(" ▶ playing", "success")] if self._standing.playing else [(" ‖ paused ", "muted")]
 
     def _silence(self) -> list[tuple[str, Tone]]:
-        found = self._standing.silence
-        return [] if found is None else [(f"{found}  ", "error" if found.stalled else "warning")]
+        """Return the silence at the playhead; it has as much room throughout as the longest needs."""
+        found, longest = self._standing.silence, self._standing.longest
+        if longest is None:
+            return []
+        text = "" if found is None else str(found)
+        return [(f"  {text:<{len(str(longest))}}", "error" if found is not None and found.stalled else "warning")]
 
     def _settings(self) -> list[tuple[str, Tone]]:
         now = self._standing
@@ -135,8 +137,6 @@ class TransportLine(Scrubbing):
         found: list[tuple[str, Tone]] = [(f"  {speed}", "strong" if now.speed != 1 else "plain")]
         if now.idle_ns is not None:
             found.append((f"  idle ≤ {now.idle_ns / 1e9:g} s", "warning"))
-        if now.late_ms is not None:
-            found.append((f"  err p99 {now.late_ms:.1f} ms", "warning" if now.late_ms > _LATE_MS else "muted"))
         if now.lag_ms is not None and now.lag_ms > _SLOW_MS:
             found.append(("  terminal is slow", "warning"))
         return found
