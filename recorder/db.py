@@ -165,14 +165,13 @@ def merge(tapes: tuple[Path, ...], db: Path | None, dry_run: bool) -> None:
     Exchanges that are on it already are left out, so that a merge can be repeated; so are those that still run.
     """
     from recorder import merge, tapefile
-    from recorder.deleting import exchanges
     from recorder.store import Store
 
     path = options.tape_path(db)
     merge.refuse_itself(path, tapes)
     if dry_run:
         plan = _planned(path, tapes)
-        click.echo(f"would copy {exchanges(len(plan.exchanges))} to {path}{_left_out(plan)}")
+        click.echo(f"would copy {counted(len(plan.exchanges), 'exchange')} to {path}{_left_out(plan)}")
         return
     for tape in tapes:
         tapefile.read_engine(tape).dispose()  # whatever is wrong with one, nothing has been written then
@@ -186,7 +185,7 @@ def merge(tapes: tuple[Path, ...], db: Path | None, dry_run: bool) -> None:
             store.recover()
             for no in progress.track(store.unsettled(), description="deriving"):
                 store.settle([no])
-    click.echo(f"{exchanges(len(plan.exchanges))} copied to {path}{_left_out(plan)}")
+    click.echo(f"{counted(len(plan.exchanges), 'exchange')} copied to {path}{_left_out(plan)}")
 
 
 def _planned(path: Path, tapes: tuple[Path, ...]) -> "Plan":

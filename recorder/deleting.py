@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recorder import retention, tapefile
+from recorder.plurals import counted
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -49,7 +50,7 @@ def delete(
         sizes = retention.vacuum(connection, path) if vacuum else None
         size = retention.size(connection)
     if count:
-        click.echo(f"deleted {exchanges(count)} from {path}")
+        click.echo(f"deleted {counted(count, 'exchange')} from {path}")
     if sizes is not None:
         _say_rewritten(path, *sizes)
     elif count:
@@ -103,12 +104,7 @@ def _ask(question: str, yes: bool) -> None:
 def _described(summary: retention.Summary) -> str:
     began = [at[:16].replace("T", " ") for at in (summary.oldest, summary.newest) if at]
     span = began[0] if len(set(began)) == 1 else " … ".join(began)
-    return f"{exchanges(summary.exchanges)} ({span} UTC, {bytes_(summary.body_bytes)} of response bodies)"
-
-
-def exchanges(count: int) -> str:
-    """Return a number of exchanges in words."""
-    return f"{count:,} exchange{'' if count == 1 else 's'}"
+    return f"{counted(summary.exchanges, 'exchange')} ({span} UTC, {bytes_(summary.body_bytes)} of response bodies)"
 
 
 def bytes_(count: int) -> str:

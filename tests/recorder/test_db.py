@@ -94,7 +94,7 @@ def test_pruning_needs_a_limit(recorded: Path) -> None:
     assert run("prune", "--db", recorded).exit_code == 2
 
 
-@pytest.mark.parametrize("option", ["--older=30", "--older=0d", "--max-size=2", "--max-size=10kB", "--max-size=0GB", "--max-size=x"])
+@pytest.mark.parametrize("option", ["--older=30", "--older=0d", "--max-size=2", "--max-size=10kB", "--max-size=x"])
 def test_a_limit_without_a_unit_or_of_nothing_is_wrong_usage(recorded: Path, option: str) -> None:
     assert run("prune", "--db", recorded, option).exit_code == 2
 
