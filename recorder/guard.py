@@ -93,9 +93,8 @@ def _check_host(headers: Headers, policy: Policy) -> Refusal | None:
     host = hosts[0].decode("latin-1")
     if policy.knows(host):
         return None
-    return Refusal(
-        421, f"Host {host!r} is not this wiretape: call it by its loopback address, or allow it by --allow-host"
-    )
+    named = f"Host {host}" if _HOST.fullmatch(host.lower()) else "the Host header"  # anything else may be a secret
+    return Refusal(421, f"{named} is not this wiretape: call it by its loopback address, or allow it by --allow-host")
 
 
 def _check_origin(headers: Headers, policy: Policy) -> Refusal | None:
@@ -146,7 +145,7 @@ def labels(headers: Headers) -> dict[str, str] | Refusal:
         for part in _text(value).split(","):
             match = _LABEL.fullmatch(part)
             if match is None:
-                return Refusal(400, f"X-Wiretape-Label {part.strip()!r} is not of the form key=value")
+                return Refusal(400, "a part of X-Wiretape-Label is not of the form key=value: separate labels by ','")
             found[match[1]] = match[2]
     return found
 

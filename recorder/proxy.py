@@ -24,6 +24,7 @@ from recorder.connection import Reads
 from recorder.errors import UpstreamError
 from recorder.guard import Refusal
 from recorder.recording import Recording
+from recorder.redact import Redactor
 from recorder.tap import Tap
 from recorder.upstream import Transport
 
@@ -96,14 +97,14 @@ class Proxy:
             await self._handle(scope, receive, send)
         except Exception as error:  # noqa: BLE001 - whatever fails in here, the client and the user are told of it
             self.on_trouble(f"an exchange failed by a fault of wiretape's own: {_where(error)}")
-            await _answer_error(send, 500, f"a fault of its own: {error!r}", "internal")
+            await _answer_error(send, 500, f"a fault of its own: {_described(error)}", "internal")
         finally:
             self.live.discard(task)
 
     async def _handle(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         request = await self._admit(scope, receive)
         if isinstance(request, Refusal):
-            self.on_refused(request)
+            self.on_refused(Refusal(request.status, Redactor(None).text(request.message)))
             await _refuse(request, receive, send)
         elif request is not None:
             await self._serve(request, scope, receive, send)
@@ -166,7 +167,7 @@ class Proxy:
         if exchange.stalled:
             ended = ("client_stalled", "the client stopped reading", self.clock.now())
         elif error is not None:
-            ended = ("died", f"a fault of wiretape's own: {error!r}", self.clock.now())
+            ended = ("died", f"a fault of wiretape's own: {_described(error)}", self.clock.now())
         elif not relay.cancelled():
             ended = relay.result()
         if exchange.reads is not None:
@@ -326,7 +327,12 @@ async def _refuse(refusal: Refusal, receive: Receive, send: Send) -> None:
 
 def _where(error: Exception) -> str:
     place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{error!r} at {place.filename}:{place.lineno}"
+    return f"{_described(error)} at {place.filename}:{place.lineno}"
+
+
+def _described(error: BaseException) -> str:
+    """Return an error's type and message; its `repr` may hold all of the bytes that it is about."""
+    return Redactor(None).text(f"{type(error).__name__}: {error}")
 
 
 async def _answer_error(

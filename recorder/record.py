@@ -125,7 +125,7 @@ def _introduce(screen: "Screen", recorder: "Recorder", told: "Options") -> None:
     screen.line(f"wiretape {__version__}  tape {told.tape}")
     for upstream in told.upstreams:
         mount = f"{recorder.base}/{upstream.name}" if upstream.name else recorder.base
-        screen.line(f"listening   {mount}  →  {Redactor(b'').url(upstream.url)}")
+        screen.line(f"listening   {mount}  →  {Redactor(None).url(upstream.url)}")
     for variable, value in providers.sdk_bases(recorder.base, told.upstreams).items():
         if variable != "OPENAI_API_BASE":
             screen.line(f"point SDKs  export {variable}={value}")

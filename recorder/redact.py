@@ -1,85 +1,179 @@
-"""Pure: what never reaches the disk.
+"""Pure: what never reaches the disk. The one place that decides what a credential is.
 
 Credentials are replaced by a short keyed hash of themselves, so that two exchanges made with the same key can be told
 from two made with different ones, and the key cannot be read back. The hash's key (the *salt*) is random for each tape.
-Header and query names are judged by a list and by patterns: an unknown header whose name speaks of a key, a token, a
-secret, a password, a cookie or of authentication is redacted too. Bodies are not touched: they are what is recorded.
+
+A credential is known by the name of its header, query field or label, or by its looks: `sk-…`, a JWT, user info in a
+URL, a `name=value` within a longer text. Percent-encoding hides neither. In doubt a value is replaced; what counts or
+limits something stays readable, such as `x-ratelimit-remaining-tokens`. Bodies are not touched: they are what is
+recorded.
 """
 
+import functools
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import unquote_plus
 
-_SECRET_NAME = re.compile(
-    r"auth|cookie|secret|passw|credential|signature|session-?id|assertion"
-    r"|^code$|(^|[-_.\[])(api-?_?key|apikey|key|token|sig|jwt|pwd|sas)\]?$|apikey|api[-_]key|access[-_]?key|-token-|[-_]token$|token$"
-    r"|bearer|(^|[-_.])pass(wd|word|phrase)?$",
-    re.IGNORECASE,
+_STEM = re.compile(
+    r"auth(?!ors?(?:-|$))|cookie|secret|passw|passphrase|credential|signature|session-?id|assertion|bearer"
+    r"|token(?!iz|limit)|(?:api|access|private|signing|subscription|license|master|service|account)-?key"
 )
+_WORDS = frozenset({
+    "access", "hmac", "jwt", "key", "keys", "otp", "pass", "pat", "pin", "psk", "pwd", "sas", "sid", "sig",
+})  # fmt: skip
+_ONE_TIME_CODE = "code"
 _CHALLENGES = frozenset({"www-authenticate", "proxy-authenticate"})
-_HARMLESS = _CHALLENGES | {"idempotency-key", "x-idempotency-key", "sec-websocket-key"}
+_HARMLESS = re.compile(
+    r"(?:[\w-]+-)?idempotency-key|sec-websocket-key|access-control-.*|.*(?:rate-?limit|tokenlimit).*"
+)
+_QUANTITY = re.compile(
+    r"(?:^|-)(?:age|budget|cost|count|limit|max|min|ms|num|remaining|reset|seconds|size|spend|tokens|total|ttl|used?)(?:-|$)"
+)
+_NUMBER = re.compile(r"\s*-?\d{1,12}(?:\.\d{1,12})?\s*(?:ms|s|m|h|d)?\s*")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SEPARATORS = re.compile(r"[^a-z0-9]+")
+
 _PREFIXES = (
-    r"(?:sk|xai|pplx|csk|fw)-", r"gsk_", r"hf_", r"r8_", r"nvapi-", r"gh[pousr]_", r"github_pat_", r"glpat-",
-    r"hv[sbr]\.", r"sk_(?:live|test)_", r"ya29\.", r"npm_", r"xox[abprs]-", r"AKIA", r"AIza",
+    r"(?:sk|rk|pk|xai|pplx|csk|fw|pcsk|sess|tvly|glpat|pypi)-", r"gsk_", r"hf_", r"r8_", r"nvapi-", r"gh[pousr]_",
+    r"github_pat_", r"hv[sbr]\.", r"[spr]k_(?:live|test|prod)_", r"ya29\.", r"npm_", r"xox[abeprs]-", r"dop_v1_",
+    r"whsec_", r"jina_", r"vck_", r"shp(?:at|ca|pa|ss)_", r"lin_api_", r"AIza", r"(?-i:A[KS]IA|SG\.|eyJ)",
 )  # fmt: skip
-_SECRET_VALUE = re.compile(
-    r"^\s*(?:token|digest|apikey)\s+\S|(?<![\w-])(?:bearer|basic)\s+\S{8,}"
-    r"|(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
-    rf"|(?<![\w-])(?:{'|'.join(_PREFIXES)})[\w-]{{8,}}",
+_LOOKS_SECRET = re.compile(
+    r"^\s*(?:token|digest|apikey)\s+\S.*|(?<![\w-])(?:bearer|basic)\s+\S{8,}"
+    rf"|(?<![A-Za-z0-9-])(?:{'|'.join(_PREFIXES)})[\w-]{{6}}[\w.=-]*",
     re.IGNORECASE,
 )
-_ADDRESSES = frozenset({"location", "content-location", "referer", "link"})
+# A name begins at its first character only: to begin at each would take quadratic time on a long one without a value.
+_PAIR = re.compile(r"""(?<![\w%\[\]-])([\w%\[\]-]+)["'\\]*\s*[=:]\s*["'\\]*([^\s"'\\&;,?#<>{}]+)""")
 _USER_INFO = re.compile(r"(?<=//)[^/?#\s<>@]+(?:@[^/?#\s<>@]+)*(?=@)")
+_ORIGIN = re.compile(r"\s*<?[a-z][a-z0-9+.-]*://[^/?#]*", re.IGNORECASE)
 _BETWEEN_FIELDS = re.compile(r"([?&;#])")
+_KEY_OF_PATH = re.compile(r"(?=.*\d)[\w.~+=-]{16,}")
+_BEFORE_KEY = frozenset({"key", "api-key", "apikey", "token", "access-token", "secret"})
+_SIMPLE = re.compile(r"[^=:%@+]*")
+_ENCODED_LEVELS = 3
+_CACHED_LENGTH = 64
 
 
 class Redactor:
-    """Replaces credentials by `REDACTED:sha256:` and 8 hex digits of an HMAC-SHA-256 keyed with `salt`."""
+    """Replaces credentials by `REDACTED:sha256:` and 8 hex digits of an HMAC-SHA-256 keyed with `salt`.
 
-    def __init__(self, salt: bytes) -> None:
+    Without a salt, as for screens and logs, the mark is `REDACTED` alone.
+    """
+
+    def __init__(self, salt: bytes | None) -> None:
         self._salt = salt
 
     def mark(self, secret: str) -> str:
-        """Give the mark that stands for `secret`; equal secrets have equal marks on the same tape."""
+        """Return the mark that stands for `secret`; equal secrets have equal marks on the same tape."""
+        if self._salt is None:
+            return "REDACTED"
         digest = hmac.new(self._salt, secret.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
         return f"REDACTED:sha256:{digest[:8]}"
 
     def headers(self, pairs: Iterable[tuple[bytes, bytes]]) -> list[list[str]]:
-        """Give header pairs as `[name, value]` text in the order they came, credentials replaced."""
-        return [[name.decode("latin-1").lower(), self._header(name, value)] for name, value in pairs]
+        """Return header pairs as `[name, value]` text in the order they came, credentials replaced."""
+        return [self._header(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in pairs]
 
-    def _header(self, name: bytes, value: bytes) -> str:
-        text, label = value.decode("latin-1"), name.decode("latin-1").lower()
-        if label in _CHALLENGES or (label in _HARMLESS and not _SECRET_VALUE.search(text)):
-            return text
-        if label in _ADDRESSES:
-            return self.url(text)
-        if is_secret_name(label) or _SECRET_VALUE.search(text):
-            return self.mark(_bare(text))
-        return self.url(text)  # for names like X-Original-Url, and parameters like `; token=…`
+    def _header(self, name: str, value: str) -> list[str]:
+        if name in _CHALLENGES:
+            return [name, value]
+        shown = self.mark(name) if _LOOKS_SECRET.search(name) else name
+        if is_secret(name, value):
+            return [shown, self.mark(_bare(value))]
+        if value.startswith("/") or _ORIGIN.match(value):
+            return [shown, self.url(value)]
+        return [shown, self.mark(_bare(value)) if shows_secret(value) else value]
+
+    def labels(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """Return labels with credentials replaced."""
+        return {self.text(name): self._label(name, value) for name, value in labels.items()}
+
+    def _label(self, name: str, value: str) -> str:
+        # Words such as `key` and `pass` name a credential in a header; in a label they are anything.
+        is_named = is_secret(name, value) and _STEM.search(_normal(name)) is not None
+        return self.mark(value) if is_named or shows_secret(value) else value
+
+    def url(self, url: str) -> str:
+        """Return a URL with its user info and its secret values replaced."""
+        url = _USER_INFO.sub(lambda match: self.mark(match[0]), url)
+        origin = _ORIGIN.match(url)
+        end = origin.end() if origin else 0
+        return url[:end] + self.path(url[end:])
 
     def path(self, path: str) -> str:
-        """Give a request's path and query (or fragment) with secret values replaced."""
+        """Return a request's path and query (or fragment) with secret values replaced."""
         head, *rest = _BETWEEN_FIELDS.split(path)
-        head = _SECRET_VALUE.sub(lambda found: self.mark(found[0]), head)
-        return head + "".join(piece if place % 2 == 0 else self._field(piece) for place, piece in enumerate(rest))
+        fields = (piece if place % 2 == 0 else self._field(piece) for place, piece in enumerate(rest))
+        return "/".join(self._segments(head)) + "".join(fields)
+
+    def _segments(self, path: str) -> Iterator[str]:
+        before = ""
+        for segment in path.split("/"):
+            plain = unquote_plus(segment)
+            if _LOOKS_SECRET.fullmatch(plain) or (_KEY_OF_PATH.fullmatch(plain) and _normal(before) in _BEFORE_KEY):
+                yield self.mark(plain)
+            else:
+                yield self._field(_LOOKS_SECRET.sub(lambda match: self.mark(match[0]), segment))
+            before = segment
 
     def _field(self, field: str) -> str:
         name, equals, value = field.partition("=")
-        secret = is_secret_name(unquote_plus(name)) or _SECRET_VALUE.search(unquote_plus(value))
-        return f"{name}={self.mark(unquote_plus(value))}" if equals and value and secret else field
+        plain = unquote_plus(value)
+        if equals and value and not shows_secret(name) and (is_secret(name, plain) or shows_secret(plain)):
+            return f"{name}={self.mark(plain)}"
+        return self.mark(unquote_plus(field)) if shows_secret(field) else field
 
-    def url(self, url: str) -> str:
-        """Give a URL with its user info and its secret values replaced."""
-        return self.path(_USER_INFO.sub(lambda found: self.mark(found[0]), url))
+    def text(self, text: str) -> str:
+        """Return text for people, such as an error message, with what looks like a credential replaced."""
+        for pattern in (_USER_INFO, _LOOKS_SECRET):
+            text = pattern.sub(lambda match: self.mark(match[0]), text)
+        return _PAIR.sub(self._pair, text)
+
+    def _pair(self, match: re.Match[str]) -> str:
+        whole, name, value = match[0], match[1], match[2]
+        return whole.removesuffix(value) + self.mark(value) if is_secret(name, value) else whole
 
 
-def is_secret_name(name: str) -> bool:
-    """Say whether a header or query key of this name carries a credential."""
-    name = name.strip().lower()
-    return name not in _HARMLESS and bool(_SECRET_NAME.search(name))
+def is_secret(name: str, value: str) -> bool:
+    """Return whether the name of a header or a query field says that its value is a credential."""
+    names_secret, names_quantity = _judged(name) if len(name) <= _CACHED_LENGTH else _judged.__wrapped__(name)
+    return names_secret and not (names_quantity and _NUMBER.fullmatch(value))
+
+
+@functools.lru_cache(1024)
+def _judged(name: str) -> tuple[bool, bool]:
+    """Return whether a name is that of a credential, and whether it is that of a quantity."""
+    plain = _normal(name)
+    if _HARMLESS.fullmatch(plain):
+        return False, False
+    is_word = plain == _ONE_TIME_CODE or not _WORDS.isdisjoint(plain.split("-"))
+    return is_word or _STEM.search(plain) is not None, _QUANTITY.search(plain) is not None
+
+
+def shows_secret(text: str) -> bool:
+    """Return whether a text holds what looks like a credential, also percent-encoded."""
+    if _SIMPLE.fullmatch(text):
+        return _LOOKS_SECRET.search(text) is not None
+    for _ in range(_ENCODED_LEVELS):
+        if _LOOKS_SECRET.search(text) or _USER_INFO.search(text):
+            return True
+        if any(is_secret(match[1], match[2]) for match in _PAIR.finditer(text)):
+            return True
+        plain = unquote_plus(text)
+        if plain == text:
+            return False
+        text = plain
+    return True  # encoded deeper than anyone has reason to
+
+
+def _normal(name: str) -> str:
+    """Return a name in lower case with its words separated by `-`: `api%5FKey` and `apiKey` are `api-key`."""
+    for _ in range(_ENCODED_LEVELS):
+        name = unquote_plus(name)
+    return _SEPARATORS.sub("-", _CAMEL.sub("-", name).lower()).strip("-")
 
 
 def _bare(value: str) -> str:

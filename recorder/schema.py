@@ -77,7 +77,7 @@ exchanges = Table(
     Column("request_body", LargeBinary, comment="as it came, up to a cap"),
     Column("request_size", BigInteger, nullable=False, comment="bytes of the whole request body"),
     Column("request_sha256", String(64), nullable=False, comment="of the whole request body"),
-    Column("labels", _json(), nullable=False, comment="{key: value}"),
+    Column("labels", _json(), nullable=False, comment="{key: value}, credentials redacted"),
     Column("status", Integer, comment="HTTP status; NULL: no answer came"),
     Column("response_headers", _json(), comment="[[name, value]] as upstream sent them, redacted"),
     Column("connected_ns", BigInteger, comment="connected, TLS included"),
@@ -86,7 +86,7 @@ exchanges = Table(
     Column("end_ns", BigInteger, comment="the body ended, or the exchange was cut"),
     Column("client_closed_ns", BigInteger, comment="the client was seen to have left"),
     Column("ended_by", Text, index=True, comment="how the transport ended: a fact, no judgement; NULL: still open"),
-    Column("ended_detail", Text, comment="the transport's own words"),
+    Column("ended_detail", Text, comment="the transport's own words, redacted"),
     Column("framing", Text, comment="how the body was delimited: chunked, length, close, none"),
     Column("bytes", BigInteger, nullable=False, server_default="0", comment="body bytes that upstream sent"),
     Column(

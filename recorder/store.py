@@ -186,7 +186,7 @@ class Store:
             "request_body": frame.body,
             "request_size": frame.body_size,
             "request_sha256": frame.body_sha256,
-            "labels": frame.labels,
+            "labels": self._redactor.labels(frame.labels),
             "coarse_clock": frame.coarse_clock,
         }
         result = self._connection.execute(insert(exchanges).values(row))
@@ -233,7 +233,7 @@ class Store:
         if not known.ended:
             values = msgspec.structs.asdict(frame)
             del values["id"]
-            values["ended_detail"] = frame.ended_detail and frame.ended_detail.replace("\0", "")
+            values["ended_detail"] = frame.ended_detail and self._redactor.text(frame.ended_detail.replace("\0", ""))
             self._connection.execute(update(exchanges).where(exchanges.c.no == known.no).values(values))
             known.ended = True
         yield known.no

@@ -178,5 +178,7 @@ def test_a_label_is_utf_8_or_else_latin_1() -> None:
 
 def test_labels_are_read_from_any_number_of_headers() -> None:
     headers = [(b"x-wiretape-label", b"a=1, b = "), (b"x", b"c=3"), (b"x-wiretape-label", b"d.e-f_9=x=y")]
-    assert guard.labels([headers[0], headers[1]]) == Refusal(400, "X-Wiretape-Label 'b =' is not of the form key=value")
+    refusal = guard.labels([headers[0], headers[1]])
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status, "key=value" in refusal.message, "b =" in refusal.message) == (400, True, False)
     assert guard.labels([(b"x-wiretape-label", b"a=1,b="), *headers[1:]]) == {"a": "1", "b": "", "d.e-f_9": "x=y"}

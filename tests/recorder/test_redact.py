@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recorder.clock import SYSTEM
 from recorder.redact import Redactor
 
 CANARY = "sk-CANARY-p4ssw0rd/+=%?&"
@@ -46,6 +47,30 @@ def header(name: str, value: str) -> str:
         ("referer", f"https://host/a?API_KEY={PLAIN}"),
         ("Link", f"<https://u:{PLAIN}@host/a?sig={PLAIN}>; rel=next"),
         ("x-original-url", f"/v1/models?key={PLAIN}"),
+        ("X-Acme-Key", PLAIN),
+        ("X-Acme-Keys", PLAIN),
+        ("x-acme-key-v2", PLAIN),
+        ("X-Acme-Access", PLAIN),
+        ("X-Acme-Access-Id", PLAIN),
+        ("X-Acme-Secret", PLAIN),
+        ("X-Acme-Tokens", PLAIN),
+        ("x-acmetoken", PLAIN),
+        ("x_acme_key", PLAIN),
+        ("X-Pass", PLAIN),
+        ("cf-access-client-id", PLAIN),
+        ("x-ms-sas", PLAIN),
+        ("sec-websocket-protocol", f"realtime, openai-insecure-api-key.sk-{PLAIN}"),
+        ("x-config", f'{{"provider": "acme", "api_key": "{PLAIN}"}}'),
+        ("x-config", f"a=1,apiKey={PLAIN},b=2"),
+        ("x-config", f"a%3D1%26api%255Fkey%3D{PLAIN}"),
+        ("x-callback", f"see https://user:{PLAIN}@host/"),
+        ("referer", f"https://host/a?next=https%3A%2F%2Fu%3A{PLAIN}%40host"),
+        ("location", f"https://host/sk-{PLAIN}/v1"),
+        ("Content-Location", f"https://host/a?api%5Fkey={PLAIN}"),
+        ("x-ratelimit-reset-tokens", f"sk-{PLAIN}"),
+        ("anthropic-beta", f"gsk_{PLAIN}"),
+        ("x-anything", f"eyJhbGciOiJIUzI1NiJ9.{PLAIN}.x"),
+        ("x-wiretape-label", f"run=1, api_key={PLAIN}"),
     ],
 )
 def test_a_header_that_carries_a_credential_is_redacted(name: str, value: str) -> None:
@@ -71,6 +96,23 @@ def test_a_header_that_carries_a_credential_is_redacted(name: str, value: str) -
         ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
         ("www-authenticate", 'Bearer realm="api", error="invalid_token"'),
         ("location", "https://host:8443/v1/models?limit=2&after=m#top"),
+        ("origin", "https://auth.host.test:8443"),
+        ("x-ratelimit-reset-tokens", "6m0s"),
+        ("anthropic-ratelimit-tokens-reset", "2026-01-01T00:00:00Z"),
+        ("x-tokenlimit-remaining", "99"),
+        ("ratelimit-policy", '"tokens";q=100;w=60'),
+        ("x-max-tokens", "512"),
+        ("x-token-count", "7"),
+        ("retry-after", "2"),
+        ("anthropic-beta", "prompt-caching-2024-07-31"),
+        ("openai-version", "2020-10-01"),
+        ("x-stainless-idempotency-key", "7"),
+        ("access-control-allow-headers", "authorization, x-api-key"),
+        ("vary", "Authorization, X-Api-Key"),
+        ("author", "Ann"),
+        ("cache-control", "max-age=0, private"),
+        ("date", "Mon, 05 Jan 2026 10:11:12 GMT"),
+        ("report-to", '{"group":"a","max_age":604800,"endpoints":[{"url":"https://a.test/r?s=b%2Fc"}]}'),
     ],
 )
 def test_a_harmless_header_is_kept(name: str, value: str) -> None:
@@ -82,7 +124,9 @@ def test_a_harmless_header_is_kept(name: str, value: str) -> None:
     [
         "key={}", "api_key={}", "API_KEY={}", "apikey={}", "token={}", "sig={}", "access_token={}", "client_secret={}",
         "X-Amz-Signature={}", "X-Amz-Credential={}", "%6Bey={}", "api%5Fkey={}", "a=1&key={}&b=2", "key={}&key={}",
-        "a=1;token={}", "password={}", "q=sk-{}",
+        "a=1;token={}", "password={}", "q=sk-{}", "%256bey={}", "apiKey={}", "auth%5Bkey%5D={}", "q=%73k-{}",
+        "q=a%26api_key%3D{}", "next=https%3A%2F%2Fu%3A{}%40host", "next=%2Fa%3Fkey%3D{}", "api_key%3D{}", "sk-{}",
+        "sk-{}=1", "access={}",
     ],
 )  # fmt: skip
 def test_the_value_of_a_secret_query_key_is_redacted(query: str) -> None:
@@ -97,13 +141,69 @@ def test_the_value_of_a_secret_query_key_is_redacted(query: str) -> None:
     "path",
     [
         "/v1/chat/completions", "/v1/models?", "/v1/models?limit=20&after=gpt-4", "/v1/x?max_tokens=5", "/a?key",
-        "/a?idempotency-key=7",
+        "/a?idempotency-key=7", "/v1/tokenize", "/v1/models/gpt-4o:sk", "/a?max_tokens=5&author=ann",
+        "/a?redirect=%2Fhome%3Fa%3D1",
+        "/v1beta/models/gemini-2.0-flash:streamGenerateContent?alt=sse", "/v1/organization/admin_api_keys/key_1",
         "/a?key=",
         "/openai/deployments/gpt/chat/completions?api-version=2024-10-21", "/v1beta/models/g:stream?alt=sse", "",
     ],
 )  # fmt: skip
 def test_a_harmless_path_is_kept(path: str) -> None:
     assert REDACTOR.path(path) == path
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        f"sk-{PLAIN}", f"%73k-{PLAIN}", f"sk%2D{PLAIN}", f"%2573k-{PLAIN}", f"sk-ant-api03-{PLAIN}", f"AIza{PLAIN}",
+        f"gsk_{PLAIN}", f"xai-{PLAIN}", f"hf_{PLAIN}", f"r8_{PLAIN}", f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx.{PLAIN}",
+        f"ghp_{PLAIN}", f"v1.sk-{PLAIN}", f"api_key={PLAIN}", f"api%5Fkey%3D{PLAIN}", f"token/{PLAIN}0123456789",
+        f"bearer%20{PLAIN}",
+    ],
+)  # fmt: skip
+def test_what_looks_like_a_key_in_a_path_is_redacted(key: str) -> None:
+    stored = REDACTOR.path(f"/proxy/{key}/v1/chat?a=1")
+    assert PLAIN not in stored
+    assert MARK in stored
+    assert stored.startswith("/proxy/")
+    assert stored.endswith("/v1/chat?a=1")
+
+
+def test_the_same_key_has_the_same_mark_plain_and_encoded() -> None:
+    mark = REDACTOR.mark(f"sk-{PLAIN}")
+    assert REDACTOR.path(f"/sk-{PLAIN}/a") == REDACTOR.path(f"/%73k-{PLAIN}/a") == f"/{mark}/a"
+
+
+def test_labels_that_carry_a_credential_are_redacted_and_all_others_kept() -> None:
+    kept = {"run": "a", "key": "c-major", "pass": "2", "prompt": "v3", "max_tokens": "5", "sha": "0af7651916cd43dd8448"}
+    secret = {
+        "a": f"sk-{PLAIN}",
+        "b": f"Bearer {PLAIN}",
+        "api_key": PLAIN,
+        "token": PLAIN,
+        "c": f"https://u:{PLAIN}@h/",
+    }
+    stored = REDACTOR.labels(kept | secret | {f"sk-{PLAIN}": "1"})
+    assert {name: stored[name] for name in kept} == kept
+    assert all(stored[name].startswith(MARK) for name in secret)
+    assert PLAIN not in str(stored)
+
+
+def test_messages_keep_their_words_without_the_credentials() -> None:
+    text = f"no answer from https://u:{PLAIN}@host:80/a?key={PLAIN}, and sk-{PLAIN} was refused"
+    assert (
+        Redactor(None).text(text) == "no answer from https://REDACTED@host:80/a?key=REDACTED, and REDACTED was refused"
+    )
+    assert Redactor(None).text("upstream 127.0.0.1: no answer in 3 s") == "upstream 127.0.0.1: no answer in 3 s"
+
+
+def test_the_longest_header_is_judged_in_time_that_grows_with_its_length() -> None:
+    for hostile in ("a", "a=", "eyJ_", "//a@", "bearer ", "%25", "sk-", "//", "a-", "token="):
+        text = (hostile * 65536)[:65536]
+        began = SYSTEM.now()
+        REDACTOR.headers([(b"x", text.encode()), (text.encode(), b"x")])
+        REDACTOR.path(text[:8192])
+        assert SYSTEM.now() - began < 10e9  # quadratic time would be minutes
 
 
 def test_a_key_in_the_path_itself_is_redacted() -> None:
