@@ -9,6 +9,7 @@ import click
 
 from recorder import options
 from recorder.clock import SYSTEM
+from recorder.plurals import counted
 
 if TYPE_CHECKING:
     from rich.progress import Progress
