@@ -49,7 +49,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(slots=True)
 class Decoded:
-    """What a body says, in time. `items` are the standard events and comments, `chunks` what they (and repairs) hold.
+    """What a body says, in time. `items` are its pieces, whatever they are, and `chunks` the payloads in them.
 
     `dialect` is the one that claimed the payload, "unknown" if none did, None if there is none. `done_ns` is the
     instant of the last `[DONE]`; `data` the body without its content coding; `whole` whether all of it was decoded.
@@ -108,10 +108,8 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
         decoded.flags.add(plain.flag)
     if decoded.stream:
         _StreamReader(decoded, plain.ends, owners, _media_type(exchange) in _LINE_TYPES).run()
-    elif _LOOKS_LIKE_JSON.match(plain.data):
-        chunk = chunks.read(plain.data.decode("utf-8-sig", "replace"))
-        if chunk is not chunks.MALFORMED:
-            decoded.chunks.append(TimedChunk(None, None, None, chunk, len(plain.data)))
+    elif plain.data:
+        _read_whole(decoded, _read_at(plain.ends, owners, len(plain.data)))
     decoded.dialect = _dialect(decoded)
     return decoded
 
@@ -155,6 +153,24 @@ def derive(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Measures:
         **answer.values(),
         **values,
     )
+
+
+def _read_whole(decoded: Decoded, last: Read | None) -> None:
+    """Read a body that is not a stream: one item, completed by the `last` read, and the payload in it, if any."""
+    at_ns, read = (last.at_ns, last.seq) if last is not None else (None, None)
+    size = len(decoded.data)
+    text = decoded.data.decode("utf-8-sig", "replace") if encoding.is_utf8(decoded.data) else ""
+    decoded.items.append(TimedItem(0, "body", at_ns, read, "", "", text, 0, size))
+    if _LOOKS_LIKE_JSON.match(decoded.data):
+        chunk = chunks.read(text or decoded.data.decode("utf-8-sig", "replace"))
+        if chunk is not chunks.MALFORMED:
+            decoded.chunks.append(TimedChunk(0, at_ns, read, chunk, size))
+
+
+def _read_at(ends: Sequence[int], owners: Sequence[Read | None], end: int) -> Read | None:
+    """Return the read that holds the byte before `end`; `ends` are where the data of each owner ends."""
+    span = bisect_right(ends, end - 1)
+    return owners[span] if span < len(owners) else None
 
 
 def _media_type(exchange: Exchange) -> str:
@@ -234,7 +250,7 @@ class _StreamReader:
 
     def _item(self, kind: Any, name: str, event_id: str, data: str, start: int, end: int) -> TimedItem:
         self._room()
-        read = self._read_at(end)
+        read = _read_at(self._ends, self._owners, end)
         items = self._decoded.items
         at_ns, seq = (read.at_ns, read.seq) if read is not None else (None, None)
         item = TimedItem(len(items), kind, at_ns, seq, name, event_id, data, start, end)
@@ -243,10 +259,12 @@ class _StreamReader:
 
     def _tail(self, tail: sse.Event) -> None:
         # The standard discards it. If it can be read, it was sent; if not, it is where the stream was cut.
-        for chunk in self._repaired(tail):
-            if chunk is not chunks.MALFORMED and chunk is not chunks.EMPTY:
-                self._decoded.flags.add("unterminated")
-                self._add(chunk, None, tail.end)
+        sent = [chunk for chunk in self._repaired(tail) if chunk is not chunks.MALFORMED and chunk is not chunks.EMPTY]
+        if sent:
+            self._decoded.flags.add("unterminated")
+            item = self._item("record", tail.type, tail.id, tail.data, tail.start, tail.end)
+            for chunk in sent:
+                self._add(chunk, item.seq, tail.end)
 
     def _repaired(self, event: sse.Event) -> list[Chunk]:
         found, flags = chunks.repair(self._data[event.start : event.end].decode("utf-8", "replace"), event.type)
@@ -260,29 +278,43 @@ class _StreamReader:
         region = self._data[start:end].decode("utf-8", "surrogateescape")
         done = 0
         for chunk, stop in chunks.unframed(region):
-            start += len(region[done:stop].encode("utf-8", "surrogateescape"))
+            text = region[done:stop]
+            begin, start = start, start + len(text.encode("utf-8", "surrogateescape"))
             done = stop
-            if self._is_lines:
-                self._add(chunk, None, start)
-            elif chunk is chunks.DONE or chunk.fault is not None or chunk.dialect:
+            is_payload = chunk is chunks.DONE or chunk.fault is not None or bool(chunk.dialect)
+            if not self._is_lines and not is_payload:
+                continue
+            if not self._is_lines:
                 self._decoded.flags.add("unframed")
-                self._add(chunk, None, start)
+            begin += len(text) - len(text.lstrip())
+            item = self._item("record", "", "", self._data[begin:start].decode("utf-8", "replace"), begin, start)
+            self._add(chunk, item.seq, start)
 
     def _error_lines(self) -> None:
         if b"error:" not in self._data:
             return
-        before = len(self._decoded.chunks)
+        found = False
         for line in _ERROR_LINE.finditer(self._data):
             if line[1].strip():
-                fault = chunks.error_field(line[1].decode("utf-8", "replace"))
-                self._add(Chunk("", fault=fault), None, min(line.end() + 1, len(self._data)))
-        if len(self._decoded.chunks) > before:
+                text, end = line[1].decode("utf-8", "replace"), min(line.end() + 1, len(self._data))
+                item = self._item("record", "error", "", text.strip(), line.start(), end)
+                self._add(Chunk("", fault=chunks.error_field(text)), item.seq, end)
+                found = True
+        if found:
             self._decoded.flags.add("error_field")
-            self._decoded.chunks.sort(key=lambda timed: timed.end)
+            self._reorder()
 
-    def _add(self, chunk: Chunk, item: int | None, end: int) -> None:
+    def _reorder(self) -> None:
+        """Number the items anew in the order in which they were completed, after some were found late."""
+        items = sorted(self._decoded.items, key=lambda item: item.end)
+        seqs = {item.seq: seq for seq, item in enumerate(items)}
+        self._decoded.items[:] = (item._replace(seq=seq) for seq, item in enumerate(items))
+        renumbered = (timed._replace(item=seqs[timed.item]) for timed in self._decoded.chunks)
+        self._decoded.chunks[:] = sorted(renumbered, key=lambda timed: timed.end)
+
+    def _add(self, chunk: Chunk, item: int, end: int) -> None:
         self._room()
-        read = self._read_at(end)
+        read = _read_at(self._ends, self._owners, end)
         at_ns, seq = (read.at_ns, read.seq) if read is not None else (None, None)
         if chunk is chunks.DONE:
             self._decoded.done, self._decoded.done_ns = True, at_ns
@@ -292,10 +324,6 @@ class _StreamReader:
             self._decoded.flags.add("malformed")
         else:
             self._decoded.chunks.append(TimedChunk(item, at_ns, seq, chunk, end))
-
-    def _read_at(self, end: int) -> Read | None:
-        span = bisect_right(self._ends, end - 1)
-        return self._owners[span] if span < len(self._owners) else None
 
 
 def _dialect(decoded: Decoded) -> str | None:

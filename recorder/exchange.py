@@ -135,10 +135,14 @@ class Exchange:
 
 
 class TimedItem(NamedTuple):
-    """A standard event or comment, at the instant of the read (`read` is its seq) that holds its last byte."""
+    """One piece of a body, at the instant of the read (`read` is its seq) that holds its last byte.
+
+    A standard event or comment; a `record`, which is a payload outside of any event, such as a line of NDJSON; or a
+    whole `body` that is not a stream. `seq` counts them all from 0 in the order in which they were completed.
+    """
 
     seq: int
-    kind: Literal["event", "comment"]
+    kind: Literal["event", "comment", "record", "body"]
     at_ns: int | None
     read: int | None
     type: str
@@ -149,9 +153,9 @@ class TimedItem(NamedTuple):
 
 
 class TimedChunk(NamedTuple):
-    """A chunk at the instant of its last byte, offset `end`; `item` is the seq of its event, None outside of any."""
+    """A chunk at the instant of its last byte, offset `end`; `item` is the seq of the item that holds it."""
 
-    item: int | None
+    item: int
     at_ns: int | None
     read: int | None
     chunk: Chunk

@@ -39,7 +39,7 @@ class Run:
     chunk: Chunk
     part: str | None
     texts: list[str]
-    items: Sequence[int | None]
+    items: Sequence[int]
     at_ns: Sequence[int | None]
     reads: Sequence[int | None]
 

@@ -60,7 +60,7 @@ def _events(one: Whole) -> Iterator[Event]:
     outputs = [timed for timed in one.decoded.chunks if timed.chunk.output]
     yield from _written(one)
     first = next((timed.at_ns for timed in outputs if timed.at_ns is not None), None)
-    if first is not None:
+    if first is not None and one.decoded.stream:
         yield first, _MARK_FIRST, "m", f"ttft {cells.ms(first / 1e6)} ms"
     for at_ns, gap_ns in _stalls(outputs):
         yield at_ns, _MARK_AFTER, "m", f"stall {cells.ms(gap_ns / 1e6)} ms"
@@ -130,5 +130,5 @@ def _ending(one: Whole) -> Iterator[Event]:
 
 
 def _at(timed: TimedChunk, one: Whole) -> int:
-    """Give the instant of a chunk; of one without, as in an answer that is no stream, the end."""
+    """Return the instant of a chunk, or the end where the tape lacks it."""
     return timed.at_ns if timed.at_ns is not None else one.last_ns or 0

@@ -5,7 +5,6 @@ Recorded text passes `safe` where it is drawn. Unknown is `–`. What the figure
 """
 
 import contextlib
-import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -22,7 +21,6 @@ from viewer.model.silence import is_lost
 from viewer.model.streams import Tone
 from viewer.model.transcript import UNKNOWN
 from viewer.slowness import Slowness, Spread
-from viewer.verdicts import Verdict
 
 Line = list[tuple[str, Tone]]
 """A line's pieces and their tones."""
@@ -213,23 +211,17 @@ def _spread(spread: Spread | None, count: int) -> str:
 def _verdicts(opened: Opened, times: Times) -> Iterator[Line]:
     if not opened.verdicts and not any(opened.transcript.timed):
         yield [(f"{'verdict':<{_NAMES}}", "strong"), ("none: nothing that was said has an instant of its own", "muted")]
+    elif not opened.verdicts and len(opened.transcript) == 1 and not opened.live:
+        yield [(f"{'verdict':<{_NAMES}}", "strong"), ("none: the answer is one piece, so it has no gaps", "muted")]
     elif not opened.verdicts:
         yield [
             (f"{'verdict':<{_NAMES}}", "strong"),
             (f"no stall of more than {opened.limits.stall_ms:,g} ms, no burst{' so far' * opened.live}", "success"),
         ]
     for verdict in opened.verdicts[:100]:
-        told, evidence = wording.sentences(_numbered(verdict, opened), times.told)
+        told, evidence = wording.sentences(verdict, times.told)
         yield [(f"{verdict.kind:<{_NAMES}}", "error" if verdict.kind == "stall" else "warning"), (told, "plain")]
         yield [(" " * _NAMES, "plain"), (evidence, "muted")]
-
-
-def _numbered(verdict: Verdict, opened: Opened) -> Verdict:
-    """Number the event of a verdict as the panes do: with what stood outside of any event."""
-    if verdict.event is None or not len(opened.transcript):
-        return verdict
-    event = landmarks.output_at(opened.transcript, verdict.from_ns + verdict.lasted_ns * (verdict.kind == "stall"))
-    return dataclasses.replace(verdict, event=event)
 
 
 def _measured(known: Known, width: int) -> Iterator[Line]:

@@ -285,3 +285,51 @@ def test_a_body_of_nothing_but_small_items_is_decoded_up_to_a_limit(item, monkey
     monkeypatch.setattr(chunks, "MAX_SEQUENCE", 1000)
     decoded = decode(exchange(), [], item * 5000)
     assert len(decoded.items) + len(decoded.chunks) <= 1000
+
+
+@pytest.mark.parametrize("path", sorted(STREAMS.glob("*.sse")), ids=lambda path: path.stem)
+def test_every_chunk_is_in_an_item_and_items_are_numbered_in_the_order_of_bytes(path):
+    body = path.read_bytes()
+    decoded = decode(exchange(), by_event(body), body)
+    assert [item.seq for item in decoded.items] == list(range(len(decoded.items)))
+    assert [item.end for item in decoded.items] == sorted(item.end for item in decoded.items)
+    for timed in decoded.chunks:
+        item = decoded.items[timed.item]
+        assert (item.at_ns, item.read) == (timed.at_ns, timed.read)
+        assert item.start < timed.end <= item.end
+
+
+def test_a_body_that_is_no_stream_is_one_item_completed_by_the_read_of_its_last_byte():
+    body = b'{"object":"chat.completion","choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}]}'
+    decoded = decode(exchange(content_type="application/json"), cut(body, (20, len(body) - 20)), body)
+    assert [(item.kind, item.at_ns, item.read, item.start, item.end) for item in decoded.items] == [
+        ("body", 110 * MS, 1, 0, len(body))
+    ]
+    assert [(timed.item, timed.at_ns, timed.read) for timed in decoded.chunks] == [(0, 110 * MS, 1)]
+    assert measure(body, cut(body, (len(body),)), content_type="application/json").ttft_ns is None
+
+
+def test_a_body_that_is_no_json_is_one_item_without_a_payload():
+    for body, text in ((b"<h1>502</h1>", "<h1>502</h1>"), (b"\xff\xd8\x00", "")):
+        decoded = decode(exchange(status=502, content_type="text/html"), cut(body, (len(body),)), body)
+        assert [(item.kind, item.data, item.at_ns) for item in decoded.items] == [("body", text, 100 * MS)]
+        assert decoded.chunks == []
+    assert decode(exchange(content_type="text/html"), [], b"").items == []
+
+
+def test_an_error_line_is_an_item_where_it_stands():
+    body = (chunk("a") + "error: gone\n\n" + chunk("b")).encode()
+    decoded = decode(exchange(), by_event(body), body)
+    assert [(item.kind, item.seq, item.at_ns) for item in decoded.items] == [
+        ("event", 0, 100 * MS), ("record", 1, 110 * MS), ("event", 2, 120 * MS)
+    ]  # fmt: skip
+    assert [timed.item for timed in decoded.chunks] == [0, 1, 2]
+
+
+def test_each_line_of_ndjson_is_an_item():
+    body = b'{"a":1}\n{"error":{"message":"no"}}\n'
+    decoded = decode(exchange(content_type="application/x-ndjson"), cut(body, (8, len(body) - 8)), body)
+    assert [(item.kind, item.data, item.at_ns) for item in decoded.items] == [
+        ("record", '{"a":1}', 100 * MS), ("record", '{"error":{"message":"no"}}', 110 * MS)
+    ]  # fmt: skip
+    assert [timed.item for timed in decoded.chunks] == [0, 1]

@@ -138,7 +138,7 @@ def test_of_what_still_runs_no_stall_is_known_so_far(connection: Connection) -> 
     assert "no burst so far" in shown
 
 
-def test_what_has_no_instant_has_no_verdict(connection: Connection) -> None:
+def test_an_answer_in_one_piece_has_no_verdict(connection: Connection) -> None:
     shown = text(closeup.timing(known(connection, LIMITED), opened(connection, LIMITED), 100))
     assert "no stall" not in shown
-    assert "nothing that was said has an instant of its own" in shown
+    assert "the answer is one piece, so it has no gaps" in shown

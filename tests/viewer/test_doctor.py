@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from recorder import locking, tapefile
 from recorder.clock import Clock
+from recorder.schema import REVISION
 from viewer import doctor
 from viewer.cli import group
 
@@ -42,7 +43,7 @@ def test_a_place_in_order_is_0(tape: Path) -> None:
     found = examined(tape)
     assert list(found)[:5] == ["wiretape", "sqlite", "tape", "mode", "recorder"]
     assert "problem" not in {level for level, _ in found.values()}
-    assert found["tape"] == ("ok", f"{tape}, schema 0001")
+    assert found["tape"] == ("ok", f"{tape}, schema {REVISION}")
     assert found["recorder"][0] == "note"  # the tape's session has no end
 
 

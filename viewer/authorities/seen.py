@@ -208,7 +208,7 @@ def _event_frames(events: Events) -> Iterator[Frame]:
 
 def _frames(decoded: Decoded, end_ns: int) -> Iterator[Frame]:
     covered = 0
-    for item in _apart(decoded.items):
+    for item in _apart([item for item in decoded.items if item.kind in ("event", "comment")]):
         if item.at_ns is not None:
             raw = decoded.data[item.start : item.end]
             yield Frame(item.at_ns, item.read, item.kind == "comment", item.type, item.data, raw)
@@ -216,7 +216,8 @@ def _frames(decoded: Decoded, end_ns: int) -> Iterator[Frame]:
     rest = decoded.data[covered:].removeprefix(b"\xef\xbb\xbf" if not covered else b"")
     if rest.strip():
         last = decoded.chunks[-1] if decoded.chunks else None
-        at_ns, read = (last.at_ns, last.read) if last is not None and last.item is None else (decoded.done_ns, None)
+        is_rest = last is not None and decoded.items[last.item].kind == "record"
+        at_ns, read = (last.at_ns, last.read) if last is not None and is_rest else (decoded.done_ns, None)
         lines = [line[5:].removeprefix(b" ") for line in rest.splitlines() if line.startswith(b"data:")]
         data = b"\n".join(lines).decode("utf-8", "replace")
         yield Frame(end_ns if at_ns is None else at_ns, read, rest.startswith(b":"), "message", data, rest, False)

@@ -8,7 +8,7 @@ hundred thousand events. How a body is decoded is `recorder.derive`'s, which too
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from recorder import chunks
@@ -54,8 +54,11 @@ class Transcript:
         self._tracks: list[Track] = self._saying.tracks
         self._first = array("q")
         self._others: dict[int, list[int]] = {}
-        for item, timed in _merged(decoded):
-            self._add(item, timed)
+        chunks_of: dict[int, list[TimedChunk]] = {}
+        for timed in decoded.chunks:
+            chunks_of.setdefault(timed.item, []).append(timed)
+        for item in decoded.items:
+            self._add(item, chunks_of.get(item.seq, []))
         self._settle()
 
     @classmethod
@@ -143,7 +146,6 @@ class Transcript:
     def _run(self, run: Run) -> None:
         """Say what the chunks of a run say: the first as any other, the rest at once if they add to the same text."""
         first, size = run.items[0], len(run.texts)
-        assert first is not None
         self.kinds[first : first + size] = bytes((_CODES[_kind_of(run.chunk)],)) * size
         if run.part is None:
             self._say(first, run.chunk.pieces)
@@ -163,20 +165,16 @@ class Transcript:
         if len(said) > 1 and (others := [place for place in dict.fromkeys(said) if place != said[0]]):
             self._others[event] = others
 
-    def _add(self, item: TimedItem | None, timed: list[TimedChunk]) -> None:
+    def _add(self, item: TimedItem, timed: Sequence[TimedChunk]) -> None:
         event = len(self.at)
-        own = item if item is not None else timed[0]
-        self.at.append(own.at_ns if own.at_ns is not None else (self.at[-1] if event else 0))
-        self.timed.append(own.at_ns is not None)
-        self.reads.append(UNKNOWN if own.read is None else own.read)
-        self.starts.append(item.start if item is not None else self._unframed_start(own.end))
-        self.ends.append(own.end)
+        self.at.append(item.at_ns if item.at_ns is not None else (self.at[-1] if event else 0))
+        self.timed.append(item.at_ns is not None)
+        self.reads.append(UNKNOWN if item.read is None else item.read)
+        self.starts.append(item.start)
+        self.ends.append(item.end)
         self.kinds.append(_CODES[_kind(item, timed)])
         self._first.append(UNKNOWN)
         self._say(event, [piece for one in timed for piece in one.chunk.pieces])
-
-    def _unframed_start(self, end: int) -> int:
-        return min(self.ends[-1] if self.ends else 0, end)
 
 
 class _Saying:
@@ -236,31 +234,12 @@ def _adds_to_one(piece: Piece, part: str) -> bool:
     return not piece.tools
 
 
-def _merged(decoded: Decoded) -> Iterator[tuple[TimedItem | None, list[TimedChunk]]]:
-    """Give each event with its chunks, and what stood outside of any as an event of its own, in the order of bytes."""
-    chunks_of: dict[int, list[TimedChunk]] = {}
-    loose = []
-    for timed in decoded.chunks:
-        if timed.item is None:
-            loose.append(timed)
-        else:
-            chunks_of.setdefault(timed.item, []).append(timed)
-    none: list[TimedChunk] = []
-    at = 0
-    for item in decoded.items:
-        while at < len(loose) and loose[at].end <= item.start:
-            yield None, [loose[at]]
-            at += 1
-        yield item, chunks_of.get(item.seq, none)
-    yield from ((None, [timed]) for timed in loose[at:])
-
-
-def _kind(item: TimedItem | None, timed: list[TimedChunk]) -> str:
-    if item is not None and item.kind == "comment":
+def _kind(item: TimedItem, timed: Sequence[TimedChunk]) -> str:
+    if item.kind == "comment":
         return "comment"
     if timed:
         return min((_kind_of(one.chunk) for one in timed), key=_TELLING.index)
-    if item is None:
+    if item.kind == "body":
         return "other"
     read = chunks.read(item.data, item.type)
     if read is chunks.DONE:

@@ -76,7 +76,6 @@ def _arrive(found: Events, reads: Sequence[Read]) -> None:
 
 def _chunks(run: Run, ends: Sequence[int]) -> Iterator[TimedChunk]:
     first = run.items[0]
-    assert first is not None
     return map(TimedChunk, run.items, run.at_ns, run.reads, repeat(run.chunk), ends[first : first + len(run.items)])
 
 

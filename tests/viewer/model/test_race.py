@@ -185,13 +185,13 @@ def test_output_chunks_are_counted_with_their_pace() -> None:
     assert lane([(100, "a"), (100, "b")]).chunks_per_s(2) is None
 
 
-def whole_answer(end_ms: int) -> Lane:
-    """Make a lane of an answer that was not streamed: of its one event no instant is known."""
+def whole_answer(end_ms: int, read_ms: int | None = None) -> Lane:
+    """Make a lane of an answer that was not streamed; without `read_ms`, the tape has no read of it."""
     message = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
     body = json.dumps({"object": "chat.completion", "choices": [message]}).encode()
     facts = Exchange(200, "application/json", None, "end", None, None, end_ms * MS, 0)
-    decoded = decode(facts, [Read(0, end_ms * MS, None, 0, len(body))], body)
-    return Lane(Transcript(decoded), end_ms * MS, end_ms * MS)
+    its_reads = [] if read_ms is None else [Read(0, read_ms * MS, None, 0, len(body))]
+    return Lane(Transcript(decode(facts, its_reads, body)), end_ms * MS, end_ms * MS)
 
 
 def test_what_has_no_instant_has_come_for_certain_at_the_end_only() -> None:
@@ -204,6 +204,13 @@ def test_what_has_no_instant_has_come_for_certain_at_the_end_only() -> None:
     assert (one.instant_ns(1), one.gap_ns(1), one.chunks_per_s(1), one.outputs(1)) == (None, None, None, 1)
     assert one.origin_ns("first content") is None
     assert race.drawing(10).strips[0] == "         │"
+
+
+def test_an_answer_that_is_no_stream_comes_with_the_read_of_its_last_byte() -> None:
+    race = Race(whole_answer(500, 300), lane(FAST), Now())
+    race.playback.seek_to(300 * MS)
+    assert said(race)[0] == "Hi"
+    assert race.lanes[0].instant_ns(1) == race.lanes[0].origin_ns("first content") == 300 * MS
 
 
 @pytest.mark.parametrize("alignment", ALIGNMENTS)

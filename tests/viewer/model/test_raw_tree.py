@@ -38,7 +38,7 @@ def test_comments_and_what_is_no_event_are_taken_apart_too(transcript: Transcrip
     assert [(node.label, node.shown) for node in raw_tree.of(transcript, 2)][1:] == [("comment", "keep-alive")]
     limited = Transcript(queries.decoded(connection, queries.find(connection, LIMITED)))
     nodes = raw_tree.of(limited, 0)
-    assert nodes[0].shown.startswith("(no read known")
+    assert nodes[0].shown.startswith("(read 0, bytes 0–")
     assert [node.label for node in nodes][1:4] == ["(no field)", "error", "message"]
 
 

@@ -66,7 +66,7 @@ def test_the_instant_of_a_cell_is_in_that_cell(axis: int, cells: int, data: st.D
 def test_what_has_no_instant_is_in_no_row() -> None:
     facts = Exchange(200, "application/json", None, "end", 0, 0, 9 * MS)
     body = b'{"object":"chat.completion","choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}]}'
-    transcript = Transcript(decode(facts, [Read(0, 5 * MS, None, 0, len(body))], body))
+    transcript = Transcript(decode(facts, [], body))
     markers = landmarks.markers(transcript, 5 * MS)
     drawn = strips.made(transcript, [(5 * MS, len(body))], markers, 9 * MS, 9)
     assert (drawn.kinds.strip(), drawn.gaps.strip(), drawn.marks.strip()) == ("", "", "B")

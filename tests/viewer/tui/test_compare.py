@@ -265,7 +265,7 @@ def test_another_tape_in_its_place_has_other_exchanges(tmp_path: Path) -> None:
     journey(steps())
 
 
-def test_an_answer_that_was_not_streamed_has_no_instant_and_comes_at_the_end(tmp_path: Path) -> None:
+def test_an_answer_that_was_not_streamed_comes_with_its_last_byte(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     message = {"index": 0, "message": {"role": "assistant", "content": "All at once."}, "finish_reason": "stop"}
     body = json.dumps({"object": "chat.completion", "choices": [message]}).encode()
@@ -279,7 +279,7 @@ def test_an_answer_that_was_not_streamed_has_no_instant_and_comes_at_the_end(tmp
                 await press(pilot, "home")
                 assert "All at once." not in await shows(pilot, "no output yet  #–/#0")
                 await press(pilot, "end")
-                text = await shows(pilot, "All at once.", "✓ complete  T –  #0/#0  instant unknown")
+                text = await shows(pilot, "All at once.", "✓ complete  T –  #0/#0")
                 assert "0.000 s" not in text
 
     journey(steps())
