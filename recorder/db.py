@@ -65,7 +65,7 @@ def check(db: Path | None) -> None:
 
     path = options.tape_path(db)
     try:
-        with tapefile.read_engine(path).connect() as connection:
+        with tapefile.read_engine(path, limited=False).connect() as connection:
             found = list(checks.problems(connection))
     except DatabaseError as error:
         raise TapeDamaged(f"{path} cannot be read ({error.orig}): restore it from a backup") from error

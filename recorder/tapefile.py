@@ -7,6 +7,7 @@ Tables are `recorder.schema`'s; what is written into them is left to `recorder.s
 """
 
 import contextlib
+import math
 import os
 import sqlite3
 import stat
@@ -18,14 +19,20 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, pool, text
 from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
 
-from recorder import locking
-from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeDamaged, TapeError
+from recorder import catalog, locking
+from recorder.clock import SYSTEM, Clock
+from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeDamaged, TapeError, WiretapeError
 from recorder.schema import APPLICATION_ID, REVISION
 
 _MAGIC = b"SQLite format 3\x00"
 _ID_OFFSET = 68
 _BUSY_MS = 5000
 _LOCK = "tape_lock"
+_STEPS = 100_000
+"""So many steps of SQLite's, a few ms, pass between two looks at the clock."""
+QUERY_SECONDS = 60.0
+"""A query for reading may take this long, unless `WIRETAPE_QUERY_TIMEOUT` says otherwise (0: for ever). Reading comes
+in batches; the longest query known here, counting over 10 million exchanges, takes a tenth of it."""
 
 
 def default_path() -> Path:
@@ -66,12 +73,51 @@ def _application_id(path: Path) -> int:
         return 0
 
 
-def read_engine(path: Path) -> Engine:
-    """Connect for reading only; raises `NotFound`, `ForeignFile`, `SchemaMismatch` or `TapeError`."""
+def read_engine(path: Path, *, limited: bool = True) -> Engine:
+    """Connect for reading only; raises `NotFound`, `ForeignFile`, `SchemaMismatch` or `TapeError`.
+
+    If `limited`, each query may take `query_seconds`.
+    """
     identify(path)
     path = path.resolve()
     _check_revision(_peek(path), path)
-    return _reader(path, settled=_is_immutable(path))
+    engine = _reader(path, settled=_is_immutable(path))
+    if limited and (seconds := query_seconds()):
+        _limit(engine, seconds)
+    return engine
+
+
+def query_seconds() -> float:
+    """Return how long a query for reading may take; 0 is for ever."""
+    given = os.environ.get("WIRETAPE_QUERY_TIMEOUT", "")
+    try:
+        seconds = float(given or QUERY_SECONDS)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise WiretapeError(f"WIRETAPE_QUERY_TIMEOUT={given!r} is not a number of seconds: give one, or 0 for no limit")
+    return seconds
+
+
+def _limit(engine: Engine, seconds: float, clock: Clock = SYSTEM) -> None:
+    """Stop each query after so long; SQLite raises "interrupted" then."""
+    deadline_ns = 0
+
+    def begin(*_: Any) -> None:
+        nonlocal deadline_ns
+        deadline_ns = clock.now() + round(seconds * 1e9)
+
+    def is_late() -> bool:
+        return clock.now() > deadline_ns
+
+    event.listen(engine, "connect", lambda connection, _: connection.set_progress_handler(is_late, _STEPS))
+    event.listen(engine, "before_cursor_execute", begin)
+
+
+def stopped(path: Path) -> TapeError:
+    """Return the error for a query that reached the time limit."""
+    limit = f"{query_seconds():g} s"
+    return TapeError(f"{path}: a query was stopped after {limit}: filter more, or set WIRETAPE_QUERY_TIMEOUT (seconds)")
 
 
 def read_uri(path: Path) -> str:
@@ -98,6 +144,7 @@ def _is_settled(path: Path) -> bool:
 def _reader(path: Path, *, settled: bool) -> Engine:
     engine = _engine(_uri(path, settled=settled))
     event.listen(engine, "connect", _set_up_reader)
+    event.listen(engine, "connect", lambda connection, _: _check_readable(connection, path))
     return engine
 
 
@@ -109,6 +156,35 @@ def _set_up_reader(connection: sqlite3.Connection, _: Any) -> None:
     connection.isolation_level = None
     for setting in (f"busy_timeout={_BUSY_MS}", "query_only=ON", "trusted_schema=OFF", "cell_size_check=ON"):
         connection.execute(f"PRAGMA {setting}")
+
+
+def _check_readable(connection: sqlite3.Connection, path: Path) -> None:
+    if reason := catalog.unreadable(connection):
+        raise ForeignFile(f"{path} {reason}: it is not read. Name another tape with --db")
+
+
+def _check_ours(path: Path, found: str | None) -> None:
+    """Raise `ForeignFile` unless a tape of revision `found` holds what the migrations make, and nothing more."""
+    with explained(path), _reader(path, settled=_is_settled(path)).connect() as connection:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        reason = None if catalog.is_known(catalog.entries(driver)) else catalog.foreign(driver, _expected(found))
+    if reason:
+        raise ForeignFile(
+            f"{path} {reason}, so it is only read, and not written to: record to another tape with --db; "
+            "'wiretape db merge' copies the exchanges of this one"
+        )
+
+
+def _expected(revision: str | None) -> catalog.Entries:
+    """Return the schema that the migrations make up to a revision; None: an empty one."""
+    if revision is None:
+        return {}
+    with create_engine("sqlite://").connect() as connection:
+        migrate(connection, revision)
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        return catalog.entries(driver)
 
 
 @contextlib.contextmanager
@@ -164,6 +240,7 @@ def _admit(path: Path, create: bool, any_revision: bool) -> Path:
     found = _peek(path)
     if found is not None and not (any_revision and found < REVISION):
         _check_revision(found, path)
+    _check_ours(path, found)
     return path
 
 
@@ -229,8 +306,8 @@ def revision(connection: Connection) -> str | None:
     """Give the tape's alembic revision; None if it has none yet."""
     if not inspect(connection).has_table("alembic_version"):
         return None
-    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return found
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return None if found is None else str(found)
 
 
 def _check_revision(found: str | None, path: Path) -> None:
@@ -244,15 +321,15 @@ def _check_revision(found: str | None, path: Path) -> None:
     raise SchemaMismatch(f"{path} has schema {found}, newer than this wiretape's {REVISION}: use a newer wiretape")
 
 
-def migrate(connection: Connection) -> None:
-    """Bring the tape's schema to this program's, inside the connection's transaction."""
+def migrate(connection: Connection, target: str = "head") -> None:
+    """Bring the tape's schema to this program's, or to another revision, inside the connection's transaction."""
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(scripts()).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, target)
 
 
 def scripts() -> Path:
@@ -285,6 +362,8 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except OperationalError as error:
         reason = str(error.orig)
+        if "interrupted" in reason:
+            raise stopped(path) from error
         if "full" in reason:
             raise TapeBusy(f"{path} cannot be written, the disk is full: free some space") from error
         if "locked" in reason:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import click
 from click.shell_completion import CompletionItem
 
-from recorder import options
+from recorder import catalog, options
 from recorder.safe import safe
 
 Item = CompletionItem[str]
@@ -219,6 +219,8 @@ def _rows(context: click.Context, statement: str, *values: str) -> list[Any]:
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
         connection.set_progress_handler(lambda: True, _MOST_STEPS)
         connection.execute("PRAGMA trusted_schema=OFF")
+        if catalog.unreadable(connection):
+            return []
         return connection.execute(statement, values).fetchall()
 
 

@@ -80,6 +80,8 @@ def explained(path: Path) -> Iterator[None]:
 def _reason(path: Path, reason: str) -> WiretapeError:
     if "user-defined function" in reason:
         return TooSlow()
+    if "interrupted" in reason:
+        return tapefile.stopped(path)
     if "locked" in reason:
         return TapeBusy(f"{path} is locked by another program: try again when it is done")
     if "malformed" in reason or "not a database" in reason or "decode" in reason:

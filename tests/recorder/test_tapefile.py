@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from recorder import tapefile
-from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeDamaged, TapeError
-from recorder.schema import APPLICATION_ID, REVISION
+from recorder import catalog, tapefile
+from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeDamaged, TapeError, WiretapeError
+from recorder.schema import APPLICATION_ID, REVISION, metadata
 from tests.recorder.frames import bodies_of, exchange, opened, outcomes_of, reading, record, snapshot
 
 
@@ -260,3 +260,96 @@ def test_an_upgrade_backs_the_tape_up_whole_private_and_marked_as_a_tape(tape: P
     assert copy.name == f"tape.db.before-{REVISION}"
     assert copy.stat().st_mode & 0o777 == 0o600
     assert bodies_of(copy) == bodies_of(tape)
+
+
+def altered(tape: Path, *statements: str) -> Path:
+    """Give a tape whose schema somebody else has changed."""
+    write(tape)
+    with closing(sqlite3.connect(tape)) as connection:
+        connection.executescript(";".join(statements))
+    return tape
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS exchange_no FROM n"
+FOREIGN = {
+    "a trigger": ("CREATE TRIGGER t AFTER INSERT ON exchanges BEGIN DELETE FROM reads; END", "holds the trigger t"),
+    "a view": ("CREATE VIEW v AS SELECT 1", "holds the view v"),
+    "a table": ("CREATE TABLE x (a)", "holds the table x"),
+    "a unique index": ("CREATE UNIQUE INDEX i ON exchanges (started_at)", "holds the index i"),
+    "a partial index": ("CREATE INDEX i ON exchanges (path) WHERE status > 200", "holds the index i"),
+    "an index of an expression": ("CREATE INDEX i ON exchanges (length(path))", "holds the index i"),
+    "another column": ("ALTER TABLE reads ADD COLUMN x INTEGER", "another definition of the table reads"),
+    "a missing table": ("DROP TABLE segments", "lacks the table segments"),
+    "a missing index": ("DROP INDEX ix_exchanges_ended_by", "lacks the index ix_exchanges_ended_by"),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_tape_whose_schema_is_not_ours_is_read_but_never_written(tape: Path, what: str) -> None:
+    statement, reason = FOREIGN[what]
+    altered(tape, statement)
+    before = snapshot(tape.parent)
+    with pytest.raises(ForeignFile, match=f"{reason}, so it is only read") as raised:
+        write(tape)
+    assert raised.value.exit_code == 8
+    assert snapshot(tape.parent) == before
+    with tapefile.read_engine(tape).connect():
+        pass
+
+
+def test_plain_indexes_and_statistics_of_a_users_own_are_let_pass(tape: Path) -> None:
+    write(altered(tape, "CREATE INDEX mine ON exchanges (path, status)", "ANALYZE"))
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("name", ["measures", "EXCHANGES", "alembic_version"])
+def test_a_view_by_the_name_of_a_table_is_not_read(tmp_path: Path, name: str) -> None:
+    tape = altered(tmp_path / "tape.db", f"DROP TABLE {name}", f"CREATE VIEW {name} AS {ENDLESS}")
+    with pytest.raises(ForeignFile, match=f"holds {name} as a view, not as a table of rows") as raised:
+        tapefile.read_engine(tape)
+    assert raised.value.exit_code == 8
+    with pytest.raises(ForeignFile):
+        write(tape)
+
+
+@pytest.mark.damages
+def test_a_virtual_table_is_not_read(tmp_path: Path) -> None:
+    tape = altered(tmp_path / "tape.db", "DROP TABLE segments", "CREATE VIRTUAL TABLE segments USING fts5(data)")
+    with pytest.raises(ForeignFile, match="holds segments as a virtual table"):
+        tapefile.read_engine(tape)
+
+
+@pytest.mark.damages
+def test_a_computed_column_is_not_read(tmp_path: Path) -> None:
+    computed = "ALTER TABLE reads ADD COLUMN x GENERATED ALWAYS AS (zeroblob(1000000000)) VIRTUAL"
+    tape = altered(tmp_path / "tape.db", computed)
+    with pytest.raises(ForeignFile, match="holds reads with the computed column x"):
+        tapefile.read_engine(tape)
+
+
+def test_a_query_that_never_ends_is_stopped(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tape)
+    monkeypatch.setenv("WIRETAPE_QUERY_TIMEOUT", "0.05")
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    with tapefile.read_engine(tape).connect() as connection:
+        with pytest.raises(TapeError, match=r"a query was stopped after 0\.05 s"), tapefile.explained(tape):
+            connection.exec_driver_sql(endless)
+        assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+
+
+@pytest.mark.parametrize("given", ["-1", "soon", "nan", "inf"])
+def test_a_time_limit_that_is_none_is_refused(tape: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    write(tape)
+    monkeypatch.setenv("WIRETAPE_QUERY_TIMEOUT", given)
+    with pytest.raises(WiretapeError, match="is not a number of seconds"):
+        tapefile.read_engine(tape)
+
+
+def test_the_schema_that_the_migrations_make_is_known_without_running_them(tape: Path) -> None:
+    write(tape)
+    with closing(sqlite3.connect(tape)) as connection:
+        assert catalog.is_known(catalog.entries(connection))
+
+
+def test_the_tables_that_must_be_plain_are_those_of_the_schema() -> None:
+    assert tuple(sorted([*metadata.tables, "alembic_version"])) == catalog.TABLES
