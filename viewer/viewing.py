@@ -64,7 +64,7 @@ def view(
     if compare and id is not None:
         raise click.UsageError("--compare names both exchanges itself: leave ID out")
     path = options.tape_path(db)
-    opened = _opened(path, id, at, compare)
+    opened, selected = _opened(path, id, at, compare)
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means nothing, by its own rules; Textual would heed it
     gc.disable()  # until the first screen is there: a tenth of the start would go into looking at what stays
@@ -79,6 +79,7 @@ def view(
         filter_text=filter_text,
         follow=follow,
         opened=opened,
+        selected=selected,
         ascii=ascii or not output.has_utf8(),
     )
     settings.check_theme(configured, app.available_themes)
@@ -95,10 +96,13 @@ def view(
 
 def _opened(
     path: Path, id: str | None, at: str | None, compare: tuple[str, str] | None
-) -> "Callable[[], Screen[Any]] | None":
-    """Give what makes the screen that is opened over the list, if one was asked for. Raises `NotFound` and its like."""
+) -> "tuple[Callable[[], Screen[Any]] | None, int | None]":
+    """Return what makes the screen that opens over the list, if one was asked for, and the exchange to select there.
+
+    Raises `NotFound` and its like.
+    """
     if id is None and not compare:
-        return None
+        return None, None
     from viewer import queries
 
     with queries.opened(path) as connection:
@@ -106,10 +110,10 @@ def _opened(
     if compare:
         from viewer.tui.screens.compare import CompareScreen
 
-        return lambda: CompareScreen(numbers[0], numbers[1])
+        return lambda: CompareScreen(numbers[0], numbers[1]), numbers[0]
     from viewer.tui.screens.inspector import InspectorScreen
 
-    return lambda: InspectorScreen(numbers[0], at)
+    return lambda: InspectorScreen(numbers[0], at), numbers[0]
 
 
 COMMANDS: list[click.Command] = [view]

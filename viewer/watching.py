@@ -40,6 +40,7 @@ _TAILS: Final = ("content", "reasoning", "refusal")
 _HEADS: Final = ("error_message", "ended_detail", "response_id")
 _MOST_ROWS: Final = 256
 _MOST_VALUES: Final = 200
+_MOST_STARTED: Final = 10_000
 _MOST_TERMS: Final = 8
 
 
@@ -100,6 +101,20 @@ def numbers(
     inner = select(exchanges.c.no).select_from(JOINED).order_by(key.nulls_last(), exchanges.c.no.desc())
     listed = (inner if where is None else inner.where(where)).subquery()
     return _decoded(connection, select(func.json_group_array(listed.c.no)))
+
+
+def started(connection: Connection, numbers: Collection[int] | None = None) -> tuple[str, str] | None:
+    """Return when the first and the last of these exchanges began, of all if there are no numbers; None of none.
+
+    Of very many, only those with the least and the greatest number are looked at: they are nearly always the ones.
+    """
+    ends = [select(end(exchanges.c.started_at)) for end in (func.min, func.max)]
+    if numbers is not None:
+        few = numbers if len(numbers) <= _MOST_STARTED else (min(numbers), max(numbers))
+        ends = [end.where(queries.among(few)) for end in ends]
+    with connection.begin():  # each on its own: an index gives one end, not both
+        first, last = (connection.execute(end).scalar() for end in ends)
+    return None if first is None or last is None else (first, last)
 
 
 def listed(connection: Connection, numbers: Sequence[int]) -> list[Row]:

@@ -39,6 +39,14 @@ def test_numbers_ascend_or_stand_in_the_order_of_a_field(connection: Connection)
     assert watching.numbers(connection, where("status:200"), "ttft_ms") == [6, 5, 2, 3, 1, 7]
 
 
+def test_a_list_begins_with_the_first_start_and_ends_with_the_last(connection: Connection) -> None:
+    first, last = "2026-03-01T12:00:01.000000Z", "2026-03-01T12:00:07.000000Z"
+    assert watching.started(connection) == watching.started(connection, range(1, 8)) == (first, last)
+    assert watching.started(connection, [2]) == ("2026-03-01T12:00:02.000000Z",) * 2
+    assert watching.started(connection, range(2, 20_000)) == ("2026-03-01T12:00:02.000000Z",) * 2
+    assert watching.started(connection, []) is None
+
+
 def test_a_running_exchange_is_measured_as_far_as_it_is(connection: Connection) -> None:
     (row,) = watching.listed(connection, [7])
     assert (row["no"], row["id"], row["outcome"]) == (7, LIVE, "open")

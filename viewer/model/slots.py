@@ -56,10 +56,13 @@ def column_at(slots: Sequence[Slot], between: int, cell: int) -> Column | None:
     return None
 
 
-def fitted(width: int, hidden: Collection[str] = (), times: str = "clock") -> tuple[Slot, ...]:
-    """Choose the columns for so many cells: by rank as many as fit, then wider as far as there is room."""
+def fitted(width: int, hidden: Collection[str] = (), *, dated: bool = False) -> tuple[Slot, ...]:
+    """Choose the columns for so many cells: by rank as many as fit, then wider as far as there is room.
+
+    Where starts are `dated`, their column is as much wider.
+    """
     between = gap_between(width)
-    more = {"start": _DATE} if times == "date" else {}
+    more = {"start": _DATE} if dated else {}
     widths: dict[str, int] = {}
     left = width - LEAD
     for column in sorted(COLUMNS, key=lambda one: one.rank):

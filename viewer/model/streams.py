@@ -20,7 +20,7 @@ Tone = Literal["plain", "strong", "muted", "accent", "success", "warning", "erro
 Part = tuple[str, Tone]
 
 TIME_FORMATS: Final = ("clock", "date", "utc", "ago")
-"""How instants can be shown: time of day, with its date, the same in UTC, or how long ago."""
+"""How instants can be shown: time of day, with its date, time of day in UTC, or how long ago."""
 
 RECORDER_LOST_MS: Final = 15_000
 """A recorder reports every 5 s: one that has not for so long is gone."""
@@ -64,14 +64,28 @@ NOTABLE: Final[dict[str, Tone]] = {
 class Look:
     """What a line depends on besides its row.
 
-    `times` is one of `TIME_FORMATS`, `wall_ns` the time since the epoch, `recording` whether a recorder runs; `worded`
-    asks for the outcome's word before the flags, as where it has no column.
+    `times` is one of `TIME_FORMATS`, `spans_days` says that a time of day needs its date, `wall_ns` is the time since
+    the epoch, `recording` whether a recorder runs; `worded` asks for the outcome's word before the flags, as where it
+    has no column.
     """
 
     times: str = "clock"
     wall_ns: int = 0
     recording: bool = False
     worded: bool = True
+    spans_days: bool = False
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether instants are shown with their dates."""
+        return self.times == "date" or (self.spans_days and self.times != "ago")
+
+    @property
+    def next_times(self) -> str:
+        """The format after this one; that with dates only where it differs from the time of day."""
+        formats = [one for one in TIME_FORMATS if one != "date" or not self.spans_days]
+        at = formats.index(self.times) if self.times in formats else 0
+        return formats[(at + 1) % len(formats)]
 
 
 Shown = Callable[[Row, Look, int], Sequence[Part]]
@@ -150,10 +164,19 @@ def moment(started_at: str, look: Look, width: int) -> str:
     if look.times == "ago":
         return span(max(look.wall_ns / 1e9 - found.timestamp(), 0) * 1000)
     local = found.astimezone(UTC) if look.times == "utc" else found.astimezone()
-    day = f"{local:%m-%d} " if look.times == "date" else ""
+    day = f"{local:%m-%d} " if look.is_dated else ""
     of_day = f"{day}{local:%H:%M:%S}"
     exactly = f"{of_day}.{local.microsecond // 1000:03}"
     return exactly if len(exactly) <= width else of_day
+
+
+def spans_days(first: str, last: str) -> bool:
+    """Return whether two starts, ISO 8601, are on different local days; False if either cannot be read."""
+    try:
+        days = [datetime.fromisoformat(one).astimezone().date() for one in (first, last)]
+    except (TypeError, ValueError):  # on a damaged tape
+        return False
+    return days[0] != days[1]
 
 
 def span(ms: float | None) -> str:

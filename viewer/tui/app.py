@@ -89,12 +89,14 @@ class ViewerApp(App[int]):
         filter_text: str = "",
         follow: bool = False,
         opened: Callable[[], Screen[Any]] | None = None,
+        selected: int | None = None,
         limits: Thresholds = DEFAULTS,
         settings: Settings | None = None,
         ascii: bool = False,
     ) -> None:
         """Take the tape's path, and what is shown first: the list, filtered and followed, and over it `opened`.
 
+        In the list the cursor is on the exchange with the number `selected`, as far as it is there.
         `limits` are those of the verdicts, `settings` what the configuration says.
         """
         super().__init__()
@@ -105,7 +107,7 @@ class ViewerApp(App[int]):
         self.decoders = Decoders(tape, limits)
         self.ascii = ascii
         self.failure: WiretapeError | None = None
-        self._streams = StreamsScreen(filter_text, follow=follow)
+        self._streams = StreamsScreen(filter_text, follow=follow, selected=selected)
         self._first = opened
         self._settings = settings or Settings()
         self._clashes = keys.Clashes()

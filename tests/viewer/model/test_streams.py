@@ -111,6 +111,15 @@ def test_instants_are_shown_as_asked_for(times: str, width: int, shown: str, mon
     assert streams.moment("2026-03-01T12:00:00.123456Z", Look(times=times, wall_ns=LOOK.wall_ns), width) == shown
 
 
+def test_where_days_differ_times_of_day_are_dated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    assert streams.spans_days("2026-03-01T23:59:59.9Z", "2026-03-02T00:00:00Z")
+    assert not streams.spans_days("2026-03-01T00:00:00Z", "2026-03-01T23:59:59.9Z")
+    assert not streams.spans_days(HOSTILE, "2026-03-02T00:00:00Z")
+    shown = [streams.moment("2026-03-01T12:00:00Z", Look(times=one, spans_days=True), 14) for one in ("clock", "utc")]
+    assert shown == ["03-01 12:00:00"] * 2
+
+
 def test_an_instant_that_is_none_is_a_question_mark() -> None:
     assert streams.moment(HOSTILE, LOOK, 12) == "?"
     assert streams.elapsed_ms(row(outcome="open", started_at="x"), Look(recording=True)) is None

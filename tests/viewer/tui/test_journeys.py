@@ -38,6 +38,16 @@ def test_from_the_list_through_a_filter_into_an_exchange_and_out(tape: Path) -> 
         assert terminal.is_restored()
 
 
+@pytest.mark.parametrize("asked", [[COMPLETE], ["--compare", COMPLETE, LIVE]], ids=["one", "two"])
+def test_from_an_exchange_named_on_the_command_line_back_leads_to_it_in_the_list(tape: Path, asked: list[str]) -> None:
+    with viewing(tape, *asked) as terminal:
+        terminal.wait_for("Hello, world")
+        terminal.press("q")
+        terminal.wait_for(lambda screen: any(line.startswith("▌ ✓ aaaa0000 12:00:01") for line in screen.lines))
+        terminal.press("q")
+        assert terminal.ended() == 0
+
+
 def test_the_terminal_is_restored_whatever_ends_the_viewer(tape: Path) -> None:
     ends = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGQUIT: 131}
     with contextlib.ExitStack() as stack:

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -693,6 +694,34 @@ def test_columns_times_and_the_preview_can_be_changed(tape: Path) -> None:
             await shows(pilot, "still running" if "still running" in seen(pilot.app) else "nothing records it")
             press(pilot, "p")
             await wait_for(pilot, lambda: "the last read came" not in seen(pilot.app))
+
+    journey(steps())
+
+
+def test_where_a_list_spans_days_every_time_of_day_has_its_date(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as writing:
+        writing.record("a" * 16, at=1)
+        writing.record("b" * 16, at=2)
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE exchanges SET started_at = '2026-02-27T09:30:00.000000Z' WHERE no = 1")
+
+    async def steps() -> None:
+        async with viewed(path, (80, 24)) as pilot:
+            await shows(pilot, "03-01 12:00:02", "02-27 09:30:00")
+            press(pilot, "T")
+            await shows(pilot, "UTC▼", "02-27 09:30:00")
+            press(pilot, "T")
+            await shows(pilot, "AGO▼")
+            press(pilot, "T")
+            await shows(pilot, "START▼", "02-27 09:30:00")
+            await type_filter(pilot, "id:bbbb")
+            await wait_for(pilot, lambda: "03-01" not in seen(pilot.app) and "12:00:02" in seen(pilot.app))
+            with recorder(path) as writing:
+                writing.record("b" * 15 + "c", at=3)
+            with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute("UPDATE exchanges SET started_at = '2026-03-02T00:00:01.000000Z' WHERE no = 3")
+            await shows(pilot, "03-02 00:00:01", "03-01 12:00:02")
 
     journey(steps())
 

@@ -28,12 +28,16 @@ _BUSY_NS: Final = 2_000_000_000
 
 
 class Listing:
-    """The exchanges that are `wanted`, as a `catalog`; `change` is what was last seen of the tape, None if nothing."""
+    """The exchanges that are `wanted`, as a `catalog`; `change` is what was last seen of the tape, None if nothing.
+
+    `started` is when the first and the last of them began; None if there are none.
+    """
 
     def __init__(self, host: Host) -> None:
         self.wanted = Wanted()
         self.catalog = Catalog()
         self.change: Change | None = None
+        self.started: tuple[str, str] | None = None
         self.took_ns = 0
         self.values: dict[str, list[str]] = {}
         self.trouble: WiretapeError | None = None
@@ -89,7 +93,7 @@ class Listing:
             self._fail(error)
             return None
         self._asked_ns, self.trouble, self._openings = None, None, self._host.tape.openings
-        self.took_ns, self.change, self._loaded = found.took_ns, found.change, wanted
+        self.took_ns, self.change, self.started, self._loaded = found.took_ns, found.change, found.started, wanted
         self.catalog = Catalog(found.numbers, by_time=wanted.order is None)
         self.catalog.put(found.rows)
         return found.ids
@@ -128,6 +132,8 @@ class Listing:
         above = self.catalog.add(found.fits)
         self.catalog.end((one for one in found.fits if one not in found.seen.unsettled), moves=self.wanted.settles)
         self.catalog.put(found.rows) if above else self.catalog.refresh(found.rows)
+        starts = [*(self.started or ()), *(row["started_at"] for row in found.rows)]
+        self.started = (min(starts), max(starts)) if starts else None
         return above
 
     async def read(self, numbers: Sequence[int]) -> bool:

@@ -77,7 +77,7 @@ class Wanted:
 class Loaded:
     """A list: the numbers in their order, how long it took to find them, the first rows, and the state of the tape.
 
-    `ids` are those of the exchanges that were asked about.
+    `ids` are those of the exchanges that were asked about, `started` is when the first and the last began.
     """
 
     numbers: list[int]
@@ -85,6 +85,7 @@ class Loaded:
     rows: list[Row]
     change: "Change"
     ids: dict[int, str]
+    started: tuple[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,8 @@ def load(wanted: Wanted, clock: Clock, known: Sequence[int]) -> "Callable[[Conne
         numbers = watching.numbers(connection, condition, by, descending=descending)
         took = clock.now() - began
         first = numbers[:PAGE] if wanted.order else numbers[-PAGE:]
-        return Loaded(numbers, took, watching.listed(connection, first), change, ids(known)(connection))
+        started = watching.started(connection, None if condition is None else numbers)
+        return Loaded(numbers, took, watching.listed(connection, first), change, ids(known)(connection), started)
 
     return question
 

@@ -53,7 +53,7 @@ class StreamsScreen(Screen[None]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-tall")]
     BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
 
-    def __init__(self, filter_text: str = "", *, follow: bool = False) -> None:
+    def __init__(self, filter_text: str = "", *, follow: bool = False, selected: int | None = None) -> None:
         super().__init__()
         self._follow = follow
         self._look = Look()
@@ -65,6 +65,7 @@ class StreamsScreen(Screen[None]):
         tell = functools.partial(self.notify, markup=False)
         self._filter = ListFilter(filter_text, lambda: self._listing.values, tell)
         self._rows = StreamRows(id="rows")
+        self._rows.selected = selected
         self._titles = Titles(self._rows)
         self._marking = Marking(self._rows, tell)
         self._preview = Previewing(self)
@@ -354,8 +355,7 @@ class StreamsScreen(Screen[None]):
 
     def action_time_format(self) -> None:
         """Show the starts in the next format."""
-        formats = streams.TIME_FORMATS
-        self._look = replace(self._look, times=formats[(formats.index(self._look.times) + 1) % len(formats)])
+        self._look = replace(self._look, times=self._look.next_times)
         self._look_again()
         self._rows.set_columns(self._rows.hidden)
 
@@ -378,9 +378,16 @@ class StreamsScreen(Screen[None]):
         self._say()
 
     def _look_again(self) -> None:
-        recording = self._listing.recorder.state == "running"
-        self._look = replace(self._look, wall_ns=self._host.clock.wall_ns(), recording=recording)
+        was_dated, started = self._look.is_dated, self._listing.started
+        self._look = replace(
+            self._look,
+            wall_ns=self._host.clock.wall_ns(),
+            recording=self._listing.recorder.state == "running",
+            spans_days=started is not None and streams.spans_days(*started),
+        )
         self._rows.set_look(self._look)
+        if self._look.is_dated != was_dated:
+            self._rows.set_columns(self._rows.hidden)
 
     def _say(self) -> None:
         path, listing = self._host.tape.path, self._listing

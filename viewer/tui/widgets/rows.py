@@ -240,7 +240,7 @@ class StreamRows(Lines, can_focus=True, inherit_bindings=False):
 
     def _lay_out(self) -> None:
         width = max(self.size.width, 1)
-        self._slots = slots.fitted(width, self.hidden, self.look.times)
+        self._slots = slots.fitted(width, self.hidden, dated=self.look.is_dated)
         self._between = slots.gap_between(width)
         self._tones = toned.styles(self, self.rich_style)
         self._on_cursor = toned.styles(self, toned.style(self, "rows--cursor"))
