@@ -9,13 +9,13 @@ import click
 from recorder.cli import main as group
 from recorder.errors import WiretapeError
 from recorder.safe import safe
-from viewer import analysis, doctor, exporting, listing, rm, shells, showing, viewing
+from viewer import analysis, doctor, exporting, helping, listing, rm, shells, showing, viewing
 from viewer.demo import demo
 
 _SIGINT_EXIT = 128 + 2
 _SIGPIPE_EXIT = 128 + 13
 
-for _module in (listing, showing, exporting, rm, analysis, doctor, shells, viewing):
+for _module in (listing, showing, exporting, rm, analysis, doctor, shells, viewing, helping):
     for _command in _module.COMMANDS:
         group.add_command(_command)
 group.add_command(demo)

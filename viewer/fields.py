@@ -50,7 +50,7 @@ _CHUNK: Final[dict[str, tuple[Kind, str]]] = {
     "finish_reason": ("text", "why the choice ended, in the words of upstream"),
     "completion_tokens": ("integer", "tokens of the answer so far, from the chunk's own usage"),
 }
-_BYTES: Final = frozenset({"bytes", "size", "start"})
+_BYTES: Final = frozenset({"bytes", "gap_bytes", "size", "start"})
 _ORDINALS: Final = frozenset({"seq", "read", "event", "choice"})
 
 
@@ -156,7 +156,7 @@ def _unit(name: str, kind: Kind) -> str | None:
         return "UTC"
     if kind not in ("integer", "number"):
         return None
-    own = {"status": "HTTP status", "tps_user": "tokens/s", "coalesced_fraction": "share of 1"}
+    own = {"status": "HTTP status", "tps_user": "tokens/s", "e2e_tps": "tokens/s", "coalesced_fraction": "share of 1"}
     endings = {"_ms": "ms", "_pct": "%", "_tokens": "tokens"}
     ending = next((unit for end, unit in endings.items() if name.endswith(end)), None)
     if ending or name in _BYTES:

@@ -27,7 +27,7 @@ def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: b
     - reads them from stdin, one a line. On a terminal it asks first.
     """
     if not ids and where is None:
-        raise click.UsageError("say what to delete: an ID, or a filter such as -f 'started:<-30d'")
+        raise click.UsageError("say what to delete: an ID, or a filter such as -f until:30d")
 
     from recorder import deleting, retention
     from viewer import queries

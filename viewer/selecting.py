@@ -53,11 +53,11 @@ def _selecting(name: str, reader: Callable[..., Any], command: F) -> F:
 
     added = (
         click.option("-f", "--filter", "filters", multiple=True, metavar="EXPR", shell_complete=completion.filters,
-                     help="Only what fits, such as 'model:gpt-* ttft>800ms -is:ok'; ~ takes a regular expression, "
-                     "and in quotes * is itself. Several must all fit."),
+                     help="Only what fits, such as 'model:gpt-* ttft>800ms -is:ok' or a word to search for; see "
+                     "'wiretape help filters'. Several must all fit."),
         click.option("--model", "models", multiple=True, metavar="NAME", shell_complete=completion.models,
                      help="Only of this model; * is a wildcard."),
-        click.option("--since", metavar="TIME", help="Only from then on: -2h, today, 14:00, 2026-11-21T14:00Z."),
+        click.option("--since", metavar="TIME", help="Only from then on: 2h (ago), today, 14:00, 2026-11-21T14:00Z."),
         click.option("--until", metavar="TIME", help="Only before then."),
         click.option("--errors", is_flag=True, help="Only failed ones."),
         click.option("--label", "labels", multiple=True, metavar="K[=V]", shell_complete=completion.labels,
@@ -177,8 +177,21 @@ def nothing(connection: "Connection", where: "Filter | None", ids: Sequence[str]
         return "no exchange was named" if where is None else "0 of the exchanges that were named match"
     notes = list(_matching_alone(connection, where)) if sys.stderr.isatty() else []
     if where is not None and is_starred(where):
-        notes.append("In quotes * is itself; for a part of a text write ~: error~'rate limit'")
+        notes.append('In quotes * is itself; for a part of a text write ~: error~"rate limit"')
+    notes += _still_to_come(where)
     return ". ".join([f"0 of {counted(total, 'exchange')} {'matches' if total == 1 else 'match'}", *notes])
+
+
+def _still_to_come(where: "Filter | None") -> Iterator[str]:
+    """Yield a sentence for each term that asks for exchanges of the future."""
+    from viewer.filtering.parser import now
+    from viewer.filtering.syntax import And, Compare
+
+    latest = now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    for term in where.parts if isinstance(where, And) else (where,):
+        match term:
+            case Compare("started_at", ">" | ">=", str(limit)) if limit > latest:
+                yield f"`{term}` is still to come"
 
 
 def _matching_alone(connection: "Connection", where: "Filter | None") -> Iterator[str]:

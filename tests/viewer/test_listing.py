@@ -190,6 +190,15 @@ def test_people_are_told_why_nothing_matches(tape: Path) -> None:
     said = on_terminal(tape, "ls", "-f", 'error:"*slow down*"').splitlines()[-1]
     assert (
         said
-        == "wiretape: 0 of 7 exchanges match. In quotes * is itself; for a part of a text write ~: error~'rate limit'"
+        == 'wiretape: 0 of 7 exchanges match. In quotes * is itself; for a part of a text write ~: error~"rate limit"'
     )
     assert run(tape, "ls", "--model", "none", "-f", "a").stderr == "wiretape: 0 of 7 exchanges match\n"
+
+
+def test_a_bare_word_searches_model_text_and_id(tape: Path) -> None:
+    assert ids(tape, "ls", "-f", "mini") == [FAILED, TRUNCATED, TOOLS, COMPLETE]
+    assert ids(tape, "ls", "-f", "wORLd") == [COMPLETE]
+    assert ids(tape, "ls", "-f", "oslo") == [TOOLS]
+    assert ids(tape, "ls", "-f", "overloaded") == [FAILED]
+    assert ids(tape, "ls", "-f", "b0000") == [TRUNCATED]
+    assert ids(tape, "ls", "-f", '"Half an"') == [FAILED]

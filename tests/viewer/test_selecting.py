@@ -75,7 +75,7 @@ def test_what_is_put_together_or_cannot_be_shown_is_in_its_normal_form() -> None
             ("-f", "ttfx>1s"),
             "Invalid value for --filter: 'ttfx' (character 1): there is no such field (a text",
         ),
-        (("--since", "soon"), "Invalid value for --since: expected a time, such as -2h"),
+        (("--since", "soon"), "Invalid value for --since: expected a time, such as 2h (ago)"),
         (("--until", "-2y"), "Invalid value for --until: expected a time"),
         (("--label", "=x"), "Invalid value for --label: expected a label"),
         (("--model", "\udcff"), "Invalid value for --model: '�' (character 1): expected text"),
@@ -146,6 +146,19 @@ def test_a_comparison_says_which_side_is_empty(tape: Path, empty: Path) -> None:
     assert wiretape(empty, "compare", "--base", "a", "--new", "b").stderr.endswith(
         NONE_THERE.removeprefix("wiretape: ")
     )
+
+
+def test_a_time_that_is_still_to_come_is_named(tape: Path) -> None:
+    said = commanded(tape, "ls", "--since", "2999-01-01").stderr
+    assert said.startswith("wiretape: 0 of 7 exchanges match. `started_at>=2")
+    assert said.endswith("Z` is still to come\n")
+    assert "to come" not in commanded(tape, "ls", "--until", "2000-01-01").stderr
+
+
+def test_hours_without_a_sign_are_ago(tape: Path) -> None:
+    for arguments in (("--since", "2h"), ("-f", "since:2h"), ("-f", "started_at>=2h")):
+        assert commanded(tape, "ls", *arguments).stderr == NONE_MATCH
+    assert len(commanded(tape, "ls", "--until", "2h", "--format", "ids").stdout.splitlines()) == 7
 
 
 def test_nothing_is_said_of_a_selection_that_was_to_be_empty(tape: Path) -> None:

@@ -124,6 +124,24 @@ KNOWABLE: Final = frozenset(FIELDS) - {
 """The fields that can be unknown: what `has:` takes beside its short words."""
 
 
+MEANINGS: Final = {
+    "text": "what was answered: content, reasoning, refusal, tool calls, error message",
+    "prompt": "the body of the request",
+    "error": "code or message of an error",
+    "has": "what is known of it: a field, or a word such as usage, tool, reasoning",
+    "label": "a label that it has, KEY or KEY=VALUE",
+    "gap": "any gap between two output chunks",
+    "since": "it started then or later",
+    "until": "it started before then",
+}
+"""What the fields mean that only filters have; the others are those of an exchange."""
+
+
+def others(name: str) -> list[str]:
+    """Return the other names of a field, shorter ones first."""
+    return sorted((other for other, meant in NAMES.items() if meant == name and other != name), key=len)
+
+
 def having(word: str) -> tuple[str, ...]:
     """Give the fields of a row of which one must be known: of a word of `HAS`, or of one of `KNOWABLE`."""
     return HAS.get(word) or FIELDS[word].rows

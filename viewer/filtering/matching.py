@@ -25,7 +25,7 @@ ORDERS: Final[dict[str, Callable[[Any, Any], Any]]] = {">": gt, ">=": ge, "<": l
 """What the operators that compare do."""
 
 WORD_IN: Final = {"model": "within", "upstream": "in_host", "path": "within", "id": "prefix"}
-"""Where a bare word is looked for, besides the values of labels, and in which style."""
+"""Where a bare word is looked for, besides `text` and the values of labels, and in which style."""
 
 
 def shapes(style: str, pattern: Pattern) -> list[Pattern]:
@@ -66,7 +66,7 @@ def needed(filter: Filter) -> tuple[str, ...]:
         case Not(part):
             return needed(part)
         case Word():
-            return (*WORD_IN, "labels")
+            return (*WORD_IN, "labels", *FIELDS["text"].rows)
         case Labelled():
             return ("labels",)
         case Match("has"):
@@ -97,8 +97,9 @@ def _(filter: Not, row: Row) -> bool:
 
 @matches.register
 def _(filter: Word, row: Row) -> bool:
-    labels = [_fits(value, shapes("within", filter.pattern)) for value in row["labels"].values()]
-    return any(labels) or any(_fits(row[name], shapes(style, filter.pattern)) for name, style in WORD_IN.items())
+    texts = [*row["labels"].values(), *(text for text in _values("text", row) if text is not None)]
+    within = any(_fits(text, shapes("within", filter.pattern)) for text in texts)
+    return within or any(_fits(row[name], shapes(style, filter.pattern)) for name, style in WORD_IN.items())
 
 
 @matches.register

@@ -91,7 +91,9 @@ def _(filter: Not) -> Condition:
 def _(filter: Word) -> Condition:
     each = func.json_each(exchanges.c.labels).table_valued("value")
     labelled = exists().where(_like(each.c.value, shapes("within", filter.pattern)))
-    return or_(labelled, *(_known(_like(column(name), shapes(how, filter.pattern))) for name, how in WORD_IN.items()))
+    named = [_known(_like(column(name), shapes(how, filter.pattern))) for name, how in WORD_IN.items()]
+    within = [_known(_like(text, shapes("within", filter.pattern))) for text in _texts("text")]
+    return or_(*named, labelled, *within)
 
 
 @condition.register

@@ -55,7 +55,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word in the model, the host or the path, in the value of a label, or at the beginning of the id."""
+    """A word in the model, the text, the host or the path, in the value of a label, or at the beginning of the id."""
 
     pattern: Pattern
 

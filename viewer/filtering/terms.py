@@ -25,7 +25,7 @@ from viewer.filtering.syntax import (
     Span,
     either,
 )
-from viewer.filtering.values import number, pattern, period
+from viewer.filtering.values import is_relative, number, pattern, period
 
 _NUMERIC = (":", "=", "!=", ">", ">=", "<", "<=")
 OPERATORS: Final = {
@@ -131,7 +131,7 @@ def _time(field: Field, item: Item, now: datetime) -> Filter:
     low, dots, high = item.text.partition("..")
     if dots and not (low and high):
         raise item.error("expected a time on both sides; or write since: or until:")
-    if not dots and (low.startswith("-") or low.lower() == "now"):
+    if not dots and is_relative(low):
         raise item.error("expected a day or a time of day; or write since:")
     first = item.read(lambda text: started(">=", text, now), low)
     last = item.read(lambda text: started("<=", text, now), high or low)

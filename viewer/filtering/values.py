@@ -8,6 +8,7 @@ the tape's instants are UTC. Where a value stands in a filter is left to `filter
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Final
 
 from viewer.filtering.fields import DURATIONS, Kind
 from viewer.filtering.syntax import Number, Pattern
@@ -20,14 +21,16 @@ _UNITS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 10**6, "s": 10**9, "m": 60 * 1
 _COUNTS = {"": 1, "b": 1, "B": 1, "k": 10**3, "K": 10**3, "M": 10**6}
 _SHARES = {"": Decimal(1), "%": Decimal("0.01")}
 _LARGEST = 2**63
-_EXPECTED = {
+EXPECTED: Final = {
     **dict.fromkeys(DURATIONS, "a duration with its unit (us, ms, s, m, h), such as 800ms"),
     "count": "a number, such as 400 or 10k (b, k, M)",
     "rate": "a plain number, such as 20.5",
     "share": "a share, such as 10% or 0.1",
-    "time": "a time, such as -2h, now, today, yesterday, 14:00, 2026-11-21 or 2026-11-21T14:00Z",
+    "time": "a time, such as 2h (ago), now, today, yesterday, 14:00, 2026-11-21 or 2026-11-21T14:00Z",
 }
-_AGO = re.compile(r"-(\d{1,9}(?:\.\d{1,9})?)(s|m|h|d)")
+"""What the value of each kind of field looks like."""
+
+_AGO = re.compile(r"-?(\d{1,9}(?:\.\d{1,9})?)(s|m|h|d)")
 _AGO_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d\d(:\d\d)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -40,7 +43,7 @@ def number(text: str, kind: Kind, *, in_ms: bool = False) -> Number:
     match = _AMOUNT.fullmatch(text)
     factor = _factor(kind, match[2], in_ms or Decimal(match[1]) == 0) if match else None
     if match is None or factor is None:
-        raise ValueError(f"expected {_EXPECTED[kind]}")
+        raise ValueError(f"expected {EXPECTED[kind]}")
     exact = Decimal(match[1]) * factor
     if exact >= _LARGEST:
         raise ValueError("expected a smaller number")
@@ -58,14 +61,22 @@ def _factor(kind: Kind, unit: str, in_ms: bool) -> Decimal | int | None:
 
 
 def period(text: str, now: datetime) -> Period:
-    """Read a time: a day, a minute or a second is a period; `now`, `-2h` and a time with a fraction are an instant."""
+    """Read a time: a day, a minute or a second is a period; `now`, `2h` and a time with a fraction are an instant.
+
+    `2h` and `-2h` are two hours ago. A time of day is that of today, also if it is still to come.
+    """
     try:
         start, length = _moment(text, now)
         # A day is as long as the clocks of its place make it: its end is the next day's beginning.
         end = start.astimezone(UTC) + length if length < _DAY else _midnight(start + _DAY)
         return _iso(start), None if not length else _iso(end)
     except (ValueError, OverflowError, OSError):
-        raise ValueError(f"expected {_EXPECTED['time']}") from None
+        raise ValueError(f"expected {EXPECTED['time']}") from None
+
+
+def is_relative(text: str) -> bool:
+    """Return whether a time is counted from now: `2h`, `-2h` or `now`."""
+    return text.lower() == "now" or _AGO.fullmatch(text) is not None
 
 
 def _moment(text: str, now: datetime) -> tuple[datetime, timedelta]:

@@ -22,7 +22,7 @@ ROW: Row = {
         "id:B0", "host:api.example.com", "host:api.example.com:8443", "host:*.example.com", "path:/chat",
         "path:/chat?v=1", "flag:stall", "flag:no_*", "flag!=burst", "prompt:café", "prompt:100%", "error:slow",
         "ttft:1ns", "ttft<2ns", "-status>0", "-status<=0", "-has:tool", "has!=tool", "-label:other", "-finish!=stop",
-        "A7", "gpt b0", "b0", "api.example", "text:slow", "has:ttft", "-has:status",
+        "A7", "SLOW", "-slower", "gpt b0", "b0", "api.example", "text:slow", "has:ttft", "-has:status",
     ],
 )  # fmt: skip
 def test_what_fits(text: str) -> None:
@@ -43,7 +43,9 @@ def test_what_does_not_fit(text: str) -> None:
 def test_the_fields_that_a_row_must_have_are_named() -> None:
     assert needed(parse("ttft>1s -(ttft<2s or error:x)")) == ("ttft_ms", "error_code", "error_message")
     assert needed(parse("has:tool,ttft or -has:error")) == ("tool_calls", "ttft_ms", "error_code", "error_message")
-    assert set(needed(parse("word label:k"))) == {"model", "upstream", "path", "id", "labels"}
+    assert set(needed(parse("word label:k"))) == {
+        "model", "upstream", "path", "id", "labels", "content", "reasoning", "refusal", "error_message", "tool_calls",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ def test_a_term(text: str, node: object) -> None:
         ("label!=run", "write -label:run"),
         ("label:=", "expected a label"),
         ("at:-2h", "or write since:"),
+        ("at:2h", "or write since:"),
         ("at:today..", "expected a time on both sides"),
         ("since>-2h", "expected one of : = after since"),
         ('error~"("', "expected a regular expression: missing )"),

@@ -49,7 +49,11 @@ def test_what_is_no_number_of_its_kind_is_refused(text: str, kind: values.Kind) 
     ("text", "start", "end"),
     [
         ("-2h", "2026-03-29T10:30:00.000000Z", None),
+        ("2h", "2026-03-29T10:30:00.000000Z", None),
         ("-1.5d", "2026-03-28T00:30:00.000000Z", None),
+        ("90s", "2026-03-29T12:28:30.000000Z", None),
+        ("23:00", "2026-03-29T21:00:00.000000Z", "2026-03-29T21:01:00.000000Z"),
+        ("2027-01-01T00:00Z", "2027-01-01T00:00:00.000000Z", "2027-01-01T00:01:00.000000Z"),
         ("Now", "2026-03-29T12:30:00.000000Z", None),
         ("today", "2026-03-28T23:00:00.000000Z", "2026-03-29T22:00:00.000000Z"),
         ("Yesterday", "2026-03-27T23:00:00.000000Z", "2026-03-28T23:00:00.000000Z"),
@@ -66,7 +70,10 @@ def test_a_time_is_a_period_in_utc(text: str, start: str, end: str | None) -> No
     assert values.period(text, NOW) == (start, end)
 
 
-@pytest.mark.parametrize("text", ["", "soon", "25:00", "2026-02-30", "-2y", "-999999999d", "0001-01-01T00:00+23:00"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "soon", "25:00", "2026-02-30", "-2y", "2y", "+2h", "--2h", "2", "-999999999d", "0001-01-01T00:00+23:00"],
+)
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="expected a time, such as -2h"):
+    with pytest.raises(ValueError, match="expected a time, such as 2h"):
         values.period(text, NOW)
