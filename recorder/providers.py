@@ -124,6 +124,16 @@ def sdk_bases(base: str, upstreams: Sequence[Upstream]) -> dict[str, str]:
     return found
 
 
+def sdk_of(upstream: Upstream) -> str:
+    """Return the variable that points an SDK at an upstream: that of its API, by name or host, else OpenAI's."""
+    own = (
+        variable
+        for variable, (name, _) in SDK_VARIABLES.items()
+        if upstream.name == name or urlsplit(WELL_KNOWN[name]).hostname == upstream.host
+    )
+    return next(own, "OPENAI_BASE_URL")
+
+
 def sdk_base(base: str, upstream: Upstream, suffix: str) -> str:
     """Give the base URL to point an SDK at; without `suffix` if the upstream's own URL has a version in its path."""
     mount = f"{base}/{upstream.name}" if upstream.name else base

@@ -2,18 +2,23 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from recorder import options
+from recorder import options, providers
+from recorder.plurals import counted
 
 if TYPE_CHECKING:
     import asyncio
 
     from recorder.screen import Screen
     from recorder.service import Options, Recorder
+
+_NAMED = 3
+"""So many upstreams are named in the line that says where to point SDKs."""
 
 
 @click.command()
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 )
 @click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME",
               help="Another host name by which clients may call; needed to listen beyond loopback.")  # fmt: skip
+@click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
 def record(
     db: Path | None,
     upstreams: tuple[str, ...],
@@ -39,12 +45,14 @@ def record(
     idle_timeout: float,
     listen: str,
     allow_hosts: tuple[str, ...],
+    verbose: bool,
 ) -> None:
     """Relay streams and record every socket read.
 
-    Prints the base URL for clients as the only line on standard output when it is ready; everything else goes to
-    standard error. Ctrl-c drains for up to 10 s, a second one cuts. The exit code is not 0 if anything could not be
-    stored.
+    When it is ready, three lines say where to point SDKs, where the tape is, and how to look at it. They go to standard
+    error, as does all that follows; on a pipe, standard output gets the base URL for clients, and nothing else.
+
+    Ctrl-c drains for up to 10 s, a second one cuts. The exit code is not 0 if anything could not be stored.
     """
     allowed = frozenset(host.lower() for host in allow_hosts)
     host, port = options.read_listen(listen, allowed)
@@ -64,10 +72,10 @@ def record(
         limits=Limits(connect_timeout, headers_timeout, idle_timeout),
         ca_file=ca_file,
     )
-    sys.exit(run(lambda: _record(told)))
+    sys.exit(run(lambda: _record(told, verbose)))
 
 
-async def _record(told: "Options") -> int:
+async def _record(told: "Options", verbose: bool = False) -> int:
     import asyncio
 
     from recorder.clock import SYSTEM
@@ -91,12 +99,13 @@ async def _record(told: "Options") -> int:
     stopped = asyncio.Event()
     catch_signals(stopped, recorder)
     await recorder.start()
-    _introduce(screen, recorder, told)
-    print(recorder.base, flush=True)
+    _introduce(screen, recorder, told, verbose)
+    if not (screen.live and sys.stdout.isatty()):
+        print(recorder.base, flush=True)
     painter = asyncio.create_task(_paint(screen, recorder))
     await stopped.wait()
     if recorder.live:
-        screen.line(f"draining {recorder.live} live exchanges (ctrl-c again to cut) …")
+        screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
     unstored = await recorder.stop()
     painter.cancel()
     return _conclude(screen, recorder, unstored, len(faults))
@@ -118,22 +127,41 @@ def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
             asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
-def _introduce(screen: "Screen", recorder: "Recorder", told: "Options") -> None:
-    from recorder import __version__, providers
+def _introduce(screen: "Screen", recorder: "Recorder", told: "Options", verbose: bool) -> None:
+    """Say where to point SDKs, where the tape is and how to look at it: three lines, and what there is to beware of."""
+    from recorder import __version__
     from recorder.redact import Redactor
 
-    screen.line(f"wiretape {__version__}  tape {told.tape}")
-    for upstream in told.upstreams:
-        mount = f"{recorder.base}/{upstream.name}" if upstream.name else recorder.base
-        screen.line(f"listening   {mount}  →  {Redactor(None).url(upstream.url)}")
-    for variable, value in providers.sdk_bases(recorder.base, told.upstreams).items():
-        if variable != "OPENAI_API_BASE":
-            screen.line(f"point SDKs  export {variable}={value}")
-    screen.line(f"look        wiretape view --db {shlex.quote(str(told.tape))}      stop: ctrl-c")
+    # The commands below find the tape by themselves where it is the one that they take without --db.
+    tape = "" if told.tape == options.tape_path(None) else f" --db {shlex.quote(str(told.tape))}"
+    screen.line(f"point SDKs  {_served(recorder.base, told.upstreams)}")
+    screen.line(f"tape        {told.tape}  (wiretape {__version__})")
+    screen.line(f'look        wiretape view{tape}    variables: eval "$(wiretape env{tape})"    stop: ctrl-c')
+    if verbose:
+        for upstream in told.upstreams:
+            mount = f"{recorder.base}/{upstream.name}" if upstream.name else recorder.base
+            screen.line(f"upstream    {mount}  →  {Redactor(None).url(upstream.url)}")
+        for variable, value in providers.sdk_bases(recorder.base, told.upstreams).items():
+            screen.line(f"SDKs        export {variable}={value}")
     for warning in recorder.tap.warnings:
         screen.line(f"wiretape: warning: {warning}")
     if told.allow_hosts:
         screen.line("wiretape: warning: other machines that reach this address may relay through it")
+
+
+def _served(base: str, upstreams: Sequence[providers.Upstream]) -> str:
+    """Say in one line where the upstreams are served: one with the variable of its SDK, several by their names."""
+    from recorder.redact import Redactor
+
+    if len(upstreams) > 1:
+        names = [upstream.name or "/" for upstream in upstreams]
+        others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return f"{base}/NAME: {', '.join(names[:_NAMED])}{others}"
+    (upstream,) = upstreams
+    bases = providers.sdk_bases(base, upstreams)
+    variable = providers.sdk_of(upstream)
+    served = f"{variable}={bases[variable]}" if variable in bases else f"{base}/{upstream.name}"
+    return f"{served}  →  {Redactor(None).url(upstream.url)}"
 
 
 async def _paint(screen: "Screen", recorder: "Recorder") -> None:
@@ -148,15 +176,16 @@ def _status(recorder: "Recorder") -> str:
     counts = recorder.tap.counts
     return (
         f"{recorder.live} live · {counts.recorded} recorded · {counts.failed} failed · "
-        f"write lag {recorder.tap.lag_ns() / 1e6:.0f} ms · dropped {counts.dropped_bytes} bytes"
+        f"write lag {recorder.tap.lag_ns() / 1e6:.0f} ms · dropped {counted(counts.dropped_bytes, 'byte')}"
     )
 
 
 def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int) -> int:
+    screen.status("")
     counts = recorder.tap.counts
-    said = f"{counts.recorded} exchanges recorded, {counts.failed} failed"
-    lost = {"bytes": counts.dropped_bytes, "frames": unstored, "exchanges": counts.unrecorded + faults}
-    said += ", not stored: " + ", ".join(f"{count} {what}" for what, count in lost.items())
+    said = f"{counted(counts.recorded, 'exchange')} recorded, {counts.failed} failed"
+    lost = {"byte": counts.dropped_bytes, "frame": unstored, "exchange": counts.unrecorded + faults}
+    said += ", not stored: " + ", ".join(counted(count, thing) for thing, count in lost.items())
     screen.line(said)
     screen.close()
     return 1 if any(lost.values()) else 0

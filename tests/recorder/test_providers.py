@@ -88,3 +88,16 @@ def test_a_named_api_wins_over_the_one_at_the_root() -> None:
         "ANTHROPIC_BASE_URL": "http://x/anthropic",
     }
     assert providers.sdk_bases("http://x", [named]) == {"ANTHROPIC_BASE_URL": "http://x/anthropic"}
+
+
+@pytest.mark.parametrize(
+    ("text", "variable"),
+    [
+        ("https://api.anthropic.com", "ANTHROPIC_BASE_URL"),
+        ("anthropic=http://127.0.0.1:9", "ANTHROPIC_BASE_URL"),
+        ("https://api.openai.com/v1", "OPENAI_BASE_URL"),
+        ("http://127.0.0.1:8000", "OPENAI_BASE_URL"),
+    ],
+)
+def test_an_upstream_has_the_variable_of_its_api(text: str, variable: str) -> None:
+    assert providers.sdk_of(providers.parse(text)) == variable

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recorder import providers, record, service
+from recorder import __version__, providers, record, service
 from recorder.scripted import Asked, Scene, ScriptedUpstream, answer
 from tests.relay import DONE, Kept, chunk, dial, fetch, finish, kept, on_loop, post, recording, run, select, take, until
 
@@ -50,9 +50,28 @@ async def test_it_prints_one_url_and_ends_well_on_a_signal(tmp_path: Path, numbe
     assert [line for line in lines if f"  {row['id'][:8]}  complete  200  " in line]
     assert [line for line in lines if "  http_error/rate_limited  429  " in line]
     assert [line for line in lines if line.startswith("wiretape: refused (400): ")]
-    assert [line for line in lines if line.endswith(f"export OPENAI_BASE_URL={base}/v1")]
+    assert lines[:3] == [
+        f"point SDKs  OPENAI_BASE_URL={base}/v1  →  {upstream.url}",
+        f"tape        {tape}  (wiretape {__version__})",
+        f'look        wiretape view --db {tape}    variables: eval "$(wiretape env --db {tape})"    stop: ctrl-c',
+    ]
     assert lines[-1] == "2 exchanges recorded, 1 failed, not stored: 0 bytes, 0 frames, 0 exchanges"
     assert select(tape, "SELECT ended_at FROM sessions")[0][0]
+
+
+@on_loop
+async def test_verbose_lists_every_upstream_and_every_variable(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    given = ("--upstream", "gpu=http://10.0.0.7:8000", "--upstream", "anthropic=https://api.anthropic.com", "-v")
+    async with recording(tape, "openai=https://user:secret@api.openai.com", *given) as (process, base):
+        code, _, err = await finish(process, signal.SIGINT)
+    lines = err.splitlines()
+    assert code == 0
+    assert lines[0] == f"point SDKs  {base}/NAME: openai, gpu, anthropic"
+    assert f"upstream    {base}/gpu  →  http://10.0.0.7:8000" in lines
+    assert f"SDKs        export ANTHROPIC_BASE_URL={base}/anthropic" in lines
+    assert f"SDKs        export OPENAI_BASE_URL={base}/openai/v1" in lines
+    assert "secret" not in err
 
 
 @on_loop
@@ -67,7 +86,7 @@ async def test_a_running_stream_ends_before_it_does(tmp_path: Path) -> None:
         code, _, err = await stopping
     assert (got.complete, got.body) == (True, b"".join(piece for _, piece in LONG))
     assert code == 0
-    assert "draining 1 live exchange" in err
+    assert "draining 1 live exchange (" in err
     found = kept(tape, "/long")
     assert found is not None
     assert (found.outcome, found.body) == (("complete", None), got.body)
