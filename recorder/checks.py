@@ -1,17 +1,29 @@
 """Whether a tape keeps its promises: SQLite's own checks, and what must hold between the tables.
 
 Each problem is one sentence that names the exchange. Mending is left to `wiretape db rebuild` and to people.
+`problems` looks at everything; `damage` and `verify` take a limited time, for a recorder that starts or ends.
 """
 
 import contextlib
 import hashlib
+import itertools
+import threading
 import zlib
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, Row, func, select, text
+from sqlalchemy.exc import DatabaseError
 
-from recorder.schema import bodies, exchanges, measures, reads, segments
+from recorder import tapefile
+from recorder.clock import SYSTEM, Clock
+from recorder.journal import Verified
+from recorder.schema import bodies, exchanges, measures, reads, segments, sessions
+
+_MOST = 5
+_SUCCESSES = ("complete", "client_closed")
 
 _CHECKED = [exchanges.c[name] for name in ("no", "id", "ended_by", "bytes", "gap_bytes")]
 
@@ -28,7 +40,86 @@ def problems(connection: Connection) -> Iterator[str]:
         with _snapshot(connection):
             exchange = connection.execute(select(*_CHECKED).where(exchanges.c.no == no)).one()
             found = [f"exchange {exchange.id}: {problem}" for problem in _of_exchange(connection, exchange)]
+            if _lacks_measures(connection, exchange):
+                found.append(f"exchange {exchange.id}: it has ended but has no measures: run 'wiretape db rebuild'")
         yield from found
+
+
+def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> list[str]:
+    """Return the first few problems found within `seconds`: of SQLite's quick check, then of the newest exchanges.
+
+    Missing measures are no damage: they can be derived again. What SQLite cannot read at all is a problem like others.
+    """
+    until = clock.now() + int(seconds * 1e9)
+    found: list[str] = []
+    with _interrupted_after(connection, seconds):
+        found += itertools.islice(_quick_problems(connection), _MOST)
+        for exchange in connection.execute(select(*_CHECKED).order_by(exchanges.c.no.desc())):
+            if len(found) >= _MOST or clock.now() >= until:
+                break
+            found += (f"exchange {exchange.id}: {problem}" for problem in _of_exchange(connection, exchange))
+    return found[:_MOST]
+
+
+def verify(path: Path, uuid: str, seconds: float) -> Verified:
+    """Read from the file what it holds of a session, and check it, within `seconds` each."""
+    if not path.exists():
+        return Verified(0, 0, 0, [f"there is no tape at {path} any more"])
+    held = Verified(None, None, None, [])
+    try:
+        with tapefile.reader_beside_writer(path).connect() as connection:
+            with _interrupted_after(connection, seconds):
+                held = _count(connection, uuid)
+            return msgspec.structs.replace(held, problems=damage(connection, seconds))
+    except DatabaseError as error:
+        return msgspec.structs.replace(held, problems=[str(error.orig)])
+
+
+def _count(connection: Connection, uuid: str) -> Verified:
+    """Count a session's exchanges, those of them that failed, and the bytes of their reads.
+
+    A tape has one recorder at a time: the newest session's exchanges are those after all others.
+    """
+    session = connection.execute(select(sessions.c.no).where(sessions.c.uuid == uuid)).scalar()
+    others = select(func.max(exchanges.c.no)).where(exchanges.c.session_no != session)
+    last = connection.execute(others).scalar() or 0
+    failed = func.count().filter(measures.c.outcome.not_in(_SUCCESSES))
+    its = select(func.count(), failed).select_from(exchanges).outerjoin(measures).where(exchanges.c.no > last)
+    size = select(func.coalesce(func.sum(reads.c.size), 0)).where(reads.c.exchange_no > last)
+    if session is None:
+        return Verified(0, 0, 0, [])
+    exchange_count, failed_count = connection.execute(its).one()
+    return Verified(exchange_count, failed_count, connection.execute(size).scalar_one(), [])
+
+
+@contextlib.contextmanager
+def _interrupted_after(connection: Connection, seconds: float) -> Iterator[None]:
+    """Interrupt SQLite, and leave the block, when it works for longer than `seconds`."""
+    driver: Any = connection.connection.driver_connection
+    timer = threading.Timer(seconds, driver.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except DatabaseError as error:
+        if str(error.orig) != "interrupted":
+            raise
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def _quick_problems(connection: Connection) -> Iterator[str]:
+    for (said,) in connection.execute(text("PRAGMA quick_check")):
+        if said != "ok":
+            yield f"SQLite: {said}"
+
+
+def _lacks_measures(connection: Connection, exchange: Row[Any]) -> bool:
+    """Say whether an exchange's body is packed, but not measured."""
+    packed = select(bodies.c.size).where(bodies.c.exchange_no == exchange.no)
+    measured = select(measures.c.outcome).where(measures.c.exchange_no == exchange.no)
+    return connection.execute(packed).scalar() is not None and connection.execute(measured).scalar() is None
 
 
 @contextlib.contextmanager
@@ -55,8 +146,6 @@ def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
         yield from _of_open(connection, exchange.no, stored)
         return
     yield from _of_body(connection, exchange.no, stored)
-    if outcome is None:
-        yield "it has ended but has no measures: run 'wiretape db rebuild'"
     left = select(func.count()).select_from(segments).where(segments.c.exchange_no == exchange.no)
     if connection.execute(left).scalar():
         yield "it has ended but still has segments"

@@ -90,3 +90,6 @@ BY_EXIT_CODE: dict[int, type[WiretapeError]] = {
     kind.exit_code: kind
     for kind in (WriterFailed, NotFound, SchemaMismatch, TapeBusy, ForeignFile, TapeDamaged, CannotListen)
 }
+
+LASTING = (TapeGone, TapeDamaged, ForeignFile)
+"""What is wrong with a tape for good: to try again would not help."""

@@ -13,7 +13,13 @@ from typing import Any
 
 import msgspec
 
+from recorder.safe import clipped
+
+ANSWER_BYTES = 1 << 20
+"""An answer's line is shorter than this: recorded text in it is clipped."""
 _HEAD = struct.Struct("<IQ")
+_SHOWN_CHARACTERS = 256
+_MESSAGE_CHARACTERS = 2000
 
 
 class _Frame(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="tag"):
@@ -120,18 +126,27 @@ class Finished(msgspec.Struct, frozen=True):
     flags: list[str]
 
 
+class Lost(msgspec.Struct, frozen=True):
+    """Frames of an exchange that could not be stored: so many body bytes; `whole`: the tape does not know it at all."""
+
+    id: str
+    bytes: int
+    whole: bool
+
+
 class Ready(msgspec.Struct, tag="ready", frozen=True):
-    """The writer holds the tape and is listening."""
+    """The writer holds the tape, has entered the session, and is listening."""
 
     tape: str
     warnings: list[str]
 
 
 class Ack(msgspec.Struct, tag="ack", frozen=True):
-    """All frames up to and including `seq` are committed."""
+    """All frames up to and including `seq` are committed, except for those of `lost`."""
 
     seq: int
     finished: list[Finished]
+    lost: list[Lost] = []
 
 
 class Trouble(msgspec.Struct, tag="trouble", frozen=True):
@@ -148,7 +163,16 @@ class Fatal(msgspec.Struct, tag="fatal", frozen=True):
     final: bool = False
 
 
-Answer = Ready | Ack | Trouble | Fatal
+class Verified(msgspec.Struct, tag="verified", frozen=True):
+    """What the tape holds of this session, read from the file at the end; None is what could not be read in time."""
+
+    exchanges: int | None
+    failed: int | None
+    bytes: int | None
+    problems: list[str]
+
+
+Answer = Ready | Ack | Trouble | Fatal | Verified
 
 _encode_frame = msgspec.msgpack.Encoder().encode
 _frame_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Frame)
@@ -178,8 +202,24 @@ def decode(buffer: bytearray) -> Iterator[tuple[int, Frame]]:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """Encode an answer as one line of JSON."""
+    """Encode an answer as one line of JSON, shorter than `ANSWER_BYTES` whatever clients and upstreams sent."""
+    match answer:
+        case Ack(finished=finished) if finished:
+            answer = msgspec.structs.replace(answer, finished=[_clip(one) for one in finished])
+        case Trouble(message=message) | Fatal(message=message):
+            answer = msgspec.structs.replace(answer, message=clipped(message, _MESSAGE_CHARACTERS))
+        case Verified(problems=problems):
+            answer = msgspec.structs.replace(answer, problems=[clipped(one, _SHOWN_CHARACTERS) for one in problems])
     return msgspec.json.encode(answer) + b"\n"
+
+
+def _clip(finished: Finished) -> Finished:
+    texts = {
+        name: clipped(value, _SHOWN_CHARACTERS)
+        for name, value in msgspec.structs.asdict(finished).items()
+        if isinstance(value, str)
+    }
+    return msgspec.structs.replace(finished, **texts)
 
 
 def decode_answer(line: bytes) -> Answer:

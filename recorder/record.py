@@ -182,10 +182,11 @@ def _status(recorder: "Recorder") -> str:
 
 def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int) -> int:
     screen.status("")
-    counts = recorder.tap.counts
-    said = f"{counted(counts.recorded, 'exchange')} recorded, {counts.failed} failed"
-    lost = {"byte": counts.dropped_bytes, "frame": unstored, "exchange": counts.unrecorded + faults}
-    said += ", not stored: " + ", ".join(counted(count, thing) for thing, count in lost.items())
-    screen.line(said)
+    totals = recorder.tap.totals()
+    for problem in totals.problems:
+        screen.line(f"wiretape: {problem}")
+    lost = {"byte": totals.missing_bytes, "frame": unstored, "exchange": totals.missing_exchanges + faults}
+    missing = ", ".join(counted(count, thing) for thing, count in lost.items())
+    screen.line(f"{counted(totals.recorded, 'exchange')} recorded, {totals.failed} failed, not stored: {missing}")
     screen.close()
-    return 1 if any(lost.values()) else 0
+    return 1 if any(lost.values()) or totals.problems else 0

@@ -174,13 +174,16 @@ def _forward_signals(child: "asyncio.subprocess.Process") -> None:
 def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: int, trouble: str) -> None:
     import statistics
 
-    counts = recorder.tap.counts
-    parts = [f"{counts.recorded} exchanges", f"{counts.failed} failed"]
+    totals = recorder.tap.totals()
+    parts = [f"{totals.recorded} exchanges", f"{totals.failed} failed"]
     if ttft := [one.ttft_ns for one in finished if one.ttft_ns is not None]:
         parts.append(f"ttft p50 {statistics.median(ttft) / 1e6:.0f} ms")
     if stalls := [one.max_stall_ns for one in finished if one.max_stall_ns is not None]:
         parts.append(f"longest gap {max(stalls) / 1e6:.0f} ms")
-    if unstored or counts.dropped_bytes:
-        parts.append(f"NOT STORED: {counts.dropped_bytes} bytes, {unstored} frames {trouble}")
-    look = f"  →  wiretape ls -n {counts.recorded}" if counts.recorded else ""
+    for problem in totals.problems:
+        _say(problem)
+    if unstored or not totals.is_whole:
+        lost = f"{totals.missing_bytes} bytes, {unstored} frames, {totals.missing_exchanges} exchanges"
+        parts.append(f"NOT STORED: {lost} {trouble}")
+    look = f"  →  wiretape ls -n {totals.recorded}" if totals.recorded else ""
     _say(f"{', '.join(parts)}{look}")

@@ -21,3 +21,8 @@ def safe(text: str, *, multiline: bool = False) -> str:
     if text.isascii() and text.isprintable():
         return text  # nearly every text, and far cheaper than a translation
     return text.translate(_MANY_LINES if multiline else _ONE_LINE)
+
+
+def clipped(text: str, length: int) -> str:
+    """Return at most `length` characters of `text`, the last one `…` if any are left out."""
+    return text if len(text) <= length else text[: length - 1] + "…"

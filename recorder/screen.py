@@ -10,9 +10,10 @@ from typing import TextIO
 
 from recorder.exchange import NOTABLE
 from recorder.journal import Finished
-from recorder.safe import safe
+from recorder.safe import clipped, safe
 
 _WAITING = 1000
+_LINE_CHARACTERS = 4096
 _LAST_WORDS_SECONDS = 0.5
 
 
@@ -32,8 +33,8 @@ class Screen:
         self._thread.start()
 
     def line(self, text: str) -> None:
-        """Say one line; recorded text in it is made safe."""
-        self._write(f"{self._clear()}{safe(text)}\n{self._status}")
+        """Print one line; recorded text in it is made safe, and clipped."""
+        self._write(f"{self._clear()}{safe(clipped(text, _LINE_CHARACTERS))}\n{self._status}")
 
     def status(self, text: str) -> None:
         """Rewrite the status line."""

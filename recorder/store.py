@@ -8,6 +8,7 @@ migrating are left to `recorder.tapefile`; reading to `viewer.queries`; syntheti
 
 import dataclasses
 import secrets
+import sqlite3
 import sys
 import traceback
 import zlib
@@ -39,6 +40,7 @@ class _Open:
 
     no: int
     next_seq: int = 0
+    stored: int = 0
     ended: bool = False
 
 
@@ -47,10 +49,22 @@ class Store:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._uuid = ""
         self._session_no = 0
         self._redactor = Redactor(b"")
         self._open: dict[str, _Open] = {}
         self._touched: dict[str, _Open] = {}
+        self._lost: dict[str, journal.Lost] = {}
+
+    @property
+    def session(self) -> str:
+        """The uuid of the session that is recorded; empty before `begin_session`."""
+        return self._uuid
+
+    @property
+    def lost(self) -> list[journal.Lost]:
+        """What the last `append` could not store, as it continues nothing that is on the tape."""
+        return list(self._lost.values())
 
     def begin_session(self, session: journal.Session) -> None:
         """Enter a recorder's run, or find it again; then end dead recorders' open exchanges."""
@@ -59,7 +73,7 @@ class Store:
                 select(sessions.c.no, sessions.c.salt).where(sessions.c.uuid == session.uuid)
             )
             row = found.one_or_none() or self._enter(session)
-            self._session_no, self._redactor = row.no, Redactor(row.salt)
+            self._uuid, self._session_no, self._redactor = session.uuid, row.no, Redactor(row.salt)
         self.recover(besides=self._session_no)
 
     def _enter(self, session: journal.Session) -> Any:
@@ -101,7 +115,7 @@ class Store:
 
         On an error nothing of the batch is on the tape, and the same batch may be tried again.
         """
-        self._touched = {}
+        self._touched, self._lost = {}, {}
         with self._connection.begin():
             ended = self._append(frames)
         self._open = {id: known for id, known in (self._open | self._touched).items() if not known.ended}
@@ -195,7 +209,10 @@ class Store:
 
     def _head(self, frame: journal.Head) -> None:
         known = self._find(frame.id)
-        if known is None or known.ended:
+        if known is None:
+            self._lose(frame.id, 0, whole=True)
+            return
+        if known.ended:
             return
         row = {
             "status": frame.status,
@@ -212,14 +229,18 @@ class Store:
         pieces: list[dict[str, Any]] = []
         for id, frames in chunks.items():
             known = self._find(id)
-            if known is None or known.ended:
+            if known is None:
+                self._lose(id, sum(len(frame.data) for frame in frames), whole=True)
                 continue
-            new = list(_following(frames, known.next_seq))
+            new = [] if known.ended else list(_following(frames, known.next_seq))
+            if lost := _unplaced(frames, known.next_seq + len(new)):
+                self._lose(id, lost, whole=False)
             if not new:
                 continue
-            known.next_seq += len(new)
             rows += (_read_row(known.no, frame) for frame in new)
             data = b"".join([frame.data for frame in new])
+            known.next_seq += len(new)
+            known.stored += len(data)
             pieces.append({"exchange_no": known.no, "start": new[0].start, "data": data})
         if rows:
             self._connection.execute(insert(reads), rows)
@@ -229,14 +250,21 @@ class Store:
         """End an exchange; a relay that sends its end again has not heard of it, and is told again."""
         known = self._find(frame.id)
         if known is None:
+            self._lose(frame.id, 0, whole=True)
             return
         if not known.ended:
             values = msgspec.structs.asdict(frame)
             del values["id"]
+            values["gap_bytes"] = max(frame.gap_bytes, frame.bytes - known.stored)
             values["ended_detail"] = frame.ended_detail and self._redactor.text(frame.ended_detail.replace("\0", ""))
             self._connection.execute(update(exchanges).where(exchanges.c.no == known.no).values(values))
             known.ended = True
         yield known.no
+
+    def _lose(self, id: str, size: int, *, whole: bool) -> None:
+        """Note that frames of an exchange have no place on the tape."""
+        before = self._lost.get(id)
+        self._lost[id] = journal.Lost(id, size + (before.bytes if before else 0), whole)
 
     def _find(self, id: str) -> _Open | None:
         """Give how far an exchange has been written, from memory or, after a restart, from the tape."""
@@ -244,13 +272,14 @@ class Store:
             return self._touched[id]
         known = self._open.get(id)
         if known is None:
-            next_seq = select(func.coalesce(func.max(reads.c.seq) + 1, 0)).where(reads.c.exchange_no == exchanges.c.no)
             row = self._connection.execute(
-                select(exchanges.c.no, next_seq.scalar_subquery(), exchanges.c.ended_by).where(exchanges.c.id == id)
+                select(exchanges.c.no, exchanges.c.ended_by).where(exchanges.c.id == id)
             ).one_or_none()
             if row is None:
                 return None
-            known = _Open(row[0], row[1], row[2] is not None)
+            extent = (func.coalesce(func.max(reads.c.seq) + 1, 0), func.coalesce(func.sum(reads.c.size), 0))
+            next_seq, stored = self._connection.execute(select(*extent).where(reads.c.exchange_no == row.no)).one()
+            known = _Open(row.no, next_seq, stored, ended=row.ended_by is not None)
         self._touched[id] = dataclasses.replace(known)
         return self._touched[id]
 
@@ -281,6 +310,24 @@ class Store:
         asked, flags = row.pop("request_model"), row.pop("flags") or ""
         row["model"], row["outcome"] = row["model"] or asked, row["outcome"] or "not measured"
         return journal.Finished(**row, flags=flags.split())
+
+    def size(self) -> int:
+        """Return the bytes of the whole database as SQLite sees it, wherever they are by now."""
+        pages, page = (self._pragma(name)[0] for name in ("page_count", "page_size"))
+        return int(pages * page)
+
+    def checkpoint(self) -> bool:
+        """Move all of the log into the tape itself; return whether that was possible."""
+        try:
+            busy, left, moved = self._pragma("wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error:
+            return False
+        return not busy and left == moved
+
+    def _pragma(self, statement: str) -> tuple[Any, ...]:
+        """Ask SQLite outside of any transaction."""
+        row: tuple[Any, ...] = self._connection.connection.cursor().execute(f"PRAGMA {statement}").fetchone()
+        return row
 
     def ended(self) -> int:
         """Count the exchanges that have ended."""
@@ -351,6 +398,11 @@ def _following(frames: Iterable[journal.Read], seq: int) -> Iterator[journal.Rea
         if frame.seq == seq:
             seq += 1
             yield frame
+
+
+def _unplaced(frames: Iterable[journal.Read], next_seq: int) -> int:
+    """Count the bytes of reads that are beyond the end of what is stored: one before them is missing."""
+    return sum(len(frame.data) for frame in frames if frame.seq >= next_seq)
 
 
 def _read_row(no: int, frame: journal.Read) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import contextlib
 import sys
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,10 @@ import msgspec
 
 from recorder import journal
 from recorder.clock import SYSTEM, Clock
-from recorder.errors import BY_EXIT_CODE, WiretapeError, WriterFailed
+from recorder.errors import BY_EXIT_CODE, LASTING, TapeGone, WiretapeError, WriterFailed
+from recorder.identity import Identity, identity
+from recorder.losses import Counts, Totals, reconcile
+from recorder.plurals import counted
 
 QUEUE_BYTES = 64 << 20
 """Unacknowledged bytes kept at most; reads beyond it become gaps, and request bodies are left out."""
@@ -30,6 +32,7 @@ _LAST_SECONDS = 0.5
 _CUT_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 _BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
+_EXIT_SECONDS = 5.0
 
 
 class _Kept(NamedTuple):
@@ -40,19 +43,6 @@ class _Kept(NamedTuple):
     data: bytes
     body: int
     begins: bool
-
-
-@dataclass(slots=True)
-class Counts:
-    """What has happened so far; `lag_ns` is the time from a frame's birth to its acknowledgement."""
-
-    recorded: int = 0
-    failed: int = 0
-    dropped_bytes: int = 0
-    unrecorded: int = 0
-    restarts: int = 0
-    trouble: str = ""
-    lag_ns: int = 0
 
 
 class Tap:
@@ -85,6 +75,9 @@ class Tap:
         self._settled = asyncio.Event()
         self._starting = asyncio.Lock()
         self._lost = 0
+        self._unfinished: set[str] = set()
+        self._verified: journal.Verified | None = None
+        self._file: Identity | None = None
         self._over = False
         self._until = sys.maxsize
 
@@ -99,14 +92,16 @@ class Tap:
         self._tasks = [asyncio.create_task(self._keep_up()), asyncio.create_task(self._beat())]
 
     async def _launch(self) -> None:
-        command = (sys.executable, "-P", "-m", "recorder.writer", str(self._path), self._purpose)
+        command = [sys.executable, "-P", "-m", "recorder.writer", str(self._path), self._purpose]
+        if self._file is not None:
+            command.append(str(self._file))
         try:
             async with self._starting:
                 process = self._process = await asyncio.create_subprocess_exec(
                     *command,
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
-                    limit=1 << 24,
+                    limit=journal.ANSWER_BYTES,
                     start_new_session=True,
                 )
         except OSError as error:
@@ -115,21 +110,25 @@ class Tap:
         # Nothing may come before the session, and all that is kept follows at once, lest a flush come between.
         self._outbox = [journal.encode(0, self._session), *(kept.data for kept in self._kept)]
         self._flush()
-        answer = await _answer(process)
-        if not isinstance(answer, journal.Ready):
+        try:
+            answer = await _answer(process)
+            if not isinstance(answer, journal.Ready):
+                raise _start_failure(answer)
+        except WiretapeError:
             self._process = None
             process.stdin.close()
-            await process.wait()
-            raise _start_failure(answer)
+            await _ended(process)
+            raise
         self.warnings = answer.warnings
+        self._file = self._file or identity(self._path)
 
     async def _keep_up(self) -> None:
         """Take the writer's answers; when it dies, start another, later and later."""
         attempt = 0
         while True:
             if self._process is not None:
-                attempt = 0 if await self._listen(self._process) else attempt
-                await self._process.wait()
+                attempt = 0 if await self._hear(self._process) else attempt
+                await _ended(self._process)
                 self._process = None
             if self._over or (self._closing and not self._kept):
                 return
@@ -144,35 +143,74 @@ class Tap:
             await self._launch()
         except WiretapeError as error:
             self._say(str(error))
+            if isinstance(error, LASTING):
+                self._give_up()
+
+    async def _hear(self, process: asyncio.subprocess.Process) -> bool:
+        """Take answers until the writer ends; return whether it was of use.
+
+        A failure to take one is the writer's end, whatever its cause: nobody would hear it acknowledge anything.
+        """
+        try:
+            return await self._listen(process)
+        except Exception as error:  # noqa: BLE001 - a relay whose reader has ended would store nothing for ever
+            self._say(f"the writer's answers cannot be read ({error})")
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            return False
 
     async def _listen(self, process: asyncio.subprocess.Process) -> bool:
-        """Take answers until the writer ends; say whether it ever acknowledged anything."""
+        """Take answers until the writer ends; return whether it ever acknowledged anything."""
         useful = False
         while answer := await _answer(process):
             match answer:
-                case journal.Ack(seq=seq, finished=finished):
+                case journal.Ack():
                     useful = True
-                    self._acknowledge(seq)
-                    for one in finished:
-                        self._count(one)
+                    self._take(answer)
                 case journal.Trouble(message=message):
                     self._say(message)
                 case journal.Fatal(message=message, final=final):
                     self._say(message)
                     if final:
                         self._give_up()
+                case journal.Verified():
+                    self._verified = answer
         return useful
+
+    def _take(self, ack: journal.Ack) -> None:
+        self._acknowledge(ack.seq)
+        self._count_lost(ack.lost)
+        for one in ack.finished:
+            self._count(one)
 
     def _acknowledge(self, seq: int) -> None:
         now = self._clock.now()
         if self._kept and self._kept[0].seq <= seq:
             self.counts.lag_ns = now - self._kept[0].at
         while self._kept and self._kept[0].seq <= seq:
-            self._kept_bytes -= len(self._kept.popleft().data)
+            kept = self._kept.popleft()
+            self._kept_bytes -= len(kept.data)
+            self.counts.stored_bytes += kept.body
+            self.counts.stored_exchanges += kept.begins
         if not self._kept:
             self._settled.set()
         if self.counts.trouble:
             self._say("")
+
+    def _count_lost(self, lost: list[journal.Lost]) -> None:
+        """Count what was acknowledged, but has no place on the tape; name new exchanges of which that is so."""
+        gone = [one.id for one in lost if one.whole and one.id in self._unfinished]
+        size = sum(one.bytes for one in lost)
+        self._unfinished.difference_update(gone)
+        self.counts.stored_bytes -= size
+        self.counts.dropped_bytes += size
+        self.counts.stored_exchanges -= len(gone)
+        self.counts.unrecorded += len(gone)
+        if gone:
+            self._on_trouble(
+                f"the tape does not hold {counted(len(gone), 'running exchange')} any more ({gone[0][:8]}…): what still"
+                " comes of them is relayed, but not stored"
+            )
 
     def _give_up(self) -> None:
         """Store nothing more: streams go on, and what is not stored is counted."""
@@ -189,6 +227,10 @@ class Tap:
         self._kept_bytes = 0
 
     def _count(self, one: journal.Finished) -> None:
+        """Count an exchange, once: a writer that was started again may report what another has reported."""
+        if one.id not in self._unfinished:
+            return
+        self._unfinished.discard(one.id)
         self.counts.recorded += 1
         self.counts.failed += one.outcome not in ("complete", "client_closed")
         self._on_finished(one)
@@ -211,7 +253,9 @@ class Tap:
         self._seq += 1
         data = journal.encode(self._seq, frame)
         body = len(frame.data) if isinstance(frame, journal.Read) else 0
-        self._kept.append(_Kept(self._seq, self._clock.now(), data, body, isinstance(frame, journal.Begin)))
+        if begins := isinstance(frame, journal.Begin):
+            self._unfinished.add(frame.id)
+        self._kept.append(_Kept(self._seq, self._clock.now(), data, body, begins))
         self._kept_bytes += len(data)
         self._settled.clear()
         self._outbox.append(data)
@@ -237,6 +281,10 @@ class Tap:
         """Give the time from a frame's birth to its commit: the last one's, or that of what is waiting, if longer."""
         waiting = self._clock.now() - self._kept[0].at if self._kept else 0
         return max(self.counts.lag_ns, waiting)
+
+    def totals(self) -> Totals:
+        """Return how the recording ended, after `close`."""
+        return reconcile(self.counts, self._verified)
 
     def cut(self) -> None:
         """Let `close` wait for a moment only."""
@@ -297,17 +345,31 @@ class Tap:
 
 
 async def _answer(process: asyncio.subprocess.Process) -> journal.Answer | None:
-    """Wait for the writer's next answer; None at its end, even if that came in the middle of a line."""
+    """Wait for the writer's next answer; None at its end, even if that came in the middle of a line.
+
+    Raises `WriterFailed` for anything that is no answer; there is no telling then what is committed.
+    """
     assert process.stdout is not None
-    line = await process.stdout.readline()
     try:
+        line = await process.stdout.readline()
         return journal.decode_answer(line) if line.endswith(b"\n") else None
-    except msgspec.MsgspecError:  # not an answer: whatever wrote it, there is no telling what is committed
+    except (ValueError, msgspec.MsgspecError) as error:  # a line that is too long, or junk
+        raise WriterFailed(f"the writer process sent what is not an answer: {error}") from error
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Wait until a writer that answers no more has ended; kill it if it takes its time."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_EXIT_SECONDS):
+            await process.wait()
+            return
+    with contextlib.suppress(ProcessLookupError):
         process.kill()
-        return None
+    await process.wait()
 
 
 def _start_failure(answer: journal.Answer | None) -> WiretapeError:
     if isinstance(answer, journal.Fatal):
-        return BY_EXIT_CODE.get(answer.exit_code, WriterFailed)(answer.message)
+        kind = BY_EXIT_CODE.get(answer.exit_code, WriterFailed)
+        return TapeGone(answer.message) if answer.final and kind is WriterFailed else kind(answer.message)
     return WriterFailed("the writer process ended before it was ready: run 'wiretape db check'")

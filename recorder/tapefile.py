@@ -131,6 +131,14 @@ def _is_immutable(path: Path) -> bool:
     return _is_settled(path) and not os.access(path.parent, os.W_OK)
 
 
+def reader_beside_writer(path: Path) -> Engine:
+    """Connect for reading in the process that writes the tape.
+
+    Only SQLite opens the file there: whoever closes a descriptor of it drops the locks that SQLite holds.
+    """
+    return _reader(path.resolve(), settled=False)
+
+
 def _peek(path: Path) -> str | None:
     """Give a tape's revision without leaving a trace, where that can be: without a `-wal` it needs no `-shm`."""
     with explained(path), _reader(path, settled=_is_settled(path)).connect() as connection:

@@ -4,6 +4,7 @@ Run by `recorder.tap` as `python -m recorder.writer TAPE PURPOSE`. Everything th
 compression, metrics. It ignores SIGINT and SIGTERM and ends at end of file, so that ctrl-c drains; if its relay was
 killed, it commits what the pipe still holds and marks the open exchanges as interrupted. A full disk or a lock is
 waited out; on any other failure it ends, and the relay starts another and sends what was not acknowledged again.
+It refuses a tape that is damaged, and at the end reads from the file what the tape really holds.
 """
 
 import os
@@ -18,9 +19,10 @@ from typing import TypeVar
 
 from sqlalchemy.exc import OperationalError
 
-from recorder import journal, tapefile
+from recorder import checks, journal, tapefile
 from recorder.clock import SYSTEM, Clock
-from recorder.errors import TapeGone, WiretapeError
+from recorder.errors import LASTING, TapeDamaged, TapeError, TapeGone, WiretapeError
+from recorder.identity import LogGone, Watch, identity
 from recorder.settling import Decoded, Facts, decode_facts
 from recorder.store import Store
 
@@ -36,6 +38,8 @@ _PIPE_PIECES = 16
 _RETRY_SECONDS = 0.5
 _LAST_TRIES = 20
 _IDLE_SECONDS = 1.0
+_CHECK_SECONDS = 2.0
+"""A tape is checked this long before it is recorded to, and half as long after."""
 _LAST_SETTLING_NS = 5_000_000_000
 """After the end of the pipe; what is not settled then is left to the next writer."""
 
@@ -49,7 +53,8 @@ class Writer:
         self, store: Store, path: Path, clock: Clock = SYSTEM, keep_lock: Callable[[], None] = lambda: None
     ) -> None:
         self._store = store
-        self._path, self._file = path, _identity(path)
+        self._path = path
+        self._watch: Watch | None = None
         self._clock = clock
         self._keep_lock = keep_lock
         self._buffer = bytearray()
@@ -130,7 +135,9 @@ class Writer:
     def _accept(self, frame: journal.Frame) -> None:
         if isinstance(frame, journal.Session):
             self._store.begin_session(frame)
+            self._watch = Watch(self._path)
             self._leftover.extend(self._store.unsettled())
+            answer(journal.Ready(str(self._path), _warnings(self._path)))
             self._hand_over()
             return
         self._batch.append(frame)
@@ -149,13 +156,21 @@ class Writer:
         if not self._batch:
             return
         self._unsettled.extend(self._tried(lambda: self._store.append(self._batch)))
-        if _identity(self._path) != self._file:
-            raise TapeGone(f"{self._path} was removed or replaced while it was recorded: nothing more is stored")
+        self._look_after_files()
         self._keep_lock()
         self._committed = self._seq
-        answer(journal.Ack(self._committed, []))
+        answer(journal.Ack(self._committed, [], self._store.lost))
         self._hand_over()
         self._batch, self._size, self._due = [], 0, None
+
+    def _look_after_files(self) -> None:
+        """Raise if what was committed has no name: the tape is gone, or its log, which is saved into the tape first."""
+        assert self._watch is not None
+        try:
+            self._watch.check(self._store.size())
+        except LogGone as error:
+            saved = "what it held is in the tape" if self._store.checkpoint() else "a part of what it held is lost"
+            raise TapeError(f"{error}: {saved}, and recording goes on") from error
 
     def _tried(self, write: Callable[[], T]) -> T:
         """Write, waiting out a full disk or a lock; what is to be written is kept until its commit returned."""
@@ -177,15 +192,6 @@ class Writer:
                 return result
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Tell a file from another that has taken its name."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 def _passing(error: OperationalError) -> bool:
     reason = str(error.orig)
     return "full" in reason or "locked" in reason
@@ -199,19 +205,45 @@ def answer(what: journal.Answer) -> None:
         return
 
 
+def _warnings(path: Path) -> list[str]:
+    open_to_others = tapefile.too_open(path)
+    return [f"{path} may be read by others on this machine: chmod 600 {path}"] if open_to_others else []
+
+
+def _refuse_damaged(path: Path) -> None:
+    """Raise `TapeDamaged` if a check of the tape finds anything within its time."""
+    with tapefile.explained(path), tapefile.reader_beside_writer(path).connect() as connection:
+        problems = checks.damage(connection, _CHECK_SECONDS)
+    if problems:
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise TapeDamaged(
+            f"{path} is damaged ({problems[0]}{more}): see 'wiretape db check', restore it from a backup, or record to"
+            " another tape with --db"
+        )
+
+
 def main(arguments: list[str]) -> int:
-    """Hold the tape named in `arguments` and write it until end of file; give the exit code."""
+    """Hold the tape named in `arguments` and write it until end of file; return the exit code.
+
+    The third argument, if any, is the `identity` of the tape that an earlier writer of this recorder wrote.
+    """
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
     path, purpose = Path(arguments[0]), arguments[1]
+    store: Store | None = None
     try:
-        with tapefile.writing(path, purpose) as connection:
-            open_to_others = tapefile.too_open(path)
-            warning = f"{path} may be read by others on this machine: chmod 600 {path}"
-            answer(journal.Ready(str(path), [warning] if open_to_others else []))
-            Writer(Store(connection), path, keep_lock=lambda: tapefile.keep_lock(connection)).run()
+        if arguments[2:] and arguments[2] != str(identity(path)):
+            raise TapeGone(f"{path} was removed or replaced while no writer ran: nothing more is stored")
+        with tapefile.writing(path, purpose, create=not arguments[2:]) as connection:
+            _refuse_damaged(path)
+            store = Store(connection)
+            Writer(store, path, keep_lock=lambda: tapefile.keep_lock(connection)).run()
+            answer(checks.verify(path, store.session, _CHECK_SECONDS / 2))
     except WiretapeError as error:
-        answer(journal.Fatal(error.exit_code, str(error), final=isinstance(error, TapeGone)))
+        final = isinstance(error, LASTING)
+        answer(journal.Fatal(error.exit_code, str(error), final))
+        if final and store is not None:
+            answer(checks.verify(path, store.session, _CHECK_SECONDS / 2))
         return error.exit_code
     return 0
 

@@ -3,8 +3,10 @@ import os
 import random
 import signal
 import sqlite3
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +16,7 @@ import uvloop
 
 from recorder import journal, locking, tap, tapefile
 from recorder.errors import ForeignFile, SchemaMismatch, TapeBusy, WiretapeError, WriterFailed
+from recorder.losses import Totals
 from recorder.tap import Tap
 from tests.recorder.frames import (
     SESSION,
@@ -21,10 +24,12 @@ from tests.recorder.frames import (
     begin,
     bodies_of,
     body,
+    damage,
     end,
     exchange,
     head,
     opened,
+    other_session,
     outcomes_of,
     reads_of,
 )  # fmt: skip
@@ -278,3 +283,153 @@ def test_an_idle_tap_says_that_it_is_alive(tape: Path, monkeypatch: pytest.Monke
             "SELECT started_at, heartbeat_at, ended_at FROM sessions"
         )
     assert started_at < heartbeat_at == ended_at
+
+
+def impostor(directory: Path, answers: str) -> Path:
+    """Make a program that stands for Python: its first run answers so and stays, later ones are the real writer."""
+    program = directory / "python"
+    first = f"touch {directory}/started; {answers}; exec sleep 60"
+    program.write_text(f'#!/bin/sh\n[ -e {directory}/started ] || {{ {first}; }}\nexec {sys.executable} "$@"\n')
+    program.chmod(0o700)
+    return program
+
+
+READY = """printf '{"type":"ready","tape":"","warnings":[]}\\n'"""
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        f"{READY}; head -c 3000000 /dev/zero | tr '\\0' x",
+        f"{READY}; echo junk",
+        f"""{READY}; echo '{{"type":"ack","seq":"x"}}'""",
+    ],
+)
+def test_answers_that_cannot_be_read_are_the_death_of_a_writer_and_nothing_is_lost(
+    tape: Path, tmp_path: Path, answers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = impostor(tmp_path, answers)
+    said: list[str] = []
+
+    async def scenario() -> None:
+        monkeypatch.setattr(tap.sys, "executable", str(program))
+        async with started(tape, on_trouble=said.append) as running:
+            for frame in exchange("e1"):
+                running.put(frame)
+            await until(lambda: running.counts.recorded == 1)
+
+    play(scenario())
+    assert said[0].startswith("the writer's answers cannot be read (the writer process sent what is not an answer")
+    assert "starting another" in said[1]
+    assert bodies_of(tape) == {"e1": b"".join(STREAM)}
+
+
+def test_an_observer_that_fails_costs_nothing_but_a_restart(tape: Path) -> None:
+    said: list[str] = []
+
+    def fail(one: journal.Finished) -> None:
+        if one.id == "e1":
+            raise RuntimeError("no such luck")
+
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE, on_finished=fail, on_trouble=said.append)
+        await running.start()
+        for frame in exchange("e1"):
+            running.put(frame)
+        await until(lambda: said)
+        for frame in exchange("e2"):
+            running.put(frame)
+        assert await running.close() == 0
+        assert running.totals() == Totals(2, 0, 0, 0)
+
+    play(scenario())
+    assert said[0] == "the writer's answers cannot be read (no such luck)"
+    assert set(bodies_of(tape)) == {"e1", "e2"}
+
+
+def test_the_totals_are_those_of_the_tape_across_writers(tape: Path) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        for place in range(3):
+            for frame in exchange(f"e{place}", STREAM if place else [b"cut"]):
+                running.put(frame)
+            await until(partial(lambda place: running.counts.stored_exchanges > place, place))
+            kill(running)
+            await until(lambda: running.pid is None)
+        assert await running.close() == 0
+        assert running.totals() == Totals(recorded=3, failed=1, missing_bytes=0, missing_exchanges=0)
+
+    play(scenario())
+
+
+@pytest.mark.damages
+def test_what_was_stored_and_is_no_longer_on_the_tape_is_missing(tape: Path) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        for id in ("e1", "e2"):
+            for frame in exchange(id):
+                running.put(frame)
+        await until(lambda: running.counts.recorded == 2)
+        damage(tape, *(f"DELETE FROM {name} WHERE exchange_no=1" for name in ("reads", "bodies", "measures")))
+        damage(tape, "DELETE FROM exchanges WHERE no=1")
+        assert await running.close() == 0
+        totals = running.totals()
+        size = len(b"".join(STREAM))
+        assert (totals.recorded, totals.missing_bytes, totals.missing_exchanges) == (1, size, 1)
+        assert totals.problems == [
+            f"1 exchange and {size} bytes had been stored and are not on the tape any more: something else changed it"
+        ]
+
+    play(scenario())
+
+
+def overwrite(tape: Path) -> None:
+    tape.write_bytes(random.Random(1).randbytes(tape.stat().st_size))
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("fault", ["overwritten", "cut"])
+def test_damage_while_it_was_recorded_is_found_at_the_end(tape: Path, fault: str) -> None:
+    with opened(tape) as store:
+        for number in range(20):
+            store.settle(store.append(exchange(f"before{number}")))
+
+    async def scenario() -> None:
+        running = Tap(tape, other_session("session-2"), PURPOSE)
+        await running.start()
+        for frame in exchange("e1"):
+            running.put(frame)
+        await until(lambda: running.counts.recorded == 1)
+        if fault == "cut":
+            os.truncate(tape, 0)
+        else:
+            overwrite(tape)
+        await running.close()
+        assert not running.totals().is_whole
+        assert running.totals().problems
+
+    play(scenario())
+
+
+def test_a_tape_removed_while_no_writer_ran_is_not_made_anew(tape: Path) -> None:
+    said: list[str] = []
+
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE, on_trouble=said.append)
+        await running.start()
+        for frame in exchange("e1"):
+            running.put(frame)
+        await until(lambda: running.counts.recorded == 1)
+        os.kill(running.pid or 0, signal.SIGSTOP)
+        os.unlink(tape)
+        kill(running)
+        running.put(begin("e2"))
+        await until(lambda: any("was removed or replaced while no writer ran" in line for line in said))
+        assert not running.admits()
+        await running.close()
+        assert (running.counts.unrecorded, running.totals().is_whole) == (1, False)
+
+    play(scenario())
+    assert not tape.exists()

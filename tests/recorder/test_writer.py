@@ -1,4 +1,6 @@
 import base64
+import json
+import os
 import random
 import signal
 import sqlite3
@@ -22,16 +24,19 @@ from tests.recorder.frames import (
     begin,
     bodies_of,
     body,
+    damage,
     end,
     exchange,
     head,
+    opened,
     other_session,
     outcomes_of,
     reading,
+    record,
     snapshot,
     until,
 )  # fmt: skip
-from tests.recorder.writers import writer
+from tests.recorder.writers import WriterProcess, writer
 
 FROZEN = """
 import sys
@@ -40,7 +45,6 @@ from recorder import journal, tapefile, writer
 from recorder.clock import Clock
 from recorder.store import Store
 with tapefile.writing(Path(sys.argv[1]), sys.argv[2]) as connection:
-    writer.answer(journal.Ready("", []))
     writer.Writer(Store(connection), Path(sys.argv[1]), Clock(now=lambda: 0)).run()
 """
 """A writer for which no time passes: it commits for other reasons, or at the end of file."""
@@ -56,7 +60,6 @@ with tapefile.writing(Path(sys.argv[1]), sys.argv[2]) as connection:
     limit = lambda pages: driver.execute(f"PRAGMA max_page_count={pages}")
     limit(driver.execute("PRAGMA page_count").fetchone()[0] + 8)
     signal.signal(signal.SIGUSR1, lambda *_: limit(1_000_000))
-    writer.answer(journal.Ready("", []))
     writer.Writer(Store(connection), Path(sys.argv[1])).run()
 """
 """A writer whose disk is full after a few pages, until it gets SIGUSR1."""
@@ -68,9 +71,9 @@ from tests.recorder.frames import SESSION, begin, head
 command = (sys.executable, "-P", "-m", "recorder.writer", sys.argv[1], "wiretape record (pid 1)")
 writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
 pipe = writer.stdin.fileno()
+os.write(pipe, b"".join(journal.encode(seq, frame) for seq, frame in enumerate([SESSION, begin("e1"), head("e1")])))
 assert isinstance(journal.decode_answer(writer.stdout.readline()), journal.Ready)
 print(writer.pid, flush=True)
-os.write(pipe, b"".join(journal.encode(seq, frame) for seq, frame in enumerate([SESSION, begin("e1"), head("e1")])))
 for seq in range(100_000):
     os.write(pipe, journal.encode(3 + seq, journal.Read("e1", seq, 4_000_000 + seq, None, 8 * seq, b"%08d" % seq)))
     os.write(1, b"%08d" % seq)
@@ -183,7 +186,7 @@ def test_when_relay_and_writer_are_killed_the_next_start_interrupts_what_was_ack
         process.send([journal.Heartbeat(AT)])
         process.answer()
         process.acknowledged()
-        assert outcomes_of(tape) == {"e1": "interrupted"}
+        until(lambda: outcomes_of(tape) == {"e1": "interrupted"})
         process.end()
     assert b"".join(pieces).startswith(bodies_of(tape)["e1"])
 
@@ -352,3 +355,128 @@ def test_a_tape_that_was_moved_has_its_rows_in_its_own_file(tape: Path) -> None:
     for log in ("-wal", "-shm"):
         tape.with_name(tape.name + log).unlink(missing_ok=True)
     assert bodies_of(moved)["e1"] == b"".join(STREAM)
+
+
+def finished_before(process: WriterProcess, id: str) -> None:
+    """Take answers until an exchange is reported as finished."""
+    while not any(one.id == id for one in getattr(process.answer(), "finished", ())):
+        pass
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+def test_what_a_removed_log_held_is_saved_before_another_writer_goes_on(tape: Path, suffix: str) -> None:
+    sent = [*exchange("e1"), begin("e2"), head("e2"), *body("e2", STREAM[:2])]
+    with writer(tape) as process:
+        process.answer()
+        process.send(sent)
+        process.acknowledged()
+        finished_before(process, "e1")
+        tape.with_name(tape.name + suffix).unlink()
+        process.send(list(body("e2", STREAM))[2:3])
+        said = process.answer()
+        assert isinstance(said, journal.Fatal)
+        assert not said.final
+        assert f"{suffix} was removed or replaced while it was recorded: what it held is in the tape" in said.message
+        assert process.process.wait(10) == 1
+    with writer(tape) as process:
+        process.send([*list(body("e2", STREAM))[2:], end("e2", STREAM)])
+        process.answer()
+        process.acknowledged()
+        assert process.lost == []
+        process.end()
+    assert bodies_of(tape) == dict.fromkeys(("e1", "e2"), b"".join(STREAM))
+
+
+def test_frames_of_an_exchange_that_the_tape_does_not_know_are_reported(tape: Path) -> None:
+    with writer(tape) as process:
+        process.answer()
+        process.send([head("e1"), *body("e1", STREAM), *exchange("e2")])
+        process.acknowledged()
+        assert process.lost == [journal.Lost("e1", len(b"".join(STREAM)), whole=True)]
+        process.send([end("e1", STREAM)])
+        process.acknowledged()
+        assert process.lost[1:] == [journal.Lost("e1", 0, whole=True)]
+        process.end()
+    assert bodies_of(tape) == {"e2": b"".join(STREAM)}
+
+
+def test_reads_that_follow_a_missing_one_are_reported_and_a_gap_of_the_exchange(tape: Path) -> None:
+    sent = list(body("e1", STREAM))
+    with writer(tape) as process:
+        process.answer()
+        process.send([begin("e1"), head("e1"), sent[0], *sent[2:], end("e1", STREAM)])
+        process.acknowledged()
+        assert process.lost == [journal.Lost("e1", len(STREAM[2] + STREAM[3]), whole=False)]
+        process.end()
+    with reading(tape) as connection:
+        (row,) = connection.execute(select(exchanges.c.bytes, exchanges.c.gap_bytes)).all()
+    assert row == (len(b"".join(STREAM)), len(b"".join(STREAM[1:])))
+
+
+def test_a_huge_model_name_makes_a_short_answer(tape: Path) -> None:
+    name = '\0"m' * (2 << 20)
+    asked = json.dumps({"model": name}).encode()
+    answered = [b"data: " + json.dumps({"object": "chat.completion.chunk", "model": name, "choices": []}).encode()]
+    with writer(tape) as process:
+        process.answer()
+        process.send([begin("e1", body=asked), head("e1"), *body("e1", answered), end("e1", answered)])
+        process.acknowledged()
+        last = process.answer()
+        assert isinstance(last, journal.Ack)
+        assert len(journal.encode_answer(last)) < 10_000
+        assert last.finished[0].model is not None
+        assert last.finished[0].model.endswith("…")
+        process.end()
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("fault", ["truncated", "overwritten", "changed"])
+def test_a_damaged_tape_is_refused_and_left_as_it_is(tape: Path, fault: str) -> None:
+    with opened(tape) as store:
+        for number in range(50):
+            record(store, exchange(f"e{number}"))
+    if fault == "truncated":
+        os.truncate(tape, tape.stat().st_size - 8192)
+    elif fault == "overwritten":
+        with tape.open("r+b") as file:
+            file.seek(tape.stat().st_size // 2 & ~4095)
+            file.write(random.Random(1).randbytes(20_000))
+    else:
+        damage(tape, "UPDATE bodies SET data=zeroblob(10) WHERE exchange_no=50")
+    before = tape.read_bytes()
+    with writer(tape) as process:
+        said = process.answer()
+        assert isinstance(said, journal.Fatal)
+        assert (said.exit_code, said.final) == (3, True)
+        assert "is damaged" in said.message
+        assert process.process.wait(10) == 3
+    assert tape.read_bytes() == before
+
+
+@pytest.mark.damages
+def test_a_tape_that_is_cut_short_is_the_end_and_said(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, exchange("e0", [random.Random(1).randbytes(100_000)]))
+    with writer(tape) as process:
+        process.answer()
+        process.send([begin("e1")])
+        process.acknowledged()
+        os.truncate(tape, 4096)
+        process.send([head("e1")])
+        said = process.answer()
+        assert isinstance(said, journal.Fatal)
+        assert said.final
+        assert "cut short" in said.message
+
+
+def test_the_end_says_what_the_tape_holds_of_this_session(tape: Path) -> None:
+    with opened(tape, other_session("before")) as store:
+        record(store, exchange("e0"))
+    with writer(tape) as process:
+        process.answer()
+        process.send([*exchange("e1"), *exchange("e2", [b"cut"]), journal.Close(AT)])
+        process.acknowledged()
+        process.end()
+        while not isinstance(last := process.answer(), journal.Verified):
+            pass
+    assert last == journal.Verified(2, 1, len(b"".join(STREAM)) + 3, [])

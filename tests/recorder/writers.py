@@ -26,6 +26,11 @@ class WriterProcess:
             self.seq += 1
         self.process.stdin.flush()
 
+    @property
+    def lost(self) -> list[journal.Lost]:
+        """What was answered to be lost, so far."""
+        return [lost for answer in self.answers if isinstance(answer, journal.Ack) for lost in answer.lost]
+
     def answer(self) -> journal.Answer:
         assert self.process.stdout is not None
         answer = journal.decode_answer(self.process.stdout.readline())

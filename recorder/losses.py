@@ -1,0 +1,71 @@
+"""Pure: what a recorder could not store, counted and put into words."""
+
+from dataclasses import dataclass, field
+
+from recorder.journal import Verified
+from recorder.plurals import counted
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has happened so far.
+
+    `recorded` and `failed` are the exchanges that the writers reported as finished. `stored_*` is what they
+    acknowledged, `dropped_bytes` and `unrecorded` (exchanges) what is known to be missing. `lag_ns` is the time from a
+    frame's birth to its acknowledgement.
+    """
+
+    recorded: int = 0
+    failed: int = 0
+    stored_exchanges: int = 0
+    stored_bytes: int = 0
+    dropped_bytes: int = 0
+    unrecorded: int = 0
+    restarts: int = 0
+    trouble: str = ""
+    lag_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How a recording ended: from the tape, as far as it could be read; `problems` are sentences."""
+
+    recorded: int
+    failed: int
+    missing_bytes: int
+    missing_exchanges: int
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """Say whether everything is on the tape, and the tape is undamaged as far as it was checked."""
+        return not (self.missing_bytes or self.missing_exchanges or self.problems)
+
+
+def reconcile(counts: Counts, verified: Verified | None) -> Totals:
+    """Compare what was acknowledged with what the tape holds; where that is unknown, believe the acknowledgements."""
+    if verified is None or verified.exchanges is None or verified.failed is None:
+        problems = _damage(verified)
+        return Totals(counts.recorded, counts.failed, counts.dropped_bytes, counts.unrecorded, problems)
+    exchanges = counts.stored_exchanges - verified.exchanges
+    size = 0 if verified.bytes is None else counts.stored_bytes - verified.bytes
+    problems = _damage(verified)
+    if exchanges > 0 or size > 0:
+        lost = _amount(max(exchanges, 0), max(size, 0))
+        problems.insert(0, f"{lost} had been stored and are not on the tape any more: something else changed it")
+    return Totals(
+        recorded=verified.exchanges,
+        failed=verified.failed,
+        missing_bytes=max(counts.dropped_bytes + size, 0),
+        missing_exchanges=max(counts.unrecorded + exchanges, 0),
+        problems=problems,
+    )
+
+
+def _damage(verified: Verified | None) -> list[str]:
+    return [f"the check of the tape found: {problem}" for problem in verified.problems] if verified else []
+
+
+def _amount(exchanges: int, size: int) -> str:
+    parts = [counted(exchanges, "exchange")] if exchanges else []
+    return " and ".join([*parts, counted(size, "byte")] if size else parts)
