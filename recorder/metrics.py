@@ -27,7 +27,9 @@ STALL_NS = 2_000_000_000
 _BURST_CHUNKS = 20
 _SPARK_CELLS = 24
 _SPARKS = "▁▂▃▄▅▆▇█"
-_SPARK_STEPS_NS = tuple(step * 1_000_000 for step in (3, 10, 30, 100, 300, 1000, 3000))
+SPARK_STEPS_NS = tuple(step * 1_000_000 for step in (3, 10, 30, 100, 300, 1000, 3000))
+"""The gaps from which on each sign of a sparkline but the first stands."""
+
 _HISTOGRAM_BUCKETS = 64
 _MAX_TOKENS_LISTED = 1_000_000
 
@@ -205,7 +207,7 @@ def sparkline(at: Sequence[int], cells: int = _SPARK_CELLS, span: tuple[int, int
 
 
 def _spark(gap: int) -> str:
-    return " " if gap < 0 else _SPARKS[bisect_right(_SPARK_STEPS_NS, gap)]
+    return " " if gap < 0 else _SPARKS[bisect_right(SPARK_STEPS_NS, gap)]
 
 
 def _end(exchange: Exchange, done_ns: int | None, counted: Sequence[TimedChunk], latency: int | None) -> dict[str, Any]:

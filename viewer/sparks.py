@@ -5,11 +5,14 @@ is shows in its height; the scale is that of `recorder.metrics.sparkline`. Every
 another for each. Which exchanges there are and what stands beside the drawing is left to the callers.
 """
 
+import math
 import struct
+from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
-from recorder.metrics import sparkline
+from recorder.metrics import SPARK_STEPS_NS, sparkline
 from viewer.cells import MINUS
 
 FIRST: Final = "·"
@@ -31,6 +34,8 @@ STALLED: Final = "▇█"
 TICK: Final = "╷"
 """Stands at an instant of the axis, whose label follows it."""
 
+_BAR = " ▁▂▃▄▅▆▇█"
+_HEIGHT_ENDS_NS = 1_000_000, 10_000_000_000
 _LEAST_BETWEEN_TICKS = 10
 _STEPS = (1, 2, 5)
 _CLOCK_STEPS_NS = tuple(
@@ -50,13 +55,18 @@ def line(first_ns: int | None, gaps: bytes | None, end_ns: int | None, axis_ns: 
     drawn = [" "] * cells
     last = None
     if first_ns is not None:
-        at = list(accumulate(struct.unpack_from(f"<{len(gaps or b'') // 8}q", gaps or b""), initial=first_ns))
+        at = timestamps(first_ns, gaps or b"")
         drawn = list(sparkline(at, cells, (0, axis_ns))) or drawn
-        _mark(drawn, _cell(at[0], axis_ns, cells), FIRST)
-        last = _cell(at[-1], axis_ns, cells)
-    if end_ns is not None and (last is None or _cell(end_ns, axis_ns, cells) > last):
-        _mark(drawn, _cell(end_ns, axis_ns, cells), END)
+        _mark(drawn, cell(at[0], axis_ns, cells), FIRST)
+        last = cell(at[-1], axis_ns, cells)
+    if end_ns is not None and (last is None or cell(end_ns, axis_ns, cells) > last):
+        _mark(drawn, cell(end_ns, axis_ns, cells), END)
     return "".join(drawn).rstrip(" ")
+
+
+def timestamps(first_ns: int, gaps: bytes) -> list[int]:
+    """Return when each output came, given when the first did and the gaps between them as the tape packs them."""
+    return list(accumulate(struct.unpack_from(f"<{len(gaps) // 8}q", gaps), initial=first_ns))
 
 
 def axis(axis_ns: int, cells: int, zero_ns: int = 0) -> str:
@@ -72,6 +82,38 @@ def axis(axis_ns: int, cells: int, zero_ns: int = 0) -> str:
         if place + len(label) <= cells:
             drawn += " " * (place - len(drawn)) + label
     return drawn
+
+
+def height(gap_ns: int, rows: int) -> int:
+    """Return how high the bar of a gap is, in eighths of a row, where there are so many rows: at least one.
+
+    The scale is that of `recorder.metrics.sparkline`: each of its steps is an eighth of all rows.
+    """
+    step = bisect_right(SPARK_STEPS_NS, gap_ns)
+    lower, upper = (_HEIGHT_ENDS_NS[0], *SPARK_STEPS_NS, _HEIGHT_ENDS_NS[1])[step : step + 2]
+    share = min(max(math.log(max(gap_ns, 1) / lower) / math.log(upper / lower), 0), 0.999)
+    return int((step + share) * rows) + 1
+
+
+def bars(heights: Sequence[int], rows: int) -> list[str]:
+    """Draw bars of these heights, in eighths of a row, 0 for none: one cell each, in rows from the top."""
+    below = [range((rows - 1 - row) * 8, (rows - row) * 8) for row in range(rows)]
+    return ["".join(_BAR[min(max(height - low.start, 0), 8)] for height in heights) for low in below]
+
+
+def bounds(rows: int) -> list[str]:
+    """Return what gap each of 1, 2, 4 or 8 rows of bars begins with, from the top; the lowest begins with none."""
+    steps = [SPARK_STEPS_NS[8 * row // rows - 1] for row in range(rows - 1, 0, -1)]
+    return [*(_amount(step) for step in steps), ""]
+
+
+def without_label(axis: str, at: int) -> str:
+    """Return an axis without the label that a playhead at a cell stands within: it would show another time."""
+    tick = axis.rfind(TICK, 0, at)
+    end = axis.find(TICK, at)
+    label = axis[tick + 1 : end if end >= 0 else None].rstrip()
+    within = tick >= 0 and at <= tick + len(label)
+    return f"{axis[: tick + 1]}{' ' * len(label)}{axis[tick + 1 + len(label) :]}" if within else axis
 
 
 def clock_axis(axis_ns: int, cells: int, began_ns: int) -> str:
@@ -98,8 +140,8 @@ def _time_of_day(ns: int, step_ns: int) -> str:
     return f"{hours % 24:02}:{minutes:02}:{seconds % 60:02}{fraction}"
 
 
-def _cell(at_ns: int, axis_ns: int, cells: int) -> int:
-    """Give the cell of an instant; one on a border belongs to the cell before it, as in `sparkline`."""
+def cell(at_ns: int, axis_ns: int, cells: int) -> int:
+    """Return the cell of an instant; one on a border belongs to the cell before it, as in `sparkline`."""
     return max(-(-at_ns * cells // axis_ns) - 1, 0)
 
 

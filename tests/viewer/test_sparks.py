@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from recorder.metrics import SPARK_STEPS_NS, sparkline
 from viewer import sparks
 
 MS = 1_000_000
@@ -75,6 +76,29 @@ def test_an_axis_has_round_instants_where_there_is_room(axis_ms: int, cells: int
     assert sparks.axis(axis_ms * MS, cells) == drawn
 
 
+@given(st.integers(0, 10**11))
+def test_a_bar_of_one_row_is_that_of_a_sparkline(gap: int) -> None:
+    assert sparks.bars([sparks.height(gap, 1)], 1) == [sparkline((0, gap), 1)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "bounds"),
+    [(1, [""]), (2, ["100 ms", ""]), (4, ["1 s", "100 ms", "10 ms", ""])],
+)
+def test_a_bar_reaches_each_row_with_the_gap_that_the_row_begins_with(rows: int, bounds: list[str]) -> None:
+    assert sparks.bounds(rows) == bounds
+    assert sparks.bounds(8)[:-1] == ["3 s", "1 s", "300 ms", "100 ms", "30 ms", "10 ms", "3 ms"]
+    for row, gap in enumerate(SPARK_STEPS_NS, 1):
+        below, at = sparks.bars([sparks.height(gap - 1, 8), sparks.height(gap, 8)], 8)[7 - row]
+        assert (below, at) == (" ", "▁")
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**12), st.sampled_from([1, 2, 4, 8]))
+def test_a_longer_gap_has_no_lower_bar(one: int, other: int, rows: int) -> None:
+    heights = [sparks.height(gap, rows) for gap in sorted((one, other))]
+    assert 1 <= heights[0] <= heights[1] <= 8 * rows
+
+
 def test_the_legend_has_an_ascii_sign_for_each_of_its_own() -> None:
     signs = set("▁▂▃▄▅▆▇█") | {sparks.FIRST, sparks.END}
     assert signs <= set(sparks.LEGEND)
@@ -98,3 +122,19 @@ def test_what_is_before_zero_has_a_minus(axis_ms: int, zero_ms: int, cells: int,
 @given(st.integers(0, 10**13), st.integers(0, 10**13), st.integers(1, 200))
 def test_an_axis_with_instants_before_zero_takes_no_more_cells_than_there_are(axis: int, zero: int, cells: int) -> None:
     assert len(sparks.axis(axis, cells, min(zero, axis))) <= cells
+
+
+@pytest.mark.parametrize(
+    ("at", "cleared"),
+    [
+        (0, "╷0        ╷20 ms"),
+        (1, "╷         ╷20 ms"),
+        (2, "╷0        ╷20 ms"),
+        (10, "╷0        ╷20 ms"),
+        (11, "╷0        ╷     "),
+        (15, "╷0        ╷     "),
+        (16, "╷0        ╷20 ms"),
+    ],
+)
+def test_the_playhead_stands_in_the_midst_of_no_label(at: int, cleared: str) -> None:
+    assert sparks.without_label("╷0        ╷20 ms", at) == cleared

@@ -13,8 +13,10 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from viewer import sparks
+from viewer.model import waits
 from viewer.model.tracks import Track
 from viewer.model.transcript import OUTPUT, Transcript
+from viewer.model.waits import Wait
 from viewer.playback import Playback
 
 Alignment = Literal["request sent", "first byte", "first content", "content offset"]
@@ -40,6 +42,7 @@ class Drawing:
     """Both lanes drawn on one axis, which stands for `axis_ns`; its 0 is `zero_ns` from its beginning."""
 
     strips: tuple[str, str] = ("", "")
+    waits: tuple[Sequence[Wait], Sequence[Wait]] = ((), ())
     axis_ns: int = 0
     zero_ns: int = 0
 
@@ -224,8 +227,13 @@ class Race:
     def drawing(self, cells: int) -> Drawing:
         """Draw the gaps of both lanes on one axis of time, in so many cells."""
         axis = self.playback.end_ns
-        a, b = (self._strip(lane, shift, axis, cells) for lane, shift in zip(self.lanes, self._shifts, strict=True))
-        return Drawing((a, b), axis, self.origin_ns)
+        a, b = (self._waits(lane, shift, axis, cells) for lane, shift in zip(self.lanes, self._shifts, strict=True))
+        lanes = zip(self.lanes, self._shifts, (a, b), strict=True)
+        strips = [
+            waits.shaded(self._strip(lane, shift, axis, cells), found, cells).rstrip(" ")
+            for lane, shift, found in lanes
+        ]
+        return Drawing((strips[0], strips[1]), (a, b), axis, self.origin_ns)
 
     def lags(self, drawn: Drawing, cells: int) -> bool:
         """Say whether the race has got further than what is drawn, by a cell or more."""
@@ -242,6 +250,13 @@ class Race:
             at, position = self.lanes[lane].at, self.positions[lane]
             return at[position - 1] if position else 0
         return self.playback.media_ns - self._shifts[lane]
+
+    def _waits(self, lane: Lane, shift: int, axis: int, cells: int) -> list[Wait]:
+        """Return the waits of a lane; where an output has no timestamp they are not known."""
+        if lane.outputs(len(lane.transcript)) != len(lane.output_at):
+            return []
+        at = [came + shift for came in lane.output_at]
+        return waits.found(at, shift, lane.end_ns + shift, axis, cells)
 
     def _strip(self, lane: Lane, shift: int, axis: int, cells: int) -> str:
         gaps = array("q", (later - earlier for earlier, later in pairwise(lane.output_at)))

@@ -11,7 +11,7 @@ from recorder.derive import decode
 from recorder.exchange import Exchange, Read
 from viewer import queries
 from viewer.model import landmarks, strips
-from viewer.model.transcript import Transcript
+from viewer.model.transcript import KINDS, Transcript
 
 from ..conftest import COMPLETE, COMPLETE_READS, MS, TOOLS, TOOLS_READS
 
@@ -30,30 +30,48 @@ def test_all_rows_have_one_axis(connection: Connection) -> None:
     markers = landmarks.markers(transcript, 100 * MS)
     drawn = strips.made(transcript, reads(COMPLETE_READS), markers, 180 * MS, 18)
     assert drawn.kinds == "         occ    cf"
-    assert drawn.gaps == "           ▃    ▄ "
+    assert drawn.gaps() == ["           ▃    ▄ "]
     assert drawn.marks == "         BC      D"
-    assert len(drawn.bytes) == 18
-    assert drawn.bytes[-1] == "█"
+    assert len(drawn.bytes()[0]) == 18
+    assert drawn.bytes()[0][-1] == "█"
 
 
 def test_gaps_are_on_the_absolute_scale_and_end_in_their_cell(tools: Transcript) -> None:
     drawn = strips.made(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
-    assert drawn.gaps.rstrip() == " " * 30 + "█"
+    assert drawn.gaps() == [" " + "·" * 12 + "3.0 s" + "·" * 12 + "█"]
 
 
 def test_silences_that_are_not_played_are_marked(tools: Transcript) -> None:
     drawn = strips.made(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS)
-    assert drawn.gaps.rstrip() == " " * 15 + "┆" + " " * 14 + "█"
+    assert drawn.gaps() == [" " + "·" * 11 + "┆3.0 s┆" + "·" * 11 + "█"]
+
+
+def test_waits_of_a_stream_that_is_not_whole_are_not_known(tools: Transcript) -> None:
+    drawn = strips.made(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS, is_whole=False)
+    assert drawn.gaps() == [" " * 30 + "█"]
+    tools.timed[tools.kinds.index(KINDS.index("tool"))] = 0
+    assert strips.made(tools, reads(TOOLS_READS), [], 3100 * MS, 31).waits == ()
+
+
+def test_where_there_are_several_rows_the_lowest_has_the_shade_and_bars_go_through_all() -> None:
+    drawn = strips.first(100.0, struct.pack("<3q", 5 * MS, 2 * MS, 1_000 * MS), 1_107 * MS, 12)
+    assert drawn.gaps(4) == [
+        "           ▁",
+        "           █",
+        "           █",
+        " ▆" + "·" * 2 + "1.0 s" + "·" * 2 + "█",
+    ]
 
 
 def test_before_anything_is_decoded_the_gaps_are_known() -> None:
     drawn = strips.first(100.0, struct.pack("<2q", 100 * MS, 5 * MS), 300 * MS, 3)
-    assert drawn.gaps == "·▅▂"
+    assert drawn.gaps() == [" ▅▂"]
 
 
 def test_an_exchange_without_a_body_is_drawn_empty() -> None:
     drawn = strips.made(Transcript.of_texts({}), [], [], 0, 5)
-    assert (drawn.bytes, drawn.kinds.strip(), drawn.gaps.strip(), drawn.marks.strip()) == ("", "", "", "")
+    rows = (*drawn.bytes(), drawn.kinds, *drawn.gaps(), drawn.marks)
+    assert [row.strip() for row in rows] == ["", "", "", ""]
 
 
 @given(st.integers(1, 10**12), st.integers(1, 300), st.data())
@@ -69,7 +87,7 @@ def test_what_has_no_instant_is_in_no_row() -> None:
     transcript = Transcript(decode(facts, [], body))
     markers = landmarks.markers(transcript, 5 * MS)
     drawn = strips.made(transcript, [(5 * MS, len(body))], markers, 9 * MS, 9)
-    assert (drawn.kinds.strip(), drawn.gaps.strip(), drawn.marks.strip()) == ("", "", "B")
+    assert (drawn.kinds.strip(), drawn.gaps()[0].strip(), drawn.marks.strip()) == ("", "", "B")
     assert [(marker.sign, marker.at_ns) for marker in markers if marker.sign == "C"] == [("C", None)]
     transcript.come_by(9 * MS)
     assert list(transcript.at) == [9 * MS]

@@ -11,7 +11,6 @@ from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, Stage, assert_golden, journey, press, resized, seen, shows, staged, wait_for
 from viewer.tui.screens.compare import CompareScreen
-from viewer.tui.widgets import strips
 from viewer.tui.widgets.lane import LanePane
 from viewer.tui.widgets.strips import RaceStrips
 
@@ -373,19 +372,3 @@ def test_where_there_is_no_text_it_is_said_why(tape: Path) -> None:
             assert "no text:" not in await shows(pilot, "no output yet")
 
     journey(steps())
-
-
-@pytest.mark.parametrize(
-    ("at", "cleared"),
-    [
-        (0, "╷0        ╷20 ms"),
-        (1, "╷         ╷20 ms"),
-        (2, "╷0        ╷20 ms"),
-        (10, "╷0        ╷20 ms"),
-        (11, "╷0        ╷     "),
-        (15, "╷0        ╷     "),
-        (16, "╷0        ╷20 ms"),
-    ],
-)
-def test_the_playhead_stands_in_the_midst_of_no_label(at: int, cleared: str) -> None:
-    assert strips._clear("╷0        ╷20 ms", at) == cleared

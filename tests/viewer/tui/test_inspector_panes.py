@@ -11,12 +11,13 @@ import msgspec
 import pytest
 from rich.style import Style
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from recorder import journal
 from tests.viewer.conftest import DONE, HOSTILE, MS, begin, event, response
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import Stage, journey, press, resized, seen, shows, staged, typed, wait_for
-from viewer import apart
+from viewer import apart, sparks
 from viewer.model import marked_up
 from viewer.model.notes import path_of
 from viewer.tui.screens.inspector import InspectorScreen
@@ -122,14 +123,15 @@ def test_the_playhead_the_axis_and_what_is_typed_follow_the_clock_of_the_events(
                 await wait_for(pilot, lambda format=format: screen.panes.times.format == format)
                 lines = seen(app).splitlines()
                 at, end = lines[-2].split("%")[0].split("  ")[2].split(" / ")
-                shown.append((at.strip(), end.strip(), lines[-3].split("╷")[1].strip()))
+                second = lines[-3].find("╷12:00:01.000" if format == "wall" else "╷1 s")
+                shown.append((at.strip(), end.strip(), second))
                 await pilot.press("T")
             assert shown == [
-                ("0.120", "2.502 s", "0"),
-                ("0.020", "2.401 s", "0"),
-                ("0.000", "2.381 s", "0"),
-                ("12:00:00.120", "12:00:02.501", "12:00:00.000"),
-                ("0.120", "2.502 s", "0"),
+                ("0.120", "2.502 s", 52),
+                ("0.020", "2.401 s", 57),
+                ("0.000", "2.381 s", 58),
+                ("12:00:00.120", "12:00:02.501", 52),
+                ("0.120", "2.502 s", 52),
             ]
 
     journey(steps())
@@ -188,16 +190,54 @@ def test_reads_and_bookmarks_have_the_clock_of_the_events(marked: Path) -> None:
     journey(steps())
 
 
-def test_markers_stand_out_and_the_playhead_on_one_of_them(marked: Path) -> None:
+def test_the_playhead_is_behind_what_stands_in_its_cell(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#3") as (_, pilot, screen):
-            timeline = screen.panes.timeline
+            timeline, looks = screen.panes.timeline, screen.panes.looks
             await wait_for(pilot, lambda: len(timeline._strips.marks) == timeline.cells)
+            rows = [list(timeline.render_line(y)) for y in range(5)]
+            column = len(rows[4][0].text + rows[4][1].text)
+            assert rows[4][2].text == "▲"
+            at = [next(iter(Strip(row).crop(column, column + 1))) for row in rows[:4]]
+            assert [one.text for one in at[1:]] == ["c", "▇", "S"]
+            assert {one.style.bgcolor for one in at if one.style} == {looks["playhead"].bgcolor}
+            assert at[2].style is not None
+            assert (at[2].style.reverse, at[2].style.color) == (None, looks["error"].color)
+            await pilot.press("end")
+            moved = [next(iter(timeline.render_line(y).crop(column, column + 1))) for y in range(4)]
+            assert [one.text for one in moved] == [one.text for one in at]
             found = {one.text: one.style for one in timeline.render_line(3) if one.text in tuple("CSD")}
             assert list(found) == ["C", "S", "D"]
-            assert all(style is not None and style.reverse and style.bold for style in (found["C"], found["D"]))
-            assert found["S"] is not None
-            assert (found["S"].reverse, found["S"].color) == (True, screen.panes.looks["accent"].color)
+            assert all(style is not None and style.reverse and style.bold for style in found.values())
+
+    journey(steps())
+
+
+def test_a_wait_is_shaded_and_its_length_stands_in_it(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#3") as (_, pilot, screen):
+            await shows(pilot, "··2.2 s··")
+            looks, row = screen.panes.looks, screen.panes.timeline.render_line(2)
+            behind = "".join(one.text for one in row if one.style and one.style.bgcolor == looks["stalled"].bgcolor)
+            assert behind.strip("·") == "2.2 s"
+            await pilot.press("i")
+            await shows(pilot, "··┆2.2 s┆··")
+
+    journey(steps())
+
+
+@pytest.mark.parametrize(("rows", "height"), [(24, 4), (40, 5), (44, 6), (52, 9), (60, 9), (80, 15)])
+def test_the_timeline_uses_the_height_of_a_terminal(marked: Path, rows: int, height: int) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#3", (120, rows)) as (_, pilot, screen):
+            await wait_for(pilot, lambda: screen.panes.timeline.size.height == height)
+            await wait_for(pilot, lambda: len(screen.panes.timeline._strips.marks) == screen.panes.timeline.cells)
+            shown = seen(pilot.app).splitlines()
+            lines = shown[-2 - height : -2]
+            assert [line[:9].strip() for line in lines[-2:]] == ["markers", ""]
+            assert [line[:9].strip() for line in lines if "≥" in line] == [
+                f"≥ {bound}" for bound in sparks.bounds({4: 1, 5: 1, 6: 2, 9: 4, 15: 8}[height])[:-1]
+            ]
 
     journey(steps())
 

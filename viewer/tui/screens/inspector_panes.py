@@ -25,7 +25,7 @@ from viewer.model.opening import Opened
 from viewer.tui.screens import inspector_work
 from viewer.tui.screens.inspector_keys import PANE_KEYS
 from viewer.tui.screens.inspector_sheets import Sheets
-from viewer.tui.screens.inspector_tabs import PANES, boxes, has_room, listed, part, said, tabs, timed
+from viewer.tui.screens.inspector_tabs import PANES, boxes, has_room, listed, part, rows, said, tabs, timed
 from viewer.tui.screens.waiting import Waiting
 from viewer.tui.widgets.bar import Bar
 from viewer.tui.widgets.events import EventsPane
@@ -45,7 +45,6 @@ WIDE: Final = 100
 _LOW: Final = 19
 """With fewer rows there is no timeline."""
 
-_SHORT: Final = 28
 _DECODING: Final = "decoding …"
 _LONG_NS: Final = 300_000_000
 
@@ -114,7 +113,7 @@ class InspectorPanes(Looks, can_focus=True):
 
     def on_resize(self, event: Resize) -> None:
         """Lay out for the new room."""
-        self.timeline.set_class(event.size.height < _SHORT, "-short")
+        self.timeline.set_rows(*rows(event.size.height))
         self.lay_out()
 
     @property

@@ -14,6 +14,10 @@ PANES: Final = ("replay", "events", "raw", "request", "timing", "notes")
 """The panes by their numbers, from 1."""
 
 
+_SHORT: Final = 28
+_GAP_ROWS: Final = ((79, 8), (51, 4), (43, 2), (0, 1))
+"""From so many rows of a screen, the footer not counted, so many of them are for the gaps."""
+
 _ANNOTATED: Final[dict[Annotation, str]] = {"none": "", "heat": "gaps as heat", "silences": "gaps in figures"}
 
 
@@ -53,6 +57,14 @@ def timed(legend: str, axis_ns: int, times: Times, width: int) -> str:
     choices = (("gaps on a log scale", lasts, clock, legend), (lasts, clock, legend), (lasts, clock), (lasts,))
     texts = [" · ".join(("timeline", *(part for part in one if part))) for one in choices]
     return next((text for text in texts if len(text) <= width - 4), texts[-1])
+
+
+def rows(height: int) -> tuple[int, int]:
+    """Return how many rows of a timeline are for bytes, and how many for gaps, on a screen so high."""
+    if height < _SHORT:
+        return 0, 1
+    for_gaps = next(count for least, count in _GAP_ROWS if height >= least)
+    return max(for_gaps // 2, 1), for_gaps
 
 
 def has_room(told: str, width: int) -> bool:

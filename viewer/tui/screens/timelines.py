@@ -14,7 +14,9 @@ async def draw(timeline: Timeline, opened: Opened, playback: Playback) -> None:
     """Draw a stream that has been decoded; silences that are cut short in playing are marked."""
     reads, end = zip(opened.reads_at, opened.sizes, strict=True), playback.end_ns
     room = timeline.cells, playback.cap_ns
-    work = functools.partial(strips.made, opened.transcript, reads, opened.markers, end, *room)
+    work = functools.partial(
+        strips.made, opened.transcript, reads, opened.markers, end, *room, is_whole=not opened.missing
+    )
     timeline.show(await aside(work), playback.media_ns)
 
 

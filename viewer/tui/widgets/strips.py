@@ -8,6 +8,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from viewer import sparks
+from viewer.model import waits
 from viewer.model.race import Drawing
 from viewer.tui import paint
 from viewer.tui.paint import Part
@@ -24,14 +25,15 @@ class RaceStrips(Scrubbing):
     RaceStrips { width: 1fr; height: 4; }
     RaceStrips > .race--head { color: $text-accent; text-style: bold; }
     RaceStrips > .race--gaps { color: $text-primary; }
-    RaceStrips > .race--slow { color: $text-warning; }
-    RaceStrips > .race--stalled { color: $text-error; text-style: bold; }
+    RaceStrips > .race--first { background: $panel; }
+    RaceStrips > .race--slow { color: $text-warning; background: $warning-muted; }
+    RaceStrips > .race--stalled { color: $text-error; background: $error-muted; text-style: bold; }
     RaceStrips > .race--to-come { color: $text-disabled; }
-    RaceStrips > .race--playhead { text-style: reverse; }
+    RaceStrips > .race--playhead { background: $primary-muted; }
     RaceStrips > .race--axis { color: $text-muted; }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"race--{name}" for name in ("head", "gaps", "slow", "stalled", "to-come", "playhead", "axis")
+        f"race--{name}" for name in ("head", "gaps", "first", "slow", "stalled", "to-come", "playhead", "axis")
     }
 
     def __init__(self) -> None:
@@ -64,41 +66,41 @@ class RaceStrips(Scrubbing):
         if y == 3:
             return self._axis(width)
         drawn: list[Part] = [(f"{'AB'[y - 1]}  ", self._style("head"))]
-        line = self._drawing.strips[y - 1].ljust(self.cells)
-        place = self._places[y - 1]
-        looks = ((_state(sign, at > place), at == place, sign) for at, sign in enumerate(line))
-        for (state, is_playhead), alike in groupby(looks, itemgetter(0, 1)):
-            style = self._style(state)
-            drawn.append(
-                ("".join(sign for *_, sign in alike), style + self._style("playhead") if is_playhead else style)
-            )
+        line, at = self._drawing.strips[y - 1].ljust(self.cells), self._places[y - 1]
+        waited = waits.kinds(self._drawing.waits[y - 1], self.cells)
+        looks = (
+            (_state(sign, kind, place > at), kind, place == at, sign)
+            for place, (sign, kind) in enumerate(zip(line, waited, strict=False))
+        )
+        for (state, kind, is_playhead), alike in groupby(looks, itemgetter(0, 1, 2)):
+            style = self._style(state) + (self._behind(kind) if kind else Style())
+            style += self._behind("playhead") if is_playhead else Style()
+            drawn.append(("".join(sign for *_, sign in alike), style))
         return paint.strip(drawn, width, self.rich_style)
 
     def _axis(self, width: int) -> Strip:
         axis = sparks.axis(self._drawing.axis_ns, self.cells, self._drawing.zero_ns).ljust(self.cells)
         at = self._places[0]
+        clear = sparks.without_label(axis, at)
         drawn = [
             (" " * _MARGIN, None),
-            (_clear(axis, at)[:at], self._style("axis")),
+            (clear[:at], self._style("axis")),
             (_PLAYHEAD, self._style("head")),
-            (_clear(axis, at)[at + 1 :], self._style("axis")),
+            (clear[at + 1 :], self._style("axis")),
         ]
         return paint.strip(drawn, width, self.rich_style)
 
+    def _behind(self, name: str) -> Style:
+        return Style(bgcolor=self.get_component_rich_style(f"race--{name}").bgcolor)
+
     def _style(self, name: str) -> Style:
-        return self.get_component_rich_style(f"race--{name}")
+        style = self.get_component_rich_style(f"race--{name}")
+        return Style(color=style.color, bold=style.bold)
 
 
-def _clear(axis: str, at: int) -> str:
-    """Take away the label that the playhead would stand in the midst of: it would tell another time."""
-    tick = axis.rfind(sparks.TICK, 0, at)
-    end = axis.find(sparks.TICK, at)
-    label = axis[tick + 1 : end if end >= 0 else None].rstrip()
-    within = tick >= 0 and at <= tick + len(label)
-    return f"{axis[: tick + 1]}{' ' * len(label)}{axis[tick + 1 + len(label) :]}" if within else axis
-
-
-def _state(sign: str, to_come: bool) -> str:
+def _state(sign: str, kind: waits.Kind | None, to_come: bool) -> str:
     if to_come:
         return "to-come"
+    if kind is not None:
+        return {"first": "axis", "slow": "slow", "stalled": "stalled"}[kind]
     return "stalled" if sign in sparks.STALLED else "slow" if sign in sparks.SLOW else "gaps"
