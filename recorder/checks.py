@@ -20,6 +20,7 @@ from sqlalchemy.exc import DatabaseError
 from recorder import tapefile
 from recorder.clock import SYSTEM, Clock
 from recorder.journal import Verified
+from recorder.plurals import counted
 from recorder.schema import bodies, exchanges, measures, reads, segments, sessions
 
 _MOST = 5
@@ -185,6 +186,6 @@ def _of_body(connection: Connection, no: int, stored: int) -> Iterator[str]:
         yield f"its body cannot be unpacked ({error})"
         return
     if len(data) != body.size or body.size != stored:
-        yield f"its body has {len(data)} bytes, its reads {stored}"
+        yield f"its body has {counted(len(data), 'byte')}, its reads {stored}"
     if hashlib.sha256(data).hexdigest() != body.sha256:
         yield "its body is not the one that was stored (sha256)"

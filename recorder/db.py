@@ -42,7 +42,7 @@ def info(db: Path | None) -> None:
     size, is_terminal = path.stat().st_size, sys.stdout.isatty()
     rows: list[tuple[str, object]] = [
         ("tape", path),
-        ("size", f"{size:,} bytes" if is_terminal else size),
+        ("size", counted(size, "byte") if is_terminal else size),
         ("schema", REVISION),
         ("sqlite", sqlite),
     ]
@@ -72,7 +72,7 @@ def check(db: Path | None) -> None:
     for problem in found:
         click.echo(safe(problem))
     if found:
-        raise TapeDamaged(f"{path} has {len(found)} problems")
+        raise TapeDamaged(f"{path} has {counted(len(found), 'problem')}")
     click.echo(f"{path} is whole")
 
 
@@ -109,7 +109,7 @@ def rebuild(db: Path | None) -> None:
             for differs in progress.track(store.rebuild(), total=total, description="deriving"):
                 derived += 1
                 changed += differs
-    click.echo(f"{path}: {derived} exchanges derived again, {changed} changed")
+    click.echo(f"{path}: {counted(derived, 'exchange')} derived again, {changed} changed")
 
 
 @db.command()
@@ -240,4 +240,4 @@ def fixture(db: Path | None, exchanges: int, chunks: int, seed: int) -> None:
         task = progress.add_task("making", total=exchanges)
         for done in fixture.fill(connection, exchanges, chunks, seed):
             progress.update(task, completed=done)
-    click.echo(f"{path}: {exchanges:,} exchanges of up to {chunks:,} chunks, seed {seed}")
+    click.echo(f"{path}: {counted(exchanges, 'exchange')} of up to {counted(chunks, 'chunk')}, seed {seed}")

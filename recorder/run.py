@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recorder import options, providers
+from recorder.plurals import counted
 from recorder.safe import safe
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: i
     import statistics
 
     totals = recorder.tap.totals()
-    parts = [f"{totals.recorded} exchanges", f"{totals.failed} failed"]
+    parts = [counted(totals.recorded, "exchange"), f"{totals.failed} failed"]
     if ttft := [one.ttft_ns for one in finished if one.ttft_ns is not None]:
         parts.append(f"ttft p50 {statistics.median(ttft) / 1e6:.0f} ms")
     if stalls := [one.max_stall_ns for one in finished if one.max_stall_ns is not None]:
@@ -183,7 +184,13 @@ def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: i
     for problem in totals.problems:
         _say(problem)
     if unstored or not totals.is_whole:
-        lost = f"{totals.missing_bytes} bytes, {unstored} frames, {totals.missing_exchanges} exchanges"
+        lost = ", ".join(
+            (
+                counted(totals.missing_bytes, "byte"),
+                counted(unstored, "frame"),
+                counted(totals.missing_exchanges, "exchange"),
+            )
+        )
         parts.append(f"NOT STORED: {lost} {trouble}")
     look = f"  →  wiretape ls -n {totals.recorded}" if totals.recorded else ""
     _say(f"{', '.join(parts)}{look}")

@@ -133,7 +133,7 @@ class Tap:
             if self._over or (self._closing and not self._kept):
                 return
             self.counts.restarts += 1
-            self._say(f"the writer ended; starting another ({len(self._kept)} frames will be sent again)")
+            self._say(f"the writer ended; starting another (to be sent again: {counted(len(self._kept), 'frame')})")
             await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
             attempt += 1
             await self._relaunch()
@@ -316,7 +316,7 @@ class Tap:
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._settled.wait()
         if self._kept:
-            self._say(f"{len(self._kept)} frames could not be stored within {grace:.2g} s")
+            self._say(f"{counted(len(self._kept), 'frame')} could not be stored within {grace:.2g} s")
         left = (self._until - self._clock.now()) / 1e9
         await self._end_writer(max(left, _LAST_SECONDS))
         self._lose()

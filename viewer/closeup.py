@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from recorder.exchange import OUTCOMES
+from recorder.plurals import counted
 from viewer import cells, wording
 from viewer.inspecting import Known
 from viewer.model import gist, landmarks, streams, waterfall
@@ -78,9 +79,11 @@ def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:
         heard = cells.moment(known.recorder.heartbeat_at)
         return [(f" recorder pid {known.recorder.pid} gone; last heard of {heard} UTC: this is all there is", "error")]
     if opened is not None and opened.missing:
-        return [(f" {opened.missing:,} bytes are missing from the tape: the rest is shown", "error")]
+        return [(f" missing from the tape: {counted(opened.missing, 'byte')}; the rest is shown", "error")]
     if opened is not None and UNKNOWN in opened.owners:
-        return [(f" of {_unread(opened):,} bytes no read is on the tape: when they came is not known", "error")]
+        return [
+            (f" of {counted(_unread(opened), 'byte')} no read is on the tape: when they came is not known", "error")
+        ]
     if row["error_message"] or row["error_code"]:
         return [(f" {row['error_code'] or 'error'}: ", "error"), (row["error_message"] or "", "plain")]
     if row["outcome"] in ("complete", "open", None):
@@ -111,7 +114,7 @@ def request(known: Known) -> list[Line]:
     row = known.request
     lines: list[Line] = [[(f"{row['method']} ", "strong"), (f"{row['upstream']}{row['path']}", "accent")], []]
     lines += [[(f"{name}: ", "muted"), (value, "plain")] for name, value in row["headers"]]
-    lines += [[], [(f"body · {row['size']:,} bytes", "muted")], *_body(known.request_body, row["size"])]
+    lines += [[], [(f"body · {counted(row['size'], 'byte')}", "muted")], *_body(known.request_body, row["size"])]
     if known.response_headers:
         lines += [[], [("response ", "strong"), (str(known.row["status"]), "plain")], []]
         lines += [[(f"{name}: ", "muted"), (value, "plain")] for name, value in known.response_headers]
@@ -160,7 +163,7 @@ def _body(body: bytes | None, size: int) -> Iterator[Line]:
             text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     yield [(text, "plain")]
     if len(body) != size:
-        yield [(f"({size - len(body):,} bytes more than the tape keeps)", "warning")]
+        yield [(f"({counted(size - len(body), 'byte')} more than the tape keeps)", "warning")]
 
 
 def _waterfall(known: Known, opened: Opened, width: int, times: Times) -> Iterator[Line]:

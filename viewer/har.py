@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any, BinaryIO, Final
 from urllib.parse import parse_qsl, urlsplit
 
+from recorder.plurals import counted
 from viewer import rows
 from viewer.rows import Row
 from viewer.whole import Whole
@@ -97,7 +98,9 @@ def _post_data(facts: Row) -> Row:
     if encoding:  # HAR 1.2 has no name for it here
         found["_encoding"] = encoding
     if len(body) < facts["request_size"]:
-        found["comment"] = f"the first {len(body)} of {facts['request_size']} bytes: the tape keeps no more"
+        found["comment"] = (
+            f"the first {len(body):,} of {counted(facts['request_size'], 'byte')}: the tape keeps no more"
+        )
     return found
 
 

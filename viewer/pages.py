@@ -9,6 +9,7 @@ from typing import Final
 from rich.text import Text
 
 from recorder.exchange import FLAGS, OUTCOMES
+from recorder.plurals import counted
 from recorder.safe import safe
 from viewer import rows, wording
 from viewer.cells import UNKNOWN, block, cell, count, cut, line, moment, ms, outcome
@@ -79,7 +80,9 @@ def request(row: Row) -> Iterator[Text]:
     if row["body"]:
         yield Text(block(row["body"]))
     if row["body"] is None or len(row["body"].encode()) != row["size"]:
-        yield Text(f"({row['size']:,} bytes, not all of them shown: not UTF-8, or more than the tape keeps)", "dim")
+        yield Text(
+            f"({counted(row['size'], 'byte')}, not all of them shown: not UTF-8, or more than the tape keeps)", "dim"
+        )
 
 
 def _story(row: Row) -> Iterator[tuple[str, str]]:
@@ -126,7 +129,7 @@ def _told(verdicts: Sequence[Verdict]) -> Iterator[Text]:
     for verdict in told:
         yield from _verdict(verdict)
     if len(told) < len(verdicts):
-        yield _labelled("", f"and {len(verdicts) - len(told):,} shorter stalls: --part timing has them all")
+        yield _labelled("", f"and {counted(len(verdicts) - len(told), 'shorter stall')}: see --part timing")
 
 
 def _longest(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -90,7 +90,10 @@ def _head(row: Row, objective: str | None) -> Iterator[tuple[str, str]]:
     )
     tokens = ("prompt", "completion", "reasoning", "total")
     reported = ", ".join(f"{name} {number(row[f'{name}_tokens'])}" for name in tokens)
-    yield "tokens", f"{reported}; usage from {row['usage_n']:,}, missing from {row['usage_missing_n']:,} complete ones"
+    yield (
+        "tokens",
+        f"{reported}; usage from {row['usage_n']:,}, missing from {counted(row['usage_missing_n'], 'complete one')}",
+    )
     if objective is not None:
         yield "goodput", f"{percent(row['goodput_pct'])} ({safe(objective)})"
     yield "coalesced", percent(row["coalesced_pct"])

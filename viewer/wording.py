@@ -6,6 +6,7 @@ Recorded text passes `safe` here. Where the lines stand is left to `pages`, the 
 from collections.abc import Callable
 from typing import Final
 
+from recorder.plurals import counted
 from viewer import rows
 from viewer.cells import UNKNOWN, count, cut, line, ms
 from viewer.verdicts import Verdict
@@ -60,18 +61,18 @@ def _blamed(verdict: Verdict) -> str:
             paused = "reading from upstream was paused for it" if verdict.form == "gap" else late
             return f"the client read slowly: {paused}"
     if verdict.unclear == "at_once":
-        came = f"what ended it brought {_times(verdict.output_chunks or 0, 'output chunk')} at once"
+        came = f"what ended it brought {counted(verdict.output_chunks or 0, 'output chunk')} at once"
         return f"unclear: {came}: held back before the relay, or the relay did not run"
     return f"unclear: {_UNCLEAR[verdict.unclear or 'handing_on']}"
 
 
 def _sent(verdict: Verdict) -> str:
     came = [(verdict.comments_meanwhile, "comment"), (verdict.events_meanwhile, "other event")]
-    listed = " and ".join(_times(number, thing) for number, thing in came if number)
+    listed = " and ".join(counted(number, thing) for number, thing in came if number)
     if listed:
         return f"sent no output meanwhile, only {listed}"
     if verdict.reads_meanwhile:
-        return f"sent only parts of an event meanwhile, in {_times(verdict.reads_meanwhile, 'read')}"
+        return f"sent only parts of an event meanwhile, in {counted(verdict.reads_meanwhile, 'read')}"
     return "silent"
 
 
@@ -85,7 +86,7 @@ def _waited(verdict: Verdict) -> str:
 
 def _burst(verdict: Verdict) -> tuple[str, str]:
     name, cause = _CAUSES[verdict.form]
-    reads = _times(verdict.output_reads or 0, "read")
+    reads = counted(verdict.output_reads or 0, "read")
     told = f"{name}: {count(verdict.output_chunks)} output chunks in {reads} within {_ms(verdict.lasted_ns)} ms"
     share = 100 * (verdict.ttft_ns or 0) / verdict.latency_ns if verdict.latency_ns else 100.0
     first = f"ttft {_ms(verdict.ttft_ns)} ms is {share:.1f} % of the latency"
@@ -99,10 +100,6 @@ def _quoted(text: str | None, *, last: bool = False) -> str:
     if len(shown) > _QUOTED:
         shown = f"…{shown[-_QUOTED:]}" if last else cut(shown, _QUOTED)
     return f"'{shown}'"
-
-
-def _times(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _ms(ns: float | None) -> str:

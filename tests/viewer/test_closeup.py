@@ -79,7 +79,7 @@ def test_what_is_wrong_is_said_in_words(connection: Connection) -> None:
     assert text([died or []]).startswith(" recorder pid 1 gone; last heard of 2026-03-01 12:00:00")
     missing = dataclasses.replace(opened(connection, COMPLETE), missing=1234)
     line = closeup.trouble(known(connection, COMPLETE), missing, died=False)
-    assert text([line or []]) == " 1,234 bytes are missing from the tape: the rest is shown"
+    assert text([line or []]) == " missing from the tape: 1,234 bytes; the rest is shown"
 
 
 def test_a_request_is_shown_as_stored_and_json_in_order(connection: Connection) -> None:

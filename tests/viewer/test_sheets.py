@@ -21,7 +21,7 @@ def test_a_block_has_a_head_a_table_and_notes(connection: Connection) -> None:
     assert lines[0] == "all · 7 exchanges · 2026-03-01 12:00:01 – 2026-03-01 12:00:07 UTC"
     assert lines[1] == "outcomes   open 1, http_error 1, error_event 2, truncated 1, complete 2"
     assert lines[2] == "errors     66.67 %; of all 66.67 %, after a 2xx 60.00 %, cancelled 0.00 %"
-    assert "usage from 1, missing from 1 complete ones" in lines[3]
+    assert "usage from 1, missing from 1 complete one" in lines[3]
     assert lines[4:6] == ["goodput    33.33 % (ttft<1s)", "coalesced  14.29 %"]
     table = [line.split() for line in lines[6:] if not line.startswith("note: ")]
     assert table[0] == ["n", "mean", "std", "min", "p50", "p90", "p95", "p99", "max"]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from recorder.plurals import counted
 from viewer import cells
 from viewer.rows import Row
 
@@ -62,7 +63,7 @@ def command(
         parts.append("-H 'content-type:'")  # else curl names one of its own
     notes = [f"left out, as its value is not recorded: {name}" for name in left_out]
     notes += ["left out: the user and the password of the URL"] if _USER_INFO.search(upstream) else []
-    notes += [f"the body of {size:,} bytes is not recorded"] if body is None and size else []
+    notes += [f"the body of {counted(size, 'byte')} is not recorded"] if body is None and size else []
     if key == _KEY and any(shown.startswith(_BEARER) for shown in kept):
         notes.append("the scheme of Authorization is not recorded: Bearer is a guess")
     told = "".join(f": {_quoted(note)}\n" for note in notes)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from recorder.exchange import FLAGS
+from recorder.plurals import counted
 from viewer import cells, wording
 from viewer.model.silence import silence
 from viewer.model.streams import NOTABLE, Look, Part, Tone, elapsed_ms, ranked, span, state
@@ -49,7 +50,7 @@ def figures(row: Row, look: Look) -> str:
     told += [] if longest is None else [f"longest gap {span(longest)}"]
     told.append(f"{_counted(row['events'], 'event')} in {_counted(row['reads'], 'read')}")
     told.append(f"{span(elapsed_ms(row, look))}{'+' if row['outcome'] == 'open' else ''}")
-    told += [] if row["completion_tokens"] is None else [f"{cells.count(row['completion_tokens'])} tokens"]
+    told += [] if row["completion_tokens"] is None else [counted(row["completion_tokens"], "token")]
     return " · ".join(told)
 
 
@@ -74,7 +75,7 @@ def text(row: Row) -> tuple[str, str, int | None]:
 
 
 def _counted(number: int | None, thing: str) -> str:
-    return f"{cells.count(number)} {thing}{'' if number == 1 else 's'}"
+    return f"{cells.UNKNOWN} {thing}s" if number is None else counted(number, thing)
 
 
 def _unended(row: Row, look: Look) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from recorder.plurals import counted
 from viewer import cells
 from viewer.rows import Row
 
@@ -111,7 +112,7 @@ def rough(row: Row) -> str:
     """Say of how few values 99th percentiles are."""
     if row["measured_n"] >= _FEW:
         return f"some p99 from fewer than {_FEW} values: rough"
-    return f"p99 from {cells.count(row['measured_n'])} exchange{'' if row['measured_n'] == 1 else 's'}: rough"
+    return f"p99 from {counted(row['measured_n'], 'exchange')}: rough"
 
 
 def failure(outcome: str, detail: str | None, code: str | None, status: int | None) -> str:

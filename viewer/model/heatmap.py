@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from recorder.plurals import counted
+
 METRICS: Final = ("gap", "ttft", "tps")
 """What a map can be of: gaps between output chunks, the time to the first, tokens per second."""
 
@@ -170,15 +172,9 @@ def described(found: Heatmap, row: int, column: int) -> str:
     span = f"{since[:10]} {since[11:19]} UTC · {least} – {amount(high, found.metric)}"
     if not cell.count:
         return f"{span} · nothing"
-    noun = f"{cell.count:,} gap{'' if cell.count == 1 else 's'}" if found.metric == "gap" else exchanges(cell.count)
-    counted = f"{noun}, {100 * cell.share:.1f} %"
+    number = counted(cell.count, "gap" if found.metric == "gap" else "exchange")
     such = " with such a gap" if found.metric == "gap" else ""
-    return f"{span} · {counted} · enter: {exchanges(cell.exchanges)}{such}"
-
-
-def exchanges(count: int) -> str:
-    """Count exchanges in words."""
-    return f"{count:,} exchange{'' if count == 1 else 's'}"
+    return f"{span} · {number}, {100 * cell.share:.1f} % · enter: {counted(cell.exchanges, 'exchange')}{such}"
 
 
 def length(step_s: int) -> str:

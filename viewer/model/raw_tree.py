@@ -7,6 +7,7 @@ import json
 import re
 from typing import Final
 
+from recorder.plurals import counted
 from viewer import cells
 from viewer.model import dump, json_spans
 from viewer.model.json_spans import Node
@@ -35,7 +36,7 @@ def of_body(data: bytes) -> list[Node]:
     """Give the parts of a body without any event: its JSON, or its lines."""
     if not data:
         return [Node("no body came", 0, 0, 0, "")]
-    head = Node("body", 0, len(data), 0, f"({len(data):,} bytes, no event in it)")
+    head = Node("body", 0, len(data), 0, f"({counted(len(data), 'byte')}, no event in it)")
     found = json_spans.scan(data) if _is_json(data, 0, len(data)) else []
     nested = [Node(one.label, one.start, one.end, one.depth + 1, one.shown) for one in found]
     return [head, *(nested or _lines(data, 0, len(data)))]

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from recorder import options
+from recorder.plurals import counted
 from viewer.rows import Row
 from viewer.tui.reader import TapeReader
 from viewer.tui.screens import questions
@@ -70,7 +71,7 @@ def exports(
 ) -> list[tuple[str, list[str]]]:
     """Give what can be exported of the list: (label, arguments); `fitting` is how many exchanges it has."""
     listed = arguments(tape, "export", *_filtered(wanted))
-    found = [(f"{fitting:,} exchanges", listed), (f"their texts, {fitting:,}", [*listed, "--table", "texts"])]
+    found = [(counted(fitting, "exchange"), listed), (f"their texts, {fitting:,}", [*listed, "--table", "texts"])]
     if marked:
         found.append((f"marked, {len(marked)}", arguments(tape, "export", *marked)))
     if row is not None:

@@ -15,6 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from recorder.errors import WiretapeError
+from recorder.plurals import counted
 from viewer import cells
 from viewer.filtering.parser import FilterError
 from viewer.model import drilling, groups, heatmap, settings
@@ -197,7 +198,7 @@ class StatsScreen(Screen[None]):
             row = self._shown.rows[message.row]
             notes = "".join(f" · {note}" for note in _notes(row))
             self._tell(
-                f"enter: {heatmap.exchanges(row['n'])} of {self._shown.by} {groups.name(row[self._shown.by])}{notes}"
+                f"enter: {counted(row['n'], 'exchange')} of {self._shown.by} {groups.name(row[self._shown.by])}{notes}"
             )
 
     def on_heat_grid_moved(self, message: HeatGrid.Moved) -> None:
@@ -316,7 +317,7 @@ class StatsScreen(Screen[None]):
             objective += " · too many gaps to pool: y has the command that does"
         elif shown.rows and not shown.pooled:
             objective += " · reading the gaps …"
-        told = f" · {heatmap.exchanges(count)} by {cells.line(shown.by)} · window {WINDOWS[self._window][0]}"
+        told = f" · {counted(count, 'exchange')} by {cells.line(shown.by)} · window {WINDOWS[self._window][0]}"
         self._title(self._trouble, [(told, "plain"), (f"{objective}{chosen}", "accent")])
         table = self._grouped
         laid = groups.table(

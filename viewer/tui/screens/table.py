@@ -13,6 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import Worker
 
+from recorder.plurals import counted
 from viewer import cells
 from viewer.model import ranking
 from viewer.model.marks import Marks
@@ -95,7 +96,7 @@ class CompareManyScreen(Screen[None]):
         if not self._entries:
             return []
         exported = offers.arguments(host(self).tape.path, "export", *self._shown_ids())
-        count = _counted(len(self._entries))
+        count = counted(len(self._entries), "exchange")
         tables = [(f"{table} of {count}", [*exported, "--table", table]) for table in ("chunks", "reads", "texts")]
         return [(count, exported), *tables]
 
@@ -166,7 +167,7 @@ class CompareManyScreen(Screen[None]):
         by = "" if self._by is None else f" · by {LABELS[self._by]}"
         self._head.update(
             paint.content(
-                f"compare {_counted(len(entries))}{by}{f' · all {hosts.pop()}' if len(hosts) == 1 else ''}"
+                f"compare {counted(len(entries), 'exchange')}{by}{f' · all {hosts.pop()}' if len(hosts) == 1 else ''}"
                 f"{f' · {gone} more: not on the tape any more' if gone else ''}"
             )
         )
@@ -181,10 +182,6 @@ def comparison(marks: Marks, selected: int | None) -> Screen[None] | None:
         return CompareManyScreen(list(marks))
     pair = marks.pair(selected)
     return None if pair is None else CompareScreen(*pair)
-
-
-def _counted(number: int) -> str:
-    return f"{number} exchange{'' if number == 1 else 's'}"
 
 
 def _told(one: Entry) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from recorder.errors import NotFound
+from recorder.plurals import counted
 from viewer.model import notices
 from viewer.model.streams import Part
 from viewer.tui.screens.listing import Listing
@@ -17,7 +18,7 @@ def tape(path: Path, listing: Listing, extra: Iterable[tuple[int, str]], *, foll
     parts: list[Part] = [(path.name, "strong")]
     change = listing.change
     if change is not None:
-        parts.append((f" · {change.total:,} exchange{'' if change.total == 1 else 's'}", "plain"))
+        parts.append((f" · {counted(change.total, 'exchange')}", "plain"))
         if change.running:
             parts.append((f" · {change.running:,} open", "accent"))
     parts += [(f" · {number:,} {word}", "accent") for number, word in extra if number]

@@ -14,6 +14,7 @@ from rich.style import Style
 from textual.message import Message
 
 from recorder.exchange import Read
+from recorder.plurals import counted
 from recorder.safe import safe
 from viewer import cells
 from viewer.model import dump, json_spans, wire
@@ -191,7 +192,7 @@ class BytesPane(Pane):
         if row.read is not None:
             return self._border(row.read, row.start, self._relayed(row.read))
         if row.left_out:
-            return [("  ", None), (f"… {row.end - row.start:,} bytes more of this read", self.look("muted"))]
+            return [("  ", None), (f"… {counted(row.end - row.start, 'byte')} more of this read", self.look("muted"))]
         return self._text(row)
 
     def _text(self, row: Row) -> Iterator[Part]:
