@@ -7,7 +7,7 @@ wait unmerged until they are taken, and upstream has to wait where too many do. 
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -96,6 +96,9 @@ class Connection(asyncio.Protocol):
         self._overhead = 0
         self._unsent = 0
         self._reading_paused = False
+        self._sender: asyncio.Task[None] | None = None
+        self._is_sending = False
+        self._writable = asyncio.Event()
         self._expected: int | None = None
         self._received = 0
         self._final = False
@@ -114,8 +117,12 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=0)  # to be told when the last of the request has gone out
 
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
     def resume_writing(self) -> None:
-        if self._instants.sent is None:  # TLS writes once more when it closes
+        self._writable.set()
+        if self._instants.sent is None and not self._is_sending:  # TLS writes once more when it closes
             self._instants.sent = self._now()
 
     def data_received(self, data: bytes) -> None:
@@ -148,6 +155,7 @@ class Connection(asyncio.Protocol):
         if not self.ended:
             self.stamp = self._now()
             self._lost(error)
+        self._writable.set()
         if self._timer is not None:
             self._timer.cancel()
         self._wake()
@@ -240,6 +248,8 @@ class Connection(asyncio.Protocol):
         """Close the connection at once; what has come stays to be taken."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._sender is not None:
+            self._sender.cancel()
         if self._transport is not None:
             self._transport.abort()
 
@@ -266,6 +276,34 @@ class Connection(asyncio.Protocol):
             self._transport.write(body)
         if not self._transport.get_write_buffer_size():
             self.resume_writing()
+
+    def send_pieces(self, head: bytes, pieces: AsyncIterable[bytes], size: int) -> None:
+        """Write a request with a body of `size` bytes, each piece when the kernel has taken the one before it."""
+        self._is_sending = True
+        self._sender = asyncio.create_task(self._send_pieces(head, pieces, size))
+
+    async def _send_pieces(self, head: bytes, pieces: AsyncIterable[bytes], left: int) -> None:
+        assert self._transport is not None
+        self._transport.write(head)
+        try:
+            async for piece in pieces:
+                await self._drained()
+                if self._transport.is_closing():
+                    return
+                left -= len(piece)
+                self._is_sending = left > 0
+                self._transport.write(piece)
+            if not self._transport.get_write_buffer_size():
+                self.resume_writing()
+        except OSError as error:
+            self._fail("local", f"the request body cannot be read back from its temporary file ({words(error)})")
+            self._wake()
+
+    async def _drained(self) -> None:
+        assert self._transport is not None
+        while self._transport.get_write_buffer_size() and not self._transport.is_closing():
+            self._writable.clear()
+            await self._writable.wait()
 
     async def wait_head(self) -> Head:
         """Wait for the response's head; raises `UpstreamError` if none comes."""

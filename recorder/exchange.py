@@ -13,7 +13,7 @@ from recorder.chat import Chunk
 
 EndedBy = Literal[
     "end", "eof", "length", "reset", "framing", "protocol", "dns", "refused", "tls", "connect_timeout",
-    "headers_timeout", "idle_timeout", "client", "client_stalled", "shutdown", "died",
+    "headers_timeout", "idle_timeout", "client", "client_stalled", "local", "shutdown", "died",
 ]  # fmt: skip
 Outcome = Literal[
     "open", "connect_error", "timeout", "http_error", "error_event", "client_closed", "truncated", "malformed",
@@ -36,6 +36,7 @@ ENDED_BY: Final[dict[EndedBy, str]] = {
     "idle_timeout": "no byte of the body within the limit",
     "client": "the client left",
     "client_stalled": "the client stopped reading",
+    "local": "wiretape's own machine had no file descriptors, ports or disk left for it",
     "shutdown": "cut when the recorder was told to stop",
     "died": "the recorder died",
 }
@@ -77,6 +78,7 @@ FLAGS: Final[dict[str, str]] = {
     "opaque_reasoning": "reasoning came encrypted",
     "pretty_printed": "a payload over several lines of which only the first has data:",
     "reasoning_additive": "total_tokens counts reasoning beside completion_tokens",
+    "request_not_stored": "the request body is not on the tape, or only its beginning; its size and hash are",
     "sanitized": "text held NUL, lone surrogates or invalid UTF-8, now U+FFFD",
     "single_chunk": "the whole output came in one chunk or one read",
     "stall": "a gap of more than 2 s between reads with output",
@@ -96,7 +98,7 @@ NOTABLE: Final = (
 )  # fmt: skip
 """The flags that are worth a place where an exchange has but one line, the gravest first."""
 
-_BROKEN = frozenset({"eof", "reset", "length", "framing", "idle_timeout", "shutdown"})
+_BROKEN = frozenset({"eof", "reset", "length", "framing", "idle_timeout", "shutdown", "local"})
 _CLIENT = frozenset({"client", "client_stalled"})
 _HTTP_ERRORS: Final = ((500, "server_error"), (400, "client_error"), (300, "redirect"))
 
@@ -117,7 +119,8 @@ class Exchange:
 
     `gap_bytes` is how much of the body the tape could not keep, `paused` how often reading had to wait for the client,
     `surplus` whether bytes followed the response, `coarse_clock` whether instants are not those of socket reads,
-    `framing` how the body was delimited ("none": an answer that has no body, as to HEAD).
+    `framing` how the body was delimited ("none": an answer that has no body, as to HEAD), `request_missing` how many
+    bytes of the request body are not on the tape.
     """
 
     status: int | None
@@ -132,6 +135,7 @@ class Exchange:
     surplus: bool = False
     coarse_clock: bool = False
     framing: str | None = None
+    request_missing: int = 0
 
 
 class TimedItem(NamedTuple):
@@ -192,6 +196,7 @@ def transport_flags(exchange: Exchange, outcome: Outcome) -> set[str]:
     raised = {
         "storage_gap": exchange.gap_bytes > 0,
         "backpressure": exchange.paused > 0,
+        "request_not_stored": exchange.request_missing > 0,
         "surplus_bytes": exchange.surplus,
         "coarse_clock": exchange.coarse_clock,
         "unclean_end": exchange.ended_by in _BROKEN and not explained,
@@ -210,7 +215,7 @@ def _is_complete(exchange: Exchange, evidence: Evidence) -> bool:
 
 def _without_answer(exchange: Exchange, evidence: Evidence) -> Verdict | None:
     ended = exchange.ended_by
-    if ended in ("dns", "refused", "tls", "protocol"):
+    if ended in ("dns", "refused", "tls", "protocol") or (ended == "local" and exchange.status is None):
         return "connect_error", ended
     if exchange.status is None and ended in ("reset", "eof", "length", "end"):
         return "connect_error", "reset"
@@ -239,7 +244,7 @@ def _ended(exchange: Exchange, evidence: Evidence) -> Verdict:
     if not _is_complete(exchange, evidence):
         if ended in _CLIENT:
             return "client_closed", "stalled" if ended == "client_stalled" else None
-        if ended == "shutdown":
-            return "interrupted", "shutdown"
+        if ended in ("shutdown", "local"):
+            return "interrupted", ended
         return "truncated", ended if ended in ("reset", "length", "framing") else "eof"
     return ("malformed", None) if evidence.malformed else ("complete", None)

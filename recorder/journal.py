@@ -194,7 +194,8 @@ def decode(buffer: bytearray) -> Iterator[tuple[int, Frame]]:
             end = position + _HEAD.size + size
             if end > len(buffer):
                 break
-            frame = _frame_decoder.decode(bytes(memoryview(buffer)[position + _HEAD.size : end]))
+            with memoryview(buffer) as view:  # a frame may hold a large body: not copied twice
+                frame = _frame_decoder.decode(view[position + _HEAD.size : end])
             position = end
             yield seq, frame
     finally:

@@ -8,7 +8,6 @@ The meaning of what passes is left to the decoders, sockets and signals to `reco
 
 import asyncio
 import contextlib
-import hashlib
 import secrets
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -18,13 +17,14 @@ from typing import Any
 import httpx
 import msgspec
 
-from recorder import guard, journal, providers
+from recorder import guard, journal, local, providers
 from recorder.clock import SYSTEM, Clock
 from recorder.connection import Reads
 from recorder.errors import UpstreamError
 from recorder.guard import Refusal
-from recorder.recording import Recording
+from recorder.recording import REQUEST_STORED_BYTES, Recording
 from recorder.redact import Redactor
+from recorder.spool import Body, Memory
 from recorder.tap import Tap
 from recorder.upstream import Transport
 
@@ -32,15 +32,20 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-REQUEST_STORED = 16 << 20
-"""A request body is stored up to this; its size and hash are those of the whole."""
 LIVE = 4096
 """Exchanges at a time; more are answered 503."""
-_BODY_SECONDS = 30.0
+BODY_PAUSE_SECONDS = 30.0
+"""A request body may pause for this long, …"""
+BODY_SECONDS = 60.0
+"""… and take this long altogether, …"""
+BODY_BYTES_PER_SECOND = 16 << 10
+"""… and a second more for each of these: a client that trickles is ended soon, and one that sends 64 MiB over a line of
+128 kbit/s (slower than any that people upload over) is not."""
 _LINGER_SECONDS = 2.0
 _STALL_NS = 60_000_000_000
 _NOT_PASSED = frozenset((b"host", b"expect", b"content-length", b"x-wiretape-label"))
-_STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504}
+_STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504, "local": 503}
+_LEFT = Refusal(499, "the client left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,7 @@ class Request:
     upstream: providers.Upstream
     rest: bytes
     headers: list[tuple[bytes, bytes]]
-    body: bytes
-    sha256: str
+    body: Body
     labels: dict[str, str]
 
 
@@ -86,6 +90,8 @@ class Proxy:
     on_refused: Callable[[Refusal], None] = lambda _: None
     on_trouble: Callable[[str], None] = lambda _: None
     live: set[asyncio.Task[Any]] = field(default_factory=set)
+    memory: Memory = field(default_factory=Memory)
+    _storing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _active: list[_Exchange] = field(default_factory=list)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -102,14 +108,18 @@ class Proxy:
             self.live.discard(task)
 
     async def _handle(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        request = await self._admit(scope, receive)
-        if isinstance(request, Refusal):
-            self.on_refused(Refusal(request.status, Redactor(None).text(request.message)))
-            await _refuse(request, receive, send)
-        elif request is not None:
-            await self._serve(request, scope, receive, send)
+        body = Body(self.memory)
+        try:
+            request = await self._admit(scope, receive, body)
+            if isinstance(request, Refusal):
+                self.on_refused(Refusal(request.status, Redactor(None).text(request.message)))
+                await _refuse(request, receive, send)
+            elif request is not None:
+                await self._serve(request, scope, receive, send)
+        finally:
+            body.close()
 
-    async def _admit(self, scope: MutableMapping[str, Any], receive: Receive) -> Request | Refusal | None:
+    async def _admit(self, scope: MutableMapping[str, Any], receive: Receive, body: Body) -> Request | Refusal | None:
         """Check a request and read it whole; None if the client left meanwhile."""
         headers: list[tuple[bytes, bytes]] = list(scope["headers"])
         target = _target(scope)
@@ -127,16 +137,36 @@ class Proxy:
         if found is None:
             names = ", ".join(f"/{upstream.name}/" for upstream in self.upstreams)
             return Refusal(404, f"no upstream is served here; there are {names}")
-        read = await _read_body(receive)
-        if read is None or isinstance(read, Refusal):
-            return read
-        body, digest = read
-        return Request(scope["method"], *found, headers, body, digest, {**self.labels, **labels})
+        refusal = await self._read_body(receive, body)
+        if refusal is not None:
+            return None if refusal is _LEFT else refusal
+        return Request(scope["method"], *found, headers, body, {**self.labels, **labels})
+
+    async def _read_body(self, receive: Receive, body: Body) -> Refusal | None:
+        """Read a request's body; `_LEFT` if the client left."""
+        began = self.clock.now()
+        while True:
+            left = _allowed(body.size) - (self.clock.now() - began) / 1e9
+            try:
+                async with asyncio.timeout(min(BODY_PAUSE_SECONDS, left)):
+                    message = await receive()
+            except TimeoutError:
+                return _body_too_slow(body.size, left < BODY_PAUSE_SECONDS)
+            if message["type"] == "http.disconnect":
+                return _LEFT
+            try:
+                await body.append(message.get("body", b""))
+            except OSError as error:
+                return Refusal(503, f"the request body cannot be held while it arrives: {local.spool_cause(error)}")
+            if body.size > guard.BODY_BYTES:
+                return guard.TOO_LARGE
+            if not message.get("more_body"):
+                return None
 
     async def _serve(self, request: Request, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Relay one exchange beside a watcher for the client's leaving, and record how it ended."""
         exchange = _Exchange(Recording(self.tap, self.clock, secrets.token_hex(8)))
-        self._begin(exchange.recording, request)
+        await self._begin(exchange.recording, request)
         relay = exchange.task = asyncio.create_task(self._relay(exchange, request, send))
         watcher = asyncio.create_task(_left(receive))
         self._active.append(exchange)
@@ -176,20 +206,29 @@ class Proxy:
         if error is not None:
             raise error
 
-    def _begin(self, recording: Recording, request: Request) -> None:
-        frame = journal.Begin(
+    async def _begin(self, recording: Recording, request: Request) -> None:
+        """Enter the request; of large bodies one at a time is brought to memory, and only if it can be stored."""
+        body = request.body
+        async with self._storing if body.is_spooled else contextlib.nullcontext():
+            stored = None
+            if recording.has_room_for_body(body.size):
+                with contextlib.suppress(OSError):  # sending it will fail, too, and say so
+                    stored = await body.start(REQUEST_STORED_BYTES)
+            recording.begin(self._begin_frame(recording, request, stored))
+
+    def _begin_frame(self, recording: Recording, request: Request, stored: bytes | None) -> journal.Begin:
+        return journal.Begin(
             id=recording.id,
             started_at=self.clock.wall(),
             method=request.method,
             path=request.rest.decode("ascii"),
             upstream=request.upstream.url,
             headers=request.headers,
-            body=request.body[:REQUEST_STORED],
-            body_size=len(request.body),
-            body_sha256=request.sha256,
+            body=stored,
+            body_size=request.body.size,
+            body_sha256=request.body.sha256,
             labels=request.labels,
         )
-        recording.begin(frame)
 
     async def _relay(self, exchange: _Exchange, request: Request, send: Send) -> Ending:
         """Carry the exchange through."""
@@ -200,14 +239,15 @@ class Proxy:
             headers, framing = response.extensions["raw_headers"], response.extensions["framing"]
             recording.head(response.status_code, headers, framing)
             exchange.started = True
+            request.body.forget_sent()
             await send(_start(response.status_code, headers, framing, recording.id))
             await self._relay_reads(exchange, reads, send)
         except UpstreamError as error:
             at = exchange.reads.ended_at if exchange.reads else self.clock.now()
             if not exchange.started:
                 status = _STATUS.get(error.ended_by, 502)
-                where = f"upstream {request.upstream.host}: {error}"
-                await _answer_error(send, status, where, error.ended_by, recording.id)
+                where = "" if error.ended_by == "local" else f"upstream {request.upstream.host}: "
+                await _answer_error(send, status, f"{where}{error}", error.ended_by, recording.id)
             return error.ended_by, str(error), at
         await send({"type": "http.response.body", "body": b"", "more_body": False})
         return "end", None, reads.ended_at
@@ -234,13 +274,13 @@ class Proxy:
             headers.append((b"accept-encoding", b"identity"))
         if upstream.authorization and not any(name == b"authorization" for name, _ in headers):
             headers.append((b"authorization", upstream.authorization))
-        if request.body or request.method in ("POST", "PUT", "PATCH"):
-            headers.append((b"content-length", b"%d" % len(request.body)))
+        if request.body.size or request.method in ("POST", "PUT", "PATCH"):
+            headers.append((b"content-length", b"%d" % request.body.size))
         return httpx.Request(
             request.method,
             httpx.URL(scheme=upstream.scheme, host=upstream.host, port=upstream.port),
             headers=headers,
-            stream=httpx.ByteStream(request.body),
+            stream=request.body.stream(),
             extensions={"instants": recording.instants, "target": upstream.target(request.rest)},
         )
 
@@ -269,26 +309,15 @@ def _target(scope: MutableMapping[str, Any]) -> bytes:
     return path + (b"?" + query if query else b"")
 
 
-async def _read_body(receive: Receive) -> tuple[bytes, str] | Refusal | None:
-    """Read a request's body and hash it on the way; None if the client left."""
-    digest = hashlib.sha256()
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        try:
-            async with asyncio.timeout(_BODY_SECONDS):
-                message = await receive()
-        except TimeoutError:
-            return Refusal(408, f"nothing of the request body came for {_BODY_SECONDS:g} s")
-        if message["type"] == "http.disconnect":
-            return None
-        pieces.append(message.get("body", b""))
-        digest.update(pieces[-1])
-        size += len(pieces[-1])
-        if size > guard.BODY_BYTES:
-            return guard.TOO_LARGE
-        if not message.get("more_body"):
-            return b"".join(pieces), digest.hexdigest()
+def _body_too_slow(size: int, is_total: bool) -> Refusal:
+    if is_total:
+        return Refusal(408, f"the request body came too slowly: {size} bytes in {_allowed(size):.0f} s")
+    return Refusal(408, f"nothing of the request body came for {BODY_PAUSE_SECONDS:g} s")
+
+
+def _allowed(size: int) -> float:
+    """Return how long a body of which `size` bytes have come may take altogether, in seconds."""
+    return BODY_SECONDS + size / BODY_BYTES_PER_SECOND
 
 
 async def _left(receive: Receive) -> None:

@@ -7,6 +7,8 @@ from recorder.clock import Clock
 from recorder.connection import Instants, Reads
 from recorder.tap import Tap
 
+REQUEST_STORED_BYTES = 16 << 20
+"""A request body is stored up to this; its size and hash are those of the whole."""
 STORED_BYTES = 64 << 20
 """A body is stored up to this; what follows is relayed and counted."""
 
@@ -24,12 +26,16 @@ class Recording:
         self._unrecorded = False
         self.t0 = clock.now()
 
+    def has_room_for_body(self, size: int) -> bool:
+        """Return whether a request body of `size` bytes can be stored."""
+        return self._tap.has_room_for_request(min(size, REQUEST_STORED_BYTES))
+
     def begin(self, frame: journal.Begin) -> None:
         """Enter the request, and set T0; where there is no room, its body is left out, but not its size and hash."""
-        body = frame.body or b""
-        if not self._tap.has_room(len(body)):
-            self._tap.counts.dropped_bytes += len(body)
+        if frame.body and not self.has_room_for_body(len(frame.body)):
             frame = msgspec.structs.replace(frame, body=None)
+        if frame.body is None:
+            self._tap.counts.dropped_bytes += min(frame.body_size, REQUEST_STORED_BYTES)
         self._unrecorded = not self._tap.admits()
         if self._unrecorded:
             self._tap.counts.unrecorded += 1

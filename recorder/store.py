@@ -27,6 +27,7 @@ from recorder.schema import bodies, exchanges, measures, reads, segments, sessio
 from recorder.settling import Decoded, Facts, decode_facts, measured
 
 _SHOWN_FACTS = [exchanges.c[name] for name in ("id", "method", "path", "status", "request_model")]
+_FACTS = [column for column in exchanges.c if column.name != "request_body"]
 _SHOWN_MEASURES = [measures.c[name] for name in journal.Finished.__struct_fields__ if name in measures.c]
 
 
@@ -356,7 +357,8 @@ class Store:
 
 def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
     """Read an exchange's facts from the tape, as the decoder wants them."""
-    row = connection.execute(select(exchanges).where(exchanges.c.no == no)).one()
+    stored = func.coalesce(func.length(exchanges.c.request_body), 0).label("request_stored")
+    row = connection.execute(select(*_FACTS, stored).where(exchanges.c.no == no)).one()
     headers = dict(reversed(row.response_headers or []))
     exchange = Exchange(
         status=row.status,
@@ -371,6 +373,7 @@ def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
         surplus=row.surplus,
         coarse_clock=row.coarse_clock,
         framing=row.framing,
+        request_missing=row.request_size - row.request_stored,
     )
     return exchange, _reads(connection, no)
 

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,8 @@ QUEUE_BYTES = 64 << 20
 GATHER_SECONDS = 0.008
 """Frames wait this long for company; well under the commit window, so a killed relay loses no more than that."""
 _PIPE_BYTES = 4 << 20
+_JOINED_BYTES = 256 << 10
+_LATER_SECONDS = 0.05
 _HEARTBEAT_SECONDS = 5.0
 _LAST_SECONDS = 0.5
 _CUT_SECONDS = 1.0
@@ -67,7 +69,7 @@ class Tap:
         self._seq = 0
         self._kept: deque[_Kept] = deque()
         self._kept_bytes = 0
-        self._outbox: list[bytes] = []
+        self._outbox: deque[bytes] = deque()
         self._flush_at: asyncio.TimerHandle | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -108,7 +110,7 @@ class Tap:
             raise WriterFailed(f"the writer process cannot be started ({error.strerror})") from error
         assert process.stdin is not None
         # Nothing may come before the session, and all that is kept follows at once, lest a flush come between.
-        self._outbox = [journal.encode(0, self._session), *(kept.data for kept in self._kept)]
+        self._outbox = deque((journal.encode(0, self._session), *(kept.data for kept in self._kept)))
         self._flush()
         try:
             answer = await _answer(process)
@@ -273,6 +275,10 @@ class Tap:
         """Say whether `size` more bytes may be kept."""
         return not self._over and self._kept_bytes + size <= self._queue_bytes
 
+    def has_room_for_request(self, size: int) -> bool:
+        """Return whether a request body may be kept: bodies leave a quarter of the room to what responses bring."""
+        return not self._over and self._kept_bytes + size <= self._queue_bytes // 4 * 3
+
     def admits(self) -> bool:
         """Say whether another exchange may be recorded: what must not be lost has a bound, too."""
         return not self._over and self._kept_bytes <= 2 * self._queue_bytes
@@ -298,10 +304,22 @@ class Tap:
         if pipe.is_closing():
             return
         if pipe.transport.get_write_buffer_size() > _PIPE_BYTES:
-            self._flush_at = asyncio.get_running_loop().call_later(0.05, self._flush)
+            self._flush_at = asyncio.get_running_loop().call_later(_LATER_SECONDS, self._flush)
             return
-        pipe.write(b"".join(self._outbox))
-        self._outbox.clear()
+        while self._outbox and pipe.transport.get_write_buffer_size() <= _PIPE_BYTES:
+            if len(self._outbox[0]) >= _JOINED_BYTES:  # not copied: it may be as large as a request body
+                pipe.write(self._outbox.popleft())
+            else:
+                pipe.write(b"".join(self._small_frames()))
+        if self._outbox:
+            self._flush_at = asyncio.get_running_loop().call_later(_LATER_SECONDS, self._flush)
+
+    def _small_frames(self) -> Iterator[bytes]:
+        """Take frames off the front of the outbox, up to a large one."""
+        size = 0
+        while self._outbox and len(self._outbox[0]) < _JOINED_BYTES and size < _PIPE_BYTES:
+            size += len(self._outbox[0])
+            yield self._outbox.popleft()
 
     async def close(self, grace: float = 10.0) -> int:
         """Let the writer commit everything and end; give the number of frames that could not be stored."""

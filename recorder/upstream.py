@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from recorder import local
 from recorder.clock import SYSTEM, Clock
 from recorder.connection import Connection, Head, Instants, words
 from recorder.errors import UpstreamError
@@ -45,7 +46,7 @@ class Transport(httpx.AsyncBaseTransport):
         instants: Instants = request.extensions.get("instants") or Instants()
         connection = await self._connect(request, instants)
         try:
-            connection.send(_head_bytes(request), await request.aread())
+            _send(connection, request)
             head = await self._answer(connection)
         except BaseException:
             connection.close()
@@ -69,6 +70,8 @@ class Transport(httpx.AsyncBaseTransport):
         except TimeoutError as error:
             raise UpstreamError("connect_timeout", f"no connection within {self._limits.connect:g} s") from error
         except OSError as error:
+            if local.is_local(error):
+                raise UpstreamError("local", local.cause(error)) from error
             raise UpstreamError(_why_not_connected(error), words(error)) from error
         return connection
 
@@ -78,6 +81,15 @@ class Transport(httpx.AsyncBaseTransport):
                 return await connection.wait_head()
         except TimeoutError as error:
             raise UpstreamError("headers_timeout", f"no answer within {self._limits.headers:g} s") from error
+
+
+def _send(connection: Connection, request: httpx.Request) -> None:
+    """Send a request whole, or in pieces if its body does not come at once: then beside what is answered to it."""
+    if isinstance(request.stream, httpx.ByteStream):
+        connection.send(_head_bytes(request), request.read())
+    else:
+        assert isinstance(request.stream, httpx.AsyncByteStream)
+        connection.send_pieces(_head_bytes(request), request.stream, int(request.headers["content-length"]))
 
 
 def _head_bytes(request: httpx.Request) -> bytes:

@@ -264,11 +264,42 @@ async def test_a_request_over_64_mib_is_refused_before_upstream_is_called(relay:
 async def test_a_request_body_that_does_not_come_is_not_waited_for(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recorder.proxy._BODY_SECONDS", 0.2)
+    monkeypatch.setattr("recorder.proxy.BODY_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr("recorder.proxy._LINGER_SECONDS", 0.1)
     before = relay.upstream.connections
     got = await raw(relay.base, post("/x", b"", [("content-length", "2")]) + b"{")
     assert (got[:13], relay.upstream.connections) == (b"HTTP/1.1 408 ", before)
+
+
+@on_loop
+async def test_a_request_body_that_trickles_is_ended_after_a_total(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recorder.proxy.BODY_SECONDS", 0.5)
+    before = relay.upstream.connections
+    async with dial(relay.base) as (reader, writer), asyncio.timeout(10):
+        writer.write(post("/x", b"", [("content-length", "1000")]))
+        answered = asyncio.create_task(take(reader))
+        while not answered.done():
+            writer.write(b"x")
+            await asyncio.sleep(0.02)
+        got = answered.result()
+    assert (got.status, relay.upstream.connections) == (408, before)
+    assert b"wiretape: the request body came too slowly" in got.body
+
+
+@on_loop
+async def test_what_has_come_of_a_request_body_earns_it_more_time(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recorder.proxy.BODY_SECONDS", 0.3)
+    target = relay.plays(plain(b"{}"))
+    async with dial(relay.base) as (reader, writer), asyncio.timeout(10):
+        writer.write(post(target, b"", [("content-length", str(1 << 20))]))
+        for _ in range(16):
+            writer.write(bytes(1 << 16))
+            await asyncio.sleep(0.05)
+        assert (await take(reader)).status == 200
 
 
 @on_loop

@@ -145,7 +145,7 @@ def _client_closed(row: Row) -> str:
 
 def _interrupted(row: Row) -> str:
     pid = f" (pid {row['recorder_pid']})" if row.get("recorder_pid") else ""
-    did = "was told to stop" if row["ended_by"] == "shutdown" else "died"
+    did = {"shutdown": "was told to stop", "local": "lacked resources"}.get(row["ended_by"], "died")
     return f"the recorder{pid} {did} {_after(row)}, before the answer was complete"
 
 
@@ -169,6 +169,7 @@ _AFTERWARDS: Final = {
     "client_stalled": "then the client stopped reading",
     "shutdown": "then the recorder was told to stop",
     "died": "then the recorder died",
+    "local": "then the recorder lacked file descriptors, ports or disk",
     "idle_timeout": "then nothing, not even the end, until the recorder waited no longer",
     "eof": "then upstream closed the connection without ending the body",
     "length": "then upstream closed the connection before its Content-Length",
@@ -187,6 +188,7 @@ _WHERE: Final = {"before_output": " before any output", "mid_stream": " in mid-s
 _UNCONNECTED: Final = {
     "dns": "the name {host} did not resolve",
     "refused": "{host} refused the connection",
+    "local": "this machine had no file descriptors, ports or disk left for it",
     "tls": "the TLS handshake with {host} failed",
     "protocol": "what {host} answered is no HTTP",
     "framing": "what {host} answered is no HTTP",
