@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from recorder.clock import Clock
 from viewer.filtering import parser
+from viewer.filtering.cursor import FilterError
 from viewer.filtering.expressions import REGEX_CAP
 from viewer.filtering.syntax import Among, Compare, Filter, Labelled, Match, Not, Or, Regex
 from viewer.model.heatmap import Heatmap
@@ -42,9 +43,22 @@ def checked(text: str) -> None:
 def joined(text: str, *terms: str) -> str:
     """Add terms to a filter, which may be empty."""
     base = text.strip()
-    if base and any(terms) and isinstance(parser.parse(base), Or):
+    if base and any(terms) and isinstance(parser.parse(base), Or) and not _is_enclosed(base):
         base = f"({base})"
     return " ".join(part for part in (base, *terms) if part)
+
+
+def _is_enclosed(text: str) -> bool:
+    """Return whether a filter is one pair of parentheses and what they hold."""
+    try:
+        return text.startswith("(") and text.endswith(")") and parser.parse(text[1:-1]) is not None
+    except FilterError:  # of two pairs, as in (a) or (b), the inner ends do not match
+        return False
+
+
+def without(text: str, *terms: str) -> str:
+    """Return a filter without some of its terms, each as it stands between blanks."""
+    return " ".join(part for part in text.split() if part not in terms) if set(terms) & set(text.split()) else text
 
 
 def group(name: str, value: Any, others: Iterable[Any] = ()) -> str:

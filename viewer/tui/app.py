@@ -42,6 +42,12 @@ from viewer.tui.terminal import Lag, TerminalDriver
 from viewer.tui.widgets.slips import Slips
 
 _SIGNALS: Final = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
+_NEEDS: Final = {
+    "copy_menu": ("copies",), "export_menu": ("exports",), "outside": ("pages", "copies"),
+    "time_format": ("action_time_format",),
+}  # fmt: skip
+"""What a screen must have, at least one of them, for an action of the application."""
+
 _LATE_SECONDS: Final = 5
 _INTERRUPTED: Final = 128 + 2
 _HUNG_UP: Final = 128 + 1
@@ -67,7 +73,8 @@ class ViewerApp(App[int]):
     """
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark,f1", "help", "help", key_display="?", id="app.help"),
+        Binding("question_mark", "help", "help", key_display="?", id="app.help"),
+        Binding("f1", "help", "help", show=False, id="app.help_too"),
         Binding("y", "copy_menu", "copy (yank)", show=False, id="app.copy"),
         Binding("x", "export_menu", "export to a file (save)", show=False, id="app.export"),
         Binding("T", "time_format", "time format", show=False, id="app.time_format"),
@@ -257,6 +264,13 @@ class ViewerApp(App[int]):
         told = self._clashes.told(clashed_bindings)
         if told is not None:
             self._tell_slips(told)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out of footer and help what the screen does not have."""
+        if action == "back":
+            return len(self.screen_stack) > 2
+        needed = _NEEDS.get(action)
+        return needed is None or (bool(self.screen_stack) and any(hasattr(self.screen, name) for name in needed))
 
     def give_up(self, error: WiretapeError) -> None:
         """Leave with an error of one line, which the command line prints."""

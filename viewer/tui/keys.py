@@ -18,8 +18,11 @@ from textual.message_pump import MessagePump
 
 from recorder.safe import safe
 
-HELP: Final = Binding("question_mark,f1", "app.help", "help", key_display="?", id="app.help")
-"""A footer shows a screen's own keys before the app's: so each screen begins with this one."""
+HELP: Final = (
+    Binding("question_mark", "app.help", "help", key_display="?", id="app.help"),
+    Binding("f1", "app.help", "help", id="app.help_too"),
+)
+"""A footer shows a screen's own keys before the app's: so each screen begins with these. f1 works in a line, too."""
 
 BACK: Final = Binding("q", "app.leave", "back", id="app.leave")
 """On every screen but the first, the key that leaves goes back."""

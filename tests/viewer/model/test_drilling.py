@@ -53,7 +53,7 @@ def test_the_filter_of_each_kind_of_failure_selects_as_many_as_it_counts(connect
         ("  ", "model:gpt"),
         ("ttft>1s", "ttft>1s model:gpt"),
         ("a or b", "(a or b) model:gpt"),
-        ("(a or b)", "((a or b)) model:gpt"),
+        ("(a or b)", "(a or b) model:gpt"),
     ],
 )
 def test_terms_are_added_to_what_was_asked_for(base: str, together: str) -> None:
@@ -63,6 +63,14 @@ def test_terms_are_added_to_what_was_asked_for(base: str, together: str) -> None
 
 def test_without_terms_a_filter_is_as_it_was() -> None:
     assert drilling.joined("a or b") == drilling.joined("a or b", "") == "a or b"
+
+
+def test_terms_are_taken_away_where_they_stand_alone() -> None:
+    assert drilling.without("a is:failed b", "is:failed", "flag:stall") == "a b"
+    assert drilling.without('"a  is:failed"', "is:failed") == '"a  is:failed"'
+    for base in ("(a or b)", "(a or b) c"):
+        assert drilling.joined(base, "c") == f"{base} c"
+    assert drilling.joined("(a) or (b)", "c") == "((a) or (b)) c"
 
 
 def test_a_path_is_meant_without_a_query_where_others_have_one() -> None:

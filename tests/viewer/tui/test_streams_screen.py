@@ -23,6 +23,7 @@ from viewer.model import history
 from viewer.model.streams import COLUMNS
 from viewer.tui.app import ViewerApp
 from viewer.tui.screens import offers, questions
+from viewer.tui.screens.help import entries
 from viewer.tui.screens.streams import StreamsScreen
 from viewer.tui.widgets.filter_line import FilterInput
 from viewer.tui.widgets.rows import StreamRows
@@ -467,7 +468,7 @@ def test_the_keys_of_a_narrow_footer_are_whole_and_help_and_quit_are_among_them(
             last = seen(pilot.app).splitlines()[-1]
             assert last.strip().split("  ")[-1] == "q quit"
             assert set(last.strip().split("  ")) <= {
-                "? help", "/ filter", "enter open", "space mark", "c compare", "o order", "S stats", "q quit"
+                "? help", "/ filter", "enter open", "e errors", "s stalls", "space mark", "o order", "S stats", "q quit"
             }  # fmt: skip
             await pilot.resize_terminal(120, 30)
             await shows(pilot, "S stats", "q quit", "first output 110 ms")  # which there is room for now
@@ -496,9 +497,13 @@ def test_a_filter_is_completed_and_remembered(tape: Path) -> None:
             screen = pilot.app.screen
             assert isinstance(screen, StreamsScreen)
             box = await type_filter(pilot, "")
-            await wait_for(pilot, lambda: screen._listing.values)
-            press(pilot, *"model:gpt-x-")
-            await wait_for(pilot, lambda: box._suggestion == "model:gpt-x-mini")
+            await wait_for(pilot, lambda: screen._listing.known.values)
+            press(pilot, *"mod")
+            await shows(pilot, "   model:  the model that answered")
+            press(pilot, "tab")
+            await wait_for(pilot, lambda: box.value == "model:")
+            press(pilot, *"gpt-x-")
+            await shows(pilot, "   gpt-x-mini")
             press(pilot, "tab")
             await wait_for(pilot, lambda: box.value == "model:gpt-x-mini")
             press(pilot, "enter")
@@ -512,6 +517,72 @@ def test_a_filter_is_completed_and_remembered(tape: Path) -> None:
             await wait_for(pilot, lambda: box.value == "model:gpt-x-mini")
             press(pilot, "down", "down")
             await wait_for(pilot, lambda: not box.value)
+
+    journey(steps())
+
+
+def test_a_completion_is_chosen_with_arrows_and_covers_neither_titles_nor_rows(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape, (80, 24)) as pilot:
+            before = await shows(pilot, LIVE[:8], "Hel")
+            box = await type_filter(pilot, "is:")
+            lines = (await shows(pilot, "at the end: expected a value", "   aborted", "START▼")).splitlines()
+            assert lines[2].startswith("   at the end")
+            assert "START▼" in lines[9]
+            assert LIVE[:8] in lines[10]
+            assert "tab complete" in lines[-1]
+            assert "/ filter" not in lines[-1]
+            press(pilot, "down", "down", "down", "up", "enter")
+            await wait_for(pilot, lambda: box.value == "is:client_closed")
+            await shows(pilot, "0 of 7 match.")
+            box.value = ""
+            press(pilot, "escape")
+            await wait_for(pilot, lambda: seen(pilot.app) == before)
+
+    journey(steps())
+
+
+def test_a_completion_is_taken_with_the_mouse_and_a_click_on_the_list_leaves_the_box(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            box = await type_filter(pilot, "is:l")
+            await shows(pilot, "   live")
+            await pilot.click("Completions", offset=(4, 1))
+            await wait_for(pilot, lambda: box.value == "is:live" and box.has_focus)
+            await shows(pilot, "1 / 7 · ")
+            await pilot.click(StreamRows, offset=(10, 0))
+            await wait_for(pilot, lambda: rows(pilot).has_focus and "tab complete" not in seen(pilot.app))
+
+    journey(steps())
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    (" m", "unfinished"), (" ttf", "unfinished"), (" model:gpt", "unfinished"), (" ttft>", "expected"),
+    (" is:e", "unfinished"), (" is:zz", "no such outcome"),
+])  # fmt: skip
+def test_while_a_filter_is_unfinished_the_last_list_stays(more: str, said: str, tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            screen = pilot.app.screen
+            assert isinstance(screen, StreamsScreen)
+            await type_filter(pilot, "is:live")
+            await wait_for(pilot, lambda: screen._listing.known.values)
+            await shows(pilot, "1 / 7 · ")
+            press(pilot, *more)
+            await shows(pilot, f"is:live{more}", said, LIVE[:8])
+            assert screen._filter.text.strip() == "is:live"
+            assert len(screen._listing.catalog) == 1
+
+    journey(steps())
+
+
+def test_an_unfinished_filter_is_applied_with_enter(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            await type_filter(pilot, "mod")
+            await shows(pilot, "unfinished: enter applies it as it stands", LIVE[:8])
+            press(pilot, "enter")
+            await shows(pilot, "0 of 7 match.")
 
     journey(steps())
 
@@ -726,14 +797,52 @@ def test_where_a_list_spans_days_every_time_of_day_has_its_date(tmp_path: Path) 
     journey(steps())
 
 
+def test_keys_list_errors_only_or_stalls_only_within_the_filter_and_all_again(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape, filter_text="id:d or id:aaaa or id:f") as pilot:
+            await shows(pilot, "4 / 7 · ")
+            press(pilot, "e")
+            await shows(pilot, "/ (id:d or id:aaaa or id:f) is:failed", "1 / 7 · ", "d0000000")
+            press(pilot, "s")
+            await shows(pilot, "/ (id:d or id:aaaa or id:f) flag:stall", "1 / 7 · ", "12:00:02")
+            press(pilot, "s")
+            text = await shows(pilot, "/ (id:d or id:aaaa or id:f)", "4 / 7 · ")
+            assert "flag:stall" not in text
+
+    journey(steps())
+
+
+def test_keys_that_do_not_apply_are_neither_in_the_footer_nor_in_help(tape: Path) -> None:
+    def listed(pilot: Pilot[Any]) -> set[str]:
+        return {entry.id for entry in entries(pilot.app, pilot.app.screen.active_bindings)}
+
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            await shows(pilot, "S stats")
+            assert not listed(pilot) & {"streams.compare", "streams.toggle", "streams.clear", "app.back"}
+            press(pilot, "space", "e")
+            await shows(pilot, "c compare", "/ is:failed")
+            assert listed(pilot) >= {"streams.compare", "streams.toggle", "streams.clear"}
+            press(pilot, "slash")
+            await shows(pilot, "tab complete", "f1 help")
+            assert not [one for one in listed(pilot) if one.startswith("streams.")]
+            press(pilot, "escape", "e")
+            await type_filter(pilot, "model:nobody")
+            press(pilot, "enter")
+            await shows(pilot, "0 of 7 match.")
+            assert not listed(pilot) & {"streams.open", "streams.mark", "streams.order", "streams.stats"}
+            assert listed(pilot) >= {"streams.filter", "streams.toggle", "streams.errors", "app.copy"}
+
+    journey(steps())
+
+
 def test_marks_are_compared(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape) as pilot:
             await shows(pilot, LIVE[:8])
-            press(pilot, "c")
-            await shows(pilot, "Mark two exchanges with space")
+            assert "c compare" not in seen(pilot.app)
             press(pilot, "G", "space")
-            await shows(pilot, "1 marked")
+            await shows(pilot, "1 marked", "c compare")
             press(pilot, "k", "c")
             await wait_for(pilot, lambda: type(pilot.app.screen).__name__ == "CompareScreen")
             press(pilot, "q")

@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 from viewer.tui.keys import BACK, HELP
 
 KEYS: Final[list[BindingType]] = [
-    HELP,
+    *HELP,
     Binding("space", "play", "race", id="replay.play", tooltip="race or pause"),
     Binding("full_stop", "step(1)", "step both", key_display=". ,", id="replay.step_forward"),
     Binding("comma", "step(-1)", "step both back", key_display=",", id="replay.step_back", show=False),

@@ -16,6 +16,10 @@ class DrilledScreen(StreamsScreen):
         BACK,
     ]
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out what does not apply; there always is something to go back to."""
+        return True if action == "clear" else super().check_action(action, parameters)
+
     def action_clear(self) -> None:
         """Take the marks away; where there are none, go back."""
         if self._marking.marks:

@@ -5,7 +5,7 @@ what was typed is read and written beside the loop, and a list without it is no 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -16,11 +16,8 @@ from viewer.filtering import completion, parser
 from viewer.filtering.cursor import FilterError
 from viewer.filtering.syntax import Filter
 from viewer.model import drilling, history
-from viewer.tui.screens.questions import Wanted
+from viewer.tui.screens.questions import Known, Wanted
 from viewer.tui.widgets.filter_line import FilterLine
-
-Values = Mapping[str, Sequence[str]]
-"""The values of the fields of a tape, which a filter can be completed with."""
 
 _EXPRESSION: Final = "~"
 
@@ -28,8 +25,14 @@ _EXPRESSION: Final = "~"
 class ListFilter:
     """What a list is filtered by: `text` is the last that could be read, `is_wrong` says that the one typed cannot."""
 
-    def __init__(self, text: str, values: Callable[[], Values], tell: Callable[[str], object]) -> None:
-        self.line = FilterLine(text, lambda typed: completion.complete(typed, values()))
+    def __init__(self, text: str, known: Callable[[], Known], tell: Callable[[str], object]) -> None:
+        self.line = FilterLine(
+            text,
+            lambda typed: [
+                (one, known().meanings.get(one.field, "")) for one in completion.offers(typed, known().values)
+            ],
+            lambda typed: completion.is_unfinished(typed, known().values),
+        )
         self.text = text
         self.is_on = True
         self.is_wrong = False

@@ -15,7 +15,7 @@ def _key(
 
 
 KEYS: Final[list[BindingType]] = [
-    HELP,
+    *HELP,
     _key("space", "play", "play", "play", "space", show=True, told="play or pause"),
     _key("full_stop", "step(1)", "step", "step_forward", ". ,", show=True),
     _key("comma", "step(-1)", "step back", "step_back", ","),

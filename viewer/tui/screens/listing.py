@@ -19,7 +19,7 @@ from viewer.tui.hosting import Host
 from viewer.tui.reader import Superseded
 from viewer.tui.screens import questions
 from viewer.tui.screens.driving import aside
-from viewer.tui.screens.questions import Previewed, Wanted
+from viewer.tui.screens.questions import Known, Previewed, Wanted
 
 if TYPE_CHECKING:
     from viewer.watching import Change, Session
@@ -39,7 +39,7 @@ class Listing:
         self.change: Change | None = None
         self.started: tuple[str, str] | None = None
         self.took_ns = 0
-        self.values: dict[str, list[str]] = {}
+        self.known = Known()
         self.trouble: WiretapeError | None = None
         self._host = host
         self._name = f"{id(self)}"  # another list's questions are none of this one's
@@ -176,11 +176,11 @@ class Listing:
             return found
         return None
 
-    async def read_values(self) -> None:
-        """Read the `values` that a filter can be completed with, once."""
-        if not self.values:
+    async def read_known(self) -> None:
+        """Read what a filter can be completed with, once."""
+        if not self.known.values:
             with contextlib.suppress(Superseded, WiretapeError):  # then only names are completed
-                self.values = await self._host.tape.ask(questions.values())
+                self.known = await self._host.tape.ask(questions.known())
 
     def _fail(self, error: WiretapeError) -> None:
         self.trouble = error

@@ -3,7 +3,7 @@
 The database library is imported there, beside the first frame. The SELECTs are those of `watching` and `queries`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -86,6 +86,14 @@ class Loaded:
     change: "Change"
     ids: dict[int, str]
     started: tuple[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a filter can be completed with: the values of fields on the tape, and what fields mean."""
+
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    meanings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,15 +230,17 @@ def terms(filter: Filter) -> "Callable[[Connection], list[Term]]":
     return question
 
 
-def values() -> "Callable[[Connection], dict[str, list[str]]]":
-    """Ask for the values that a filter can be completed with."""
+def known() -> "Callable[[Connection], Known]":
+    """Ask what a filter can be completed with."""
 
-    def question(connection: "Connection") -> dict[str, list[str]]:
-        from viewer import watching
+    def question(connection: "Connection") -> Known:
+        from viewer import fields, watching
         from viewer.cells import host
+        from viewer.filtering.fields import FIELDS, MEANINGS
 
         found = {name: watching.values(connection, name) for name in FROM_TAPE}
-        return found | {"upstream": list(dict.fromkeys(map(host, found["upstream"])))}
+        found |= {"upstream": list(dict.fromkeys(map(host, found["upstream"])))}
+        return Known(found, fields.meanings(name for name in FIELDS if name not in MEANINGS) | MEANINGS)
 
     return question
 

@@ -85,7 +85,7 @@ class StatsScreen(Screen[None]):
     StatsScreen #told { color: $text-muted; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        HELP,
+        *HELP,
         Binding("enter", "open", "drill down", key_display="enter", id="stats.open"),
         Binding("tab", "group(1)", "group", id="stats.group"),
         Binding("shift+tab", "group(-1)", "group before", show=False, id="stats.group_back"),
@@ -175,6 +175,19 @@ class StatsScreen(Screen[None]):
         """List the exchanges of what is under the cursor."""
         if isinstance(self.focused, GroupTable | HeatGrid | FailureLine):
             self.focused.open()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out of footer and help what does not apply to what is under the cursor."""
+        if action == "open":
+            return self._can_open()
+        return action not in ("group", "metric") or bool(self._shown.rows)
+
+    def _can_open(self) -> bool:
+        """Return whether there is anything to list under the cursor."""
+        if isinstance(self.focused, HeatGrid):
+            found = self._shown.heat
+            return found is not None and found.cell(self._heat.row, self._heat.column).count > 0
+        return bool(self._shown.failures if isinstance(self.focused, FailureLine) else self._shown.rows)
 
     @property
     def active_bindings(self) -> dict[str, ActiveBinding]:
@@ -374,6 +387,7 @@ class StatsScreen(Screen[None]):
         self._first_line.show([("stats", "strong"), *(_wrong(trouble) if trouble else told)], [])
 
     def _tell(self, text: str) -> None:
+        self.refresh_bindings()
         self._last_line.update(paint.content(text))
 
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
-from textual.events import Key
+from textual.events import DescendantFocus, Key
 from textual.screen import Screen
 from textual.worker import Worker
 
 from recorder.errors import ForeignFile, SchemaMismatch
 from viewer.filtering.expressions import TooSlow
-from viewer.model import streams
+from viewer.model import drilling, streams
 from viewer.model.streams import Look
 from viewer.tui.hosting import Host, host
 from viewer.tui.reader import Superseded
@@ -30,7 +30,7 @@ from viewer.tui.screens.listing import Listing
 from viewer.tui.screens.marking import Marking
 from viewer.tui.screens.previewing import Previewing
 from viewer.tui.screens.questions import Wanted
-from viewer.tui.screens.streams_keys import CSS, KEYS
+from viewer.tui.screens.streams_keys import CSS, KEYS, OF_ROWS
 from viewer.tui.widgets.filter_line import FilterInput, FilterLine
 from viewer.tui.widgets.footer import KeyLine
 from viewer.tui.widgets.header import HeaderLine
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 0.15
 _RETRY_SECONDS: Final = 0.5
 _TICK_SECONDS: Final = 0.5
+_ONLY: Final = ("is:failed", "flag:stall")
+_ALL: Final = frozenset(binding.action.partition("(")[0] for binding in KEYS)
 
 
 class StreamsScreen(Screen[None]):
@@ -50,7 +52,7 @@ class StreamsScreen(Screen[None]):
 
     CSS = CSS
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (150, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-tall"), (36, "-high")]
     BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
 
     def __init__(self, filter_text: str = "", *, follow: bool = False, selected: int | None = None) -> None:
@@ -60,10 +62,11 @@ class StreamsScreen(Screen[None]):
         self._loader: Worker[None] | None = None
         self._comparing: Worker[None] | None = None
         self._hinted = False
+        self._was_idle: frozenset[str] = frozenset()
         self._above = 0
         self._header = HeaderLine()
         tell = functools.partial(self.notify, markup=False)
-        self._filter = ListFilter(filter_text, lambda: self._listing.values, tell)
+        self._filter = ListFilter(filter_text, lambda: self._listing.known, tell)
         self._rows = StreamRows(id="rows")
         self._rows.selected = selected
         self._titles = Titles(self._rows)
@@ -239,7 +242,15 @@ class StreamsScreen(Screen[None]):
 
     def on_filter_line_left(self) -> None:
         """Give the keys back to the list."""
+        self.remove_class("-filtering")
+        self._heed_filter()
         self._rows.focus()
+        self._say()
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Leave the filter's box when the list is clicked."""
+        if event.widget is self._rows and self._filter.line.is_entered:
+            self._filter.line.leave()
 
     def _read_filter(self, text: str) -> bool:
         is_read = self._filter.read(text, self._host.clock)
@@ -248,13 +259,21 @@ class StreamsScreen(Screen[None]):
 
     def _heed_filter(self) -> None:
         self._listing.wanted = self._filter.applied(self._listing.wanted)
-        self._titles.display = not self._filter.is_wrong  # the error takes their line, so that nothing jumps
+        # The error takes their line, so that nothing jumps; while a filter is typed, it has one of its own.
+        self._titles.display = not self._filter.is_wrong or self._filter.line.is_entered
 
     def action_filter(self) -> None:
         """Go into the filter's box."""
         self._filter.line.enter()
+        self.add_class("-filtering")
+        self._heed_filter()
+        self._say()
         self.run_worker(self._filter.recall(), group="history")
-        self.run_worker(self._listing.read_values(), group="values")
+        self.run_worker(self._complete(), group="values")
+
+    async def _complete(self) -> None:
+        await self._listing.read_known()
+        self._filter.line.complete()
 
     def action_toggle_filter(self) -> None:
         """Switch the filter off, and on again."""
@@ -267,6 +286,29 @@ class StreamsScreen(Screen[None]):
         from viewer.tui.screens.views import ViewsMenu
 
         self.app.push_screen(ViewsMenu(), lambda text: None if text is None else self.set_filter(text))
+
+    def action_only(self, term: str) -> None:
+        """Add a term to the filter, instead of the other one that a key adds; if it is there, take it away."""
+        text = drilling.without(self._filter.text_in_force, *_ONLY)
+        self.set_filter(text if term in self._filter.text_in_force.split() else drilling.joined(text, term))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out of footer and help what does not apply just now."""
+        return not self.is_mounted or action not in self._idle
+
+    @property
+    def _idle(self) -> frozenset[str]:
+        """The actions of this screen that do not apply just now."""
+        if self._filter.line.is_entered:
+            return _ALL
+        marks, filter_text = self._marking.marks, self._filter.text.strip()
+        idle = set() if len(self._rows.catalog) else set(OF_ROWS)
+        idle |= {"compare"} if not marks or "open" in idle else set()
+        idle |= set() if filter_text else {"toggle_filter"}
+        idle |= set() if marks or (filter_text and self._filter.is_on) else {"clear"}
+        idle |= {"preview"} if self.has_class("-short") else set()
+        is_empty = self._listing.change is None or not self._listing.change.total
+        return frozenset(idle | ({"only", "filter"} if is_empty else set()))
 
     def action_clear(self) -> None:
         """Take the marks away; where there are none, switch the filter off."""
@@ -320,7 +362,7 @@ class StreamsScreen(Screen[None]):
         if not await self._listing.holds(self._marking.known):
             self._load()  # which says what is not there any more
         elif (screen := comparison(self._marking.marks, self._rows.selected)) is None:
-            self.notify("Mark two exchanges with space, then press c.", title="compare", markup=False)
+            self.notify("Mark another exchange with space, then press c.", title="compare", markup=False)
         else:
             self.app.push_screen(screen)
 
@@ -373,7 +415,7 @@ class StreamsScreen(Screen[None]):
         self._look_again()
         runs = self._listing.change is not None and self._listing.change.running
         if (runs and (recorded or self._look.recording)) or self._look.times == "ago":
-            self._rows.redraw(self._look)
+            self._rows.repaint()
             self._preview.widget.look_again(self._look)
         self._say()
 
@@ -398,6 +440,9 @@ class StreamsScreen(Screen[None]):
         typing = self._filter.line.is_typing
         counted = telling.count(listing, self._filter.text, wrong=self._filter.is_wrong, typing=typing)
         self._filter.line.show_count(said(counted))
+        if self._idle != self._was_idle:
+            self._was_idle = self._idle
+            self.refresh_bindings()
         nothing = telling.nothing(path, listing)
         if nothing is not None or listing.catalog:
             self._notice.show(nothing or [])

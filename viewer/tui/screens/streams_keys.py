@@ -18,18 +18,22 @@ CSS: Final = """
         &.-nothing #body { display: none; }
         &.-nothing #nothing { display: block; }
         &.-unpreviewed Preview { display: none; }
-        &.-short Preview { display: none; }
+        &.-short Preview, &.-short.-filtering Preview, &.-tall.-filtering Preview { display: none; }
+        &.-short Completions { height: 4; }
+        &.-high Completions { height: 9; }
         &.-wide #body { layout: horizontal; }
         &.-wide Preview { width: 36%; height: 1fr; max-height: 100%; border-top: none; border-left: solid $panel; }
     }
     """
-"""Below 20 rows the preview gives way; from 150 columns on it stands at the right."""
+"""Below 20 rows the preview gives way, below 36 while a filter is typed; from 150 columns on it stands at the right."""
 
 KEYS: Final = (
-    HELP,
+    *HELP,
     Binding("slash", "filter", "filter", key_display="/", tooltip="type a filter (search, find)", id="streams.filter"),
     Binding("enter", "open", "open", key_display="enter", tooltip="open in the inspector (replay)", id="streams.open"),
-    Binding("space", "mark", "mark", tooltip="mark, or take the mark away (select)", id="streams.mark"),
+    Binding("e", "only('is:failed')", "errors", tooltip="errors only, or all again", id="streams.errors"),
+    Binding("s", "only('flag:stall')", "stalls", tooltip="stalls only, or all again", id="streams.stalls"),
+    Binding("space", "mark", "mark", tooltip="mark to compare, or take the mark away (select)", id="streams.mark"),
     Binding("c", "compare", "compare", tooltip="compare what is marked (race)", id="streams.compare"),
     Binding("o", "order", "order", tooltip="order by a column (sort)", id="streams.order"),
     Binding("f", "follow", "follow the newest", show=False, id="streams.follow"),
@@ -43,3 +47,6 @@ KEYS: Final = (
     Binding("escape", "clear", "marks away, then the filter off", show=False, id="streams.clear"),
 )
 """The footer shows the first of them, help before all."""
+
+OF_ROWS: Final = frozenset({"open", "mark", "order", "reverse", "columns", "follow", "stats", "preview"})
+"""What there is nothing to do with where nothing is listed."""

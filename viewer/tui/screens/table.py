@@ -45,7 +45,7 @@ class CompareManyScreen(Screen[None]):
     CompareManyScreen Static { text-wrap: nowrap; text-overflow: ellipsis; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        HELP,
+        *HELP,
         Binding("enter", "open", "open", key_display="enter", id="table.open"),
         Binding("o", "order", "order", id="table.order"),
         Binding("O", "reverse", "reverse", id="table.reverse"),

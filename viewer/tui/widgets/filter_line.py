@@ -1,7 +1,8 @@
 """The line in which a filter is typed: applied a moment after the last key, with what fits counted at its right.
 
-A filter that cannot be read leaves the last good one in force: its token is underlined, and below stands what was
-expected. Reading a filter is left to `filtering.parser`, what it may go on with to `filtering.completion`.
+While it is typed, what it may go on with is listed below. A filter that cannot be read, or is not finished, leaves the
+last one in force: its token is underlined, and below stands what was expected. Reading a filter is left to
+`filtering.parser`, what it may go on with to `filtering.completion`.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,14 +16,16 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.suggester import Suggester
 from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from recorder.safe import safe
+from viewer.filtering.completion import Offer
 from viewer.filtering.cursor import FilterError
 from viewer.model import history
+from viewer.model.streams import Tone
 from viewer.tui import paint
+from viewer.tui.widgets.completions import Completions
 
 AFTER_SECONDS: Final = 0.12
 """How long after the last key a filter is applied."""
@@ -39,39 +42,33 @@ class _Underline(Highlighter):
             text.stylize("bold underline red", *self.span)
 
 
-class _Completer(Suggester):
-    """Suggests what the text may go on with."""
-
-    def __init__(self, complete: Callable[[str], str | None]) -> None:
-        super().__init__(use_cache=False, case_sensitive=True)
-        self._complete = complete
-
-    async def get_suggestion(self, value: str) -> str | None:
-        return self._complete(value)
-
-
 class FilterInput(Input):
     """The box itself: with a history, and without anything that could drive a terminal."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "recall(-1)", "the filter before", show=False, id="filter.previous"),
-        Binding("down", "recall(1)", "the filter after", show=False, id="filter.next"),
-        Binding("tab", "complete", "complete", show=False, id="filter.complete"),
-        Binding("escape", "leave", "leave the filter", show=False, id="filter.leave"),
-    ]
+        Binding("tab", "complete", "complete", key_display="tab", id="filter.complete"),
+        Binding("down", "choose(1)", "choose", key_display="↓", tooltip="next completion, or filter", id="filter.next"),
+        Binding("up", "choose(-1)", "earlier", key_display="↑", tooltip="choose up, or the filter before",
+                id="filter.previous"),
+        Binding("enter", "submit", "apply", key_display="enter", tooltip="take the chosen completion, or apply",
+                id="filter.apply"),
+        Binding("escape", "leave", "to the list", key_display="esc", id="filter.leave"),
+    ]  # fmt: skip
 
     class Left(Message):
         """The box is done with."""
 
-    def __init__(self, complete: Callable[[str], str | None], underline: Highlighter) -> None:
+    def __init__(self, completions: Completions, underline: Highlighter) -> None:
         super().__init__(
             placeholder="filter: model:gpt-* ttft>800ms -is:ok",
             highlighter=underline,
-            suggester=_Completer(complete),
             compact=True,
             select_on_focus=False,
         )
+        self.offers: Sequence[Offer] = ()
+        self._completions = completions
         self._history: list[str] = []
+        self._recalled: str | None = None
         self._at = 0
         self._draft = ""
         self.can_focus = False  # or the keys of an empty list would be typed here
@@ -95,18 +92,43 @@ class FilterInput(Input):
         """Put what was typed or pasted in a place, as it may be shown."""
         super().replace(safe(text), start, end)
 
-    def action_recall(self, step: int) -> None:
+    def take(self, at: int) -> None:
+        """Take over what is offered at a place of the list, if anything is."""
+        if at < len(self.offers):
+            self._put(safe(self.offers[at].whole))
+
+    def action_choose(self, by: int) -> None:
+        """Choose a completion; above the first, and where a filter from before stands, go through those filters."""
+        is_recalled = self.value == self._recalled and self._at < len(self._history)
+        if is_recalled or (by < 0 and self._completions.chosen is None):
+            self._recall(by)
+        else:
+            self._completions.move(by)
+
+    def _recall(self, step: int) -> None:
         """Put the filter before or after in its place."""
+        if self.value != self._recalled:
+            self._at = len(self._history)
         if self._at == len(self._history):
             self._draft = "" if self.value in self._history else self.value
         self._at = max(0, min(self._at + step, len(self._history)))
-        self.value = safe(self._history[self._at]) if self._at < len(self._history) else self._draft
-        self.cursor_position = len(self.value)
+        self._put(safe(self._history[self._at]) if self._at < len(self._history) else self._draft)
+        self._recalled = self.value
+
+    def _put(self, text: str) -> None:
+        self.value = text
+        self.cursor_position = len(text)
 
     def action_complete(self) -> None:
-        """Take over what is suggested."""
-        self.action_end()
-        self.action_cursor_right()
+        """Take over the chosen completion, or the first."""
+        self.take(self._completions.chosen or 0)
+
+    async def action_submit(self) -> None:
+        """Take over the chosen completion; if none is, apply the filter."""
+        if self._completions.chosen is None:
+            await super().action_submit()
+        else:
+            self.take(self._completions.chosen)
 
     def action_leave(self) -> None:
         """Be done with the box."""
@@ -125,6 +147,9 @@ class FilterLine(Vertical):
         & .count { width: auto; padding: 0 1; color: $text-muted; }
         & > .wrong { display: none; height: auto; max-height: 7; padding: 0 3; color: $text-error; }
         &.-wrong > .wrong { display: block; }
+        & > Completions { display: none; }
+        &.-typing > Completions { display: block; }
+        &.-typing > .wrong { display: none; }
         &.-off FilterInput { text-style: strike; color: $text-muted; }
     }
     """
@@ -147,10 +172,15 @@ class FilterLine(Vertical):
     class Left(Message):
         """The keys belong to the list again."""
 
-    def __init__(self, text: str, complete: Callable[[str], str | None]) -> None:
+    def __init__(
+        self, text: str, offer: Callable[[str], Sequence[tuple[Offer, str]]], is_unfinished: Callable[[str], bool]
+    ) -> None:
+        """Take the filter to begin with; `offer` returns the ways to go on, each with a note on it."""
         super().__init__()
+        self._offer, self._is_unfinished = offer, is_unfinished
         self._underline = _Underline()
-        self.box = FilterInput(complete, self._underline)
+        self._completions = Completions()
+        self.box = FilterInput(self._completions, self._underline)
         self._count = Static("", classes="count")
         self._counted = Content("")
         self._wrong = Static("", classes="wrong")
@@ -163,17 +193,32 @@ class FilterLine(Vertical):
         self.box.remember(self._applied)
 
     def compose(self) -> ComposeResult:
-        """Lay out the prompt, the box and the count; below, the error."""
+        """Lay out the prompt, the box and the count; below, the completions or the error."""
         with Horizontal():
             yield Static(" / ", classes="prompt")
             yield self.box
             yield self._count
+        yield self._completions
         yield self._wrong
 
     def enter(self) -> None:
         """Give the keys to the box."""
         self.box.can_focus = True
         self.box.focus()
+        self.add_class("-typing")
+        self.complete()
+
+    def complete(self) -> None:
+        """List what the filter may go on with."""
+        if self.is_entered:
+            found = self._offer(self.box.value)
+            self.box.offers = [offer for offer, _ in found]
+            self._completions.show([(safe(offer.text), safe(note)) for offer, note in found])
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether the keys are the box's."""
+        return self.has_class("-typing")
 
     def on_click(self) -> None:
         """Ask for the keys."""
@@ -203,6 +248,8 @@ class FilterLine(Vertical):
         if error is not None:
             self._underline.span = (error.position, error.position + max(len(error.token), 1))
             self._wrong.update(paint.content(str(error)))
+        tone: Tone = "muted" if self.box.offers else "error"  # where there are ways to go on, it is only unfinished
+        self._completions.say(safe(str(error)) if error is not None else "", tone)
         self.set_class(error is not None, "-wrong")
         self.box.refresh()
 
@@ -214,31 +261,48 @@ class FilterLine(Vertical):
         """Apply the filter a moment after the last key."""
         event.stop()
         self._stop()
-        self._timer = self.set_timer(AFTER_SECONDS, self._apply)
+        self._timer = self.set_timer(AFTER_SECONDS, self._apply_finished)
+        self.complete()
         if self.is_typing:
             self.show_count(paint.content("…"))  # what is counted is of another filter
+
+    def on_completions_taken(self, event: Completions.Taken) -> None:
+        """Take over what was clicked."""
+        event.stop()
+        self.box.take(event.at)
+        self.box.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Apply the filter at once, and go back to the list."""
         event.stop()
-        self._leave()
+        self.leave()
 
     def on_filter_input_left(self, event: FilterInput.Left) -> None:
         """Go back to the list."""
         event.stop()
-        self._leave()
+        self.leave()
 
     def recall(self, texts: Sequence[str]) -> None:
         """Have filters of earlier runs at hand."""
         self.box.recall(texts)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Apply the filter as it stands, and give the keys back to the list."""
         self.box.remember(self.box.value)
         if self.box.value.strip():
             self.post_message(self.Remembered(self.box.value))
         self._apply()
+        self.remove_class("-typing")
         self.box.can_focus = False
         self.post_message(self.Left())
+
+    def _apply_finished(self) -> None:
+        """Apply the filter, unless more of it has to come: what was found before stays in sight until then."""
+        if self.is_entered and self.is_typing and self._is_unfinished(self.box.value):
+            self.show_error(None)
+            self._completions.say("unfinished: enter applies it as it stands")
+        else:
+            self._apply()
 
     def _apply(self) -> None:
         self._stop()

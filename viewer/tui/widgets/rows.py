@@ -111,8 +111,9 @@ class StreamRows(Lines, can_focus=True, inherit_bindings=False):
         self.app.theme_changed_signal.unsubscribe(self)
 
     def on_resize(self, event: Resize) -> None:
-        """Choose the columns for the new width."""
+        """Choose the columns for the new width; the cursor stays in sight."""
         self._lay_out()
+        self._keep_in_view()
         self._ask()
 
     def show(self, catalog: Catalog) -> None:
@@ -148,10 +149,14 @@ class StreamRows(Lines, can_focus=True, inherit_bindings=False):
         """Draw all lines anew, and ask for the rows that are missing."""
         if look is not None:
             self.set_look(look)
-        self._strips.clear()
+        self.repaint()
         self._asked = []
-        self.refresh()
         self._ask()
+
+    def repaint(self) -> None:
+        """Draw all lines anew, without asking again for missing rows: that would begin their reading anew."""
+        self._strips.clear()
+        self.refresh()
 
     def filled(self) -> None:
         """Draw the lines whose rows have come."""
