@@ -53,6 +53,7 @@ class Decoded:
 
     `dialect` is the one that claimed the payload, "unknown" if none did, None if there is none. `done_ns` is the
     instant of the last `[DONE]`; `data` the body without its content coding; `whole` whether all of it was decoded.
+    `read_ends` is where in `data` each read ends, `read_at_ns` when it came, None for what no read covers.
     """
 
     data: bytes
@@ -64,6 +65,8 @@ class Decoded:
     done: bool = False
     done_ns: int | None = None
     whole: bool = True
+    read_ends: Sequence[int] = ()
+    read_at_ns: Sequence[int | None] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +107,8 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
     owners = [None if place is None else reads[place] for place in places]
     plain = encoding.plain(exchange.content_encoding, body, ends)
     decoded = Decoded(plain.data, is_stream(exchange, plain.data), whole=plain.flag is None)
+    decoded.read_ends = plain.ends
+    decoded.read_at_ns = [None if read is None else read.at_ns for read in owners]
     if plain.flag is not None:
         decoded.flags.add(plain.flag)
     if decoded.stream:

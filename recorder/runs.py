@@ -51,7 +51,7 @@ class Events:
     A block is one of these; behind it comes a blank line, which is two of `line_end`. `starts` is where in `data` each
     begins, `ends` where that line has come, `comments` which blocks are comments; `runs` are their chunks. `at_ns` and
     `reads` have for each the instant and the seq of the read with the last byte of that line, None if the tape does not
-    have it.
+    have it. `read_ends` is where in `data` each read ends, `read_at_ns` when it came, None for what no read covers.
     """
 
     data: bytes
@@ -62,6 +62,8 @@ class Events:
     at_ns: list[int | None]
     reads: list[int | None]
     runs: list[Run]
+    read_ends: Sequence[int]
+    read_at_ns: Sequence[int | None]
 
     @property
     def blocks(self) -> list[bytes]:
@@ -104,7 +106,9 @@ def events(exchange: Exchange, reads: Sequence[Span], body: bytes) -> Events | N
     ends = starts[1:] if blank is _LF else [end - 1 for end in starts[1:]]
     owners = _owners(plain.ends, places, ends)
     seqs, at_ns = ([None if place is None else column[place] for place in owners] for column in columns[:2])
-    events = Events(plain.data, blank[len(blank) // 2 :], starts[:-1], ends, [], at_ns, seqs, [])
+    arrived = [None if place is None else columns[1][place] for place in places]
+    line_end = blank[len(blank) // 2 :]
+    events = Events(plain.data, line_end, starts[:-1], ends, [], at_ns, seqs, [], plain.ends, arrived)
     _tell(events, found)
     return events
 

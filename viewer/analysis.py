@@ -40,8 +40,16 @@ if TYPE_CHECKING:
 @click.option(
     "--as",
     "tool",
-    type=click.Choice(["vllm", "sglang", "aiperf", "guidellm", "genai-perf", "llmperf", "mlperf", "otel"]),
-    help="Measure as this tool does, under its names, and say what it counts differently.",
+    metavar="TOOL[@RELEASE]",
+    shell_complete=completion.tools,
+    help="Measure as this tool does, under its names, and say what it counts differently: vllm, sglang, aiperf, "
+    "guidellm, genai-perf, llmperf, mlperf or otel; its newest release that is known, or as vllm@0.32 does.",
+)
+@click.option(
+    "--tokenizer",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="With --as: count the tokens that the tool counts itself with this tokenizer.json.",
 )
 @click.option("--schema", is_flag=True, help="Say what each field of csv, jsonl and json means.")
 @output.columned
@@ -55,6 +63,7 @@ def stats(
     include_failed: bool,
     hist: str | None,
     tool: str | None,
+    tokenizer: Path | None,
     schema: bool,
     columns: str | None,
     format: str | None,
@@ -73,14 +82,18 @@ def stats(
 
     format = output.chosen(format) if hist is None else format or "table"
     if tool is not None:
-        ours = {"--by": by, "--percentile-method": method != "linear", "--slo": slo, "--hist": hist, "--schema": schema}
+        ours = {"--by": by, "--percentile-method": method != "linear", "--slo": slo, "--hist": hist}
         _refuse("--as measures as that tool does", ours | {"--include-failed": include_failed})
-        _stats_as(db, where, tool, format, raw_csv, columns)
+        measuring.known_tool(tool)
+        if schema:
+            _explain_as(tool, format, raw_csv)
+        else:
+            _stats_as(db, where, tool, tokenizer, format, raw_csv, columns)
         return
+    _refuse("only other tools count tokens themselves, and --as is missing", {"--tokenizer": tokenizer})
     keys, bounds = measuring.keys_of(by), measuring.bounds_of(slo)
     if schema:
-        rows = [{"field": name, "meaning": meaning} for name, meaning in statistics.schema().items()]
-        measuring.listed(format, ("field", "meaning"), rows, raw_csv)
+        measuring.explained(format, statistics.schema(), raw_csv)
         return
     names = None if columns is None else _columns(columns, keys)
     is_page = format == "table" and (names is None or set(names) <= set(STATISTICS))
@@ -112,18 +125,34 @@ def _refuse(why: str, options: Mapping[str, object]) -> None:
         raise click.UsageError(f"{why}: leave out {', '.join(given)}")
 
 
+def _explain_as(tool: str, format: str, raw_csv: bool) -> None:
+    from viewer import measured_as
+
+    measuring.explained(format, measured_as.schema(tool), raw_csv)
+
+
 def _stats_as(
-    db: Path | None, where: "Filter | None", tool: str, format: str, raw_csv: bool, columns: str | None
+    db: Path | None,
+    where: "Filter | None",
+    tool: str,
+    tokenizer: Path | None,
+    format: str,
+    raw_csv: bool,
+    columns: str | None,
 ) -> None:
     from viewer import measured_as, queries
+    from viewer.tokenizer import counter
 
     names = None if columns is None else output.columns_of(columns, measured_as.MEANINGS)
+    count_tokens = None if tokenizer is None else counter(tokenizer)
     with queries.opened(options.tape_path(db)) as connection:
         condition = selecting.condition(where)
         if not (count := queries.count(connection, condition)):
             selecting.report_nothing(connection, where)
         if count or format != "table":
-            measured_as.stats_as(connection, tool, condition, format, raw_csv=raw_csv, names=names)
+            measured_as.stats_as(
+                connection, tool, condition, format, raw_csv=raw_csv, names=names, count_tokens=count_tokens
+            )
 
 
 @click.command()

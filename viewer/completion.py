@@ -155,6 +155,18 @@ def quantities(context: click.Context, incomplete: str) -> Iterator[Item]:
 
 
 @_quietly
+def tools(context: click.Context, incomplete: str) -> Iterator[Item]:
+    """Offer the tools whose definitions are known; after an @, the newest release of each rule."""
+    from viewer.authorities.tools import AUTHORITIES, EARLIER
+
+    tool, at, _ = incomplete.partition("@")
+    if at and tool in AUTHORITIES:
+        rules = (AUTHORITIES[tool], *EARLIER.get(tool, ()))
+        return (Item(f"{tool}@{rule.releases.last}", help=f"{rule.source} {rule.releases}") for rule in rules)
+    return (Item(name, help=rule.source) for name, rule in AUTHORITIES.items())
+
+
+@_quietly
 def figures(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer figures for a rule: a quantity, and after it a statistic."""
     from viewer.quantities import QUANTITIES

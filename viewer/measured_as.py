@@ -1,49 +1,69 @@
 """`stats --as TOOL`: a tape measured as another tool defines its numbers, printed for people or written for machines.
 
 What a tool does is in `authorities`; here the tape is walked, one exchange decoded at a time, and the report laid out.
-For people, everything is printed. For machines there is one row for each metric, and what else there is to say (what
-the tool counts differently, what it takes for a failure) goes to stderr.
+For people, everything is printed. For machines there is one row for each metric, which also has the counts of the whole
+population; what the tool counts differently goes to stderr.
 """
 
+import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
+from datetime import datetime
 from typing import Any, Final
 
 from rich.text import Text
 from sqlalchemy import ColumnElement, Connection, select
 
-from recorder.derive import Decoded
 from recorder.exchange import Exchange
-from recorder.runs import Events
 from recorder.safe import safe
 from recorder.schema import exchanges as _exchanges
 from recorder.schema import measures as _measures
 from viewer import output, progress, queries, tables
-from viewer.authorities.seen import Judged
+from viewer.authorities.seen import CountTokens
 from viewer.authorities.summary import Summary
-from viewer.authorities.tools import TOOLS, Report, measure_as
+from viewer.authorities.tools import AUTHORITIES, TOOLS, Authority, Observed, Report, authority, measure_as
 from viewer.rows import Row, only
 from viewer.tables import Table
 
-__all__ = ["FIELDS", "TOOLS", "render", "rows", "stats_as"]
-
-FIELDS: Final = ("tool", *(field.name for field in fields(Summary)))
-"""The fields of a row: the tool, the metric as it prints it, its unit, how many values, and their statistics."""
+__all__ = ["FIELDS", "TOOLS", "render", "rows", "schema", "stats_as"]
 
 MEANINGS: Final = {
-    "tool": "the tool that measures so",
-    "metric": "the metric, as the tool prints it",
-    "unit": "its unit",
-    "n": "how many values",
-    **{name: f"{name} of the metric" for name in FIELDS[4:]},
+    "tool": "the tool whose definitions these are",
+    "releases": "the releases that the rule was read from",
+    "metric": "the name that the tool prints",
+    "unit": "of all figures of the row",
+    "n": "how many values; tokens, where the tool weighs by them; requests that succeeded, where there is a value",
+    "value": "the one number that the tool prints for all requests, such as a throughput; its run is taken to last from"
+    " the first request's start to the last one's end",
+    "mean": "mean",
+    "std": "standard deviation: the population's, or the sample's where the tool has that",
+    "min": "smallest value",
+    "p50": "median; percentiles are made the tool's own way",
+    "p90": "90th percentile",
+    "p95": "95th percentile",
+    "p99": "99th percentile",
+    "max": "largest value",
+    "attempts": "requests that the tool would have counted; exchanges that are still open are not attempts",
+    "failed": "of these, those that it would have counted as failed",
+    "error_rate_pct": "failed / attempts",
+    "excluded": "exchanges that are not attempts: still open, not streamed, not wholly on the tape, or left by a client"
+    " that had no reason to by the tool's rule",
+    "failures": "the tool's reasons of failures, and how often each",
+    "exclusions": "why exchanges are excluded, and how many for each reason",
+    "omitted": "metrics that the tool prints and the tape cannot tell, and how many requests hinder each",
 }
-"""What each field means."""
+"""The fields of a row, and what each means: the metric as the tool prints it, and the counts of the population."""
+
+FIELDS: Final = tuple(MEANINGS)
+"""The fields of a row."""
+
+_STATISTICS: Final = tuple(field.name for field in fields(Summary) if field.name != "value")
 
 Where = ColumnElement[bool]
 
 _BATCH = 1000
-_IMPORTANT: Final = ("metric", "unit", "n", "p50", "p99", "mean", "max", "p95", "p90", "min", "std")
+_IMPORTANT: Final = ("metric", "unit", "n", "value", "p50", "p99", "mean", "max", "p95", "p90", "min", "std")
 _FACTS = (
     _exchanges.c.no,
     _exchanges.c.status,
@@ -53,6 +73,7 @@ _FACTS = (
     _measures.c.outcome,
     _measures.c.error_code,
     _measures.c.duration_ns,
+    _exchanges.c.started_at,
 )
 
 
@@ -64,13 +85,15 @@ def stats_as(
     *,
     raw_csv: bool = False,
     names: Sequence[str] | None = None,
+    count_tokens: CountTokens | None = None,
 ) -> None:
-    """Print the exchanges that `where` selects as a tool measures them; `format` is table, csv, jsonl or json.
+    """Print the exchanges that `where` selects as a tool measures them; `format` is one of `output.FORMATS`.
 
     `names` are the fields that are printed; None is all of them.
     """
+    rule = authority(tool)
     with progress.bar("measuring", lambda: queries.count(connection, where), "exchange") as bar:
-        measured = measure_as(tool, bar.over(_measured(connection, where)))
+        measured = measure_as(tool, bar.over(_observed(connection, where, rule)), count_tokens)
     if format == "table":
         output.show_table(render(measured, output.width(), names))
         return
@@ -80,32 +103,56 @@ def stats_as(
         print(line.plain, file=sys.stderr)
 
 
-def rows(connection: Connection, tool: str, where: Where | None = None) -> list[Row]:
-    """Give one row of `FIELDS` for each metric of a tool, over the exchanges that `where` selects."""
-    return _rows(measure_as(tool, _measured(connection, where)))
+def rows(
+    connection: Connection, tool: str, where: Where | None = None, count_tokens: CountTokens | None = None
+) -> list[Row]:
+    """Return one row of `FIELDS` for each metric of a tool, over the exchanges that `where` selects."""
+    return _rows(measure_as(tool, _observed(connection, where, authority(tool)), count_tokens))
+
+
+def schema(tool: str) -> dict[str, str]:
+    """Return each field of a row and what it means."""
+    read = ", ".join(authority(tool).releases.read)
+    return {**MEANINGS, "releases": f"{MEANINGS['releases']}: {read}"}
 
 
 def render(measured: Report, width: int | None = None, names: Sequence[str] | None = None) -> Table:
-    """Lay out a report for people, with these fields of its rows; None is all but the tool."""
-    shown = names or [field for field in FIELDS if field != "tool"]
-    table = tables.grid(shown, map(_rounded, _rows(measured)), width, names or _IMPORTANT)
-    return Table([*table.lines, *_remarks(measured)], table.hidden)
+    """Lay out a report for people, with these fields of its rows; None is all that differ from row to row."""
+    found = list(map(_rounded, _rows(measured)))
+    if names is not None:
+        table = tables.grid(names, found, width, names)
+        return Table([*table.lines, *_remarks(measured)], table.hidden)
+    totals = {total.name for total in AUTHORITIES[measured.tool].totals}
+    parts = [tables.grid(_STATISTICS, [row for row in found if row["metric"] not in totals], width, _IMPORTANT)]
+    if totals:
+        one_number = [row for row in found if row["metric"] in totals]
+        parts.append(tables.grid(("metric", "unit", "n", "value"), one_number, width, _IMPORTANT))
+    lines = [line for part in parts for line in part.lines]
+    return Table([*lines, *_remarks(measured)], parts[0].hidden)
 
 
 def _remarks(measured: Report) -> Iterator[Text]:
     rate = "–" if measured.error_rate is None else f"{measured.error_rate:.2f} %"
     yield Text(f"{measured.tool}: {measured.failed:,} of {measured.attempts:,} failed ({rate})")
-    told = {
+    remarks = {
         "failed there": _counted(measured.failures),
         "fails here, succeeds there": _counted(measured.forgiven),
         "complete here, fails there": f"{measured.refused:,}" if measured.refused else "",
         "left out": _counted(measured.left_out),
+        "omitted": _omitted(measured.omitted),
         "counts differently": measured.note,
-        "definitions of": measured.source,
+        "definitions of": f"{measured.source}, read from {', '.join(measured.releases.read)}",
     }
-    for label, text in told.items():
+    for label, text in remarks.items():
         if text:
             yield Text.assemble((f"{label}: ", "dim"), text)
+
+
+def _omitted(omitted: Mapping[str, int]) -> str:
+    if not omitted:
+        return ""
+    names = ", ".join(omitted)
+    return f"{names} (tokens not known of {max(omitted.values()):,} requests: see --tokenizer)"
 
 
 def _counted(counts: dict[str, int]) -> str:
@@ -113,20 +160,51 @@ def _counted(counts: dict[str, int]) -> str:
 
 
 def _rows(measured: Report) -> list[Row]:
-    return [{"tool": measured.tool, **asdict(summary)} for summary in measured.rows]
+    rate = measured.error_rate
+    population = {
+        "attempts": measured.attempts,
+        "failed": measured.failed,
+        "error_rate_pct": None if rate is None else round(rate, 6),
+        "excluded": measured.excluded,
+        "failures": _counted(measured.failures),
+        "exclusions": _counted(measured.left_out),
+        "omitted": _counted(measured.omitted),
+    }
+    head = {"tool": measured.tool, "releases": ", ".join(measured.releases.read)}
+    return [{name: (head | asdict(summary) | population)[name] for name in FIELDS} for summary in measured.rows]
 
 
 def _rounded(row: Row) -> Row:
-    """Give figures with as many decimals as their unit wants, the same in all of a row."""
+    """Return figures with as many decimals as their unit wants, the same in all of a row."""
     digits = {"s": 4, "ns": 0}.get(row["unit"], 2)
     decimals = {name: f"{value:,.{digits}f}" for name, value in row.items() if isinstance(value, float)}
     return {**row, **decimals, "n": f"{row['n']:,}"}
 
 
-def _measured(connection: Connection, where: Where | None) -> Iterable[tuple[Exchange, Decoded | Events, Judged]]:
+def _observed(connection: Connection, where: Where | None, rule: Authority) -> Iterator[Observed]:
     for row in _facts(connection, where):
         exchange = Exchange(row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes)
-        yield exchange, queries.events(connection, row.no), row
+        requested = _requested_tokens(connection, row.no) if rule.reads_request else None
+        yield Observed(exchange, queries.events(connection, row.no), row, _wall_ns(row.started_at), requested)
+
+
+def _wall_ns(started_at: str) -> int | None:
+    try:
+        return round(datetime.fromisoformat(started_at).timestamp() * 1e6) * 1000
+    except (TypeError, ValueError):
+        return None
+
+
+def _requested_tokens(connection: Connection, no: int) -> int | None:
+    """Return the longest answer that a request asked for, None where it set no limit."""
+    with connection.begin():
+        body = connection.execute(select(_exchanges.c.request_body).where(_exchanges.c.no == no)).scalar()
+    try:
+        payload = json.loads(body or b"null")
+    except (ValueError, RecursionError):
+        return None
+    found = payload.get("max_completion_tokens", payload.get("max_tokens")) if isinstance(payload, dict) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
 
 
 def _facts(connection: Connection, where: Where | None) -> Iterator[Any]:

@@ -113,6 +113,19 @@ def listed(
     output.show_table(tables.grid(fields, rounded, output.width(), important))
 
 
+def explained(format: str | None, schema: Mapping[str, str], raw_csv: bool) -> None:
+    """Write what each field of a row means."""
+    rows = [{"field": name, "meaning": meaning} for name, meaning in schema.items()]
+    listed(format, ("field", "meaning"), rows, raw_csv)
+
+
+def known_tool(tool: str) -> None:
+    """Raise a usage error unless the tool, and the release of it, of `--as` is known."""
+    from viewer.authorities.tools import authority
+
+    _read("--as", authority, tool)
+
+
 def keys_of(by: str | None) -> tuple[str, ...]:
     """Read `--by`."""
     from viewer.samples import GROUPS

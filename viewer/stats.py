@@ -43,7 +43,8 @@ _HEAD: Final = {
     "last_at": "when the last of them started, UTC",
     **{f"n_{outcome}": f"exchanges of the outcome {outcome}: {meaning}" for outcome, meaning in OUTCOMES.items()},
     f"n_{UNMEASURED}": "ended exchanges without measures",
-    "error_rate_pct": "failed / (attempts − cancelled): client_closed is cancelled, all but complete failed",
+    "error_rate_pct": "failed / (attempts − cancelled): open exchanges are not attempts, client_closed is cancelled, "
+    "all but complete failed",
     "error_rate_all_pct": "failed / attempts",
     "stream_error_rate_pct": "the error rate of the attempts with a 2xx status: what a status does not show",
     "cancel_rate_pct": "cancelled / attempts",
@@ -57,7 +58,7 @@ _HEAD: Final = {
 }
 _OF: Final = {
     "error_rate_n": "attempts − cancelled: what the error rate is of",
-    "error_rate_all_n": "attempts",
+    "error_rate_all_n": "attempts: exchanges that have ended; those that are still open are not attempts",
     "stream_error_rate_n": "attempts with a 2xx status − cancelled",
     "cancel_rate_n": "attempts",
     "goodput_n": "attempts − cancelled − those of objective_unknown_n: what the goodput is of",

@@ -88,6 +88,8 @@ def test_options_are_offered_the_words_that_they_know(tape: Path) -> None:
     ]  # fmt: skip
     assert keys_of(values(completion.groups, tape, "model,label.r")[0]) == ("model", "label.run")
     assert values(completion.quantities, tape) == list(quantities.QUANTITIES)
+    assert values(completion.tools, tape, "ll") == ["llmperf"]
+    assert values(completion.tools, tape, "vllm@") == ["vllm@0.33", "vllm@0.32", "vllm@0.29"]
     assert values(completion.figures, tape, "tt") == ["ttft.", "ttfc.", "ttfo."]
     limits = {"n=": "1", "ttft.n=": "1", "error_rate=": "1%"}
     for figure in (*values(completion.figures, tape, "ttft."), "n=", "error_rate="):
@@ -104,7 +106,7 @@ ALL = [value for value in vars(completion).values() if getattr(value, "__name__"
 
 
 def test_there_are_completers() -> None:
-    assert len(ALL) == 9
+    assert len(ALL) == 10
 
 
 def assert_harmless(tape: Path | None) -> None:

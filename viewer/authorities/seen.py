@@ -1,12 +1,13 @@
 """What a measuring tool gets to see of one exchange, and the errors on which it gives up.
 
-The tools differ in where they look: some read the lines of the body, some the blocks between blank lines, one what
-each read brought. `Frame` keeps all three, at the instant that wiretape gives it: that of the read with its last byte.
-What a tool concludes is left to `authorities_engines`, `authorities_clients` and `authorities_standards`.
+The tools differ in where they look: some read the lines of the body, some the blocks between blank lines, some what
+each read brought. `Frame` keeps lines and blocks, at the instant that wiretape gives it: that of the read with its last
+byte; `Request.read_ends` has the reads. What a tool concludes is left to `engines`, `clients` and `standards`.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, Protocol
@@ -21,8 +22,16 @@ from recorder.runs import Events, Run, alone
 Numbers = dict[str, float | list[float] | None]
 """A tool's own numbers for one exchange, by its own names, in ms unless the name says otherwise; None is unknown."""
 
+CountTokens = Callable[[str, bool], int]
+"""Counts the tokens of a text as a tokenizer does, with its special tokens or without."""
+
 _CLEAN_ENDS: Final = frozenset({"end", "client", "client_stalled"})
 _FIRST_BAD_STATUS: Final = 300
+_BOM: Final = b"\xef\xbb\xbf"
+_FOREIGN: Final = "not a stream of chat completions"
+
+LEFT: Final = "the client left"
+"""Why no tool would have measured what its client left without a reason of its own."""
 
 
 class Judged(Protocol):
@@ -39,6 +48,10 @@ class Judged(Protocol):
     @property
     def duration_ns(self) -> int | None:
         """T0 to `[DONE]`, else to the end of the exchange, in ns."""
+
+
+class ClientLeft(Exception):
+    """The client left, and a tool had no reason to: by its own rule it would have read on."""
 
 
 class ToolError(Exception):
@@ -72,7 +85,11 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One exchange, as far as tools differ about it. Instants are ns since T0."""
+    """One exchange, as far as tools differ about it. Timestamps are ns since T0.
+
+    `data` is the body, `read_ends` where in it each read ends, `read_at_ns` when each came. `requested_tokens` is the
+    longest answer that the request asked for. `count_tokens` is None unless a tokenizer was given.
+    """
 
     status: int | None
     ended_by: str | None
@@ -82,18 +99,40 @@ class Request:
     duration_ns: int | None = None
     frames: Sequence[Frame] = ()
     runs: Sequence[Run] = ()
+    data: bytes = b""
+    read_ends: Sequence[int] = ()
+    read_at_ns: Sequence[int | None] = ()
+    requested_tokens: int | None = None
+    count_tokens: CountTokens | None = None
 
-    def check_status(self) -> None:
-        """Raise what a client raises that got no answer, or one that is not 200."""
+    @property
+    def client_left(self) -> bool:
+        """Whether the client left before the stream was complete."""
+        return self.outcome == "client_closed"
+
+    def check_status(self, successes: range = range(200, 201)) -> None:
+        """Raise what a client raises that got no answer, or one whose status is no success."""
         if self.status is None:
+            if self.client_left:
+                raise ClientLeft
             raise ToolError(f"no answer ({self.ended_by})")
-        if self.status != 200:
+        if self.status not in successes:
             raise ToolError(f"HTTP {self.status}")
 
-    def check_transport(self) -> None:
-        """Raise what a client raises whose connection breaks within the body."""
+    def check_end(self) -> None:
+        """Raise what a client raises whose connection breaks within the body, or that left before it ended.
+
+        A tool's rule calls this when it has seen all that arrived: what it objects to earlier is its own failure, even
+        if it then hung up; what it would object to later is not.
+        """
+        if self.client_left:
+            raise ClientLeft
         if self.ended_by not in _CLEAN_ENDS:
             raise ToolError(f"connection broke ({self.ended_by})")
+
+    def tokens_of(self, texts: Sequence[str], *, special: bool = False) -> int | None:
+        """Count the tokens of texts put together; None without a tokenizer."""
+        return None if self.count_tokens is None else self.count_tokens("".join(texts), special)
 
     def reported_tokens(self) -> int | None:
         """Give the completion tokens of the last usage that has them, wherever it stands."""
@@ -111,26 +150,34 @@ def request(exchange: Exchange, body: Decoded | Events, judged: Judged) -> Reque
     A body that is nothing but simple events may come as these: what is seen of it is the same.
     """
     outcome = judged.outcome or "open"
-    if outcome in ("open", "client_closed"):
-        return {"open": "still open", "client_closed": "the client left"}[outcome]
+    if outcome == "open":
+        return "still open"
     seen = Request(exchange.status, exchange.ended_by, exchange.end_ns, outcome, judged.error_code, judged.duration_ns)
     if exchange.status is None or exchange.status >= _FIRST_BAD_STATUS:
         return seen
+    seen = replace(seen, data=body.data, read_ends=body.read_ends, read_at_ns=body.read_at_ns)
     if isinstance(body, Events):
         return _unfit_events(exchange, body) or replace(seen, frames=list(_event_frames(body)), runs=body.runs)
-    frames = _frames(body, exchange.end_ns or 0)
-    return _unfit(exchange, body) or replace(seen, frames=list(frames), runs=list(map(alone, body.chunks)))
+    unfit = _unfit(exchange, body)
+    if unfit is not None:
+        return LEFT if seen.client_left and unfit == _FOREIGN else unfit
+    return replace(seen, frames=list(_frames(body, seen)), runs=list(map(alone, body.chunks)))
 
 
 def load(text: bytes | str, place: str) -> dict[str, Any]:
     """Read a JSON object as a tool does; `place` is what the error is to name."""
-    try:
-        payload = msgspec.json.decode(text)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        payload = _load_slowly(text, place)
+    payload = load_any(text, place)
     if not isinstance(payload, dict):
         raise ToolError(f"TypeError on {place} that is no object")
     return payload
+
+
+def load_any(text: bytes | str, place: str) -> Any:
+    """Read a JSON value as a tool does; `place` is what the error is to name."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return _load_slowly(text, place)
 
 
 def place(line: bytes) -> str:
@@ -185,7 +232,7 @@ def _unfit(exchange: Exchange, decoded: Decoded) -> str | None:
         return "not wholly on the tape"
     foreign = decoded.dialect == "unknown" and "malformed" not in decoded.flags
     if foreign or (decoded.chunks and not any(item.kind == "event" for item in decoded.items)):
-        return "not a stream of chat completions"
+        return _FOREIGN
     return None
 
 
@@ -193,7 +240,7 @@ def _unfit_events(exchange: Exchange, events: Events) -> str | None:
     if exchange.gap_bytes or None in events.at_ns:
         return "not wholly on the tape"
     chat = any(run.chunk.dialect for run in events.runs)
-    return None if chat or not any(run.chunk.counts for run in events.runs) else "not a stream of chat completions"
+    return None if chat or not any(run.chunk.counts for run in events.runs) else _FOREIGN
 
 
 def _event_frames(events: Events) -> Iterator[Frame]:
@@ -206,21 +253,35 @@ def _event_frames(events: Events) -> Iterator[Frame]:
             yield Frame(at_ns, read, comment, "" if comment else "message", data, block + blank)
 
 
-def _frames(decoded: Decoded, end_ns: int) -> Iterator[Frame]:
-    covered = 0
+def _frames(decoded: Decoded, seen: Request) -> Iterator[Frame]:
+    covered = len(_BOM) if decoded.data.startswith(_BOM) else 0
     for item in _apart([item for item in decoded.items if item.kind in ("event", "comment")]):
+        yield from _undispatched(decoded, covered, item.start)
         if item.at_ns is not None:
             raw = decoded.data[item.start : item.end]
             yield Frame(item.at_ns, item.read, item.kind == "comment", item.type, item.data, raw)
-        covered = item.end
-    rest = decoded.data[covered:].removeprefix(b"\xef\xbb\xbf" if not covered else b"")
+        covered = max(covered, item.end)
+    rest = decoded.data[covered:]
+    if seen.client_left:
+        # The client left in the middle of a line, which no tool has looked at then.
+        rest = rest[: max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1]
     if rest.strip():
         last = decoded.chunks[-1] if decoded.chunks else None
         is_rest = last is not None and decoded.items[last.item].kind == "record"
         at_ns, read = (last.at_ns, last.read) if last is not None and is_rest else (decoded.done_ns, None)
         lines = [line[5:].removeprefix(b" ") for line in rest.splitlines() if line.startswith(b"data:")]
         data = b"\n".join(lines).decode("utf-8", "replace")
-        yield Frame(end_ns if at_ns is None else at_ns, read, rest.startswith(b":"), "message", data, rest, False)
+        at_ns = (seen.end_ns or 0) if at_ns is None else at_ns
+        yield Frame(at_ns, read, rest.startswith(b":"), "message", data, rest, False)
+
+
+def _undispatched(decoded: Decoded, start: int, end: int) -> Iterator[Frame]:
+    """Yield the lines between two items: of blocks without data, which the standard drops and some tools read."""
+    raw = decoded.data[start:end]
+    if raw.strip():
+        at_ns = decoded.read_at_ns[bisect_left(decoded.read_ends, end)]
+        if at_ns is not None:
+            yield Frame(at_ns, None, False, "", "", raw)
 
 
 def _apart(items: Sequence[TimedItem]) -> list[TimedItem]:

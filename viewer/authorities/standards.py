@@ -7,11 +7,13 @@ the load generator knows: here it starts when the request is issued. Both count 
 
 from itertools import pairwise
 
-from viewer.authorities.seen import Numbers, Request, ToolError
+from viewer.authorities.seen import ClientLeft, Numbers, Request, ToolError
 
 
 def mlperf(request: Request) -> Numbers:
     """Measure as MLPerf: first to last output in whole ns; a query that has no whole answer is no sample."""
+    if request.client_left:
+        raise ClientLeft
     if request.outcome != "complete":
         raise ToolError(f"no QuerySamplesComplete ({request.outcome})")
     at = [at_ns for run in request.runs if run.chunk.output for at_ns in run.at_ns if at_ns is not None]
@@ -28,12 +30,15 @@ def mlperf(request: Request) -> Numbers:
 
 def otel(request: Request) -> Numbers:
     """Measure as OpenTelemetry's client metrics: any chunk is a chunk; failed operations have a duration, too."""
+    if request.client_left:
+        raise ClientLeft
     at = [at_ns for run in request.runs if run.chunk.counts for at_ns in run.at_ns if at_ns is not None]
     duration_s = request.duration_ns / 1e9 if request.duration_ns is not None else None
     numbers: Numbers = {
         "time_to_first_chunk_s": at[0] / 1e9 if at else None,
         "time_per_output_chunk_s": [(later - earlier) / 1e9 for earlier, later in pairwise(at)],
         "operation_duration_s": duration_s,
+        "output_tokens": request.reported_tokens(),
     }
     if request.outcome != "complete":
         failed: Numbers = {"operation_duration_s": None, "failed_operation_duration_s": duration_s}

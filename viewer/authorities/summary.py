@@ -3,7 +3,8 @@
 Five ways are in use. `numpy`: linear percentiles, population deviation (vLLM, SGLang, AIPerf, genai-perf). `pandas`:
 the same with the sample's deviation (llmperf). `inverse_cdf`: nearest rank over weighted values, no interpolation
 (guidellm). `loadgen`: `sorted[int(n·p)]`, whole means, no deviation (MLPerf). `buckets`: only a histogram is kept, and
-percentiles are estimated within its buckets, as Prometheus' `histogram_quantile` does (OpenTelemetry).
+percentiles are estimated within its buckets, as Prometheus' `histogram_quantile` does (OpenTelemetry; `token_buckets`
+has those for tokens).
 A tool that prints 0 for no values gets None here: unknown is never 0.
 """
 
@@ -17,17 +18,23 @@ from numpy.typing import NDArray
 
 _PERCENTS: Final = (50, 90, 95, 99)
 _BUCKETS_S: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+_BUCKETS_TOKENS: Final = tuple(4.0**power for power in range(14))
 
 Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Statistics of one metric in that metric's unit; `n` counts values, or weights where a tool counts those."""
+    """Statistics of one metric in that metric's unit; `n` counts values, or weights where a tool counts those.
+
+    Of a metric that is one number for all requests, such as a throughput, there is the `value` instead, and `n` counts
+    the requests.
+    """
 
     metric: str
     unit: str
     n: int
+    value: float | None = None
     mean: float | None = None
     std: float | None = None
     min: float | None = None
@@ -104,25 +111,33 @@ def _loadgen(values: Values, _: Values | None) -> dict[str, Any]:
     }
 
 
-def _buckets(values: Values, _: Values | None) -> dict[str, Any]:
+def _seconds(values: Values, _: Values | None) -> dict[str, Any]:
+    return _buckets(values, _BUCKETS_S)
+
+
+def _tokens(values: Values, _: Values | None) -> dict[str, Any]:
+    return _buckets(values, _BUCKETS_TOKENS)
+
+
+def _buckets(values: Values, bounds: Sequence[float]) -> dict[str, Any]:
     # A value on a bound belongs to the bucket below it.
-    counts = np.bincount(np.searchsorted(_BUCKETS_S, values, side="left"), minlength=len(_BUCKETS_S) + 1)
+    counts = np.bincount(np.searchsorted(bounds, values, side="left"), minlength=len(bounds) + 1)
     return {
         "n": len(values),
         "mean": float(values.mean()),
         **_extremes(values),
-        **_named([_quantile(counts.tolist(), percent / 100) for percent in _PERCENTS]),
+        **_named([_quantile(counts.tolist(), bounds, percent / 100) for percent in _PERCENTS]),
     }
 
 
-def _quantile(counts: Sequence[int], share: float) -> float:
+def _quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> float:
     rank, before = share * sum(counts), 0
     for place, count in enumerate(counts[:-1]):
         if count and before + count >= rank:
-            lower = _BUCKETS_S[place - 1] if place else 0.0
-            return lower + (_BUCKETS_S[place] - lower) * (rank - before) / count
+            lower = bounds[place - 1] if place else 0.0
+            return lower + (bounds[place] - lower) * (rank - before) / count
         before += count
-    return _BUCKETS_S[-1]
+    return bounds[-1]
 
 
 def _extremes(values: Values) -> dict[str, Any]:
@@ -138,6 +153,7 @@ WAYS: Final[dict[str, Callable[[Values, Values | None], dict[str, Any]]]] = {
     "pandas": _pandas,
     "inverse_cdf": _inverse_cdf,
     "loadgen": _loadgen,
-    "buckets": _buckets,
+    "buckets": _seconds,
+    "token_buckets": _tokens,
 }
 """How tools summarise: values and weights in, the fields of `Summary` out."""

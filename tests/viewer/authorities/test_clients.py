@@ -27,10 +27,25 @@ TOOL = chunk({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments":
 BARE_TOOL = chunk({"tool_calls": [{"index": 0, "id": "x"}]})
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", [genai_perf, guidellm, llmperf])
 def test_an_error_in_the_stream_is_a_failure(client):
     with pytest.raises(ToolError):
         client(request(TEXT, ERROR, DONE))
+
+
+@pytest.mark.parametrize("event", [b"event: error\n" + ERROR, b"event:ERROR\ndata: x\n\n", b"event: error\n\n"])
+def test_aiperf_fails_on_an_event_named_error_and_on_no_bare_error_payload(event):
+    assert aiperf(request(TEXT, ERROR, TEXT, DONE))["icl"] == [2e-5]
+    with pytest.raises(ToolError, match="SSEResponseError"):
+        aiperf(request(TEXT, event, DONE))
+    with pytest.raises(ToolError, match="no content response parsed"):
+        aiperf(request(ERROR, DONE))
+
+
+def test_aiperf_takes_any_2xx_for_a_success():
+    assert aiperf(request(TEXT, status=202))["ttft"] == 1e-5
+    with pytest.raises(ToolError, match="HTTP 404"):
+        aiperf(request(TEXT, status=404))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -103,10 +118,45 @@ def test_genai_perf_fails_in_its_own_words(body, reason):
 def test_guidellm_reads_any_data_line_and_no_other():
     glued = b"event: message\n: c\ndata:" + TEXT[6:]
     assert guidellm(request(glued))["ttft"] == 1e-5
+    assert guidellm(request(TEXT, b"data:[DONE]\n\n", TEXT))["request_latency"] == 2e-5
+    assert guidellm(request(TEXT, b"data: null\n\n", b"data: {\n\n"))["request_latency"] == 2e-5
     with pytest.raises(ToolError, match="JSONDecodeError on 'data:' without a space"):
-        guidellm(request(TEXT, b"data:[DONE]\n\n"))
-    with pytest.raises(ToolError, match="empty output"):
-        guidellm(request(DONE))
+        guidellm(request(TEXT, b"data:{\n\n"))
+    with pytest.raises(ToolError, match="JSONDecodeError on data line"):
+        guidellm(request('data: {"choices":[{"delta":{"content":"a\u2028b"}}]}\n\n'.encode()))
+
+
+def test_guidellm_needs_text_a_tool_call_or_tokens():
+    for body in (DONE, THOUGHT, chunk({"content": " "})):
+        with pytest.raises(ToolError, match="empty response payload"):
+            guidellm(request(body))
+    counted = guidellm(request(THOUGHT, THOUGHT, event({"choices": [], "usage": {"completion_tokens": 5}})))
+    assert (counted["output_tokens"], counted["itl"], counted["ttfot"]) == (5, 2.5e-6, None)
+    assert guidellm(request(event({"choices": [], "usage": {"completion_tokens": 5}})))["ttft"] is None
+    with pytest.raises(ToolError, match="KeyError: 'index' of a tool call"):
+        guidellm(request(chunk({"tool_calls": [{"function": {"name": "f"}}]})))
+
+
+@pytest.mark.parametrize(
+    ("delta", "details"),
+    [
+        ({"reasoning_content": "r"}, None),
+        ({"tool_calls": [{"index": 0}]}, None),
+        ({"content": "b"}, {"reasoning_tokens": 3}),
+    ],
+)
+def test_genai_perf_counts_its_text_only_which_usage_does_not(delta, details):
+    usage = event({"choices": [{"delta": {}}], "object": "chat.completion.chunk", "usage": {"completion_tokens": 9}})
+    assert genai_perf(request(TEXT, TEXT, usage))["itl"] == pytest.approx(1e-6)
+    counted = {"completion_tokens": 9, "completion_tokens_details": details}
+    more = event({"choices": [{"delta": delta}], "object": "chat.completion.chunk", "usage": counted})
+    found = genai_perf(request(TEXT, more, TEXT))
+    assert (found["output_tokens"], found["itl"], found["tps_user"]) == (None, None, None)
+
+
+def test_genai_perf_does_not_look_at_an_event_with_a_name():
+    with pytest.raises(ToolError, match="skipped: no response with text"):
+        genai_perf(request(b"event: message\n" + TEXT))
 
 
 def test_llmperf_takes_an_error_without_a_code_for_a_success():

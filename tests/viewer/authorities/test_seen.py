@@ -52,6 +52,19 @@ def test_the_answer_to_a_failed_request_is_not_looked_at():
     assert request(b'{"error":{"message":"slow down"}}', status=429).frames == ()
 
 
+def test_lines_of_blocks_without_data_are_frames_too():
+    first, named, last = request(CHUNK, b"event: error\nretry: 3\n\n", CHUNK).frames
+    assert (named.at_ns, named.lines(), named.data) == (20, [b"event: error", b"retry: 3"], "")
+    assert (first.at_ns, last.at_ns) == (10, 30)
+
+
+def test_of_what_a_client_left_only_whole_lines_are_looked_at():
+    assert [frame.lines() for frame in request(CHUNK, b"data: {\ndata: {", ended_by="client").frames[1:]] == [
+        [b"data: {"]
+    ]
+    assert len(request(CHUNK, CHUNK[:20], ended_by="client").frames) == 1
+
+
 def test_usage_is_that_of_the_last_chunk_that_has_it():
     usage = b'data: {"choices":[],"usage":{"completion_tokens":%d}}\n\n'
     found = request(usage % 3, CHUNK, usage % 5, b'data: {"choices":[],"usage":{"completion_tokens":null}}\n\n')
@@ -70,7 +83,7 @@ def test_usage_is_that_of_the_last_chunk_that_has_it():
 )
 def test_a_client_raises_on_the_status_and_on_a_broken_connection(facts, reason):
     found = request(CHUNK, b"data: [DONE]\n\n", **facts)
-    checks = found.check_transport if found.status == 200 else found.check_status
+    checks = found.check_end if found.status == 200 else found.check_status
     with pytest.raises(ToolError, match=reason):
         checks()
 

@@ -50,4 +50,5 @@ def test_any_chunk_is_a_chunk_of_opentelemetry():
         "time_to_first_chunk_s": 1e-8,
         "time_per_output_chunk_s": [1e-8],
         "operation_duration_s": 3e-8,
+        "output_tokens": None,
     }

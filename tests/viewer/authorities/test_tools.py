@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from recorder.derive import decode, derive
 from recorder.exchange import Exchange, Read
-from viewer.authorities.tools import AUTHORITIES, TOOLS, Metric, measure, measure_as
+from viewer.authorities.tools import AUTHORITIES, EARLIER, TOOLS, Metric, Observed, authority, measure, measure_as
 
 ORACLES = json.loads((Path(__file__).parents[2] / "data" / "oracles.json").read_text("utf-8"))
 POPULATION = ORACLES["ex5_population"]
@@ -62,13 +62,13 @@ def test_an_example_has_every_figure_of_a_tool(name, tool):
 
 
 def test_the_oracles_speak_of_every_tool_but_two():
-    assert {tool for _, tool in EXPECTED} == set(TOOLS) - {"genai-perf", "mlperf"}
+    assert {tool for _, tool in EXPECTED} == {*TOOLS, "vllm@0.32"} - {"genai-perf", "mlperf"}
 
 
 @pytest.mark.parametrize(
     ("name", "figures"),
     [
-        ("ex2_reasoning_usage_with_choices", {"ttft": 500, "ttst": 30, "request_latency": 530, "itl": 3.3333}),
+        ("ex2_reasoning_usage_with_choices", {"ttft": 500, "ttst": 30, "request_latency": 530, "itl": None}),
         ("ex6_continuous_usage_multi_token", {"ttft": 100, "ttst": 50, "request_latency": 300, "itl": 18.1818}),
     ],
 )
@@ -92,7 +92,7 @@ def test_mlperf_counts_whole_nanoseconds():
         ("guidellm", 4, {"error_event": 1, "truncated": 1}),
         ("llmperf", 4, {"error_event": 1, "truncated": 1}),
         ("genai-perf", 4, {"error_event": 1, "truncated": 1}),
-        ("aiperf", 3, {"error_event": 1, "truncated": 1, "malformed": 1}),
+        ("aiperf", 2, {"error_event": 2, "truncated": 1, "malformed": 1}),
         ("mlperf", 6, {}),
         ("otel", 6, {}),
     ],
@@ -128,11 +128,17 @@ def test_complete_exchanges_have_the_statistics_of_a_tool(tool, suffix, std):
         assert getattr(row, f"p{percent}") * in_ms == pytest.approx(expected[f"p{percent}{suffix}"])
 
 
-def test_vllm_counts_the_role_chunk_as_the_first_token_and_pools_gaps():
-    found = {row.metric: row for row in measure_as("vllm", complete()).rows}
-    assert (found["TTFT"].n, found["TTFT"].mean) == (5, pytest.approx(159))
-    assert (found["ITL"].n, found["ITL"].mean) == (15, pytest.approx(31 / 3))
-    assert (found["TPOT"].n, found["TPOT"].mean) == (0, None)
+@pytest.mark.parametrize(
+    ("tool", "first_ms", "gaps", "gap_ms"),
+    [("vllm", 169, 5, 20), ("vllm@0.32", 159, 15, 31 / 3), ("vllm@0.29", 159, 15, 31 / 3)],
+)
+def test_vllm_counts_the_role_chunk_up_to_0_32_and_pools_gaps(tool, first_ms, gaps, gap_ms):
+    report = measure_as(tool, complete())
+    found = {row.metric: row for row in report.rows}
+    assert (found["TTFT"].n, found["TTFT"].mean) == (5, pytest.approx(first_ms))
+    assert (found["ITL"].n, found["ITL"].mean) == (gaps, pytest.approx(gap_ms))
+    assert "TPOT" not in found
+    assert report.omitted["TPOT"] == 5
 
 
 def test_guidellm_weighs_exchanges_by_their_tokens():
@@ -190,11 +196,153 @@ def test_what_no_tool_would_have_measured_is_left_out(text, facts, reason):
         found = measure_as(tool, [given])
         assert (found.left_out, found.attempts, found.error_rate) == ({reason: 1}, 0, None)
         assert {row.n for row in found.rows} == {0}
+        assert {row.value for row in found.rows} == {None}
 
 
 def test_a_client_that_leaves_after_the_end_has_measured():
     given = exchange([{"t_ms": 100, "text": ANSWER + chunk({}, usage=None) + DONE}], 200, ended_by="client")
     assert measure("vllm", *given).numbers["ttft"] == 100
+
+
+MALFORMED = 'data: {"choices": [{\n\n'
+LEFT = {"ended_by": "client"}
+
+
+@pytest.mark.parametrize("tool", ["vllm", "vllm@0.32", "vllm@0.20", "sglang", "guidellm", "llmperf", "genai-perf"])
+def test_a_tool_that_hangs_up_on_a_malformed_event_has_failed(tool):
+    # Up to 0.32, vLLM needs more in the same read to notice.
+    more = ANSWER if "@" in tool else ""
+    found = measure_as(tool, [exchange([{"t_ms": 100, "text": ANSWER + MALFORMED + more}], 200, **LEFT)])
+    assert (found.attempts, found.failed, found.left_out) == (1, 1, {})
+    assert list(found.failures) == ["JSONDecodeError on data line"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "body", "reason"),
+    [
+        ("aiperf", ANSWER + 'event: error\ndata: {"message":"m"}\n\n', "SSEResponseError: error event in the stream"),
+        ("aiperf", ANSWER + "event: error\n\n", "SSEResponseError: error event in the stream"),
+        ("guidellm", ANSWER + 'data: {"error":"m"}\n', "ValueError: error payload in the stream"),
+        ("sglang", ANSWER + ": keep-alive\n\n", "JSONDecodeError on SSE comment line"),
+        ("llmperf", ANSWER + chunk({}).replace("[{", "[],[{"), "JSONDecodeError on data line"),
+    ],
+)
+def test_what_arrived_before_the_client_left_can_be_its_reason(tool, body, reason):
+    ended_by = "client" if tool != "aiperf" else "end"
+    for outcome in (ended_by, "client"):
+        found = measure_as(tool, [exchange([{"t_ms": 100, "text": body}], 200, ended_by=outcome)])
+        assert (found.failures, found.left_out) == ({reason: 1}, {})
+
+
+@pytest.mark.parametrize("tool", [*TOOLS, "vllm@0.32", "vllm@0.20"])
+@pytest.mark.parametrize("body", ["", ANSWER, ANSWER + ANSWER[:30], chunk({"role": "assistant"}), 'data: {"cho'])
+def test_a_client_that_left_without_a_reason_of_the_tool_is_left_out(tool, body):
+    found = measure_as(tool, [exchange([{"t_ms": 100, "text": body}] if body else [], 200, **LEFT)])
+    assert (found.attempts, found.left_out) == (0, {"the client left": 1})
+
+
+def test_a_client_that_gave_up_before_an_answer_is_left_out():
+    found = measure_as("vllm", [exchange([], 200, status=None, ended_by="client")])
+    assert found.left_out == {"the client left": 1}
+
+
+def test_the_newest_release_is_meant_unless_another_is_named():
+    assert authority("vllm") is authority("vllm@0.33") is authority("vllm@0.33.0") is AUTHORITIES["vllm"]
+    assert authority("vllm@0.32") is authority("vllm@0.31.0") is authority("vllm@v0.30") is EARLIER["vllm"][0]
+    assert authority("vllm@0.29.0") is authority("vllm@0.20.2") is EARLIER["vllm"][1]
+    assert authority("llmperf@f1d6bed4") is AUTHORITIES["llmperf"]
+
+
+@pytest.mark.parametrize("name", ["vllm@0.34", "vllm@0.19.1", "vllm@0", "vllm@", "vllm@new", "aiperf@0.12"])
+def test_a_release_without_a_rule_is_refused_and_those_that_have_one_are_named(name):
+    with pytest.raises(ValueError, match=r"choose from (vllm@0\.33, vllm@0\.30 to 0\.32, |aiperf@0\.13)"):
+        authority(name)
+
+
+def test_an_unknown_tool_is_refused_and_the_known_ones_are_named():
+    with pytest.raises(ValueError, match=r"'vlm' is not a known tool: choose from vllm, sglang, "):
+        authority("vlm@0.32")
+
+
+def usage(count, **more):
+    return f"data: {json.dumps({'choices': [], 'usage': {'completion_tokens': count, **more}})}\n\n"
+
+
+def words(text, special):
+    return len(text.split()) + special
+
+
+def answered(*texts, tokens=None, started_s=0.0):
+    reads = [{"t_ms": 100 * (at + 1), "text": chunk({"content": text})} for at, text in enumerate(texts)]
+    last = ("" if tokens is None else usage(tokens)) + DONE
+    found = exchange([*reads, {"t_ms": 100 * len(reads) + 50, "text": last}], 1000)
+    return Observed(*found, round(started_s * 1e9))
+
+
+def totals(report):
+    return {row.metric: row.value for row in report.rows if row.value is not None}
+
+
+def test_vllm_prints_throughput_over_all_of_the_run():
+    report = measure_as("vllm", [answered("a", "b", tokens=4), answered("a", "b", tokens=6, started_s=4)])
+    assert totals(report) == {
+        "Request throughput": pytest.approx(2 / 5),
+        "Output token throughput": pytest.approx(10 / 5),
+        "Total generated tokens": 10,
+    }
+
+
+def test_a_failed_request_takes_time_and_brings_nothing():
+    failed = Observed(*exchange([{"t_ms": 10, "text": "{}"}], 1000, 500), 9_000_000_000)
+    assert totals(measure_as("sglang", [answered("a", tokens=4), failed]))["Request throughput"] == pytest.approx(0.1)
+    assert totals(measure_as("llmperf", [failed])) == {}
+
+
+def test_aiperf_takes_the_run_to_end_with_the_last_content():
+    report = measure_as("aiperf", [answered("a", "b", tokens=4), answered("a", "b", tokens=6, started_s=4)])
+    assert totals(report)["Request Throughput"] == pytest.approx(2 / 4.2)
+    assert totals(report)["Output Token Throughput"] == pytest.approx(10 / 4.2)
+    assert next(row for row in report.rows if row.metric == "Output Sequence Length").mean == 5
+
+
+def test_throughput_is_unknown_without_starts():
+    assert totals(measure_as("vllm", [answered("a", tokens=4)[:3]])) == {"Total generated tokens": 4}
+
+
+@pytest.mark.parametrize(
+    ("tool", "omitted"),
+    [
+        ("vllm", ["TPOT", "Output token throughput", "Total generated tokens"]),
+        ("genai-perf", ["Inter Token Latency", "Output Token Throughput Per User", "Output Sequence Length",
+                        "Output Token Throughput"]),
+        ("llmperf", ["request_output_throughput_token_per_s", "number_output_tokens",
+                     "mean_output_throughput_token_per_s"]),
+    ],
+)  # fmt: skip
+def test_what_needs_tokens_that_the_tape_does_not_tell_is_omitted_and_named(tool, omitted):
+    thought = exchange([{"t_ms": 10, "text": chunk({"reasoning": "r"}) + ANSWER}, {"t_ms": 20, "text": ANSWER}], 30)
+    report = measure_as(tool, [answered("a", "b")[:3], thought])
+    assert set(omitted) <= set(report.omitted)
+    assert not {row.metric for row in report.rows} & set(report.omitted)
+
+
+def test_a_tokenizer_counts_what_the_tool_counts_itself():
+    one = answered("a b ", "c", tokens=50)
+    rows = {row.metric: row for row in measure_as("genai-perf", [answered("a b ", "c d")], words).rows}
+    assert (rows["Inter Token Latency"].mean, rows["Output Sequence Length"].mean) == (pytest.approx(100 / 3), 4)
+    assert measure("vllm", *answered("a b ", "c")[:3], count_tokens=words).numbers["output_tokens"] == 3
+    assert measure("vllm", *one[:3], count_tokens=words).numbers["output_tokens"] == 50
+    assert measure("aiperf", *one[:3], count_tokens=words).numbers["output_tokens"] == 3
+    sglang = measure("sglang", *answered("a b ", "c")[:3], requested_tokens=9, count_tokens=words).numbers
+    assert (sglang["output_tokens"], sglang["retokenized"]) == (9, 3)
+    assert measure("llmperf", *answered("a b ", "c")[:3], count_tokens=words).numbers["output_tokens"] == 4
+
+
+def test_genai_perf_has_no_inter_token_latency_of_one_response():
+    whole = exchange([{"t_ms": 100, "text": ANSWER + ANSWER + DONE}], 200)
+    report = measure_as("genai-perf", [whole], words)
+    row = next(row for row in report.rows if row.metric == "Inter Token Latency")
+    assert (row.n, row.mean, report.omitted) == (0, None, {})
 
 
 def test_the_reasons_of_failures_are_not_without_end():
@@ -208,11 +356,12 @@ def test_the_reasons_of_failures_are_not_without_end():
 
 
 def test_each_tool_says_in_one_line_what_it_counts_differently():
-    for tool, authority in AUTHORITIES.items():
-        assert 60 < len(authority.note) < 260, tool
-        assert authority.note.endswith(".")
-        assert "\n" not in authority.note
-        assert authority.source
+    for rule in (*AUTHORITIES.values(), *EARLIER["vllm"]):
+        assert 60 < len(rule.note) < 320, rule.source
+        assert rule.note.endswith(".")
+        assert "\n" not in rule.note
+        assert rule.source
+        assert rule.releases.read
 
 
 WORDS = """choices delta message content reasoning tool_calls function name arguments usage completion_tokens error code
@@ -240,8 +389,8 @@ EVENTS = st.lists(
 def test_no_body_is_an_error_of_ours(events, ended_by, status):
     reads = [{"t_ms": 10 * seq, "text": text} for seq, text in enumerate(events)]
     given = exchange(reads, 100, status, ended_by)
-    for tool in TOOLS:
-        found = measure_as(tool, [given])
+    for tool in (*TOOLS, "vllm@0.32", "vllm@0.20"):
+        found = measure_as(tool, [given], words)
         assert found.attempts + sum(found.left_out.values()) == 1
         assert found.failed == sum(found.failures.values())
         assert all(row.n >= 0 for row in found.rows)
