@@ -15,6 +15,7 @@ import httptools
 import httpx
 
 from recorder.errors import UpstreamError
+from recorder.guard import transfer_codings
 
 HEAD_BYTES = 64 << 10
 """A response head, with all informational ones before it, may be this large; so may trailers and chunk extensions."""
@@ -183,17 +184,20 @@ class Connection(asyncio.Protocol):
             raise ValueError(f"status {self.head.status}")
         if self.head.status < 200:
             return
+        self._delimit()
         self._final = True
         self._instants.headers = self.stamp
-        self._delimit()
         if self._bodiless:
             self._complete()
 
     def _delimit(self) -> None:
         named = {name.lower(): value for name, value in self.head.headers}
+        codings = transfer_codings(self.head.headers)
+        if codings not in ([], [b"chunked"], [b"identity"]):
+            raise ValueError("a transfer coding that was not asked for (RFC 9112, 6.1)")
         if self._bodiless or self.head.status in _NO_BODY:
             self.head.framing = "none"
-        elif named.get(b"transfer-encoding", b"").lower().endswith(b"chunked"):
+        elif codings == [b"chunked"]:
             self.head.framing = "chunked"
         elif b"content-length" in named:
             self.head.framing = "length"

@@ -74,6 +74,7 @@ def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refus
         or _check_host(headers, policy)
         or _check_origin(headers, policy)
         or _check_connection(headers)
+        or _check_coding(headers)
     )
 
 
@@ -119,6 +120,21 @@ def _check_connection(headers: Headers) -> Refusal | None:
         if _END_TO_END.search(name) and name not in HOP_BY_HOP:
             return Refusal(400, "the Connection header names an end-to-end header")
     return None
+
+
+def _check_coding(headers: Headers) -> Refusal | None:
+    """Refuse a body in a transfer coding that is not understood: passed on without its name, it would be garbage."""
+    codings = transfer_codings(headers)
+    if codings not in ([], [b"chunked"]):
+        named = b", ".join(codings).decode("latin-1")
+        return Refusal(501, f"Transfer-Encoding {named!r} is not understood: send the body as it is, or chunked")
+    return None
+
+
+def transfer_codings(headers: Headers) -> list[bytes]:
+    """Return the transfer codings of a message in the order in which they were applied, in lower case."""
+    values = (value for name, value in headers if name.lower() == b"transfer-encoding")
+    return [coding for value in values for coding in (part.strip().lower() for part in value.split(b",")) if coding]
 
 
 def named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:

@@ -7,7 +7,7 @@ import base64
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 WELL_KNOWN = {
     "openai": "https://api.openai.com",
@@ -35,6 +35,8 @@ SDK_VARIABLES = {
 """Environment variable → the API that it points an SDK at, and the path that this SDK expects to be part of it."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
+_HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?", re.ASCII | re.IGNORECASE)
+_HOST_LENGTH = 253
 _PATH = re.compile(r"[\x21-\x7e]*")
 
 
@@ -68,26 +70,49 @@ def parse(text: str) -> Upstream:
 
 def make(name: str, url: str) -> Upstream:
     """Make an upstream of a base URL; raises ValueError that says what is wrong with it."""
-    parts = urlsplit(url)
+    parts, port = _split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("an upstream must be a URL such as https://api.openai.com, or NAME=URL")
     if parts.query or parts.fragment:
         raise ValueError("an upstream's URL may not have a query or a fragment")
     if not _PATH.fullmatch(parts.path):
         raise ValueError("an upstream's URL must have its path percent-encoded")
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname.encode("idna").decode()
-    authority = host if parts.port is None else f"{host}:{parts.port}"
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else _ascii_host(parts.hostname)
+    authority = host if port is None else f"{host}:{port}"
     return Upstream(
         name=name,
         url=url.rstrip("/"),
         scheme=parts.scheme,
-        host=parts.hostname,
-        port=port,
+        host=parts.hostname if ":" in parts.hostname else host,
+        port=port or (443 if parts.scheme == "https" else 80),
         authority=authority.encode(),
         prefix=parts.path.rstrip("/").encode("ascii"),
         authorization=_basic(parts.username, parts.password),
     )
+
+
+def _split(url: str) -> tuple[SplitResult, int | None]:
+    try:
+        parts = urlsplit(url)
+        return parts, parts.port
+    except ValueError as error:  # such as brackets that do not match, or a port beyond 65535
+        raise ValueError(f"an upstream's URL is not valid ({error})") from error
+
+
+def _ascii_host(host: str) -> str:
+    """Return a host name as it is looked up: other scripts in IDNA 2008, and nothing that no name has."""
+    problem = ""
+    if not host.isascii() or "xn--" in host:
+        import idna  # its tables take a while to load, and few need them
+
+        try:
+            host = idna.encode(host, uts46=True).decode()
+            idna.decode(host)
+        except UnicodeError as error:
+            problem = f" ({error})"
+    if problem or not _HOST.fullmatch(host) or len(host) > _HOST_LENGTH:
+        raise ValueError(f"the upstream's host {host[:80]!r} is no host name{problem}: see whether the URL is right")
+    return host
 
 
 def _basic(username: str | None, password: str | None) -> bytes | None:

@@ -57,15 +57,16 @@ class Transport(httpx.AsyncBaseTransport):
 
     async def _connect(self, request: httpx.Request, instants: Instants) -> Connection:
         url, secure = request.url, request.url.scheme == "https"
+        host = url.raw_host.decode("ascii").strip("[]")  # `url.host` undoes IDNA, which fails for some names
         port = url.port or (443 if secure else 80)
         try:
             async with asyncio.timeout(self._limits.connect):
                 _, connection = await asyncio.get_running_loop().create_connection(
                     lambda: Connection(self._clock.now, instants, request.method == "HEAD"),
-                    url.host,
+                    host,
                     port,
                     ssl=self._tls if secure else None,
-                    server_hostname=url.host if secure else None,
+                    server_hostname=host if secure else None,
                 )
         except TimeoutError as error:
             raise UpstreamError("connect_timeout", f"no connection within {self._limits.connect:g} s") from error

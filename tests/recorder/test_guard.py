@@ -56,6 +56,13 @@ REFUSED = {
     "xchunked": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: xchunked") + b"0\r\n\r\n", 400),
     "vertical_tab": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: \x0bchunked") + b"0\r\n\r\n", 400),
     "chunked_identity": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: chunked, identity") + b"0\r\n\r\n", 400),
+    "gzip_chunked": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n", 501),
+    "gzip_and_chunked_apart": (
+        heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: gzip", "Transfer-Encoding: chunked") + b"0\r\n\r\n",
+        501,
+    ),
+    "chunked_twice": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: chunked, chunked") + b"0\r\n\r\n", 400),
+    "gzip_alone": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: gzip"), 400),
     "nul_in_a_value": (heads("GET /x HTTP/1.1", HOST, "x: a\0b"), 400),
     "cr_in_a_value": (heads("GET /x HTTP/1.1", HOST, "x: a\rb"), 400),
     "escape_in_a_value": (heads("GET /x HTTP/1.1", HOST, "x: a\x1bb"), 400),

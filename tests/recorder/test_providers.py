@@ -13,7 +13,7 @@ from recorder import providers
         ("http://127.0.0.1:8000/v1/", "", "http", "127.0.0.1", 8000, b"127.0.0.1:8000", b"/v1"),
         ("one=http://[::1]:80/a/b", "one", "http", "::1", 80, b"[::1]:80", b"/a/b"),
         ("my-api_2=https://API.Test:8443", "my-api_2", "https", "api.test", 8443, b"api.test:8443", b""),
-        ("http://bücher.test", "", "http", "bücher.test", 80, b"xn--bcher-kva.test", b""),
+        ("http://bücher.test", "", "http", "xn--bcher-kva.test", 80, b"xn--bcher-kva.test", b""),
     ],
 )
 def test_an_upstream_is_read_in_its_parts(
@@ -33,7 +33,10 @@ def test_user_info_becomes_basic_authorization_and_no_part_of_the_authority() ->
     "text",
     ["", "api.test", "ftp://api.test", "https://", "https://api.test?x=1", "https://api.test/#f", "https://api.test:x",
      "https://api.test:99999", "Name=https://api.test", "=https://api.test", "https://a..b", "https://.evil.test",
-     "https://api.test/a b", "https://api.test/é", "https://" + "x" * 64],
+     "https://api.test/a b", "https://api.test/é", "https://" + "x" * 64,
+     f"https://é{'x' * 62}.test", "https://" + ".".join(["x" * 60] * 5), "https://a%41.test",
+     "https://☃.test", "https://xn--a.test", "https://xn--.test", "https://٣.test",
+     "https://[::1", "https://a b.test", "https://a\ud800.test"],
 )  # fmt: skip
 def test_what_is_no_upstream_is_said(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):

@@ -378,6 +378,11 @@ async def test_after_a_broken_upstream_the_client_is_cut(
         pytest.param(b"HTTP/1.1 200 OK\r\nx: a\x00b\r\n\r\n", id="nul"),
         pytest.param(b"HTTP/1.1 200 OK\r\nx: a\x1b]0;t\x07b\r\n\r\n", id="escape"),
         pytest.param(b"HTTP/1.1 200 OK\r\nx: a\rb\r\n\r\n", id="bare_cr"),
+        pytest.param(HEAD + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", id="coded_and_chunked"),
+        pytest.param(
+            HEAD + b"Transfer-Encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", id="coded_apart"
+        ),
+        pytest.param(HEAD + b"transfer-encoding: deflate\r\n\r\nabc", id="coded"),
         pytest.param(
             HEAD + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", id="length_and_chunked"
         ),
