@@ -31,6 +31,7 @@ PLAIN_WIDTH = 100
 FORMATS = ("table", "tsv", "csv", "jsonl", "json")
 """In what a command writes rows: `table` is for people, the others are for machines and stay as they are."""
 
+_NAMED = 10
 _NO_HEADER = f"{__name__}.no_header"
 
 
@@ -171,8 +172,10 @@ def tell_hidden(names: Iterable[str]) -> None:
     """Print which columns had no room on the terminal, and how to see them all the same; nothing if all had."""
     from rich.text import Text
 
-    if hidden := ", ".join(dict.fromkeys(names)):
-        show([Text(f"hidden: {hidden}; widen the terminal{_remedy()}", "dim")])
+    hidden = list(dict.fromkeys(names))
+    if hidden:
+        more = f" and {len(hidden) - _NAMED} more" if len(hidden) > _NAMED else ""
+        show([Text(f"hidden: {', '.join(hidden[:_NAMED])}{more}; widen the terminal{_remedy()}", "dim")])
 
 
 def _remedy() -> str:

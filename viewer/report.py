@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, BinaryIO, Final
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -82,12 +81,12 @@ def sparked(found: Sequence[Row], gaps: Iterable[bytes | None], width: int) -> T
     longest = max(width // 5, _SHORT_ID)
     columns = [
         _column("id", SPARKED, found),
-        Column("model", "model", lambda row: cells.cut(cells.line(row["model"]), longest)),
+        Column("model", "model", lambda row: tables.fitting(cells.line(row["model"]), longest)),
         tables.plain("outcome"),
         _column("duration_ms", SPARKED, found),
     ]
-    beside = tables.table(columns, found, width - _LEAST_DRAWN, ("id", "duration_ms", "model", "outcome"))
-    left = 2 + max(cell_len(text.plain) for text in beside.lines)
+    beside = tables.table(columns, found, width - _LEAST_DRAWN - 2, ("id", "duration_ms", "model", "outcome"))
+    left = 2 + max(tables.width_of(text.plain) for text in beside.lines)
     room = max(width - left, _LEAST_DRAWN)
     axis_ns = max((_ns(row["duration_ms"]) or 0 for row in found), default=0)
     drawn = chain(
@@ -95,7 +94,7 @@ def sparked(found: Sequence[Row], gaps: Iterable[bytes | None], width: int) -> T
         (_drawing(row, packed, axis_ns, room) for row, packed in zip(found, gaps, strict=True)),
     )
     for text, drawing in zip(beside.lines, drawn, strict=True):
-        text.pad_right(left - cell_len(text.plain))
+        text.pad_right(left - tables.width_of(text.plain))
         text.append_text(drawing)
     return Table([*beside.lines, Text(sparks.LEGEND, "dim")], beside.hidden)
 

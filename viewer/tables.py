@@ -5,11 +5,13 @@ whoever prints it can say what is missing. A row is never wider than the termina
 `cells` and only ever becomes `rich.text.Text`, never markup.
 """
 
+import functools
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.text import Text
 
 from viewer import cells
@@ -106,7 +108,7 @@ def _total(widths: Sequence[int]) -> int:
 
 def _widths(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[int]:
     titles = [column.title for column in columns]
-    return [max(1, *map(_width, texts)) for texts in zip(titles, *body, strict=True)]
+    return [max(1, *map(width_of, texts)) for texts in zip(titles, *body, strict=True)]
 
 
 def _lines(
@@ -138,20 +140,34 @@ def _is_numeric(body: Sequence[Sequence[str]], at: int) -> bool:
 
 
 def _padded(text: str, width: int, right: bool) -> str:
-    size = _width(text)
-    if size > width:
-        return set_cell_size(cut(text, width - 1) + "…", width)
-    return " " * (width - size) + text if right else text + " " * (width - size)
+    text = fitting(text, width)
+    space = " " * (width - width_of(text))
+    return space + text if right else text + space
 
 
-def cut(text: str, width: int) -> str:
-    """Return the beginning of a text that fits into so many terminal cells."""
-    return set_cell_size(text[: 4 * width], width).rstrip(" ")
+def fitting(text: str, width: int) -> str:
+    """Return a text that is at most so many terminal cells wide; `…` stands for what is left out."""
+    text = text if text.isascii() else text.translate(_JOINERS)
+    if width_of(text) <= width:
+        return text
+    left = width - 1
+    for at, sign in enumerate(text):
+        left -= _sign_width(sign)
+        if left < 0:
+            return text[:at].rstrip(" ") + "…"
+    return text
+
+
+def width_of(text: str) -> int:
+    """Return how many cells a text takes in a terminal, at most."""
+    return len(text) if text.isascii() else sum(map(_sign_width, text))
 
 
 def _clean(text: str) -> str:
     return text if text.isascii() else text.translate(_JOINERS)
 
 
-def _width(text: str) -> int:
-    return len(text) if text.isascii() else cell_len(text)
+@functools.lru_cache(maxsize=4096)
+def _sign_width(sign: str) -> int:
+    """Return how many cells a code point takes at most; terminals disagree about spacing marks: 0 or 1."""
+    return max(cell_len(sign), unicodedata.category(sign) == "Mc")

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -109,3 +110,11 @@ def test_a_terminal_without_utf8_gets_ascii(tape: Path, monkeypatch: pytest.Monk
 
 def test_a_dumb_terminal_gets_no_escapes(tape: Path) -> None:
     assert "\x1b" not in on_terminal(tape, "ls", terminal="dumb")
+
+
+def test_columns_without_room_are_named_and_so_is_what_shows_them(tape: Path) -> None:
+    said = on_terminal(tape, "export", "--format", "table", "-n", "1", columns=60).splitlines()[-1]
+    assert "hidden: path, upstream, model, status, outcome, outcome_detail, " in said
+    assert re.search(r" and \d\d more; widen the terminal or use --columns", said)
+    checked = on_terminal(tape, "check", "--max", "ttft.p95=1s", columns=30).splitlines()[-1]
+    assert checked.endswith("; widen the terminal or use --format json\x1b[0m")
