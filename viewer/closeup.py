@@ -47,18 +47,21 @@ _LONGEST: Final = 40
 _MOST_BARS: Final = 12
 
 
-def heading(known: Known, died: bool = False) -> Line:
-    """Say what an exchange is, in one line."""
+def heading(known: Known, opened: Opened | None = None, died: bool = False) -> Line:
+    """Return what an exchange is, and the verdict on its timing once it is judged, in one line."""
     row = known.row
     state = streams.state(row, recording=not died)
     path = row["path"].partition("?")[0]
-    flags = " ".join(streams.ranked(row["flags"]))
+    verdict = wording.brief(opened.verdicts) if opened is not None else ""
+    judged = {one.kind for one in opened.verdicts} if opened is not None else set()
+    flags = " ".join(flag for flag in streams.ranked(row["flags"]) if flag not in judged)
     detail = f" ({row['outcome_detail']})" if row["outcome_detail"] else ""
     return [
         (f" {row['id'][:8]}", "strong"),
         (f"  {state.sign} {state.word}{detail}", state.tone),
         (f"  {cells.cell(row['status'])}", "success" if (row["status"] or 999) < 300 else "error"),
         (f"  {cells.cut(row['model'] or row['request_model'] or cells.UNKNOWN, _LONGEST)}", "plain"),
+        (f"  {verdict}" if verdict else "", "error" if "stall" in judged else "warning"),
         (f"  {flags}" if flags else "", "warning"),
         (f"  {row['method']} {cells.host(row['upstream'])}{path}", "muted"),
     ]

@@ -3,7 +3,7 @@
 Recorded text passes `safe` here. Where the lines stand is left to `pages`, the judgement to `verdicts`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from recorder.plurals import counted
@@ -31,6 +31,21 @@ def seconds(at_ns: int) -> str:
 def sentences(verdict: Verdict, timestamp: Callable[[int], str] = seconds) -> tuple[str, str]:
     """Return what was judged, and its evidence; `timestamp` displays the start of a stall, given in ns since T0."""
     return _stall(verdict, timestamp) if verdict.kind == "stall" else _burst(verdict)
+
+
+def brief(verdicts: Sequence[Verdict]) -> str:
+    """Return all verdicts on an exchange in a few words: the longest stall, how many there are, the burst."""
+    stalls = [verdict for verdict in verdicts if verdict.kind == "stall"]
+    parts = []
+    if stalls:
+        longest = max(stalls, key=lambda verdict: verdict.lasted_ns)
+        many = "stall" if len(stalls) == 1 else f"{len(stalls):,} stalls, longest"
+        who = f"by {longest.who}" if longest.who else "(unclear by whom)"
+        parts.append(f"{many} {longest.lasted_ns / 1e9:,.1f} s {who}")
+    for verdict in verdicts:
+        if verdict.kind == "burst":
+            parts.append(f"{_CAUSES[verdict.form][0]} in {counted(verdict.output_reads or 0, 'read')}")
+    return ", ".join(parts)
 
 
 def _stall(verdict: Verdict, timestamp: Callable[[int], str]) -> tuple[str, str]:

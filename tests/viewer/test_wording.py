@@ -3,7 +3,7 @@
 import pytest
 
 from viewer.verdicts import Verdict
-from viewer.wording import sentences
+from viewer.wording import brief, sentences
 
 from .conftest import HOSTILE
 
@@ -16,6 +16,15 @@ def stall(**given: object) -> Verdict:
         "event": 120, "before": " queue", "after": " waits", "relay_ns": 100_000, "client_ns": 0,
     }  # fmt: skip
     return Verdict(**{**known, **given})  # type: ignore[arg-type]
+
+
+def test_all_verdicts_in_a_few_words() -> None:
+    burst = Verdict(kind="burst", form="buffered", who="upstream", from_ns=0, lasted_ns=MS, output_reads=2)
+    assert brief([]) == ""
+    assert brief([stall()]) == "stall 2.9 s by upstream"
+    assert brief([stall(lasted_ns=2_000 * MS), stall(who=None, unclear="at_once"), burst]) == (
+        "2 stalls, longest 2.9 s (unclear by whom), buffered in 2 reads"
+    )
 
 
 def test_a_stall_in_words() -> None:

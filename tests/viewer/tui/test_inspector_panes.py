@@ -20,6 +20,7 @@ from tests.viewer.tui.staging import Stage, journey, press, resized, seen, shows
 from viewer import apart, sparks
 from viewer.model import marked_up
 from viewer.model.notes import path_of
+from viewer.tui import themes
 from viewer.tui.screens.inspector import InspectorScreen
 from viewer.tui.screens.inspector_panes import InspectorPanes
 from viewer.tui.screens.waiting import Waiting
@@ -514,3 +515,81 @@ def test_before_it_is_shown_nothing_has_a_look_and_that_is_not_remembered() -> N
     assert panes.looks["error"] == Style()
     assert panes._found == {}
     assert set(panes.looks) == set(look._NONE)
+
+
+@pytest.mark.parametrize("theme", [theme.name for theme in themes.THEMES])
+def test_text_ahead_of_the_playhead_can_be_read_in_both_themes(marked: Path, theme: str) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2") as (app, pilot, screen):
+            app.theme = theme
+            ground = themes.DARK.background if theme == themes.DARK.name else themes.LIGHT.background
+            await wait_for(pilot, lambda: screen.panes.looks["ground"].bgcolor.name == ground.lower())
+            ratios = {}
+            for pane, rows in ((screen.panes.replay, range(1, 6)), (screen.panes.events, range(3, 8))):
+                for piece in (piece for row in rows for piece in pane.render_line(row)):
+                    if piece.text.strip():
+                        colors = piece.style.color.get_truecolor().hex, piece.style.bgcolor.get_truecolor().hex
+                        ratios[piece.text] = themes.contrast(*colors)
+            assert "and one " in ratios
+            assert {text: ratio for text, ratio in ratios.items() if ratio < 4.5} == {}
+
+    journey(steps())
+
+
+@pytest.mark.parametrize("theme", [theme.name for theme in themes.THEMES])
+def test_everything_on_a_timeline_can_be_read_in_both_themes(marked: Path, theme: str) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#3") as (app, pilot, screen):
+            app.theme = theme
+            ground = themes.DARK.background if theme == themes.DARK.name else themes.LIGHT.background
+            await wait_for(pilot, lambda: screen.panes.looks["ground"].bgcolor.name == ground.lower())
+            await shows(pilot, "··2.2 s··")
+            ratios = {}
+            for piece in (piece for row in range(5) for piece in screen.panes.timeline.render_line(row)):
+                if piece.text.strip():
+                    colors = piece.style.color.get_truecolor().hex, piece.style.bgcolor.get_truecolor().hex
+                    ratios[piece.text] = min(themes.contrast(*colors), ratios.get(piece.text, 21.0))
+            assert {text: ratio for text, ratio in ratios.items() if ratio < 4.5} == {}
+
+    journey(steps())
+
+
+def test_while_it_is_played_nothing_ahead_of_the_playhead_is_shown(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2") as (_, pilot, _):
+            await shows(pilot, "a queue", "'- a queue␊'")
+            await pilot.press("space")
+            shown = await shows(pilot, "▶ playing", "prefill")
+            assert "'queues␊␊'" in shown
+            assert "a queue" not in shown
+            assert "2.345" not in shown
+            await pilot.press("space")
+            await shows(pilot, "‖ paused", "a queue", "2.345")
+
+    journey(steps())
+
+
+def test_keys_that_do_not_apply_to_the_open_pane_are_named_nowhere(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2") as (app, pilot, screen):
+            named = []
+            for pane in range(6):
+                await pilot.press(str(pane + 1))
+                await wait_for(pilot, lambda pane=pane: screen.panes.pane == pane)
+                active = {one.binding.action for one in screen.active_bindings.values()}
+                named.append({"ghost", "annotate", "markdown", "view", "filter", "open", "fold", "choice"} & active)
+                assert ("filter" in seen(app).splitlines()[-1]) == (pane < 2)
+                assert {"play", "goto", "help"} <= {action.rpartition(".")[2] for action in active}
+            replay = {"ghost", "annotate", "markdown", "filter", "open"}
+            assert named == [replay, {"filter", "open"}, {"view"}, set(), set(), {"open"}]
+
+    journey(steps())
+
+
+def test_the_heading_has_the_verdict_and_not_its_flag(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2") as (_, pilot, _):
+            shown = await shows(pilot, "stall 2.2 s by upstream")
+            assert "stall  " not in shown.splitlines()[0].replace("stall 2.2 s", "")
+
+    journey(steps())

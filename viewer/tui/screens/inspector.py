@@ -29,6 +29,7 @@ from viewer.tui.screens.going import Going
 from viewer.tui.screens.inspector_keys import KEYS
 from viewer.tui.screens.inspector_live import Live
 from viewer.tui.screens.inspector_panes import InspectorPanes
+from viewer.tui.screens.inspector_tabs import APPLIES, PANES
 from viewer.tui.screens.loading import Loader
 from viewer.tui.screens.menus import AskScreen
 from viewer.tui.screens.noting import Notebook
@@ -120,6 +121,10 @@ class InspectorScreen(Screen[None]):
             return "text.txt", ""
         panes, noted, at = self.panes, self._notebook.notes, self._playback.position
         return inspector_pages.page(panes.active.id, self._known, self._opened, noted, panes.times, at, panes.only)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action applies to the open pane: the keys of the others are not named anywhere."""
+        return self.panes.pane in APPLIES.get(action, range(len(PANES)))
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
         """Draw this screen anew; but what changes on a screen behind it cannot be seen, and draws nothing here."""

@@ -25,7 +25,7 @@ from viewer.model.opening import Opened
 from viewer.tui.screens import inspector_work
 from viewer.tui.screens.inspector_keys import PANE_KEYS
 from viewer.tui.screens.inspector_sheets import Sheets
-from viewer.tui.screens.inspector_tabs import PANES, boxes, has_room, listed, part, rows, said, tabs, timed
+from viewer.tui.screens.inspector_tabs import APPLIES, PANES, boxes, has_room, listed, part, rows, said, tabs, timed
 from viewer.tui.screens.waiting import Waiting
 from viewer.tui.widgets.bar import Bar
 from viewer.tui.widgets.events import EventsPane
@@ -126,7 +126,7 @@ class InspectorPanes(Looks, can_focus=True):
         """Show what is known at once."""
         self._known, self._died = known, died
         self._set_times(dataclasses.replace(self.times, started_at=known.row["started_at"]))
-        self._bars["head"].show(closeup.heading(known, died))
+        self._head()
         self._warn()
         self._write_pages()
         if self._opened is None:
@@ -138,6 +138,7 @@ class InspectorPanes(Looks, can_focus=True):
     def show_opened(self, opened: Opened, position: int, notes: Notes) -> None:
         """Show all of it."""
         self._opened, self._position, self._notes = opened, position, notes
+        self._head()
         self._legend = strips.legend(opened.transcript)
         first = next((one.at_ns for one in opened.markers if one.sign == "B"), None)
         self._set_times(dataclasses.replace(self.times, first_byte_ns=first))
@@ -149,6 +150,7 @@ class InspectorPanes(Looks, can_focus=True):
         self._warn()
         self._write_pages()
         self._raw()
+        self.screen.refresh_bindings()
 
     def show_failure(self, text: str) -> None:
         """Say that the exchange cannot be shown, or not anew."""
@@ -201,12 +203,21 @@ class InspectorPanes(Looks, can_focus=True):
         self.replay.still(still)
         self.events.still(still)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action applies to what is shown: the keys of the others are not named anywhere."""
+        if action == "fold":
+            return self.pane == 0 and self.replay.can_fold
+        if action == "choice":
+            return self.pane == 0 and len(self.replay.choices) > 1
+        return self.pane in APPLIES.get(action, range(len(PANES)))
+
     def turn_to(self, pane: int) -> None:
         """Show another pane."""
         self.pane, self.slot = pane, 0
         if pane == 2:
             self._raw()
         self.lay_out()
+        self.screen.refresh_bindings()
 
     def lay_out(self) -> None:
         """Show the boxes of the pane, and the focus in the right one."""
@@ -371,6 +382,10 @@ class InspectorPanes(Looks, can_focus=True):
         self._bars["tabs"].show(tabs(self.pane, told, self.size.width))
         if changed and not has_room(told, self.size.width):
             self.notify(changed, timeout=2, markup=False)
+
+    def _head(self) -> None:
+        if self._known is not None:
+            self._bars["head"].show(closeup.heading(self._known, self._opened, self._died))
 
     def _warn(self) -> None:
         if self._known is not None:

@@ -14,6 +14,11 @@ PANES: Final = ("replay", "events", "raw", "request", "timing", "notes")
 """The panes by their numbers, from 1."""
 
 
+APPLIES: Final = {
+    "ghost": (0,), "annotate": (0,), "markdown": (0,), "filter": (0, 1), "open": (0, 1, 5), "view": (2,)
+}  # fmt: skip
+"""The panes, counted from 0, to which some actions apply; the others apply to all of them."""
+
 _SHORT: Final = 28
 _GAP_ROWS: Final = ((79, 8), (51, 4), (43, 2), (0, 1))
 """From so many rows of a screen, the footer not counted, so many of them are for the gaps."""

@@ -119,12 +119,11 @@ class EventsPane(Pane):
         return titles + (f"{'read':>{read}} " if self.size.width >= _MIDDLING else "") + "data"
 
     def still(self, still: bool) -> None:
-        """Set the selected event off, or, while it changes many times a second, only point at it."""
+        """Set the selected event off and show those after it, or, while it is played, only point at it."""
         if still != self._still:
             self._still = still
             self._drawn.clear()
-            row = self._row(self._selected)
-            self.redraw((row, row))
+            self.redraw()
 
     def behind(self, number: int) -> Style:
         """Set the selected event off."""
@@ -157,6 +156,8 @@ class EventsPane(Pane):
         kind = transcript.kind(event)
         tone = self.look(_TONES.get(kind, "muted"))
         to_come = event > self._selected
+        if to_come and not self._still:
+            return []
         gap, glyph, gap_tone = _gap(transcript, event)
         at = self._times.of(transcript, event, self._only[number - 1] if number else None)
         number, at_width, size, read_width = self._widths

@@ -16,7 +16,7 @@ from viewer.tui.widgets import toned
 _GROUNDS: Final = {"ground": "$background", "surface": "$surface", "selected": "$surface", "cursor": "$primary-muted",
                    "lit": "$accent-muted", "warm": "$warning-muted", "hot": "$error-muted", "waited": "$panel",
                    "slow": "$warning-muted", "stalled": "$error-muted", "playhead": "$primary-muted"}  # fmt: skip
-_SIGNS: Final = {"ghost": "$text-disabled", "thought": "$text-muted"}
+_SIGNS: Final = {"ghost": "$foreground 66%", "thought": "$foreground 85%"}
 
 
 class Looks(Vertical):

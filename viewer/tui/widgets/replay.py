@@ -1,4 +1,4 @@
-"""The answer as it came: what has been said up to the playhead, and what will be said after it.
+"""The answer as it came: what has been said up to the playhead, and, while that stands, what will be said after it.
 
 A move of the playhead draws only the lines between its old and its new place. A very long text is laid out a little at
 a time, so that the screen never waits for it. How it is laid out is `answer`'s. As Markdown, its content is shown up to
@@ -79,6 +79,12 @@ class ReplayPane(Pane):
         """The choices of the answer by their index."""
         return [voice.index for voice in self._transcript.voices] if self._transcript is not None else []
 
+    @property
+    def can_fold(self) -> bool:
+        """Whether there is reasoning to fold beside other texts."""
+        parts = self._answer.parts if self._answer is not None else []
+        return len(parts) > 1 and any(part.kind == "reasoning" for part in parts)
+
     def choose(self) -> None:
         """Show only the next choice of the answer; after the last one, all of them."""
         order = [None, *self.choices]
@@ -154,10 +160,17 @@ class ReplayPane(Pane):
             self._ask()
 
     def still(self, still: bool) -> None:
-        """Say whether the playhead stands: content as Markdown is then rendered as far back as it may be."""
+        """Set whether the playhead stands: text ahead of it is then shown, and all Markdown rendered."""
         if still != self._still:
             self._still = still
             self._ask()
+            if self.ghost:
+                self.redraw()
+
+    @property
+    def _shows_ahead(self) -> bool:
+        """Whether text ahead of the playhead is shown: not while it is played."""
+        return self.ghost and self._still
 
     def _ask(self) -> None:
         if self.markdown and self._asked_for is None and self._answer is not None:
@@ -213,16 +226,14 @@ class ReplayPane(Pane):
     def _heading(self, part: Part) -> Iterator[paint.Part]:
         said, whole = part.track.length(self._position), len(part.track)
         begun = part.began < self._position
-        if not begun and not self.ghost:
+        if not begun and not self._shows_ahead:
             return
         style = self.look("strong") if begun else self.look("ghost")
         yield ("▸ " if part.folded else "▾ "), style
         yield part.title, style
         if part.name is not None:
-            yield (
-                f" {part.name.text[: part.name.length(self._position) or None]}",
-                self.look("accent") if begun else style,
-            )
+            name = part.name.text[: part.name.length(self._position)] if begun else part.name.text
+            yield f" {name}", self.look("accent") if begun else style
         counted = f"{said:,}/{whole:,}" if said < whole else f"{whole:,}"
         yield f"  {counted} chars{self._lasted(part)}", self.look("muted") if begun else style
         if part.kind == "tool":
@@ -244,12 +255,12 @@ class ReplayPane(Pane):
         runs = list(part.runs(line, self._position))
         has_caret = number == self._row_of(self._position) and self._position > 0
         unsaid = bool(runs) and all(run.state == "ghost" for run in runs) and not has_caret
-        yield (f"{GHOST} " if unsaid and self.ghost else "  "), self.look("ghost")
+        yield (f"{GHOST} " if unsaid and self._shows_ahead else "  "), self.look("ghost")
         for run in runs:
             if has_caret and run.state == "ghost":
                 has_caret = False
                 yield CARET, self.look("accent")
-            if run.state != "ghost" or self.ghost:
+            if run.state != "ghost" or self._shows_ahead:
                 yield run.text, self._look(part, run)
         if has_caret:
             yield CARET, self.look("accent")

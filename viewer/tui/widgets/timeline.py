@@ -129,7 +129,10 @@ class Timeline(Remembering, Scrubbing):
         place = self._cell + 1
         if y < len(self._still) - 1 and place < len(row):
             sign, style = row[place]
-            row = [*row[:place], (sign, (style or Style()) + look["playhead"]), *row[place + 1 :]]
+            style = (
+                look["plain"] if style == look["muted"] else style or Style()
+            )  # it would be hard to read on the tint
+            row = [*row[:place], (sign, style + look["playhead"]), *row[place + 1 :]]
         return paint.strip(row, self.size.width, look["ground"])
 
     def _drawn(self) -> Iterator[list[paint.Part]]:
