@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from recorder.safe import safe
-from viewer.model import gist
+from viewer.model import gist, graphemes
 from viewer.model.folding import Folding
 from viewer.model.tracks import Track, Voice
 from viewer.model.transcript import Transcript
@@ -106,18 +106,24 @@ class Part:
         return length + self._sizes[bisect_left(self._at, length)]
 
     def runs(self, line: int, position: int) -> Iterator[Run]:
-        """Give the pieces of a line for a position of the playhead; each piece that was said is of one event."""
+        """Yield the pieces of a line for a position of the playhead; each piece that was said is of one event.
+
+        A grapheme that several events brought is in the piece of the first of them, and not cut. What of it has been
+        said is shown; what is still to come of it is not.
+        """
         start, end = self.folding.span(line)
         said = self.shown(self.track.length(position))
         text = self.folding.text
-        for at, stop, event, silence in self._pieces(start, end):
+        boundaries = _boundaries(text, start, end)
+        for first, last, event, silence in self._pieces(start, end):
+            at, stop = _next(boundaries, first), _next(boundaries, last)
             if silence:
                 yield Run(safe(text[at:stop]), "silence" if stop <= said else "ghost", event)
                 continue
             middle = min(max(said, at), stop)
             if middle > at:
                 yield Run(safe(text[at:middle]), "said", event)
-            if stop > middle:
+            if stop > (middle := _next(boundaries, middle)):
                 yield Run(safe(text[middle:stop]), "ghost", event)
 
     def _pieces(self, start: int, end: int) -> Iterator[tuple[int, int, int | None, bool]]:
@@ -162,6 +168,17 @@ class Part:
         if not number:
             return place
         return max(place - self._sizes[number], self._at[number - 1])
+
+
+def _boundaries(text: str, start: int, end: int) -> Sequence[int]:
+    """Return the places at which a line may be cut, ascending; none where it may be cut anywhere."""
+    line = text[start:end]
+    return () if graphemes.are_single(line) else [start, *(start + place for place in graphemes.ends(safe(line)))]
+
+
+def _next(boundaries: Sequence[int], place: int) -> int:
+    at = bisect_left(boundaries, place)
+    return boundaries[at] if at < len(boundaries) else place
 
 
 @dataclass(slots=True)
@@ -326,12 +343,14 @@ def _parts(voices: Sequence[Voice]) -> Iterator[Part]:
 
 
 def _silences(transcript: Transcript, track: Track, limit_ns: int | None) -> list[tuple[int, str]]:
-    """Give the places of a text before which a silence is shown, with its words, cut off by rules."""
+    """Return the places of a text before which a silence is shown, with its words; none within a grapheme."""
     if limit_ns is None:
         return []
     found = []
     for number, event in enumerate(track.events):
         gap = transcript.gap_ns(event)
         if gap is not None and gap > limit_ns:
-            found.append((track.ends[number - 1] if number else 0, f"┊+{gap / 1e9:.3f} s┊"))
+            place = track.ends[number - 1] if number else 0
+            if graphemes.boundary(track.text, place) == place:
+                found.append((place, f"┊+{gap / 1e9:.3f} s┊"))
     return found

@@ -1,16 +1,21 @@
 """Pure: a text of any length in the lines of a pane, found only as far as somebody asks for them.
 
-Lines end at line feeds, or at the last space that fits; what has no space is cut. Widths are in cells, those of what
-is shown. A line of many megabytes costs no more at once than the lines that are asked for. The end of a text that still
-grows is `wrapping`'s.
+Lines end at line feeds, or at the last space that fits; what has no space is cut, between graphemes. Widths are in
+cells, those of what is shown. A line of many megabytes costs no more at once than the lines that are asked for. The end
+of a text that still grows is `wrapping`'s.
 """
 
 from array import array
 from bisect import bisect_right
+from typing import Final
 
-from rich.cells import get_character_cell_size
+from rich.cells import cell_len, get_character_cell_size
 
 from recorder.safe import safe
+from viewer.model import graphemes
+
+_CHARACTERS_PER_CELL: Final = 16
+"""In a line there are no more of them, so that looking for its end costs little however many marks there are."""
 
 
 class Folding:
@@ -53,22 +58,42 @@ class Folding:
     def _following(self, start: int) -> int | None:
         """Give where the line after the one from `start` begins; None if that is the last."""
         text = self.text
-        room = start + self._fitting(text[start : start + self.width])
+        room = start + self._fitting(start)
         feed = text.find("\n", start, room + 1)
         if feed >= 0:
             return feed + 1
         if room >= len(text):
             return None
         space = text.rfind(" ", start + 1, room + 1)
+        while space > 0 and graphemes.boundary(text, space + 1) > space + 1:  # a mark stands on that space
+            space = text.rfind(" ", start + 1, space)
         return space + 1 if space > 0 else room
 
-    def _fitting(self, piece: str) -> int:
-        """Give how many characters of a piece fit into a line."""
+    def _fitting(self, start: int) -> int:
+        """Return how many characters from a place on fit into a line: whole graphemes, one at least."""
+        text = self.text
+        piece = text[start : start + self.width + 1]
         if piece.isascii():
-            return len(piece)
+            return min(len(piece), self.width)
+        if not graphemes.are_single(piece):
+            return self._fitting_graphemes(start)
         used = 0
         for at, sign in enumerate(safe(piece, multiline=True)):  # as it will be shown
             used += get_character_cell_size(sign)
             if used > self.width:
                 return max(at, 1)
         return len(piece)
+
+    def _fitting_graphemes(self, start: int) -> int:
+        most = start + _CHARACTERS_PER_CELL * self.width + graphemes.LONGEST
+        piece = safe(self.text[start:most], multiline=True)
+        used = fitting = 0
+        for end in graphemes.ends(piece):
+            used += cell_len(piece[fitting:end])
+            is_whole = end < len(piece) or most >= len(self.text)
+            if fitting and (used > self.width or not is_whole):
+                break
+            fitting = end
+            if piece[end - 1] == "\n":
+                break
+        return fitting

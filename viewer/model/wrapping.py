@@ -12,6 +12,7 @@ from typing import Final
 from rich.cells import cell_len
 
 from recorder.safe import safe
+from viewer.model import graphemes
 
 _STEP: Final = 4096
 _TAB: Final = 4
@@ -58,7 +59,7 @@ def _start(text: str, length: int, room: int) -> int:
     if not start:
         return 0
     feed = text.find("\n", start, max(length - room, start))
-    return start if feed < 0 else feed + 1
+    return graphemes.boundary(text, start) if feed < 0 else feed + 1
 
 
 def _folded(paragraph: str, width: int) -> list[str]:
@@ -94,11 +95,11 @@ def _words(paragraph: str) -> Sequence[str]:
 def _broken(word: str, width: int) -> list[str]:
     """Break what is longer than a line; its trailing spaces, which nobody sees, stay with the last piece."""
     bare = word.rstrip(" ")
-    pieces, start, used = list[str](), 0, 0
-    for at, sign in enumerate(bare):
-        size = cell_len(sign)
-        if used + size > width:
-            pieces.append(bare[start:at])
-            start, used = at, 0
-        used += size
+    pieces, start, used, before = list[str](), 0, 0, 0
+    for end in graphemes.ends(bare):
+        size = cell_len(bare[before:end])
+        if used and used + size > width:
+            pieces.append(bare[start:before])
+            start, used = before, 0
+        used, before = used + size, end
     return [*pieces, word[start:]]
