@@ -128,12 +128,13 @@ def known_tool(tool: str) -> None:
 
 def keys_of(by: str | None) -> tuple[str, ...]:
     """Read `--by`."""
+    from viewer.filtering.fields import closest_first
     from viewer.samples import GROUPS
 
     keys = tuple(dict.fromkeys(part.strip() for part in by.split(","))) if by is not None else ()
     for key in keys:
         if key not in GROUPS and not _LABEL.fullmatch(key):
-            known = ", ".join((*GROUPS, "label.KEY"))
+            known = ", ".join(closest_first(key, (*GROUPS, "label.KEY")))
             raise click.BadParameter(f"{key!r} is no group: choose from {known}", param_hint="--by")
     return keys
 
@@ -147,10 +148,12 @@ def bounds_of(slo: str | None) -> "list[Bound]":
 
 def quantity_of(name: str) -> "Quantity":
     """Read `--hist`."""
+    from viewer.filtering.fields import closest_first
     from viewer.quantities import QUANTITIES
 
     if name not in QUANTITIES:
-        raise click.BadParameter(f"{name!r} is no quantity: choose from {', '.join(QUANTITIES)}", param_hint="--hist")
+        known = ", ".join(closest_first(name, QUANTITIES))
+        raise click.BadParameter(f"{name!r} is no quantity: choose from {known}", param_hint="--hist")
     return QUANTITIES[name]
 
 

@@ -15,9 +15,16 @@ def test_groups_are_names_separated_by_commas_each_once() -> None:
 
 @pytest.mark.parametrize("text", ["colour", "", "model,", "label.", 'label."x"', "label.a b"])
 def test_what_is_no_group_is_a_usage_error(text: str) -> None:
-    with pytest.raises(click.BadParameter, match=r"choose from model, .*label\.KEY") as raised:
+    with pytest.raises(click.BadParameter, match=r"choose from .*label\.KEY") as raised:
         measuring.keys_of(text)
     assert raised.value.param_hint == "--by"
+
+
+def test_the_closest_group_and_quantity_are_offered_first() -> None:
+    with pytest.raises(click.BadParameter, match="choose from model, "):
+        measuring.keys_of("modl")
+    with pytest.raises(click.BadParameter, match="choose from ttft, "):
+        measuring.quantity_of("tft")
 
 
 def test_an_objective_and_a_quantity_are_read() -> None:

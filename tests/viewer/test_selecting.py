@@ -80,6 +80,7 @@ def test_what_is_put_together_or_cannot_be_shown_is_in_its_normal_form() -> None
         (("--label", "=x"), "Invalid value for --label: expected a label"),
         (("--model", "\udcff"), "Invalid value for --model: '�' (character 1): expected text"),
         (("-s", "ttfx"), "Invalid value for --sort: there is no such field: choose from ttf"),
+        (("-s", "gap"), "exchanges cannot be sorted by gap"),
         (("-n", "-1"), "Invalid value for '-n'"),
     ],
 )

@@ -17,6 +17,7 @@ from typing import Final
 from recorder.clock import SYSTEM, Clock
 from viewer.filtering import terms
 from viewer.filtering.cursor import WORD, Cursor, FilterError, checked
+from viewer.filtering.fields import FIELDS, NAMES, Field
 from viewer.filtering.syntax import KEYWORDS, Filter, Not, Word, either, every
 
 __all__ = ["LONGEST", "FilterError", "now", "parse", "sort_order"]
@@ -47,10 +48,14 @@ def sort_order(text: str) -> tuple[str, bool]:
     Raises a `ValueError` that says what was expected.
     """
     name = text.removeprefix("-")
-    field = terms.named(name)
-    if field.kind not in _SORTABLE and field.rows != (field.name,):
+    field = terms.named(name, known=[one for one, meant in NAMES.items() if _is_sortable(FIELDS[meant])])
+    if not _is_sortable(field):
         raise ValueError(f"exchanges cannot be sorted by {name}; sort by a number, a time or a name")
     return field.rows[0], text.startswith("-")
+
+
+def _is_sortable(field: Field) -> bool:
+    return field.kind in _SORTABLE or field.rows == (field.name,)
 
 
 class _Parser:

@@ -4,6 +4,7 @@ What a value looks like depends on its field's kind. `filtering.parser` puts ter
 """
 
 import re
+from collections.abc import Collection
 from datetime import datetime
 from typing import Final, cast
 
@@ -40,16 +41,16 @@ _STATUS_CLASS = re.compile(r"[1-5]xx", re.IGNORECASE)
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-def named(name: str, hint: str = "") -> Field:
-    """Return the field that a name means; raise a `ValueError` that lists the valid ones, the closest first."""
+def named(name: str, hint: str = "", known: Collection[str] = NAMES) -> Field:
+    """Return the field that a name means; raise a `ValueError` that lists the `known` ones, the closest first."""
     if name.lower() not in NAMES:
-        raise ValueError(f"there is no such field{hint}: choose from {', '.join(_offered(name))}")
+        raise ValueError(f"there is no such field{hint}: choose from {', '.join(_offered(name, known))}")
     return FIELDS[NAMES[name.lower()]]
 
 
-def _offered(name: str) -> list[str]:
+def _offered(name: str, known: Collection[str]) -> list[str]:
     """Return the names to choose from, the closest first; of the other names of a field only what is very close."""
-    ranked = closest_first(name, (one for one in NAMES if not one.endswith("_ms")))
+    ranked = closest_first(name, (one for one in known if not one.endswith("_ms")))
     return ranked[:3] + [one for one in ranked[3:] if one in FIELDS or f"{one}_ms" in FIELDS]
 
 
