@@ -31,8 +31,12 @@ def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None
             click.echo("wiretape: no recorder is running on this tape; these are for 'wiretape record'", err=True)
     else:
         base, chosen = found
-    for variable, value in providers.sdk_bases(base, chosen).items():
+    bases = providers.sdk_bases(base, chosen)
+    for variable, value in bases.items():
         click.echo(f"export {variable}={shlex.quote(value)}")
+    if not bases:
+        served = ", ".join(f"{base}/{upstream.name}" for upstream in chosen)
+        click.echo(f"wiretape: no SDK's variable is for these upstreams; their base URLs are {served}", err=True)
 
 
 def running(path: Path) -> tuple[str, list[providers.Upstream]] | None:

@@ -136,12 +136,14 @@ def _introduce(screen: "Screen", recorder: "Recorder", told: "Options", verbose:
     tape = "" if told.tape == options.tape_path(None) else f" --db {shlex.quote(str(told.tape))}"
     screen.line(f"point SDKs  {_served(recorder.base, told.upstreams)}")
     screen.line(f"tape        {told.tape}  (wiretape {__version__})")
-    screen.line(f'look        wiretape view{tape}    variables: eval "$(wiretape env{tape})"    stop: ctrl-c')
+    bases = providers.sdk_bases(recorder.base, told.upstreams)
+    variables = f'    variables: eval "$(wiretape env{tape})"' if bases else ""
+    screen.line(f"look        wiretape view{tape}{variables}    stop: ctrl-c")
     if verbose:
         for upstream in told.upstreams:
             mount = f"{recorder.base}/{upstream.name}" if upstream.name else recorder.base
             screen.line(f"upstream    {mount}  →  {Redactor(None).url(upstream.url)}")
-        for variable, value in providers.sdk_bases(recorder.base, told.upstreams).items():
+        for variable, value in bases.items():
             screen.line(f"SDKs        export {variable}={value}")
     for warning in recorder.tap.warnings:
         screen.line(f"wiretape: warning: {warning}")

@@ -16,7 +16,7 @@ from viewer.aggregates import STATISTICS, Values
 from viewer.quantities import QUANTITIES, Quantity
 from viewer.rows import Row
 from viewer.samples import UNMEASURED
-from viewer.tables import Table, grid
+from viewer.tables import Table, fitting, grid, paragraph, width_of
 
 _UNKNOWN: Final = "–"
 _IMPORTANT: Final = ("", "n", "p50", "p99", "max", "p95", "mean", "p90", "min", "std")
@@ -33,12 +33,13 @@ def block(
 
     Of the table below its head, `statistics` are the columns, and those that had no room are its `hidden` ones.
     """
-    head = [Text.assemble((_title(row, by), "bold"), f" · {counted(row['n'], 'exchange')}{_span(row)}")]
-    head += [Text.assemble((f"{label:<11}", "dim"), said) for label, said in _head(row, objective)]
+    head = _heading(_title(row, by), f"{counted(row['n'], 'exchange')}{_span(row)}", width)
+    for label, said in _head(row, objective):
+        head += paragraph(f"{label:<11}", said, width)
     important = statistics if statistics != STATISTICS else _IMPORTANT
     lines = [_line(row, quantity, statistics) for quantity in QUANTITIES.values()]
     table = grid(("", *statistics), lines, width, important)
-    notes = [Text.assemble(("note: ", "yellow"), explained(warning)) for warning in row["warnings"]]
+    notes = [line for warning in row["warnings"] for line in paragraph("note: ", explained(warning), width, "yellow")]
     return Table([*head, *table.lines, *notes], table.hidden)
 
 
@@ -67,6 +68,13 @@ def number(value: Any) -> str:
 def percent(value: float | None) -> str:
     """Give a percentage."""
     return _UNKNOWN if value is None else f"{value:.2f} %"
+
+
+def _heading(title: str, of: str, width: int | None) -> list[Text]:
+    """Lay out a group's title and what it is of, in one line or, where that is too long, below each other."""
+    if width is None or width_of(f"{title} · {of}") <= width:
+        return [Text.assemble((title, "bold"), f" · {of}")]
+    return [Text(fitting(title, width), "bold"), *paragraph("", of, width)]
 
 
 def _title(row: Row, by: Sequence[str]) -> str:

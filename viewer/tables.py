@@ -6,6 +6,7 @@ whoever prints it can say what is missing. A row is never wider than the termina
 """
 
 import functools
+import textwrap
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -76,6 +77,13 @@ def table(
 def grid(fields: Sequence[str], found: Iterable[Row], width: int | None = None, important: Sequence[str] = ()) -> Table:
     """Lay out rows of any kind under the names of their fields; the rest is as in `table`."""
     return table([plain(field) for field in fields], found, width, important)
+
+
+def paragraph(label: str, text: str, width: int | None = None, style: str = "dim") -> list[Text]:
+    """Lay out a label and what is said of it, wrapped between words to a terminal of so many cells."""
+    room = None if width is None else max(width - len(label), _LEAST)
+    first, *rest = [text] if room is None else textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+    return [Text.assemble((label, style), first), *(Text(" " * len(label) + line) for line in rest)]
 
 
 def _order(names: Sequence[str], important: Sequence[str]) -> list[int]:

@@ -52,6 +52,13 @@ async def test_without_a_recorder_the_lines_are_those_of_the_default(tmp_path: P
 
 
 @on_loop
+async def test_upstreams_without_a_variable_are_named_with_their_base_urls(tmp_path: Path) -> None:
+    out, err = await env(tmp_path / "none.db", "--upstream", "gpu=http://10.0.0.7:8000")
+    assert out == ""
+    assert err.endswith("their base URLs are http://127.0.0.1:8377/gpu\n")
+
+
+@on_loop
 async def test_the_lines_follow_what_record_was_given(tmp_path: Path) -> None:
     given = ("--listen", "[::1]:9", "--upstream", "anthropic=https://api.test")
     assert await env(tmp_path / "none.db", *given) == ("export ANTHROPIC_BASE_URL='http://[::1]:9/anthropic'\n", "")

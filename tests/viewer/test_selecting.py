@@ -73,7 +73,7 @@ def test_what_is_put_together_or_cannot_be_shown_is_in_its_normal_form() -> None
     [
         (
             ("-f", "ttfx>1s"),
-            "Invalid value for --filter: 'ttfx' (character 1): there is no such field (a text",
+            "Invalid value for --filter: 'ttfx' (character 1): there is no such field: choose from ttf",
         ),
         (("--since", "soon"), "Invalid value for --since: expected a time, such as 2h (ago)"),
         (("--until", "-2y"), "Invalid value for --until: expected a time"),

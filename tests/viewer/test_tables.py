@@ -108,3 +108,10 @@ def test_no_row_is_wider_than_the_terminal(found: list[tuple[object, ...]], widt
     assert all(widest(line.plain) <= width for line in table.lines)
     assert len(table.lines) == 1 + len(rows)
     assert "name" not in table.hidden
+
+
+def test_a_sentence_is_wrapped_between_words_behind_its_label() -> None:
+    lines = [line.plain for line in tables.paragraph("note: ", "one two-three four", 16)]
+    assert lines == ["note: one", "      two-three", "      four"]
+    assert [line.plain for line in tables.paragraph("note: ", "one two three")] == ["note: one two three"]
+    assert max(len(line.plain) for line in tables.paragraph("note: ", "x" * 90, 30)) == 30

@@ -113,7 +113,7 @@ class _Parser:
             return self._word()
         name, operator = match[1], match[2]
         try:
-            field = terms.named(name, f" (a text with {operator} in it needs quotes)")
+            field = terms.named(name, f"; a text with {operator} in it needs quotes")
         except ValueError as error:
             raise FilterError(name, start, str(error)) from None
         if operator not in (allowed := terms.operators(field)):

@@ -44,7 +44,7 @@ _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 def named(name: str, hint: str = "", known: Collection[str] = NAMES) -> Field:
     """Return the field that a name means; raise a `ValueError` that lists the `known` ones, the closest first."""
     if name.lower() not in NAMES:
-        raise ValueError(f"there is no such field{hint}: choose from {', '.join(_offered(name, known))}")
+        raise ValueError(f"there is no such field: choose from {', '.join(_offered(name, known))}{hint}")
     return FIELDS[NAMES[name.lower()]]
 
 
