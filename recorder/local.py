@@ -5,10 +5,18 @@ a file descriptor looks like an upstream that refuses, and a name that cannot be
 that does not exist.
 """
 
+import contextlib
 import errno
 import os
+import sys
 import tempfile
 
+if sys.platform != "win32":
+    import resource  # at once: where no file can be opened, it cannot be imported either
+
+WANTED_DESCRIPTORS = (65536, 10240)
+"""What a recorder asks for, and what where the first is refused."""
+_USUALLY_OPEN = 24
 _DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _DISK = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
 _OTHERS = frozenset({errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
@@ -22,10 +30,15 @@ def is_local(error: OSError) -> bool:
 def cause(error: OSError) -> str:
     """Return what is missing, and what to do about it."""
     if error.errno in _DESCRIPTORS or not has_descriptors():
-        return f"no file descriptors are left ({_limit()}): raise the limit with 'ulimit -n' and start wiretape again"
+        return no_descriptors()
     if error.errno in _DISK:
         return f"no space is left in {tempfile.gettempdir()}: free some, or set TMPDIR to a directory that has more"
     return f"{error.strerror or str(error) or type(error).__name__}"
+
+
+def no_descriptors() -> str:
+    """Return what to do when this process can open no more files."""
+    return f"no file descriptors are left ({_limit()}): raise the limit with 'ulimit -n' and start wiretape again"
 
 
 def spool_cause(error: OSError) -> str:
@@ -34,23 +47,56 @@ def spool_cause(error: OSError) -> str:
     return cause(error) if known else f"{cause(error)} (a temporary file in {tempfile.gettempdir()}): set TMPDIR"
 
 
-def has_descriptors() -> bool:
-    """Return whether this process can open another file."""
+def has_descriptors(count: int = 4) -> bool:
+    """Return whether this process can open as many more files: to look up a name or start a process takes a few."""
+    opened: list[int] = []
     try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(count):
+            opened.append(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
         return error.errno not in _DESCRIPTORS
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
     return True
 
 
 def descriptor_limits() -> tuple[int, int] | None:
     """Return how many files this process may open, and how many it may ask for; None where there is no such limit."""
-    if os.name != "posix":
+    if sys.platform == "win32":
         return None
-    import resource
-
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return soft, hard
+    endless = resource.RLIM_INFINITY
+    return (sys.maxsize if soft == endless else soft), (sys.maxsize if hard == endless else hard)
+
+
+def raise_descriptor_limit() -> None:
+    """Take as many open files as the system lets us have, within reason: an exchange needs two, at times three."""
+    limits = descriptor_limits()
+    if limits is None or sys.platform == "win32":
+        return
+    soft, hard = limits
+    for wanted in WANTED_DESCRIPTORS:
+        wanted = min(wanted, hard)
+        if soft < wanted:
+            with contextlib.suppress(ValueError, OSError):  # some systems have a lower limit than they say
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+                return
+
+
+def free_descriptors() -> int:
+    """Return how many more files this process can open."""
+    limits = descriptor_limits()
+    if limits is None:
+        return sys.maxsize
+    return max(limits[0] - _open_descriptors(), 0)
+
+
+def _open_descriptors() -> int:
+    for directory in ("/proc/self/fd", "/dev/fd"):
+        with contextlib.suppress(OSError):
+            return len(os.listdir(directory))
+    return _USUALLY_OPEN
 
 
 def _limit() -> str:

@@ -9,20 +9,32 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from recorder import local
 from recorder.errors import CannotListen
+from recorder.guard import Refusal
+from recorder.plurals import counted
 from recorder.proxy import Proxy
 
 HEAD_BYTES = 64 << 10
 HEAD_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 75
 _BACKLOG = 2048
-_REJECTION = b"HTTP/1.1 %s\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s\n"
+_RESERVED_DESCRIPTORS = 8
+"""For the refused, for another writer, and for temporary files."""
+_ACCEPTED_AT_ONCE = 100
+_ACCEPT_AGAIN_SECONDS = 0.2
+_REFUSED_KEPT = 3
+_REFUSED_SECONDS = 1.0
+_REFUSED_HEADERS = b"retry-after: 1\r\nx-wiretape-error: local\r\n"
+_TELL_SECONDS = 10.0
+_REJECTION = b"HTTP/1.1 %s\r\ncontent-type: text/plain\r\nconnection: close\r\n%scontent-length: %d\r\n\r\n%s\n"
 
 
 STATUS_LINE.update(
@@ -119,20 +131,127 @@ class _Protocol(HttpToolsProtocol):
             self._head_timer = None
 
 
-def _rejection(status: bytes, reason: bytes) -> bytes:
-    return _REJECTION % (status, len(reason) + 1, reason)
+def _rejection(status: bytes, reason: bytes, headers: bytes = b"") -> bytes:
+    return _REJECTION % (status, headers, len(reason) + 1, reason)
 
 
 _HEAD_TOO_LARGE = _rejection(b"431 Request Header Fields Too Large", b"wiretape: the request's head is too large")
 _BAD_REQUEST = _rejection(b"400 Bad Request", b"wiretape: the request is not valid HTTP")
 
 
+class _Listener:
+    """Accepts connections as long as there are file descriptors for them and for what they cause.
+
+    The event loops' own servers close what they have no descriptor for without a word to anybody.
+    """
+
+    def __init__(self, sock: socket.socket, server: uvicorn.Server, on_refused: Callable[[Refusal], None]) -> None:
+        self._sock, self._server, self._on_refused = sock, server, on_refused
+        self._loop = asyncio.get_running_loop()
+        self._limit = max((local.free_descriptors() - _RESERVED_DESCRIPTORS) // 2, 1)
+        self._opening: set[asyncio.Task[Any]] = set()
+        self._refused: deque[socket.socket] = deque()
+        self._untold = 0
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        sock.setblocking(False)
+        self._resume()
+
+    def _resume(self) -> None:
+        self._loop.add_reader(self._sock, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                connection, _ = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:  # not tried again at once: it would fail again
+                self._loop.remove_reader(self._sock)
+                self._timers["resume"] = self._loop.call_later(_ACCEPT_AGAIN_SECONDS, self._resume)
+                self._tell()
+                return
+            if len(self._server.server_state.connections) + len(self._opening) < self._limit:
+                self._open(connection)
+            else:
+                self._refuse(connection)
+
+    def _open(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # each read is passed on at once
+        task = self._loop.create_task(self._loop.connect_accepted_socket(self._protocol, connection))
+        self._opening.add(task)
+        task.add_done_callback(self._opened)
+
+    def _opened(self, task: asyncio.Task[Any]) -> None:
+        self._opening.discard(task)
+        if not task.cancelled():
+            task.exception()  # a client that has left already is no news
+
+    def _protocol(self) -> asyncio.Protocol:
+        state = self._server.lifespan.state
+        return _Protocol(config=self._server.config, server_state=self._server.server_state, app_state=state)
+
+    def _refuse(self, connection: socket.socket) -> None:
+        """Answer, and close a little later: a close on unread bytes would keep the client from the answer."""
+        message = f"wiretape: {local.no_descriptors()}".encode()
+        with contextlib.suppress(OSError):
+            connection.setblocking(False)
+            connection.send(_rejection(b"503 Service Unavailable", message, _REFUSED_HEADERS))
+            connection.shutdown(socket.SHUT_WR)
+        self._refused.append(connection)
+        while len(self._refused) > _REFUSED_KEPT:
+            self._close_refused()
+        self._loop.call_later(_REFUSED_SECONDS, self._close_refused)
+        self._tell()
+
+    def _close_refused(self) -> None:
+        if self._refused:
+            connection = self._refused.popleft()
+            with contextlib.suppress(OSError):
+                connection.recv(HEAD_BYTES)
+            connection.close()
+
+    def _tell(self) -> None:
+        """Report at once, and then how many more there were, now and then."""
+        self._untold += 1
+        if "tell" not in self._timers:
+            self._tell_now()
+
+    def _tell_now(self) -> None:
+        self._timers.pop("tell", None)
+        if self._untold:
+            count = counted(self._untold, "connection")
+            self._on_refused(Refusal(503, f"{count}: {local.no_descriptors()}"))
+            self._untold = 0
+            self._timers["tell"] = self._loop.call_later(_TELL_SECONDS, self._tell_now)
+
+    def close(self) -> None:
+        """Accept nothing more."""
+        self._tell_now()
+        self._loop.remove_reader(self._sock)
+        for timer in self._timers.values():
+            timer.cancel()
+        while self._refused:
+            self._close_refused()
+
+    async def wait_closed(self) -> None:
+        """Wait until no connection is being opened."""
+        if self._opening:
+            await asyncio.wait(self._opening)
+
+
 class _Uvicorn(uvicorn.Server):
-    """uvicorn without its own signal handling: signals are the command's."""
+    """uvicorn without its own signal handling, which is the command's, and with a listener of ours."""
+
+    on_refused: Callable[[Refusal], None]
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup([])
+        listeners: list[Any] = [_Listener(sock, self, self.on_refused) for sock in sockets or ()]
+        self.servers = listeners
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -180,6 +299,7 @@ class Server:
             timeout_graceful_shutdown=drain_seconds,
         )
         self._server = _Uvicorn(config)
+        self._server.on_refused = proxy.on_refused
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:

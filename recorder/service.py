@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recorder import __version__, journal, server
+from recorder import __version__, journal, local, server
 from recorder.boot import boot_id
 from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
@@ -28,7 +28,6 @@ DRAIN_SECONDS = 7
 STOP_SECONDS = 9.0
 """A stop takes this long at most; what the drain leaves of it, but never less than 1.5 s, is for the last commits."""
 _WRITER_SECONDS = 1.5
-_OPEN_FILES = (65536, 10240)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class Recorder:
 
     async def start(self) -> None:
         """Take the tape, then accept connections; raises what is in the way."""
-        _raise_open_files()
+        local.raise_descriptor_limit()
         try:
             transport = Transport(_tls(self._options.ca_file), self._options.limits)
             await self.tap.start()
@@ -134,22 +133,6 @@ def _tls(ca_file: Path | None) -> ssl.SSLContext:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _raise_open_files() -> None:
-    """Two sockets an exchange: take as many open files as the system lets us have, within reason."""
-    if os.name != "posix":
-        return
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for wanted in _OPEN_FILES:
-        if hard != resource.RLIM_INFINITY:
-            wanted = min(wanted, hard)
-        if soft < wanted:
-            with contextlib.suppress(ValueError, OSError):  # some systems have a lower limit than they say
-                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-                return
 
 
 def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:

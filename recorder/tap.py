@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from recorder import journal
+from recorder import journal, local
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import BY_EXIT_CODE, LASTING, TapeGone, WiretapeError, WriterFailed
 from recorder.identity import Identity, identity
@@ -107,7 +107,7 @@ class Tap:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise WriterFailed(f"the writer process cannot be started ({error.strerror})") from error
+            raise WriterFailed(f"the writer process cannot be started: {local.cause(error)}") from error
         assert process.stdin is not None
         # Nothing may come before the session, and all that is kept follows at once, lest a flush come between.
         self._outbox = deque((journal.encode(0, self._session), *(kept.data for kept in self._kept)))

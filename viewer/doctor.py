@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder import options, providers
+from recorder import local, options, providers
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
 from recorder.safe import safe
@@ -48,7 +48,14 @@ def doctor(db: Path | None, urls: tuple[str, ...], format: str | None, raw_csv: 
     Exit 3 if anything is broken. No value that may be secret is printed.
     """
     path = options.tape_path(db).absolute()
-    found = [*of_programs(), *of_tape(path), *of_disk(path), of_clock(), *of_environment(path, os.environ)]
+    found = [
+        *of_programs(),
+        *of_tape(path),
+        *of_disk(path),
+        *of_limits(),
+        of_clock(),
+        *of_environment(path, os.environ),
+    ]
     found += [of_upstream(url) for url in urls]
     found += [of_terminal(), of_parquet()]
     if output.chosen(format) == "table":
@@ -103,6 +110,13 @@ def of_disk(path: Path) -> Iterator[Finding]:
     yield findings.filesystem(findings.filesystem_of(nearest, mounts))
     if is_writable and place.exists():
         yield findings.flush(_flushes(place))
+
+
+def of_limits() -> Iterator[Finding]:
+    """Look at how many files may be open."""
+    limits = local.descriptor_limits()
+    if limits is not None:
+        yield findings.open_files(*limits, local.WANTED_DESCRIPTORS[0])
 
 
 def of_clock(clock: Clock = SYSTEM) -> Finding:

@@ -28,6 +28,7 @@ _BACKPORTED = frozenset({(3, 44, 6), (3, 50, 7)})
 _LITTLE_SPACE, _NO_SPACE = 1 << 30, 64 << 20
 _SILENCE_SECONDS = 60
 _SLOW_FLUSH_NS = 50_000_000
+_FILES_BESIDES, _FEW_EXCHANGES, _ENOUGH_EXCHANGES = 32, 16, 1000
 _COARSE_NS = 1_000_000
 _NARROW = 60
 _LOOPBACK = re.compile(r"127\.\d+\.\d+\.\d+|localhost|::1")
@@ -139,6 +140,18 @@ def flush(durations_ns: Sequence[int]) -> Finding:
     if median > _SLOW_FLUSH_NS:
         return Finding("note", "flush", said, "a faster disk keeps the recorder from falling behind")
     return Finding("ok", "flush", said)
+
+
+def open_files(soft: int, hard: int, wanted: int) -> Finding:
+    """Judge how many files a recorder may open: it raises its own limit to `wanted`, if the hard limit is not lower."""
+    limit = max(soft, min(wanted, hard))
+    said = f"{limit:,} at a time" if soft >= limit else f"{limit:,} at a time, to which a recorder raises {soft:,}"
+    exchanges = max(limit - _FILES_BESIDES, 0) // 2
+    if exchanges >= _ENOUGH_EXCHANGES:
+        return Finding("ok", "open files", said)
+    level: Level = "problem" if exchanges < _FEW_EXCHANGES else "note"
+    advice = f"for more than {exchanges:,} exchanges at a time raise the hard limit (ulimit -Hn, LimitNOFILE=)"
+    return Finding(level, "open files", said, advice)
 
 
 def clock(step_ns: int) -> Finding:
