@@ -1,15 +1,16 @@
 """Pure: two exchanges side by side, and whether two groups of them differ.
 
 Each row of a comparison of groups has an interval for the difference, new − base. The intervals of one comparison hold
-together: with k of them each has the level 1 − 5 %/k, so that of 100 comparisons of equals at most 5 or so find any
-difference at all. Gaps of one exchange are alike, so they are compared by each exchange's own figures, never pooled.
+together: a joint bootstrap gives the level that each of them needs, so that of 100 comparisons of equals about 5 find
+any difference at all. Gaps of one exchange are alike, so they are compared by each exchange's own figures, never
+pooled.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from viewer import intervals, stats
-from viewer.aggregates import percentile
+from viewer.aggregates import known, percentile
 from viewer.quantities import QUANTITIES, Quantity
 from viewer.rows import Row
 from viewer.samples import Sample
@@ -67,9 +68,9 @@ def pair(a: Row, b: Row) -> list[Row]:
 
 def groups(base: Sample, new: Sample, seed: int = 0) -> list[Row]:
     """Compare two groups: medians and 95th percentiles of every quantity, and the error rates."""
-    judged: list[_Percentile | _Rate] = [*_percentiles(base, new), *_rates(base, new)]
-    enough = sum(not one.too_few for one in judged)
-    level = 1 - (1 - _LEVEL) / max(enough, 1)
+    percentiles, rates = list(_percentiles(base, new)), list(_rates(base, new))
+    level = _joint_level(percentiles, rates, seed)
+    judged: list[_Percentile | _Rate] = [*percentiles, *rates]
     return [one.row(level, seed) for one in judged]
 
 
@@ -79,20 +80,34 @@ def exit_code(compared: Iterable[Row]) -> int:
     return 3 if WORSE in verdicts else 4 if verdicts <= {TOO_FEW} else 0
 
 
+def _joint_level(percentiles: "Sequence[_Percentile]", rates: "Sequence[_Rate]", seed: int) -> float:
+    """Return the level at which the intervals of one comparison hold together at `_LEVEL`.
+
+    Percentiles are those of complete exchanges, and rates count the others: the two do not go together.
+    """
+    judged = [one for one in percentiles if not one.too_few]
+    percents = [one.percent for one in judged]
+    sides = [intervals.percentile_covariance([one.columns[side] for one in judged], percents) for side in (0, 1)]
+    of_rates = intervals.nested_correlation([one.trials for one in rates if not one.too_few])
+    return intervals.joint_level([intervals.correlation_of(sides[0] + sides[1]), of_rates], _LEVEL, seed)
+
+
 class _Percentile:
-    """The comparison of one percentile of one quantity."""
+    """The comparison of one percentile of one quantity; `columns` have NaN where an exchange has no value."""
 
     def __init__(self, quantity: Quantity, percent: int, base: Any, new: Any) -> None:
-        self._quantity, self._percent, self._base, self._new = quantity, percent, base, new
+        self._quantity, self.percent, self.columns = quantity, percent, (base, new)
+        self._base, self._new = known(base), known(new)
+        base, new = self._base, self._new
         self.too_few = min(len(base), len(new)) < max(LEAST, 100 * _BEYOND / (100 - percent))
 
     def row(self, level: float, seed: int) -> Row:
         """Judge the difference at a level."""
-        base, new = (percentile(values, self._percent) for values in (self._base, self._new))
+        base, new = (percentile(values, self.percent) for values in (self._base, self._new))
         interval = None
         if not self.too_few:
-            interval = intervals.difference(self._base, self._new, self._percent, level, seed)
-        name = stats.field_name(self._quantity, f"p{self._percent}")
+            interval = intervals.difference(self._base, self._new, self.percent, level, seed)
+        name = stats.field_name(self._quantity, f"p{self.percent}")
         sizes = len(self._base), len(self._new)
         return _row(name, sizes, base, new, interval, self._quantity.low_is_good)
 
@@ -102,6 +117,7 @@ class _Rate:
 
     def __init__(self, name: str, base: tuple[int, int], new: tuple[int, int]) -> None:
         self._name, self._base, self._new = name, base, new
+        self.trials = base[0] + new[0], base[1] + new[1]
         self.too_few = min(base[1], new[1]) < LEAST
 
     def row(self, level: float, seed: int) -> Row:
@@ -117,7 +133,7 @@ class _Rate:
 def _percentiles(base: Sample, new: Sample) -> Iterator[_Percentile]:
     for quantity in QUANTITIES.values():
         if quantity.column is not None:
-            values = stats.values(base, quantity), stats.values(new, quantity)
+            values = [one.columns[quantity.name][one.measured] for one in (base, new)]
             yield from (_Percentile(quantity, percent, *values) for percent in _PERCENTS)
 
 

@@ -53,6 +53,56 @@ def test_values_that_are_all_the_same_leave_no_doubt(percent: int | None) -> Non
     assert intervals.difference(base[:1], new[:1], percent) == (2, 2)
 
 
+def test_intervals_of_metrics_that_do_not_go_together_need_the_level_of_sidak() -> None:
+    for size in (2, 5, 20):
+        found = intervals.joint_level([np.identity(size)])
+        assert 1 - found == pytest.approx(1 - 0.95 ** (1 / size), rel=0.08)
+    assert intervals.joint_level([np.identity(2)] * 2) == pytest.approx(0.95**0.25, abs=0.002)
+
+
+def test_intervals_of_metrics_that_are_the_same_need_no_more_than_one() -> None:
+    assert intervals.joint_level([np.ones((20, 20))]) == pytest.approx(0.95, abs=0.005)
+    assert intervals.joint_level([np.identity(1)]) == intervals.joint_level([]) == 0.95
+    assert intervals.joint_level([np.identity(1), np.identity(0)], 0.9) == 0.9
+
+
+def test_the_joint_level_of_a_seed_is_the_same() -> None:
+    one, other = (intervals.joint_level([np.identity(3)], seed=seed) for seed in (1, 2))
+    assert one == intervals.joint_level([np.identity(3)], seed=1) != other
+
+
+def test_percentiles_go_together_as_drawing_exchanges_again_shows() -> None:
+    random = np.random.default_rng(1)
+    pace = random.lognormal(0, 0.3, 300)
+    columns = [pace * random.lognormal(0, 0.2, 300) for _ in range(3)]
+    percents = [50, 95, 50]
+    drawn = random.integers(0, 300, (4000, 300))
+    again = [np.percentile(values[drawn], percent, axis=1) for values, percent in zip(columns, percents, strict=True)]
+    found = intervals.correlation_of(intervals.percentile_covariance(columns, percents))
+    assert found == pytest.approx(np.corrcoef(again), abs=0.1)
+
+
+def test_rows_that_a_column_does_not_have_are_no_part_of_what_it_has_in_common() -> None:
+    values = np.random.default_rng(1).lognormal(0, 1, 400)
+    first, second = values.copy(), values.copy()
+    first[:200], second[200:] = np.nan, np.nan
+    found = intervals.correlation_of(intervals.percentile_covariance([values, first, second], [50] * 3))
+    assert found[1, 2] == 0
+    assert found[0, 1:] == pytest.approx([0.5**0.5] * 2, abs=0.06)
+
+
+def test_a_column_that_is_constant_is_left_out_of_the_correlation() -> None:
+    values = np.random.default_rng(1).lognormal(0, 1, 50)
+    covariance = intervals.percentile_covariance([np.full(50, 7.0), values], [50, 50])
+    assert intervals.correlation_of(covariance) == pytest.approx(np.identity(1))
+
+
+def test_shares_of_a_part_of_the_trials_go_together_with_those_of_all() -> None:
+    assert intervals.nested_correlation([(5, 100), (5, 100)]) == pytest.approx(np.ones((2, 2)))
+    assert intervals.nested_correlation([(50, 100), (5, 55)])[0, 1] == pytest.approx((5.1 / 25) ** 0.5, abs=0.05)
+    assert intervals.nested_correlation([]).shape == (0, 0)
+
+
 def test_wilsons_interval_has_the_published_values() -> None:
     assert intervals.wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
     assert intervals.wilson(0, 20) == pytest.approx((0, 0.1611), abs=5e-5)
