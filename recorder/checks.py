@@ -31,9 +31,7 @@ _CHECKED = [exchanges.c[name] for name in ("no", "id", "ended_by", "bytes", "gap
 
 def problems(connection: Connection) -> Iterator[str]:
     """Look for damage; an undamaged tape gives nothing."""
-    for (said,) in connection.execute(text("PRAGMA integrity_check")):
-        if said != "ok":
-            yield f"SQLite: {said}"
+    yield from _sqlite_problems(connection, "integrity_check")
     for row in connection.execute(text("PRAGMA foreign_key_check")):
         yield f"a row of {row[0]} refers to a row of {row[2]} that is not there"
     numbers = connection.execute(select(exchanges.c.no).order_by(exchanges.c.no)).scalars().all()
@@ -54,7 +52,7 @@ def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> lis
     until = clock.now() + int(seconds * 1e9)
     found: list[str] = []
     with _interrupted_after(connection, seconds):
-        found += itertools.islice(_quick_problems(connection), _MOST)
+        found += itertools.islice(_sqlite_problems(connection, "quick_check"), _MOST)
         for exchange in connection.execute(select(*_CHECKED).order_by(exchanges.c.no.desc())):
             if len(found) >= _MOST or clock.now() >= until:
                 break
@@ -65,7 +63,7 @@ def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> lis
 def verify(path: Path, uuid: str, seconds: float) -> Verified:
     """Read from the file what it holds of a session, and check it, within `seconds` each."""
     if not path.exists():
-        return Verified(0, 0, 0, [f"there is no tape at {path} any more"])
+        return Verified(0, 0, 0, ["it was removed"])
     held = Verified(None, None, None, [])
     try:
         with tapefile.reader_beside_writer(path).connect() as connection:
@@ -110,10 +108,10 @@ def _interrupted_after(connection: Connection, seconds: float) -> Iterator[None]
         timer.join()
 
 
-def _quick_problems(connection: Connection) -> Iterator[str]:
-    for (said,) in connection.execute(text("PRAGMA quick_check")):
-        if said != "ok":
-            yield f"SQLite: {said}"
+def _sqlite_problems(connection: Connection, check: str) -> Iterator[str]:
+    """Yield what one of SQLite's checks says, line by line and without its headings."""
+    for (said,) in connection.execute(text(f"PRAGMA {check}")):
+        yield from (f"SQLite: {line}" for line in said.splitlines() if line != "ok" and not line.startswith("***"))
 
 
 def _lacks_measures(connection: Connection, exchange: Row[Any]) -> bool:

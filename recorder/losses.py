@@ -5,6 +5,11 @@ from dataclasses import dataclass, field
 from recorder.journal import Verified
 from recorder.plurals import counted
 
+REPORT_NS = 10_000_000_000
+"""Losses that go on are reported no oftener than this."""
+LATE_NS = 500_000_000
+"""Storing is held up when a frame has waited this long."""
+
 
 @dataclass(slots=True)
 class Counts:
@@ -63,9 +68,40 @@ def reconcile(counts: Counts, verified: Verified | None) -> Totals:
 
 
 def _damage(verified: Verified | None) -> list[str]:
-    return [f"the check of the tape found: {problem}" for problem in verified.problems] if verified else []
+    return [f"the tape is damaged: {problem}" for problem in verified.problems] if verified else []
 
 
 def _amount(exchanges: int, size: int) -> str:
     parts = [counted(exchanges, "exchange")] if exchanges else []
     return " and ".join([*parts, counted(size, "byte")] if size else parts)
+
+
+@dataclass(slots=True)
+class LossReporter:
+    """Decides when a recorder says that it loses something: at once, then every 10 s at most, and when it is over."""
+
+    _reported: tuple[int, int] = (0, 0)
+    _next_ns: int = 0
+    _ongoing: bool = False
+    _waiting: bool = False
+
+    def report(self, now: int, counts: Counts, lag_ns: int, *, lacking: bool) -> str | None:
+        """Return the line that is due. `lacking`: an exchange that is running lacks a part of what was relayed."""
+        lost = (counts.dropped_bytes, counts.unrecorded)
+        if self._ongoing and not lacking and lag_ns < LATE_NS:
+            self._reported, self._ongoing, self._waiting = lost, False, False
+            return f"nothing is lost any more; in all, {_amount(lost[1], lost[0])} could not be stored"
+        if lost != self._reported and now >= self._next_ns:
+            self._reported, self._next_ns, self._ongoing = lost, now + REPORT_NS, True
+            return f"{_amount(lost[1], lost[0])} could not be stored so far; streams go on"
+        return self._waits(lag_ns)
+
+    def _waits(self, lag_ns: int) -> str | None:
+        """Say once that the writer does not answer, though nothing is lost yet, and once that it does."""
+        if lag_ns > REPORT_NS and not (self._waiting or self._ongoing):
+            self._waiting = True
+            return f"nothing could be written for {lag_ns // 1_000_000_000} s; what comes meanwhile is kept in memory"
+        if self._waiting and lag_ns < LATE_NS:
+            self._waiting = False
+            return "works again, nothing was lost meanwhile"
+        return None

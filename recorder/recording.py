@@ -6,6 +6,7 @@ from recorder import journal
 from recorder.clock import Clock
 from recorder.connection import Instants, Reads
 from recorder.tap import Tap
+from recorder.unstored import Relayed
 
 REQUEST_STORED_BYTES = 16 << 20
 """A request body is stored up to this; its size and hash are those of the whole."""
@@ -24,6 +25,8 @@ class Recording:
         self.instants = Instants()
         self.client_closed: int | None = None
         self._unrecorded = False
+        self._answer: tuple[int, str, int] | None = None
+        self._end: journal.End | None = None
         self.t0 = clock.now()
 
     def has_room_for_body(self, size: int) -> bool:
@@ -39,6 +42,7 @@ class Recording:
         self._unrecorded = not self._tap.admits()
         if self._unrecorded:
             self._tap.counts.unrecorded += 1
+        self._tap.follow(self)
         self._put(frame)
         self.t0 = self._clock.now()
 
@@ -47,6 +51,7 @@ class Recording:
         at = self._since(self.instants.headers)
         assert at is not None
         instants = (self._since(self.instants.connected), self._since(self.instants.sent), at)
+        self._answer = (status, framing, at)
         self._put(journal.Head(self.id, status, headers, framing, *instants))
 
     def read(self, at: int, relayed: int | None, data: bytes) -> None:
@@ -67,7 +72,7 @@ class Recording:
         """Enter how the exchange ended, after the reads that the client never got."""
         for came_at, data in reads.left() if reads else ():
             self.read(came_at, None, data)
-        frame = journal.End(
+        self._end = journal.End(
             id=self.id,
             ended_by=ended_by,
             ended_detail=detail and detail.encode("utf-8", "replace").decode(),
@@ -80,7 +85,33 @@ class Recording:
             paused=reads.paused if reads else 0,
             surplus=bool(reads and reads.surplus),
         )
-        self._put(frame)
+        self._put(self._end)
+        if self._unrecorded:
+            self._tap.forget(self)
+
+    @property
+    def lacks(self) -> bool:
+        """Whether the tape lacks a part of what was relayed, for good."""
+        return self._unrecorded or self._gap > 0
+
+    def relayed(self) -> Relayed:
+        """Return what is known so far, for a tape that cannot be written."""
+        status, framing, headers_ns = self._answer or (None, None, None)
+        end = self._end
+        return Relayed(
+            id=self.id,
+            bytes=self.bytes,
+            ended_by=end.ended_by if end else None,
+            status=status,
+            framing=framing,
+            connected_ns=self._since(self.instants.connected),
+            sent_ns=self._since(self.instants.sent),
+            headers_ns=headers_ns,
+            end_ns=end.end_ns if end else None,
+            client_closed_ns=self._since(self.client_closed),
+            paused=end.paused if end else 0,
+            surplus=end is not None and end.surplus,
+        )
 
     def _put(self, frame: journal.Frame) -> None:
         if not self._unrecorded:

@@ -41,8 +41,8 @@ def run(
     """Record one command: wiretape run [OPTIONS] -- CMD …
 
     Sets OPENAI_BASE_URL, OPENAI_API_BASE and ANTHROPIC_BASE_URL for it; where they are set already, their values are
-    the upstreams. Exits with the command's own code; 125 if the tape failed before, 126 and 127 if the command cannot
-    be run or is not found.
+    the upstreams. Exits with the command's own code; 125 if the tape failed before, or lacks something where that code
+    is 0; 126 and 127 if the command cannot be run or is not found.
     """
     chosen, environment = plan(upstreams, os.environ)
 
@@ -102,7 +102,12 @@ async def _run(told: "Options", places: Mapping[str, str], command: Sequence[str
 
     finished: list[Finished] = []
     troubles: list[str] = []
-    recorder = Recorder(told, Observer(finished=finished.append, trouble=troubles.append, failed=_say))
+
+    def trouble(message: str) -> None:
+        troubles.append(message)
+        _say(f"storing: {message or 'works again'}")
+
+    recorder = Recorder(told, Observer(finished=finished.append, trouble=trouble, failed=_say))
     await recorder.start()
     if missed := sorted(set(providers.SDK_VARIABLES) - set(places)):
         _say(f"{', '.join(missed)} not set: none of the upstreams is theirs; they are at {recorder.base}/NAME")
@@ -111,7 +116,8 @@ async def _run(told: "Options", places: Mapping[str, str], command: Sequence[str
     finally:
         unstored = await recorder.stop()
     _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""))
-    return code
+    is_whole = recorder.tap.totals().is_whole and not unstored
+    return code if code or is_whole else TAPE_FAILED
 
 
 def _say(message: str) -> None:

@@ -14,6 +14,7 @@ from recorder.safe import clipped, safe
 
 _WAITING = 1000
 _LINE_CHARACTERS = 4096
+_NAME_CHARACTERS = 80
 _LAST_WORDS_SECONDS = 0.5
 
 
@@ -82,7 +83,8 @@ def _write_all(descriptor: int, data: bytes) -> None:
 def finished_line(one: Finished, clock: str) -> str:
     """Give an exchange's line, such as `14:01:57 7f3a81d0 complete 200 gpt-x ttft 388 ms gap p50 11 max 2914 ms`."""
     outcome = one.outcome if one.outcome_detail is None else f"{one.outcome}/{one.outcome_detail}"
-    parts = [clock, one.id[:8], outcome, str(one.status or "–"), one.model or f"{one.method} {one.path}"]
+    name = clipped(one.model or f"{one.method} {one.path}", _NAME_CHARACTERS)
+    parts = [clock, one.id[:8], outcome, str(one.status or "–"), name]
     if one.ttft_ns is not None:
         parts.append(f"ttft {_ms(one.ttft_ns)} ms")
     if one.icl_p50_ns is not None and one.max_stall_ns is not None:

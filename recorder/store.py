@@ -25,6 +25,7 @@ from recorder.exchange import Exchange, Read
 from recorder.redact import Redactor
 from recorder.schema import bodies, exchanges, measures, reads, segments, sessions
 from recorder.settling import Decoded, Facts, decode_facts, measured
+from recorder.unstored import Relayed, Unstored
 
 _SHOWN_FACTS = [exchanges.c[name] for name in ("id", "method", "path", "status", "request_model")]
 _FACTS = [column for column in exchanges.c if column.name != "request_body"]
@@ -67,15 +68,18 @@ class Store:
         """What the last `append` could not store, as it continues nothing that is on the tape."""
         return list(self._lost.values())
 
-    def begin_session(self, session: journal.Session) -> None:
-        """Enter a recorder's run, or find it again; then end dead recorders' open exchanges."""
+    def begin_session(self, session: journal.Session, unstored: Unstored | None = None) -> None:
+        """Enter a recorder's run, or find it again; then end dead recorders' open exchanges.
+
+        `unstored` is what an earlier recorder knew of its exchanges and could not store.
+        """
         with self._connection.begin():
             found = self._connection.execute(
                 select(sessions.c.no, sessions.c.salt).where(sessions.c.uuid == session.uuid)
             )
             row = found.one_or_none() or self._enter(session)
             self._uuid, self._session_no, self._redactor = session.uuid, row.no, Redactor(row.salt)
-        self.recover(besides=self._session_no)
+        self.recover(unstored, besides=self._session_no)
 
     def _enter(self, session: journal.Session) -> Any:
         salt = self._connection.execute(select(sessions.c.salt).order_by(sessions.c.no).limit(1)).scalar()
@@ -92,24 +96,44 @@ class Store:
             select(sessions.c.no, sessions.c.salt).where(sessions.c.uuid == session.uuid)
         ).one()
 
-    def recover(self, besides: int | None = None) -> int:
-        """End the open exchanges of recorders that died (those of session `besides` excepted); give how many."""
-        statement = select(exchanges.c.no).where(exchanges.c.ended_by.is_(None))
+    def recover(self, unstored: Unstored | None = None, besides: int | None = None) -> int:
+        """End the open exchanges of recorders that died (those of session `besides` excepted); return how many.
+
+        Each ends as its recorder knew it to have ended, where that is in `unstored`.
+        """
+        statement = select(exchanges.c.no, exchanges.c.id, exchanges.c.status).where(exchanges.c.ended_by.is_(None))
         if besides is not None:
             statement = statement.where(exchanges.c.session_no != besides)
+        known = {one.id: one for one in unstored.exchanges} if unstored else {}
         with self._connection.begin():
-            dead = self._connection.execute(statement).scalars().all()
-            for no in dead:
-                self._mark_died(no)
+            dead = self._connection.execute(statement).all()
+            for no, id, status in dead:
+                self._mark_died(no, known.get(id), is_answered=status is not None)
         return len(dead)
 
-    def _mark_died(self, no: int) -> None:
+    def _mark_died(self, no: int, relayed: Relayed | None, *, is_answered: bool) -> None:
         extent = select(func.max(reads.c.at_ns), func.coalesce(func.sum(reads.c.size), 0)).where(
             reads.c.exchange_no == no
         )
         last, size = self._connection.execute(extent).one()
-        facts = {"ended_by": "died", "end_ns": last, "bytes": size}
+        facts: dict[str, Any] = {"ended_by": "died", "end_ns": last, "bytes": size}
+        if relayed is not None:
+            facts = _facts_relayed(relayed, is_answered) | {
+                "ended_by": relayed.ended_by or "died",
+                "end_ns": last if relayed.end_ns is None else relayed.end_ns,
+                "bytes": max(relayed.bytes, size),
+                "gap_bytes": max(relayed.bytes - size, 0),
+            }
         self._connection.execute(update(exchanges).where(exchanges.c.no == no).values(facts))
+
+    def missing(self, unstored: Unstored) -> tuple[int, int]:
+        """Count the exchanges of `unstored` that are not on the tape at all, and the bytes of their bodies."""
+        missing, size = unstored.unlisted, unstored.unlisted_bytes
+        with self._connection.begin():
+            for one in unstored.exchanges:
+                if self._connection.execute(select(exchanges.c.no).where(exchanges.c.id == one.id)).scalar() is None:
+                    missing, size = missing + 1, size + one.bytes
+        return missing, size
 
     def append(self, frames: Sequence[journal.Frame]) -> list[int]:
         """Commit a batch's facts in one transaction; give the numbers of the exchanges that ended in it, to be settled.
@@ -406,6 +430,14 @@ def _following(frames: Iterable[journal.Read], seq: int) -> Iterator[journal.Rea
 def _unplaced(frames: Iterable[journal.Read], next_seq: int) -> int:
     """Count the bytes of reads that are beyond the end of what is stored: one before them is missing."""
     return sum(len(frame.data) for frame in frames if frame.seq >= next_seq)
+
+
+def _facts_relayed(relayed: Relayed, is_answered: bool) -> dict[str, Any]:
+    """Return what a relay knew beyond what was stored; of an answer whose head is stored, not the head again."""
+    names = ["client_closed_ns", "connected_ns", "sent_ns", "paused", "surplus"]
+    if not is_answered:
+        names += ["status", "framing", "headers_ns"]
+    return {name: value for name in names if (value := getattr(relayed, name)) is not None}
 
 
 def _read_row(no: int, frame: journal.Read) -> dict[str, Any]:

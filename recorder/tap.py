@@ -11,7 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -19,8 +19,9 @@ from recorder import journal, local
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import BY_EXIT_CODE, LASTING, TapeGone, WiretapeError, WriterFailed
 from recorder.identity import Identity, identity
-from recorder.losses import Counts, Totals, reconcile
+from recorder.losses import LATE_NS, Counts, LossReporter, Totals, reconcile
 from recorder.plurals import counted
+from recorder.unstored import Keeper, Relayed, Unstored
 
 QUEUE_BYTES = 64 << 20
 """Unacknowledged bytes kept at most; reads beyond it become gaps, and request bodies are left out."""
@@ -35,16 +36,33 @@ _CUT_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 _BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 _EXIT_SECONDS = 5.0
+_WATCH_SECONDS = 0.25
 
 
 class _Kept(NamedTuple):
-    """A frame that is not acknowledged: number, birth, encoding, body bytes, and whether it begins an exchange."""
+    """A frame that is not acknowledged; `ends` is the exchange that it ends, if it does."""
 
     seq: int
     at: int
     data: bytes
     body: int
     begins: bool
+    ends: str
+
+
+class Followed(Protocol):
+    """An exchange whose end is not stored yet."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def lacks(self) -> bool:
+        """Whether the tape lacks a part of it for good."""
+
+    def relayed(self) -> Relayed:
+        """Return what was relayed of it so far."""
 
 
 class Tap:
@@ -80,6 +98,11 @@ class Tap:
         self._unfinished: set[str] = set()
         self._verified: journal.Verified | None = None
         self._file: Identity | None = None
+        self._reporter = LossReporter()
+        self._followed: dict[str, Followed] = {}
+        self._forgotten = Unstored(session.uuid)
+        self._keeper: Keeper | None = None
+        self._last_kept = Unstored(session.uuid)
         self._over = False
         self._until = sys.maxsize
 
@@ -91,7 +114,7 @@ class Tap:
     async def start(self) -> None:
         """Start the writer and wait until it holds the tape; raises what kept it from that."""
         await self._launch()
-        self._tasks = [asyncio.create_task(self._keep_up()), asyncio.create_task(self._beat())]
+        self._tasks = [asyncio.create_task(work()) for work in (self._keep_up, self._watch_losses, self._beat)]
 
     async def _launch(self) -> None:
         command = [sys.executable, "-P", "-m", "recorder.writer", str(self._path), self._purpose]
@@ -123,6 +146,7 @@ class Tap:
             raise
         self.warnings = answer.warnings
         self._file = self._file or identity(self._path)
+        self._open_keeper()
 
     async def _keep_up(self) -> None:
         """Take the writer's answers; when it dies, start another, later and later."""
@@ -194,6 +218,8 @@ class Tap:
             self._kept_bytes -= len(kept.data)
             self.counts.stored_bytes += kept.body
             self.counts.stored_exchanges += kept.begins
+            if kept.ends:
+                self._followed.pop(kept.ends, None)
         if not self._kept:
             self._settled.set()
         if self.counts.trouble:
@@ -241,6 +267,46 @@ class Tap:
         self.counts.trouble = message
         self._on_trouble(message)
 
+    def follow(self, exchange: Followed) -> None:
+        """Follow an exchange until its end is stored."""
+        self._followed[exchange.id] = exchange
+
+    def forget(self, exchange: Followed) -> None:
+        """Only count an exchange that has ended and of which nothing was stored."""
+        self._followed.pop(exchange.id, None)
+        before = self._forgotten
+        size = before.unlisted_bytes + exchange.relayed().bytes
+        self._forgotten = msgspec.structs.replace(before, unlisted=before.unlisted + 1, unlisted_bytes=size)
+
+    async def _watch_losses(self) -> None:
+        """Report losses, and keep beside the tape what it lacks."""
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            lacking = self._over or any(exchange.lacks for exchange in self._followed.values())
+            now = self._clock.now()
+            if line := self._reporter.report(now, self.counts, self._waiting_ns(now), lacking=lacking):
+                self._on_trouble(line)
+            self._keep_beside()
+
+    def _keep_beside(self) -> None:
+        late = self._over or self._closing or self._waiting_ns(self._clock.now()) > LATE_NS
+        lacking = [exchange.relayed() for exchange in self._followed.values() if late or exchange.lacks]
+        unstored = msgspec.structs.replace(self._forgotten, exchanges=lacking)
+        if self._keeper is not None and unstored != self._last_kept:
+            self._keeper.keep(unstored)
+            self._last_kept = unstored
+
+    def _open_keeper(self) -> None:
+        """Open the file that the writer has prepared; another one after the file was removed."""
+        if self._keeper is not None:
+            self._keeper.close(0)
+        try:
+            self._keeper = Keeper(self._path)
+        except OSError as error:
+            self._keeper = None
+            self._on_trouble(f"what cannot be stored cannot be kept beside the tape either ({error.strerror})")
+        self._last_kept = Unstored(self._session.uuid)
+
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
@@ -257,7 +323,8 @@ class Tap:
         body = len(frame.data) if isinstance(frame, journal.Read) else 0
         if begins := isinstance(frame, journal.Begin):
             self._unfinished.add(frame.id)
-        self._kept.append(_Kept(self._seq, self._clock.now(), data, body, begins))
+        ends = frame.id if isinstance(frame, journal.End) else ""
+        self._kept.append(_Kept(self._seq, self._clock.now(), data, body, begins, ends))
         self._kept_bytes += len(data)
         self._settled.clear()
         self._outbox.append(data)
@@ -285,8 +352,10 @@ class Tap:
 
     def lag_ns(self) -> int:
         """Give the time from a frame's birth to its commit: the last one's, or that of what is waiting, if longer."""
-        waiting = self._clock.now() - self._kept[0].at if self._kept else 0
-        return max(self.counts.lag_ns, waiting)
+        return max(self.counts.lag_ns, self._waiting_ns(self._clock.now()))
+
+    def _waiting_ns(self, now: int) -> int:
+        return now - self._kept[0].at if self._kept else 0
 
     def totals(self) -> Totals:
         """Return how the recording ended, after `close`."""
@@ -324,7 +393,7 @@ class Tap:
     async def close(self, grace: float = 10.0) -> int:
         """Let the writer commit everything and end; give the number of frames that could not be stored."""
         self._closing = True
-        for task in self._tasks[1:]:
+        for task in self._tasks[2:]:
             task.cancel()  # no sign of life may come after the end
         self.put(journal.Close(self._clock.wall()))
         self._flush_now()
@@ -335,8 +404,11 @@ class Tap:
                     await self._settled.wait()
         if self._kept:
             self._say(f"{counted(len(self._kept), 'frame')} could not be stored within {grace:.2g} s")
+            self._keep_beside()
         left = (self._until - self._clock.now()) / 1e9
         await self._end_writer(max(left, _LAST_SECONDS))
+        if self._keeper is not None:
+            self._keeper.close(_LAST_SECONDS)
         self._lose()
         return self._lost
 

@@ -19,10 +19,11 @@ from typing import TypeVar
 
 from sqlalchemy.exc import OperationalError
 
-from recorder import checks, journal, tapefile
+from recorder import checks, journal, tapefile, unstored
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import LASTING, TapeDamaged, TapeError, TapeGone, WiretapeError
 from recorder.identity import LogGone, Watch, identity
+from recorder.plurals import counted
 from recorder.settling import Decoded, Facts, decode_facts
 from recorder.store import Store
 
@@ -82,8 +83,10 @@ class Writer:
             if self._is_due():
                 self._commit()
         self._commit()
-        if not self._closed:
-            self._store.recover()
+        if self._closed:
+            unstored.remove(self._path)
+        else:
+            self._store.recover(unstored.read(self._path))
             self._leftover.extend(no for no in self._store.unsettled() if no not in self._unsettled)
         until = self._clock.now() + _LAST_SETTLING_NS
         self._hand_over()
@@ -134,10 +137,10 @@ class Writer:
 
     def _accept(self, frame: journal.Frame) -> None:
         if isinstance(frame, journal.Session):
-            self._store.begin_session(frame)
+            warnings = self._begin_session(frame)
             self._watch = Watch(self._path)
             self._leftover.extend(self._store.unsettled())
-            answer(journal.Ready(str(self._path), _warnings(self._path)))
+            answer(journal.Ready(str(self._path), warnings))
             self._hand_over()
             return
         self._batch.append(frame)
@@ -145,6 +148,21 @@ class Writer:
         window = WINDOW_NS if isinstance(frame, journal.Read | journal.Heartbeat) else PROMPT_NS
         due = self._clock.now() + window
         self._due = due if self._due is None else min(self._due, due)
+
+    def _begin_session(self, session: journal.Session) -> list[str]:
+        """Enter the session and what an earlier recorder could not store; return what the user should know."""
+        left = unstored.read(self._path)
+        if left is not None and left.session == session.uuid:  # another writer of this recorder has been here
+            self._store.begin_session(session)
+            return _warnings(self._path)
+        self._store.begin_session(session, left)
+        missing, size = self._store.missing(left) if left else (0, 0)
+        unstored.prepare(self._path, session.uuid)
+        warnings = _warnings(self._path)
+        if missing:
+            lost = f"{counted(missing, 'exchange')} ({counted(size, 'byte')})"
+            warnings.append(f"the recorder before could not store {lost}: the tape lacks them")
+        return warnings
 
     def _is_due(self) -> bool:
         if not self._batch:

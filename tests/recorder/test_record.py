@@ -204,3 +204,53 @@ async def test_when_the_writer_is_killed_the_tape_holds_everything(tmp_path: Pat
     assert (found.outcome, found.row["gap_bytes"], code) == (("complete", None), 0, 0)
     assert "the writer ended; starting another" in err
     assert select(tape, "SELECT count(*) FROM sessions")[0][0] == 1
+
+
+@pytest.mark.damages
+@on_loop
+async def test_a_tape_that_is_overwritten_meanwhile_is_reported_and_then_refused(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with ScriptedUpstream(choose) as upstream:
+        for number in range(2):
+            async with recording(tape, upstream.url) as (process, base):
+                await fetch(base, post(f"/{number}"))
+                await ended(tape, f"/{number}")
+                if number:
+                    os.truncate(tape, 8192)
+                code, _, err = await finish(process, signal.SIGTERM)
+        assert code == 1
+        assert "wiretape: the tape is damaged: " in err
+        async with recording(tape, upstream.url) as (process, base):
+            code, _, err = await finish(process)
+    assert (code, base, err.count("\n")) == (3, "", 1)
+    assert f"{tape} is damaged" in err
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@on_loop
+async def test_a_log_that_is_removed_costs_nothing_or_is_counted(tmp_path: Path, is_killed: bool) -> None:
+    tape, whole = tmp_path / "tape.db", b"".join(piece for _, piece in LONG)
+    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url) as (process, base):
+        async with dial(base) as (reader, writer):
+            writer.write(post("/long"))
+            got = await reader.readuntil(b'"content": "20"')
+            (pid,) = children(process.pid)
+            if is_killed:
+                os.kill(pid, signal.SIGSTOP)
+            os.unlink(f"{tape}-wal")
+            if is_killed:
+                os.kill(pid, signal.SIGKILL)
+            await reader.readuntil(b"\r\n0\r\n\r\n")
+        if not is_killed:
+            await ended(tape, "/long")
+        code, _, err = await finish(process, signal.SIGTERM)
+    assert got
+    if is_killed:
+        assert code == 1
+        assert "the tape does not hold 1 running exchange any more" in err
+        assert err.endswith(f"not stored: {len(whole):,} bytes, 0 frames, 1 exchange\n")
+    else:
+        assert code == 0
+        found = kept(tape, "/long")
+        assert found is not None
+        assert (found.body, found.row["gap_bytes"]) == (whole, 0)

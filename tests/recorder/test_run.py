@@ -152,3 +152,18 @@ def test_a_variable_whose_api_is_not_served_is_left_alone() -> None:
 def test_a_variable_that_is_no_url_is_wrong_usage() -> None:
     with pytest.raises(run.click.UsageError, match="OPENAI_BASE_URL"):
         planned((), OPENAI_BASE_URL="api.test")
+
+
+@pytest.mark.damages
+@on_loop
+async def test_a_tape_that_is_damaged_meanwhile_makes_a_good_command_fail(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    script = f"{CALL}\nimport time; time.sleep(1); os.truncate({str(tape)!r}, 4096)"
+    async with ScriptedUpstream(lambda _: STREAM) as upstream:
+        assert (await ran(tape, "--upstream", upstream.url, script=CALL))[0] == 0
+        code, _, err = await ran(tape, "--upstream", upstream.url, script=script)
+        assert code == 125
+        assert "wiretape: storing: " in err
+        assert "cut short while it was recorded" in err
+        code, _, err = await ran(tape, "--upstream", upstream.url, script="print('started')")
+    assert (code, "is damaged" in err) == (125, True)

@@ -108,3 +108,8 @@ def test_what_is_unknown_is_left_out_and_a_detail_is_told() -> None:
         **fields | {"outcome": "connect_error", "outcome_detail": "tls", "completion_tokens": None, "flags": []}
     )
     assert finished_line(one, "14:01:57") == "14:01:57  7f3a81d0  connect_error/tls  –  POST /v1/chat/completions"
+
+
+def test_a_long_name_is_clipped() -> None:
+    one = Finished(**{name: getattr(ONE, name) for name in ONE.__struct_fields__} | {"model": "m" * 10_000})
+    assert "m" * 79 + "…  ttft" in finished_line(one, "14:01:57Z")

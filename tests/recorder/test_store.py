@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError
 
-from recorder import checks, journal, settling
+from recorder import checks, journal, settling, tapefile
 from recorder.derive import DECODER_VERSION, derive
 from recorder.schema import bodies, exchanges, measures, segments, sessions
+from recorder.store import Store
+from recorder.unstored import Relayed, Unstored
 from tests.recorder.frames import (
     AT,
     SESSION,
@@ -279,3 +281,35 @@ def test_ended_exchanges_leave_nothing_in_memory(tape: Path) -> None:
         assert store._open == {}
         with store._connection.begin():
             assert store._connection.execute(select(func.count()).select_from(exchanges)).scalar() == 100
+
+
+def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: Path) -> None:
+    with opened(tape) as store:
+        store.append([begin("e1"), head("e1"), *body("e1", STREAM[:1]), begin("e2"), *exchange("e3"), begin("e4")])
+    size = len(b"".join(STREAM))
+    known = [
+        Relayed("e1", size, "end", 500, "close", end_ns=9 * STEP, client_closed_ns=8 * STEP, paused=3, surplus=True),
+        Relayed("e2", 7, None, 200, "chunked", headers_ns=5 * STEP),
+        Relayed("e3", 1, "reset"),
+        Relayed("e5", 100),
+        Relayed("e6", 10, "end"),
+    ]
+    left = Unstored(SESSION.uuid, known, unlisted=2, unlisted_bytes=1000)
+    with tapefile.writing(tape, "a test") as connection:
+        store = Store(connection)
+        store.begin_session(other_session("session-2"), left)
+        assert store.missing(left) == (4, 1110)
+        store.settle(store.unsettled())
+    columns = "id, ended_by, status, framing, bytes, gap_bytes, end_ns, client_closed_ns, headers_ns, paused, surplus"
+    with reading(tape) as connection:
+        rows = connection.exec_driver_sql(f"SELECT {columns} FROM exchanges ORDER BY id").all()
+        flags = dict(
+            connection.exec_driver_sql("SELECT id, flags FROM measures JOIN exchanges ON exchange_no=no").all()
+        )
+    assert [tuple(row) for row in rows] == [
+        ("e1", "end", 200, "chunked", size, size - len(STREAM[0]), 9 * STEP, 8 * STEP, 3 * STEP, 3, 1),
+        ("e2", "died", 200, "chunked", 7, 7, None, None, 5 * STEP, 0, 0),
+        ("e3", "end", 200, "chunked", size, 0, (5 + len(STREAM)) * STEP, None, 3 * STEP, 0, 0),
+        ("e4", "died", None, None, 0, 0, None, None, None, 0, 0),
+    ]
+    assert [id for id, raised in sorted(flags.items()) if "storage_gap" in raised] == ["e1", "e2"]

@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 import uvloop
 
-from recorder import journal, locking, tap, tapefile
+from recorder import journal, locking, tap, tapefile, unstored
+from recorder.clock import SYSTEM
 from recorder.errors import ForeignFile, SchemaMismatch, TapeBusy, WiretapeError, WriterFailed
 from recorder.losses import Totals
+from recorder.recording import Recording
 from recorder.tap import Tap
+from recorder.unstored import Unstored
 from tests.recorder.frames import (
     SESSION,
     STREAM,
@@ -319,8 +322,8 @@ def test_answers_that_cannot_be_read_are_the_death_of_a_writer_and_nothing_is_lo
             await until(lambda: running.counts.recorded == 1)
 
     play(scenario())
-    assert said[0].startswith("the writer's answers cannot be read (the writer process sent what is not an answer")
-    assert "starting another" in said[1]
+    (cause,) = (place for place, line in enumerate(said) if line.startswith("the writer's answers cannot be read (the"))
+    assert "starting another" in said[cause + 1]
     assert bodies_of(tape) == {"e1": b"".join(STREAM)}
 
 
@@ -433,3 +436,100 @@ def test_a_tape_removed_while_no_writer_ran_is_not_made_anew(tape: Path) -> None
 
     play(scenario())
     assert not tape.exists()
+
+
+FULL_DISK = """
+import signal, sys
+from pathlib import Path
+from recorder import tapefile, writer
+from recorder.store import Store
+writer._RETRY_SECONDS = 0.02
+path = Path(sys.argv[4])
+with tapefile.writing(path, sys.argv[5]) as connection:
+    driver = connection.connection.dbapi_connection
+    limit = lambda *_: driver.execute(f"PRAGMA max_page_count={driver.execute('PRAGMA page_count').fetchone()[0]}")
+    signal.signal(signal.SIGUSR1, limit)
+    writer.Writer(Store(connection), path).run()
+"""
+"""A writer whose disk is full from SIGUSR1 on; its arguments are those of Python."""
+
+
+def on_a_small_disk(directory: Path) -> Path:
+    program = directory / "python"
+    (directory / "full_disk.py").write_text(FULL_DISK)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {directory}/full_disk.py "$@"\n')
+    program.chmod(0o700)
+    return program
+
+
+def test_a_disk_that_is_full_to_the_end_leaves_gaps_that_the_next_recorder_enters(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = random.Random(5).randbytes(50_000)
+    said: list[str] = []
+
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE, on_trouble=said.append)
+        with monkeypatch.context() as patch:
+            patch.setattr(tap.sys, "executable", str(on_a_small_disk(tmp_path)))
+            await running.start()
+        first, late = (Recording(running, SYSTEM, id) for id in ("e1", "e2"))
+        first.begin(begin("e1"))
+        first.read(SYSTEM.now(), None, STREAM[0])
+        await until(lambda: running.counts.stored_bytes)
+        os.kill(running.pid or 0, signal.SIGUSR1)
+        first.read(SYSTEM.now(), None, noise)
+        first.end("end", None, SYSTEM.now(), None)
+        late.begin(begin("e2", body=noise))
+        late.read(SYSTEM.now(), None, b"12345")
+        await until(lambda: "database or disk is full" in said)
+        await until(lambda: unstored.read(tape) == Unstored(SESSION.uuid, [first.relayed(), late.relayed()]))
+        late.end("end", None, SYSTEM.now(), None)
+        assert await running.close(grace=0.1) > 0
+        assert running.counts.unrecorded == 1
+
+    play(scenario())
+    with opened(tape, other_session("session-2")) as store:
+        left = unstored.read(tape)
+        assert left is not None
+        assert store.missing(left) == (1, 5)
+        store.recover(left)
+    assert outcomes_of(tape).keys() == {"e1"}
+
+
+def test_a_stalled_writer_is_reported_when_the_first_byte_is_lost_and_when_it_is_over(tape: Path) -> None:
+    said: list[str] = []
+
+    async def scenario() -> None:
+        async with started(tape, queue_bytes=10_000, on_trouble=said.append) as running:
+            os.kill(running.pid or 0, signal.SIGSTOP)
+            recording = Recording(running, SYSTEM, "e1")
+            recording.begin(begin("e1"))
+            for _ in range(20):
+                recording.read(SYSTEM.now(), None, b"x" * 1000)
+            await until(lambda: said)
+            lost = running.counts.dropped_bytes
+            assert said == [f"{lost:,} bytes could not be stored so far; streams go on"]
+            recording.end("end", None, SYSTEM.now(), None)
+            os.kill(running.pid or 0, signal.SIGCONT)
+            await until(lambda: len(said) > 1)
+            assert said[1:] == [f"nothing is lost any more; in all, {lost:,} bytes could not be stored"]
+
+    play(scenario())
+
+
+def test_a_gap_is_kept_beside_the_tape_while_its_stream_runs(tape: Path) -> None:
+    async def scenario() -> None:
+        async with started(tape, queue_bytes=10_000) as running:
+            os.kill(running.pid or 0, signal.SIGSTOP)
+            recording = Recording(running, SYSTEM, "e1")
+            recording.begin(begin("e1"))
+            for _ in range(20):
+                recording.read(SYSTEM.now(), None, b"x" * 1000)
+            os.kill(running.pid or 0, signal.SIGCONT)
+            await until(lambda: (unstored.read(tape) or Unstored("")).exchanges == [recording.relayed()])
+            recording.end("end", None, SYSTEM.now(), None)
+            await until(lambda: unstored.read(tape) == Unstored(SESSION.uuid))
+
+    play(scenario())
+    assert not unstored.path_of(tape).exists()

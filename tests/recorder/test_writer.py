@@ -14,8 +14,9 @@ import msgspec
 import pytest
 from sqlalchemy import select
 
-from recorder import journal, locking, tapefile
+from recorder import journal, locking, tapefile, unstored
 from recorder.schema import exchanges, sessions
+from recorder.unstored import Relayed, Unstored
 from recorder.writer import WINDOW_BYTES, WINDOW_READS
 from tests.recorder.frames import (
     AT,
@@ -480,3 +481,51 @@ def test_the_end_says_what_the_tape_holds_of_this_session(tape: Path) -> None:
         while not isinstance(last := process.answer(), journal.Verified):
             pass
     assert last == journal.Verified(2, 1, len(b"".join(STREAM)) + 3, [])
+
+
+def keep_beside(tape: Path, left: Unstored) -> None:
+    keeper = unstored.Keeper(tape)
+    keeper.keep(left)
+    keeper.close(10)
+
+
+def test_what_a_killed_recorder_kept_beside_the_tape_is_entered_by_the_next_and_said(tape: Path) -> None:
+    with writer(tape) as process:
+        process.answer()
+        process.send([begin("e1"), head("e1"), *body("e1", STREAM[:1])])
+        process.acknowledged()
+        size = len(b"".join(STREAM))
+        keep_beside(tape, Unstored(SESSION.uuid, [Relayed("e1", size, "end"), Relayed("e2", 5)], 1, 100))
+        process.kill()
+    with writer(tape, session=other_session("session-2")) as process:
+        ready = process.answer()
+        assert isinstance(ready, journal.Ready)
+        assert ready.warnings == ["the recorder before could not store 2 exchanges (105 bytes): the tape lacks them"]
+        assert unstored.read(tape) == Unstored("session-2")
+        process.send([journal.Close(AT)])
+        process.acknowledged()
+        assert process.end() == 0
+    assert not unstored.path_of(tape).exists()
+    with reading(tape) as connection:
+        ((ended_by, whole, gap),) = connection.execute(
+            select(exchanges.c.ended_by, exchanges.c.bytes, exchanges.c.gap_bytes)
+        ).all()
+    assert (ended_by, whole, gap) == ("end", size, size - len(STREAM[0]))
+
+
+def test_a_second_writer_of_a_recorder_leaves_what_its_relay_keeps(tape: Path) -> None:
+    left = Unstored(SESSION.uuid, [Relayed("e1", 500)])
+    with writer(tape) as process:
+        process.answer()
+        process.send([begin("e1")])
+        process.acknowledged()
+        keep_beside(tape, left)
+        process.kill()
+    with writer(tape) as process:
+        process.answer()
+        assert unstored.read(tape) == left
+        assert outcomes_of(tape) == {"e1": None}
+        assert process.end() == 0  # the relay was killed: what it kept is all that is known
+    assert unstored.read(tape) == left
+    with reading(tape) as connection:
+        assert connection.execute(select(exchanges.c.gap_bytes)).scalar_one() == 500
