@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import itertools
 import threading
-import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import msgspec
 from sqlalchemy import Connection, Row, func, select, text
 from sqlalchemy.exc import DatabaseError
 
-from recorder import tapefile
+from recorder import celltypes, encoding, tapefile
 from recorder.clock import SYSTEM, Clock
 from recorder.journal import Verified
 from recorder.plurals import counted
@@ -34,6 +33,7 @@ def problems(connection: Connection) -> Iterator[str]:
     yield from _sqlite_problems(connection, "integrity_check")
     for row in connection.execute(text("PRAGMA foreign_key_check")):
         yield f"a row of {row[0]} refers to a row of {row[2]} that is not there"
+    yield from _of_cells(connection)
     numbers = connection.execute(select(exchanges.c.no).order_by(exchanges.c.no)).scalars().all()
     for no in numbers:
         with _snapshot(connection):
@@ -121,6 +121,14 @@ def _lacks_measures(connection: Connection, exchange: Row[Any]) -> bool:
     return connection.execute(packed).scalar() is not None and connection.execute(measured).scalar() is None
 
 
+def _of_cells(connection: Connection) -> Iterator[str]:
+    """Check that every cell is of its column's kind; reads and bodies are checked with their exchange."""
+    for table in (sessions, exchanges, measures):
+        columns = [column for column in table.c if isinstance(column.type, celltypes.Cell)]
+        for key, problem in celltypes.faults(connection, columns):
+            yield f"{celltypes.row_of(connection, table, key)}: {problem}"
+
+
 @contextlib.contextmanager
 def _snapshot(connection: Connection) -> Iterator[None]:
     """See one state of a tape that is being written meanwhile."""
@@ -137,7 +145,9 @@ def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
     if exchange.ended_by is None:
         yield from _of_open(connection, exchange.no, stored)
         return
-    if exchange.bytes != stored + exchange.gap_bytes:
+    if None in (exchange.bytes, exchange.gap_bytes):
+        yield "its counts of bytes are damaged"
+    elif exchange.bytes != stored + exchange.gap_bytes:
         yield f"{exchange.bytes} bytes came, but {stored} are in reads and {exchange.gap_bytes} are counted as a gap"
     outcome = connection.execute(select(measures.c.outcome).where(measures.c.exchange_no == exchange.no)).scalar()
     packed = connection.execute(select(bodies.c.size).where(bodies.c.exchange_no == exchange.no)).scalar()
@@ -159,6 +169,9 @@ def _of_reads(connection: Connection, no: int) -> Generator[str, None, int]:
         if seq != expected:
             yield f"read {expected} is missing"
             break
+        if None in (at_ns, start, size):
+            yield f"read {seq} is damaged"
+            break
         if last is not None and at_ns < last:
             yield f"read {seq} came before the one that it follows"
         if start != position:
@@ -179,8 +192,8 @@ def _of_body(connection: Connection, no: int, stored: int) -> Iterator[str]:
         yield "it has ended but has no body"
         return
     try:
-        data = zlib.decompress(body.data)
-    except zlib.error as error:
+        data = encoding.unpack(body.data or b"", -1 if body.size is None else body.size)
+    except ValueError as error:
         yield f"its body cannot be unpacked ({error})"
         return
     if len(data) != body.size or body.size != stored:

@@ -97,7 +97,9 @@ def upgrade(db: Path | None) -> None:
 @options.db
 def rebuild(db: Path | None) -> None:
     """Derive all measures again from the facts; on a tape of this version nothing changes."""
-    from recorder import tapefile
+    from recorder import celltypes, tapefile
+    from recorder.safe import safe
+    from recorder.schema import metadata
     from recorder.store import Store
 
     path = options.tape_path(db)
@@ -109,6 +111,9 @@ def rebuild(db: Path | None) -> None:
             for differs in progress.track(store.rebuild(), total=total, description="deriving"):
                 derived += 1
                 changed += differs
+        connection.rollback()
+        for line in celltypes.damage_of(connection).lines(connection, metadata):
+            click.echo(f"wiretape: {safe(line)}", err=True)
     click.echo(f"{path}: {counted(derived, 'exchange')} derived again, {changed} changed")
 
 

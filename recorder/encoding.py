@@ -15,6 +15,9 @@ from typing import Any
 MAX_DECODED = 64 << 20
 MAX_RATIO = 100
 RATIO_APPLIES_ABOVE = 1 << 20
+MAX_BODY = 1 << 30
+RATIO_OF_BODIES_APPLIES_ABOVE = 256 << 20
+"""Of bodies that the tape itself has packed: a long one may well be all alike."""
 # zlib copies what follows a gzip member each time one ends; small slices and few members keep that linear.
 _SLICE = 4096
 _MAX_MEMBERS = 10_000
@@ -79,6 +82,23 @@ def plain(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> Pla
         decoded_ends.append(len(inflater.out))
         start = end
     return Plain(bytes(inflater.out), decoded_ends, inflater.flag)
+
+
+def unpack(packed: bytes, size: int) -> bytes:
+    """Inflate a body that a tape has packed to `size` bytes. Raise `ValueError` if it is not one of that size.
+
+    A tape may be made by others: never more than `size` bytes are inflated, and no more than is in proportion.
+    """
+    if not 0 <= size <= min(MAX_BODY, max(RATIO_OF_BODIES_APPLIES_ABOVE, MAX_RATIO * len(packed))):
+        raise ValueError(f"{len(packed)} packed bytes are said to hold {size}")
+    inflater = zlib.decompressobj()
+    try:
+        data = inflater.decompress(packed, size + 1)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if len(data) != size or not inflater.eof:
+        raise ValueError(f"it does not hold the {size} bytes that it is said to")
+    return data
 
 
 def is_identity(content_encoding: str | None) -> bool:

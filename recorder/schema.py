@@ -21,6 +21,8 @@ from sqlalchemy import (
     Text,
 )
 
+from recorder.celltypes import check_when_read
+
 APPLICATION_ID = 0x77746170
 """SQLite's `application_id` of every tape: the letters `wtap`."""
 
@@ -197,3 +199,5 @@ measures = Table(
     Column("sparkline", Text, nullable=False, comment="the gaps, drawn on an absolute scale"),
     comment="derived from the facts by the decoder named; rebuilding gives the same",
 )
+
+check_when_read(metadata)

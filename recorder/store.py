@@ -11,16 +11,17 @@ import secrets
 import sqlite3
 import sys
 import traceback
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
-from recorder import journal
+from recorder import celltypes, encoding, journal
+from recorder.celltypes import Place, Timestamp
 from recorder.derive import Measures
+from recorder.errors import TapeDamaged
 from recorder.exchange import Exchange, Read
 from recorder.redact import Redactor
 from recorder.schema import bodies, exchanges, measures, reads, segments, sessions
@@ -30,6 +31,10 @@ from recorder.unstored import Relayed, Unstored
 _SHOWN_FACTS = [exchanges.c[name] for name in ("id", "method", "path", "status", "request_model")]
 _FACTS = [column for column in exchanges.c if column.name != "request_body"]
 _SHOWN_MEASURES = [measures.c[name] for name in journal.Finished.__struct_fields__ if name in measures.c]
+
+
+_Read = tuple[Place, Timestamp, Timestamp | None, Place, Place]
+"""A read as JSON has it, in the order of `READ_COLUMNS`."""
 
 
 class _Asked(msgspec.Struct):
@@ -374,9 +379,13 @@ class Store:
                 yield self._rederive(no)
 
     def _rederive(self, no: int) -> bool:
+        """Derive one exchange again; what was derived of one whose body cannot be unpacked any more is kept."""
         with self._connection.begin():
             exchange, its_reads = facts(self._connection, no)
-            return self._store_measures(no, measured(exchange, its_reads, stored_body(self._connection, no)))
+            body = readable_body(self._connection, no)
+            if no in celltypes.damage_of(self._connection).exchanges:
+                return False
+            return self._store_measures(no, measured(exchange, its_reads, body))
 
 
 def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
@@ -392,31 +401,68 @@ def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
         connected_ns=row.connected_ns,
         headers_ns=row.headers_ns,
         end_ns=row.end_ns,
-        gap_bytes=row.gap_bytes,
-        paused=row.paused,
-        surplus=row.surplus,
-        coarse_clock=row.coarse_clock,
+        gap_bytes=row.gap_bytes or 0,
+        paused=row.paused or 0,
+        surplus=bool(row.surplus),
+        coarse_clock=bool(row.coarse_clock),
         framing=row.framing,
         request_missing=row.request_size - row.request_stored,
     )
-    return exchange, _reads(connection, no)
+    return exchange, reads_of(connection, no)
 
 
-def _reads(connection: Connection, no: int) -> list[Read]:
+READ_COLUMNS = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, reads.c.size)
+"""What a `Read` is made of."""
+
+
+def reads_of(connection: Connection, no: int) -> list[Read]:
+    """Read an exchange's reads from the tape, in order; those that are damaged are noted and left out."""
     # One row for all: a row for each of a hundred thousand takes twice as long.
-    columns = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, reads.c.size)
-    found = select(*columns).where(reads.c.exchange_no == no).order_by(reads.c.seq).subquery()
-    statement = select(func.json_group_array(func.json_array(*found.c)))
-    return sorted(msgspec.json.decode(connection.execute(statement).scalar_one(), type=list[Read]))
+    each = select(*READ_COLUMNS).where(reads.c.exchange_no == no).order_by(reads.c.seq).subquery()
+    statement = select(func.json_group_array(func.json_array(*each.c)))
+    try:
+        found = msgspec.json.decode(connection.execute(statement).scalar_one(), type=list[_Read])
+    except (msgspec.MsgspecError, DatabaseError):
+        return intact_reads(connection, no)
+    return sorted(map(Read._make, found))
+
+
+def intact_reads(connection: Connection, no: int) -> list[Read]:
+    """Read an exchange's reads row by row, each cell checked; those that are damaged are noted and left out."""
+    statement = select(*READ_COLUMNS).where(reads.c.exchange_no == no).order_by(reads.c.seq)
+    found = connection.execute(statement).all()
+    return [Read(*row) for row in found if is_intact(row)]
+
+
+def is_intact(read: Sequence[Any]) -> bool:
+    """Say whether nothing of a read's row is damaged; when it was relayed may be unknown."""
+    seq, at_ns, _, start, size = read
+    return None not in (seq, at_ns, start, size)
 
 
 def stored_body(connection: Connection, no: int) -> bytes:
-    """Read an exchange's body from the tape: packed, or still in segments while it is open."""
-    packed: bytes | None = connection.execute(select(bodies.c.data).where(bodies.c.exchange_no == no)).scalar()
+    """Read an exchange's body from the tape: packed, or still in segments while it is open.
+
+    Raises `TapeDamaged` if it cannot be unpacked.
+    """
+    packed = connection.execute(select(bodies.c.data, bodies.c.size).where(bodies.c.exchange_no == no)).one_or_none()
     if packed is not None:
-        return zlib.decompress(packed)
+        try:
+            return encoding.unpack(packed.data or b"", -1 if packed.size is None else packed.size)
+        except ValueError as error:
+            reason = f"the body of exchange number {no} is damaged ({error}): see 'wiretape db check'"
+            raise TapeDamaged(reason) from error
     pieces = select(segments.c.data).where(segments.c.exchange_no == bindparam("no")).order_by(segments.c.start)
-    return b"".join(connection.execute(pieces, {"no": no}).scalars())
+    return b"".join(piece or b"" for piece in connection.execute(pieces, {"no": no}).scalars())
+
+
+def readable_body(connection: Connection, no: int) -> bytes:
+    """Read an exchange's body from the tape; one that cannot be unpacked is noted and empty."""
+    try:
+        return stored_body(connection, no)
+    except TapeDamaged:
+        celltypes.damage_of(connection).exchanges[no] = "its body cannot be unpacked"
+        return b""
 
 
 def _following(frames: Iterable[journal.Read], seq: int) -> Iterator[journal.Read]:

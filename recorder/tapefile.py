@@ -8,6 +8,7 @@ Tables are `recorder.schema`'s; what is written into them is left to `recorder.s
 
 import contextlib
 import math
+import operator
 import os
 import sqlite3
 import stat
@@ -28,6 +29,7 @@ _MAGIC = b"SQLite format 3\x00"
 _ID_OFFSET = 68
 _BUSY_MS = 5000
 _LOCK = "tape_lock"
+_READABLE = operator.methodcaller("decode", "utf-8", "replace")
 _STEPS = 100_000
 """So many steps of SQLite's, a few ms, pass between two looks at the clock."""
 QUERY_SECONDS = 60.0
@@ -162,6 +164,7 @@ def _uri(path: Path, *, settled: bool) -> str:
 
 def _set_up_reader(connection: sqlite3.Connection, _: Any) -> None:
     connection.isolation_level = None
+    connection.text_factory = _READABLE  # a text that is no UTF-8 fails a query otherwise
     for setting in (f"busy_timeout={_BUSY_MS}", "query_only=ON", "trusted_schema=OFF", "cell_size_check=ON"):
         connection.execute(f"PRAGMA {setting}")
 

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "damages: the test damages its tape on purpose")
+    config.addinivalue_line("markers", "nightly: takes long; left out unless asked for with -m nightly")
     hypothesis.settings.register_profile("steady", derandomize=True, database=None, deadline=None)
     hypothesis.settings.load_profile("steady")
     # The processes that tests start find the checkout, installed or not.

@@ -5,7 +5,7 @@ What a list shows, what a filter compares and what a sort orders by is the same 
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, case, func, literal, null, select
+from sqlalchemy import Column, ColumnElement, TableValuedAlias, case, func, literal, null, select, type_coerce
 
 from recorder.schema import exchanges, measures, reads
 from viewer import rows
@@ -29,16 +29,32 @@ def column(field: str) -> ColumnElement[Any]:
             return func.coalesce(measures.c.outcome, "open")  # what has ended is measured a moment later
         case "reads":
             counted = select(func.count()).where(own).correlate(exchanges).scalar_subquery()
-            return case((unmeasured, counted), else_=measures.c.reads)
+            return _typed(case((unmeasured, counted), else_=measures.c.reads), measures.c.reads)
         case "bytes":
             summed = select(func.coalesce(func.sum(reads.c.size), 0)).where(own).correlate(exchanges).scalar_subquery()
-            return case((unmeasured, summed), else_=measures.c.bytes)
+            return _typed(case((unmeasured, summed), else_=measures.c.bytes), measures.c.bytes)
         case "gap_p50_ms" | "gap_p90_ms" | "gap_p99_ms":
             return func.gap_percentile(measures.c.icl, rows.GAP_PERCENTILES[field])
         case "tps_user":
-            return case((flagged("burst"), null()), else_=measures.c.tps_user)
+            return _typed(case((flagged("burst"), null()), else_=measures.c.tps_user), measures.c.tps_user)
     found: ColumnElement[Any] = measures.c[stored] if stored in measures.c else exchanges.c[stored]
     return found
+
+
+def _typed(one: ColumnElement[Any], column: Column[Any]) -> ColumnElement[Any]:
+    """Give an expression the type of a column, so that its values are checked as that one's are."""
+    return type_coerce(one, column.type)
+
+
+def label(key: str) -> ColumnElement[Any]:
+    """Give the expression of a label's value; null where there is none."""
+    return case((func.json_valid(exchanges.c.labels) == 1, exchanges.c.labels[key].as_string()))
+
+
+def each_label() -> TableValuedAlias:
+    """Give the labels of an exchange as rows of `key` and `value`."""
+    intact = case((func.json_valid(exchanges.c.labels) == 1, exchanges.c.labels), else_="{}")
+    return func.json_each(intact).table_valued("key", "value")
 
 
 def flagged(flag: str) -> ColumnElement[bool]:

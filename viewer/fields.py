@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import JSON, Boolean, Column, Float, Integer
 
+from recorder import celltypes
 from recorder.derive import Measures
 from recorder.schema import exchanges, measures, reads
 from viewer import export, rows
@@ -147,7 +148,8 @@ def _kind(name: str, column: Column[Any]) -> Kind:
     stored: tuple[tuple[type, Kind], ...] = (
         (JSON, "json"), (Boolean, "boolean"), (Integer, "integer"), (Float, "number"),
     )  # fmt: skip
-    found: Kind = next((kind for type, kind in stored if isinstance(column.type, type)), "text")
+    declared = celltypes.declared(column)
+    found: Kind = next((kind for type, kind in stored if isinstance(declared, type)), "text")
     return named.get(name, found)
 
 

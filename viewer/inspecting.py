@@ -84,7 +84,7 @@ def stored(connection: Connection, no: int) -> Stored:
     known = select(exchanges.c.id, measures.c.outcome).outerjoin(measures).where(exchanges.c.no == no)
     with connection.begin():
         facts, its_reads = store.facts(connection, no)
-        body = store.stored_body(connection, no)
+        body = store.readable_body(connection, no)
         id, outcome = connection.execute(known).one()
     return Stored(id, facts, its_reads, body, outcome or "open")
 

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, select, true
 
 from recorder.schema import exchanges, measures
 from viewer import samples, stats
-from viewer.columns import JOINED, column
+from viewer.columns import JOINED, column, each_label
 from viewer.model import heatmap
 from viewer.model.heatmap import Heatmap
 from viewer.quantities import Bound
@@ -112,11 +112,14 @@ def failures(connection: Connection, where: Condition | None = None, most: int =
 
 def label_keys(connection: Connection, where: Condition | None = None, most: int = 20) -> list[str]:
     """Give the keys of labels, the most frequent first."""
-    each = func.json_each(exchanges.c.labels).table_valued("key")
+    each = each_label()
     statement = _filtered(select(each.c.key).select_from(JOINED.join(each, true())), where)
     with connection.begin():
         found = connection.execute(statement.group_by(each.c.key).order_by(func.count().desc(), each.c.key).limit(most))
         return [str(key) for (key,) in found]
+
+
+_NO_GAPS: Final = bytes(4 * 64)
 
 
 def heat(connection: Connection, metric: str, room: tuple[int, int], where: Condition | None = None) -> Heatmap | None:
@@ -126,12 +129,14 @@ def heat(connection: Connection, metric: str, room: tuple[int, int], where: Cond
         first, last = connection.execute(_filtered(statement, where)).one()
     if first is None:
         return None
-    start, step_s, count = heatmap.columns(_seconds([first])[0], _seconds([last])[0], room[0])
+    start, step_s, count = heatmap.columns(*sorted(_seconds([first, last])), room[0])
     counts = np.zeros((64, count), np.int64)
     found: list[NDArray[np.int64]] = []
     had: list[NDArray[np.uint64]] = []
     for at_s, values, hists in _batches(connection, metric, where):
         places, bits = (at_s - start) // step_s, _bits(values, metric)
+        known = (places >= 0) & (places < count)  # the others began at a time that cannot be read
+        places, bits, hists = places[known], bits[known], None if hists is None else hists[known]
         if hists is None:
             np.add.at(counts, (bits, places), 1)
             continue
@@ -190,7 +195,7 @@ def _batches(
             last = batch[-1][0]
             hists = None
             if metric == "gap":
-                hists = np.frombuffer(b"".join(row[3] for row in batch), "<u4").reshape(-1, 64)
+                hists = np.frombuffer(b"".join(row[3] or _NO_GAPS for row in batch), "<u4").reshape(-1, 64)
             yield _seconds([row[1] for row in batch]), np.array([row[2] for row in batch], np.float64), hists
         if len(batch) < _BATCH:
             return

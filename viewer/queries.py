@@ -9,16 +9,19 @@ import contextlib
 import itertools
 import json
 import re
+import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
-from sqlalchemy import Connection, Select, Text, bindparam, event, func, select, tuple_, type_coerce
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, Select, bindparam, event, func, select, tuple_, type_coerce
+from sqlalchemy.exc import DatabaseError, DBAPIError
+from sqlalchemy.types import NullType
 
-from recorder import store, tapefile
+from recorder import celltypes, store, tapefile
+from recorder.celltypes import Place, Timestamp
 from recorder.derive import Decoded, decode
 from recorder.errors import NotFound, TapeBusy, TapeDamaged, TapeError, WiretapeError
 from recorder.exchange import Exchange, Read
@@ -50,20 +53,43 @@ _SPANS = (
 EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
 """What is said wherever an exchange is asked of a tape that has none."""
 
+_ReadColumns = tuple[list[Place], list[Timestamp], list[Timestamp | None], list[Place], list[Place]]
 _LEAST_PREFIX = 4
 _CANDIDATES = 5
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Connection]:
-    """Connect to a tape for reading; what goes wrong while reading it is raised as a `TapeError`, in our words."""
+def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[Connection]:
+    """Connect to a tape for reading; what goes wrong while reading it is raised as a `TapeError`, in our words.
+
+    At the end `report` is given a line for each row that was found damaged; by itself it prints them on stderr.
+    """
     engine = tapefile.read_engine(path)
     searches = Searches()
     event.listen(engine, "connect", lambda connection, _: sql.register(connection, searches))
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     event.listen(engine, "begin", lambda _: searches.begin())
     with explained(path), engine.connect() as connection:
-        yield connection
+        try:
+            yield connection
+        finally:
+            for line in _damage(connection):
+                (report or _print)(line)
+
+
+def _damage(connection: Connection) -> list[str]:
+    """Tell of what the queries of a connection have found damaged."""
+    damage = celltypes.damage_of(connection)
+    if not damage:
+        return []
+    connection.rollback()
+    with contextlib.suppress(DBAPIError), connection.begin():
+        return list(damage.lines(connection, _exchanges.metadata))
+    return []
+
+
+def _print(line: str) -> None:
+    print(f"wiretape: {safe(line)}", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -212,7 +238,7 @@ def decoded(connection: Connection, no: int) -> Decoded:
     """Decode an exchange's body, or what there is of it so far."""
     with connection.begin():
         facts, its_reads = store.facts(connection, no)
-        data = store.stored_body(connection, no)
+        data = store.readable_body(connection, no)
     return decode(facts, its_reads, data)
 
 
@@ -231,11 +257,9 @@ def request(connection: Connection, no: int) -> tuple[Row, bytes | None]:
 
 def reads(connection: Connection, no: int) -> list[Row]:
     """Give an exchange's reads."""
-    columns = (_reads.c.seq, _reads.c.at_ns, _reads.c.relayed_ns, _reads.c.start, _reads.c.size)
-    statement = select(*columns).where(_reads.c.exchange_no == no).order_by(_reads.c.seq)
     with connection.begin():
-        found = connection.execute(statement).all()
-    return [rows.read(Read(*one)) for one in found]
+        found = store.intact_reads(connection, no)
+    return [rows.read(one) for one in found]
 
 
 def all_reads(connection: Connection, where: Condition | None = None) -> Iterator[Row]:
@@ -249,14 +273,16 @@ def all_reads(connection: Connection, where: Condition | None = None) -> Iterato
 
 def _every_read(connection: Connection) -> Iterator[Row]:
     key = (_reads.c.exchange_no, _reads.c.seq)
-    columns = (*key, _exchanges.c.id, _reads.c.at_ns, _reads.c.relayed_ns, _reads.c.start, _reads.c.size)
+    place = type_coerce(_reads.c.seq, NullType())  # where to go on, however damaged it is
+    columns = (_reads.c.exchange_no, place, _exchanges.c.id, *store.READ_COLUMNS)
     statement = select(*columns).join(_exchanges, _exchanges.c.no == _reads.c.exchange_no).order_by(*key)
     query = statement.limit(_BATCH_OF_READS)
     while True:
         with connection.begin():
             batch = connection.execute(query).all()
-        for _, seq, id, *values in batch:
-            yield {"id": id, **rows.read(Read(seq, *values))}
+        for _, _, id, *read in batch:
+            if store.is_intact(read):
+                yield {"id": id, **rows.read(Read(*read))}
         if len(batch) < _BATCH_OF_READS:
             return
         query = statement.where(tuple_(*key) > tuple_(*batch[-1][:2])).limit(_BATCH_OF_READS)
@@ -287,8 +313,8 @@ def _answer(connection: Connection, no: int) -> tuple[Exchange, list[Span], byte
     """Read what of an exchange decides how it is decoded."""
     with connection.begin():
         headers, framing = connection.execute(_RESPONSE, {"no": no}).one()
-        its_reads = connection.execute(_SPANS, {"no": no}).all()
-        data = store.stored_body(connection, no)
+        its_reads = [row for row in connection.execute(_SPANS, {"no": no}) if None not in row]
+        data = store.readable_body(connection, no)
     named = dict(reversed(headers or []))
     kind, coding = named.get("content-type"), named.get("content-encoding")
     exchange = Exchange(None, kind, coding, None, None, None, None, framing=framing)
@@ -311,7 +337,8 @@ def _numbers(connection: Connection, where: Condition | None) -> Iterator[tuple[
 
 def _selected(fields: Sequence[str]) -> Any:
     # Labels are left as they are stored, compact: most who ask for them write them so again.
-    found = (type_coerce(_exchanges.c.labels, Text) if field == "labels" else column(field) for field in fields)
+    labels = type_coerce(_exchanges.c.labels, celltypes.text_of(_exchanges.c.labels))
+    found = (labels if field == "labels" else column(field) for field in fields)
     return select(_exchanges.c.no, *(one.label(field) for field, one in zip(fields, found, strict=True))).select_from(
         JOINED
     )
@@ -321,7 +348,9 @@ def _filtered(statement: Select[Any], where: Condition | None) -> Select[Any]:
     return statement if where is None else statement.where(where)
 
 
-def read_columns(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, list[list[Any]]]]:
+def read_columns(
+    connection: Connection, where: Condition | None = None
+) -> Iterator[tuple[str, Sequence[Sequence[Any]]]]:
     """Give the id of each exchange that fits and has reads, and these as columns of bare numbers.
 
     Those are seq, at_ns, relayed_ns (which may be None), start and size. SQLite packs the reads of an exchange into one
@@ -333,9 +362,20 @@ def read_columns(connection: Connection, where: Condition | None = None) -> Iter
     statement = select(_reads.c.exchange_no, packed).group_by(_reads.c.exchange_no).order_by(_reads.c.exchange_no)
     numbers = _numbers(connection, where)
     while batch := dict(itertools.islice(numbers, _BATCH_OF_EXCHANGES)):
-        with connection.begin():
-            found = connection.execute(statement.where(_reads.c.exchange_no.in_(batch))).all()
-        yield from ((batch[no], msgspec.json.decode(text)) for no, text in found)
+        try:
+            with connection.begin():
+                packs = connection.execute(statement.where(_reads.c.exchange_no.in_(batch))).all()
+            found: list[tuple[int, Sequence[Sequence[Any]]]] = [
+                (no, msgspec.json.decode(text, type=_ReadColumns)) for no, text in packs
+            ]
+        except (msgspec.MsgspecError, DatabaseError):  # damaged ones are left out, one by one
+            found = [(no, _intact_columns(connection, no)) for no in batch]
+        yield from ((batch[no], its_columns) for no, its_columns in found if its_columns)
+
+
+def _intact_columns(connection: Connection, no: int) -> list[Any]:
+    with connection.begin():
+        return [*zip(*store.intact_reads(connection, no), strict=True)]
 
 
 def packed_gaps(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, bytes]]:
@@ -359,7 +399,7 @@ def whole(connection: Connection, no: int) -> Whole:
     with connection.begin():
         row = connection.execute(statement).mappings().one()
         facts, its_reads = store.facts(connection, no)
-        data = store.stored_body(connection, no)
+        data = store.readable_body(connection, no)
     return Whole({str(name): value for name, value in row.items()}, its_reads, data, decode(facts, its_reads, data))
 
 
@@ -386,7 +426,7 @@ def observed(connection: Connection, no: int) -> tuple[Exchange, list[Read], Dec
     """Give the facts of an exchange, its reads, and its body decoded: all that its verdicts are given by."""
     with connection.begin():
         facts, its_reads = store.facts(connection, no)
-        data = store.stored_body(connection, no)
+        data = store.readable_body(connection, no)
     return facts, its_reads, decode(facts, its_reads, data)
 
 

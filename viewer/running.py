@@ -39,7 +39,7 @@ def figures(connection: Connection, no: int) -> Measures:
     """Measure an exchange as far as it is; of a large compressed one nothing. Raises sqlalchemy's `NoResultFound`."""
     with connection.begin():
         facts, its_reads = store.facts(connection, no)
-        body = store.stored_body(connection, no)
+        body = store.readable_body(connection, no)
     if not encoding.is_identity(facts.content_encoding) and len(body) > LARGEST // RATIO:
         return derive(facts, [], b"")
     return derive(facts, its_reads, body)

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, null, select
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, null, select
 
 from recorder.exchange import OUTCOMES
 from recorder.schema import exchanges, measures
 from viewer.aggregates import Values
-from viewer.columns import JOINED, flagged
+from viewer.columns import JOINED, flagged, label
 from viewer.columns import column as column_of
 from viewer.quantities import QUANTITIES
 
@@ -106,10 +106,9 @@ def read(
 def group_of(name: str) -> ColumnElement[Any]:
     """Give the expression of a group's name: `label.KEY`, or one of `GROUPS`."""
     if name.startswith("label."):
-        column: ColumnElement[Any] = exchanges.c.labels[name.removeprefix("label.")].as_string()
-        return column
+        return label(name.removeprefix("label."))
     if name in _HEADS:
-        return func.substr(exchanges.c.started_at, 1, _HEADS[name])
+        return func.substr(exchanges.c.started_at, 1, _HEADS[name], type_=Text)
     return column_of(name)
 
 
@@ -122,7 +121,7 @@ def _statement(by: Sequence[str], where: ColumnElement[bool] | None, gaps: bool,
         wanted if gaps else null(),
         exchanges.c.started_at,
         *map(group_of, by),
-        case(_CODES, value=outcome),
+        case(_CODES, value=outcome, else_=_CODES[UNMEASURED]),
         exchanges.c.status,
         *(measures.c[name] for name in TOKENS),
         *(column_of(quantity.column) for quantity in _COLUMNS.values() if quantity.column),

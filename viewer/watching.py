@@ -193,9 +193,9 @@ def preview(connection: Connection, no: int) -> Row | None:
     found = listed(connection, [no])
     if not found:
         return None
-    tails = [func.substr(column(name), -TAIL).label(name) for name in _TAILS]
+    tails = [func.substr(column(name), -TAIL, type_=column(name).type).label(name) for name in _TAILS]
     sizes = [func.length(column(name)).label(f"{name}_size") for name in _TAILS]
-    heads = [func.substr(column(name), 1, LONGEST).label(name) for name in _HEADS]
+    heads = [func.substr(column(name), 1, LONGEST, type_=column(name).type).label(name) for name in _HEADS]
     tools = func.substr(cast(column("tool_calls"), Text), 1, TAIL).label("tool_calls")
     pid = select(sessions.c.pid).where(sessions.c.no == exchanges.c.session_no).correlate(exchanges).scalar_subquery()
     others = tools, column("dialect").label("dialect"), pid.label("recorder_pid")
@@ -215,7 +215,7 @@ def _decoded(connection: Connection, statement: Any) -> list[int]:
 
 
 def _short(name: str) -> ColumnElement[Any]:
-    return func.substr(column(name), 1, LONGEST) if name in _TEXTS else column(name)
+    return func.substr(column(name), 1, LONGEST, type_=column(name).type) if name in _TEXTS else column(name)
 
 
 def _live_text(connection: Connection, no: int) -> Row:

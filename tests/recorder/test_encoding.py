@@ -1,6 +1,8 @@
 import gzip
 import itertools
+import tracemalloc
 import zlib
+from collections.abc import Iterator
 
 import pytest
 
@@ -122,3 +124,43 @@ def test_values_become_storable():
 )
 def test_a_cut_character_is_valid(data, valid):
     assert is_utf8(data) is valid
+
+
+def test_a_stored_body_is_unpacked_to_the_size_that_it_is_said_to_have() -> None:
+    for body in (b"", b"x", TEXT * 1000):
+        assert encoding.unpack(zlib.compress(body), len(body)) == body
+
+
+@pytest.mark.parametrize(
+    ("packed", "size", "why"),
+    [
+        (zlib.compress(b"abc"), 2, "does not hold the 2 bytes"),
+        (zlib.compress(b"abc"), 4, "does not hold the 4 bytes"),
+        (zlib.compress(b"abc")[:-1], 3, "does not hold"),
+        (b"no zlib", 3, "incorrect header"),
+        (zlib.compress(b"abc"), -1, "are said to hold -1"),
+        (zlib.compress(b"abc"), 2**63 - 1, "are said to hold"),
+        (zlib.compress(b"abc"), 300 << 20, "are said to hold"),
+    ],
+)
+def test_a_stored_body_that_is_not_what_it_is_said_to_be_is_refused(packed: bytes, size: int, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        encoding.unpack(packed, size)
+
+
+@pytest.mark.parametrize("size", [100, 2 << 30])
+def test_a_stored_body_that_inflates_without_end_takes_no_memory(size: int) -> None:
+    packed = b"".join(inflating(256 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="bytes"):
+            encoding.unpack(packed, size)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def inflating(size: int) -> Iterator[bytes]:
+    packer, piece = zlib.compressobj(9), bytes(1 << 20)
+    yield from (packer.compress(piece) for _ in range(size >> 20))
+    yield packer.flush()

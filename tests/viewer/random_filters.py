@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from sqlalchemy import JSON, Column, Connection, Engine, StaticPool, Table, create_engine, delete, event, insert
 
+from recorder.celltypes import declared
 from recorder.exchange import FLAGS, OUTCOMES
 from recorder.schema import exchanges, measures, metadata, sessions
 from viewer import rows
@@ -98,12 +99,12 @@ _CALLS = st.lists(st.fixed_dictionaries({"index": _COUNTS, "name": st.none() | T
 def _column(column: Column[Any]) -> st.SearchStrategy[Any]:
     if column.name == "tool_calls":
         return st.none() | _CALLS
-    if isinstance(column.type, JSON):
+    if isinstance(declared(column), JSON):
         return st.sampled_from([{"a": 1}, None] if column.nullable else [{}])
     kinds = {int: _COUNTS, float: _COUNTS.map(float), str: TEXTS, bytes: st.just(b""), bool: st.booleans()}
     if column.name.endswith("_ns"):
         return st.sampled_from([0, 1, 2, MS, 2 * MS, 3 * MS]) | (st.none() if column.nullable else st.nothing())
-    known = kinds[column.type.python_type]
+    known = kinds[declared(column).python_type]
     return known | st.none() if column.nullable else known
 
 
@@ -137,9 +138,9 @@ def cases(draw: st.DrawFn, filters: st.SearchStrategy[syntax.Filter]) -> tuple[s
 
 
 def _filler(column: Column[Any]) -> Any:
-    if column.nullable or isinstance(column.type, JSON):
+    if column.nullable or isinstance(declared(column), JSON):
         return None if column.nullable else {}
-    return {int: 0, str: "", bytes: b"", bool: False}[column.type.python_type]
+    return {int: 0, str: "", bytes: b"", bool: False}[declared(column).python_type]
 
 
 def packed(gaps: list[int]) -> dict[str, bytes]:

@@ -221,22 +221,41 @@ def test_a_newer_schema_is_refused(tape: Path, tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.damages
-@pytest.mark.parametrize("harm", ["bodies SET data = x'00'", "measures SET tool_calls = '[{'"])
-def test_what_is_damaged_is_said_to_be(tape: Path, tmp_path: Path, harm: str) -> None:
+def harmed(tape: Path, tmp_path: Path, harm: str) -> Path:
     copy = tmp_path / "tape.db"
     shutil.copy(tape, copy)
     with sqlite3.connect(copy) as writer:
         writer.execute(f"UPDATE {harm}")
     writer.close()
-    with pytest.raises(errors.TapeDamaged, match="run 'wiretape db check'"):
-        read_all(copy)
+    return copy
 
 
-def read_all(path: Path) -> None:
-    with queries.opened(path) as connection:
-        queries.detail(connection, 1)
-        list(queries.all_chunks(connection))
+@pytest.mark.damages
+def test_what_is_damaged_is_unknown_and_told_in_a_line_for_each_row(tape: Path, tmp_path: Path) -> None:
+    told: list[str] = []
+    copy = harmed(tape, tmp_path, "measures SET tool_calls = '[{', ttft_ns = 'soon', icl = x'01' WHERE exchange_no = 2")
+    with queries.opened(copy, told.append) as connection:
+        row = queries.detail(connection, 2)
+        assert (row["tool_calls"], row["ttft_ms"], row["outcome"]) == (None, None, "complete")
+        assert [gaps for id, gaps in queries.packed_gaps(connection) if id == TOOLS] == [b""]
+    assert told == [
+        f"exchange {TOOLS} is damaged: measures.icl is a blob of 1 bytes, not a packed array of numbers; "
+        "measures.tool_calls is text, not JSON of its shape; measures.ttft_ns is text, not a number of nanoseconds: "
+        "run 'wiretape db rebuild'"
+    ]
+
+
+@pytest.mark.damages
+def test_a_body_that_is_damaged_is_empty_and_told_but_never_given_as_raw_bytes(tape: Path, tmp_path: Path) -> None:
+    told: list[str] = []
+    with queries.opened(
+        harmed(tape, tmp_path, "bodies SET data = x'00' WHERE exchange_no = 1"), told.append
+    ) as connection:
+        assert queries.decoded(connection, 1).items == []
+        assert len(list(queries.all_chunks(connection))) > 1
+        with pytest.raises(errors.TapeDamaged, match="see 'wiretape db check'"):
+            queries.body(connection, 1)
+    assert told == [f"exchange {COMPLETE} is damaged: its body cannot be unpacked: see 'wiretape db check'"]
 
 
 def test_exchanges_are_counted_and_numbered_as_a_filter_says(connection: Connection) -> None:

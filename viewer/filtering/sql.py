@@ -33,7 +33,7 @@ from sqlalchemy import (
 )
 
 from recorder.schema import exchanges, measures
-from viewer.columns import column
+from viewer.columns import column, each_label, label
 from viewer.filtering.expressions import Searches
 from viewer.filtering.fields import FIELDS, having
 from viewer.filtering.matching import ORDERS, WORD_IN, field_shapes, gap_percentile, shapes, unpacked
@@ -89,7 +89,7 @@ def _(filter: Not) -> Condition:
 
 @condition.register
 def _(filter: Word) -> Condition:
-    each = func.json_each(exchanges.c.labels).table_valued("value")
+    each = each_label()
     labelled = exists().where(_like(each.c.value, shapes("within", filter.pattern)))
     named = [_known(_like(column(name), shapes(how, filter.pattern))) for name, how in WORD_IN.items()]
     within = [_known(_like(text, shapes("within", filter.pattern))) for text in _texts("text")]
@@ -131,10 +131,7 @@ def _(filter: Regex) -> Condition:
 
 @condition.register
 def _(filter: Labelled) -> Condition:
-    judged = [
-        _holds([exchanges.c.labels[key].as_string()], _fits_label(pattern), filter.negated)
-        for key, pattern in filter.labels
-    ]
+    judged = [_holds([label(key)], _fits_label(pattern), filter.negated) for key, pattern in filter.labels]
     return and_(*judged) if filter.negated else or_(*judged)
 
 
@@ -226,7 +223,8 @@ def _texts(field: str) -> list[ColumnElement[Any]]:
 
 def _called() -> ColumnElement[str]:
     """Give the tool calls as people are shown them, `name(arguments)`, each on its line; null if there are none."""
-    each = func.json_each(column("tool_calls")).table_valued("value")
+    calls = column("tool_calls")
+    each = func.json_each(case((func.json_valid(calls) == 1, calls))).table_valued("value")
     name, arguments = (func.coalesce(func.json_extract(each.c.value, f"$.{key}"), "") for key in ("name", "arguments"))
     return select(func.group_concat(name + "(" + arguments + ")", "\n")).scalar_subquery()
 

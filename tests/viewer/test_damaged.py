@@ -1,0 +1,129 @@
+"""Tapes made by others: any cell may hold anything, and every command shows the rest and tells which row it was.
+
+Each test damages one cell, and runs commands in this process: none may end in an exception that is not foreseen. By
+default each column meets one hostile value and each command some of the columns; `-m nightly` is the full product.
+"""
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import Connection
+from sqlalchemy.exc import NoResultFound
+
+from recorder import schema
+from recorder.errors import WiretapeError
+from viewer import comparing, frames, inspecting, overview, queries, samples, watching
+from viewer.cli import group
+from viewer.model import opening
+from viewer.thresholds import Thresholds
+
+from .conftest import COMPLETE, TOOLS
+
+pytestmark = pytest.mark.damages
+
+HOSTILE: dict[str, Any] = {
+    "null": None, "text": "no\x1b[2J number", "blob": b"\xff\xfe\x00blob", "huge": 2**63 - 1, "negative": -(2**63),
+    "one": 1, "infinity": float("inf"), "fraction": 1.5, "empty": "", "empty blob": b"", "no JSON": "[{",
+    "other JSON": '{"a": [1, {"b": null}]}', "list": '[1, "x", null, [["a"]]]', "nested": "[" * 100_000,
+    "odd array": b"\x01\x02\x03", "absurd array": b"\xff" * 7 + b"\x7f" + b"\x00" * 7 + b"\x80",
+    "day": "2026-02-31T99:00:00Z", "last day": "9999-12-31T23:59:59Z", "bad UTF-8": "CAST(x'c328ff' AS TEXT)",
+    "JSON null": "null",
+}  # fmt: skip
+COLUMNS = [f"{table.name}.{column.name}" for table in schema.metadata.sorted_tables for column in table.c]
+COMMANDS = [
+    "ls", "ls --format json", "ls -s ttft", "ls -s -gap.p50 -f gap>1ms", "ls --label run=a7 --model gpt*",
+    "ls --since 2020-01-01 -f text~hel", "ls -f tool:get* --spark", "show ID", "show ID --format json",
+    "show ID --part text", "show ID --part timing", "show ID --part events", "show ID --part reads",
+    "show ID --part request", "show ID --part raw", "stats", "stats --by model,label.run,day --format json",
+    "stats --hist icl --include-failed", "stats --as vllm", "stats --as aiperf", "stats --as otel",
+    f"compare ID {TOOLS}", "compare --base model:gpt* --new status:200", "check --max ttft.p95=1s --min n=1", "export",
+    "export --format json", "export --table texts --format jsonl", "export --table chunks",
+    "export --table reads --format tsv",
+    "export --table summary --by hour", "export --table texts -o OUT.parquet", "export --format har",
+    "export ID --format sse", "export ID --format asciicast", "db info", "db check", "doctor --format json",
+    "env", "db prune --older 1d --dry-run", "rm ID --dry-run", "db rebuild",
+]  # fmt: skip
+
+
+def damaged(tape: Path, copy: Path, column: str, value: Any) -> Path:
+    """Give a copy of a tape with one damaged cell, and without the constraints of its schema."""
+    shutil.copy(tape, copy)
+    table, _, name = column.partition(".")
+    key = "no" if table in ("sessions", "exchanges") else "exchange_no"
+    expression, values = ("?", (value,)) if not str(value).startswith("CAST") else (value, ())
+    with closing(sqlite3.connect(copy)) as connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '') WHERE type='table'")
+        connection.commit()
+    with closing(sqlite3.connect(copy)) as connection:
+        row = f"(SELECT min({key}) FROM {table})"
+        extra = f" AND seq = (SELECT max(seq) FROM reads WHERE {key} = {row})" if table == "reads" else ""
+        with suppress(sqlite3.IntegrityError):  # a key of integers holds nothing else
+            connection.execute(f"UPDATE OR IGNORE {table} SET {name} = {expression} WHERE {key} = {row}{extra}", values)
+        connection.commit()
+    return copy
+
+
+def run(tape: Path, command: str) -> None:
+    arguments = [part.replace("ID", COMPLETE).replace("OUT", str(tape.with_suffix(""))) for part in command.split()]
+    result = CliRunner().invoke(group, arguments, env={"WIRETAPE_DB": str(tape)})
+    if result.exception is not None and not isinstance(result.exception, WiretapeError | SystemExit):
+        raise result.exception
+    assert "Traceback" not in result.output
+
+
+def screens(connection: Connection) -> Iterator[Callable[[], Any]]:
+    """Give what the screens of the viewer read."""
+    numbers = watching.numbers(connection)
+    yield lambda: watching.numbers(connection, by="ttft_ms", descending=True)
+    yield lambda: watching.listed(connection, numbers)
+    yield lambda: watching.change(connection, None)
+    yield lambda: watching.values(connection, "model")
+    yield lambda: comparing.entries(connection, numbers)
+    yield lambda: overview.figures(connection, "model")
+    yield lambda: overview.failures(connection)
+    yield lambda: overview.label_keys(connection)
+    for metric in ("gap", "ttft", "tps"):
+        yield lambda metric=metric: overview.heat(connection, metric, (80, 10))
+    yield lambda: samples.read(connection, ("outcome",))
+    for no in numbers[:2]:
+        yield lambda no=no: watching.preview(connection, no)
+        yield lambda no=no: inspecting.known(connection, no)
+        yield lambda no=no: opening.opened(inspecting.stored(connection, no), Thresholds())
+
+
+def look(tape: Path) -> None:
+    with suppress(WiretapeError):
+        with queries.opened(tape) as connection:
+            for screen in screens(connection):
+                with suppress(NoResultFound):
+                    screen()
+        for table in ("exchanges", "texts", "chunks", "reads", "gaps"):
+            getattr(frames.open_tape(tape), table)()
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_no_value_in_a_cell_upsets_a_command(tape: Path, tmp_path: Path, column: str) -> None:
+    place = COLUMNS.index(column)
+    hostile = [*HOSTILE.values()]
+    for turn, command in enumerate(
+        ("look", COMMANDS[(3 * place) % len(COMMANDS)], COMMANDS[(7 * place) % len(COMMANDS)])
+    ):
+        copy = damaged(tape, tmp_path / f"tape{turn}.db", column, hostile[(place + 5 * turn) % len(hostile)])
+        look(copy) if command == "look" else run(copy, command)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("column", COLUMNS)
+def test_no_value_in_any_cell_upsets_any_command(tape: Path, tmp_path: Path, column: str, name: str) -> None:
+    copy = damaged(tape, tmp_path / "tape.db", column, HOSTILE[name])
+    look(copy)
+    for command in COMMANDS:
+        run(copy, command)
