@@ -406,7 +406,7 @@ def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
         surplus=bool(row.surplus),
         coarse_clock=bool(row.coarse_clock),
         framing=row.framing,
-        request_missing=row.request_size - row.request_stored,
+        request_missing=0 if row.request_size is None else row.request_size - row.request_stored,
     )
     return exchange, reads_of(connection, no)
 

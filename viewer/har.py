@@ -79,7 +79,7 @@ def _request(facts: Row) -> Row:
         "headers": _headers(facts["request_headers"]),
         "queryString": [{"name": name, "value": value} for name, value in _query(url)],
         "headersSize": -1,
-        "bodySize": facts["request_size"],
+        "bodySize": -1 if facts["request_size"] is None else facts["request_size"],
     }
     return found | ({"postData": _post_data(facts)} if facts["request_size"] else {})
 

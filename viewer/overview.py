@@ -129,7 +129,8 @@ def heat(connection: Connection, metric: str, room: tuple[int, int], where: Cond
         first, last = connection.execute(_filtered(statement, where)).one()
     if first is None:
         return None
-    start, step_s, count = heatmap.columns(*sorted(_seconds([first, last])), room[0])
+    earliest, latest = sorted(_seconds([first, last]).tolist())
+    start, step_s, count = heatmap.columns(earliest, latest, room[0])
     counts = np.zeros((64, count), np.int64)
     found: list[NDArray[np.int64]] = []
     had: list[NDArray[np.uint64]] = []
