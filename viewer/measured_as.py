@@ -16,6 +16,7 @@ from rich.text import Text
 from sqlalchemy import ColumnElement, Connection, select
 
 from recorder.exchange import Exchange
+from recorder.plurals import counted
 from recorder.safe import safe
 from recorder.schema import exchanges as _exchanges
 from recorder.schema import measures as _measures
@@ -121,17 +122,17 @@ def render(measured: Report, width: int | None = None, names: Sequence[str] | No
     found = list(map(_rounded, _rows(measured)))
     if names is not None:
         table = tables.grid(names, found, width, names)
-        return Table([*table.lines, *_remarks(measured)], table.hidden)
+        return Table([*table.lines, *_remarks(measured, width)], table.hidden)
     totals = {total.name for total in AUTHORITIES[measured.tool].totals}
     parts = [tables.grid(_STATISTICS, [row for row in found if row["metric"] not in totals], width, _IMPORTANT)]
     if totals:
         one_number = [row for row in found if row["metric"] in totals]
         parts.append(tables.grid(("metric", "unit", "n", "value"), one_number, width, _IMPORTANT))
     lines = [line for part in parts for line in part.lines]
-    return Table([*lines, *_remarks(measured)], parts[0].hidden)
+    return Table([*lines, *_remarks(measured, width)], parts[0].hidden)
 
 
-def _remarks(measured: Report) -> Iterator[Text]:
+def _remarks(measured: Report, width: int | None = None) -> Iterator[Text]:
     rate = "–" if measured.error_rate is None else f"{measured.error_rate:.2f} %"
     yield Text(f"{measured.tool}: {measured.failed:,} of {measured.attempts:,} failed ({rate})")
     remarks = {
@@ -145,14 +146,14 @@ def _remarks(measured: Report) -> Iterator[Text]:
     }
     for label, text in remarks.items():
         if text:
-            yield Text.assemble((f"{label}: ", "dim"), text)
+            yield from tables.paragraph(f"{label}: ", text, width)
 
 
 def _omitted(omitted: Mapping[str, int]) -> str:
     if not omitted:
         return ""
     names = ", ".join(omitted)
-    return f"{names} (tokens not known of {max(omitted.values()):,} requests: see --tokenizer)"
+    return f"{names} (tokens not known of {counted(max(omitted.values()), 'request')}: see --tokenizer)"
 
 
 def _counted(counts: dict[str, int]) -> str:

@@ -172,10 +172,14 @@ def tell_hidden(names: Iterable[str]) -> None:
     """Print which columns had no room on the terminal, and how to see them all the same; nothing if all had."""
     from rich.text import Text
 
+    from viewer import tables
+
     hidden = list(dict.fromkeys(names))
     if hidden:
         more = f" and {len(hidden) - _NAMED} more" if len(hidden) > _NAMED else ""
-        show([Text(f"hidden: {', '.join(hidden[:_NAMED])}{more}; widen the terminal{_remedy()}", "dim")])
+        said = f"{', '.join(hidden[:_NAMED])}{more}; widen the terminal{_remedy()}"
+        for line in tables.paragraph("hidden: ", said, width()):
+            show([Text(line.plain, "dim")])
 
 
 def _remedy() -> str:

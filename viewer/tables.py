@@ -19,7 +19,7 @@ from viewer import cells
 from viewer.rows import Row
 
 NARROWEST: Final = 26
-"""A cell of more terminal cells than this is cut before a column is dropped."""
+"""A text of more terminal cells than this is cut before a column is dropped; in the first, one of half the width."""
 
 _LEAST: Final = 12
 _BETWEEN: Final = 2
@@ -96,9 +96,10 @@ def _fitted(widths: list[int], width: int, order: Sequence[int], numeric: Collec
     """Make columns narrower, then drop them (0) in an order, until a row of them fits; a number is never cut."""
     fitted = list(widths)
     texts = [at for at in range(len(widths)) if at not in numeric]
-    while _total(fitted) > width and texts and max(fitted[at] for at in texts) > NARROWEST:
-        widest = max(texts, key=lambda at: fitted[at])
-        fitted[widest] = max(NARROWEST, fitted[widest] - _total(fitted) + width)
+    least = {at: NARROWEST for at in texts} | {0: max(NARROWEST, width // 2)}  # the first column tells rows apart
+    while _total(fitted) > width and (wide := [at for at in texts if fitted[at] > least[at]]):
+        widest = max(wide, key=lambda at: fitted[at])
+        fitted[widest] = max(least[widest], fitted[widest] - _total(fitted) + width)
     for at in order:
         if (excess := _total(fitted) - width) > 0:
             is_enough = at in texts and fitted[at] - excess >= _LEAST

@@ -115,3 +115,10 @@ def test_a_sentence_is_wrapped_between_words_behind_its_label() -> None:
     assert lines == ["note: one", "      two-three", "      four"]
     assert [line.plain for line in tables.paragraph("note: ", "one two three")] == ["note: one two three"]
     assert max(len(line.plain) for line in tables.paragraph("note: ", "x" * 90, 30)) == 30
+
+
+def test_the_first_column_which_tells_rows_apart_may_take_half_the_width() -> None:
+    found = [{"metric": "m" * 38, "text": "t" * 60, "n": 1}]
+    table = tables.grid(("metric", "text", "n"), found, 80)
+    assert "m" * 38 in plain(table)[1]
+    assert table.hidden == ()
