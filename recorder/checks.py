@@ -18,12 +18,12 @@ from sqlalchemy.exc import DatabaseError
 
 from recorder import celltypes, encoding, tapefile
 from recorder.clock import SYSTEM, Clock
+from recorder.exchange import FAILURES
 from recorder.journal import Verified
 from recorder.plurals import counted
 from recorder.schema import bodies, exchanges, measures, reads, segments, sessions
 
 _MOST = 5
-_SUCCESSES = ("complete", "client_closed")
 
 _CHECKED = [exchanges.c[name] for name in ("no", "id", "ended_by", "bytes", "gap_bytes")]
 
@@ -82,7 +82,7 @@ def _count(connection: Connection, uuid: str) -> Verified:
     session = connection.execute(select(sessions.c.no).where(sessions.c.uuid == uuid)).scalar()
     others = select(func.max(exchanges.c.no)).where(exchanges.c.session_no != session)
     last = connection.execute(others).scalar() or 0
-    failed = func.count().filter(measures.c.outcome.not_in(_SUCCESSES))
+    failed = func.count().filter(measures.c.outcome.in_(FAILURES))
     its = select(func.count(), failed).select_from(exchanges).outerjoin(measures).where(exchanges.c.no > last)
     size = select(func.coalesce(func.sum(reads.c.size), 0)).where(reads.c.exchange_no > last)
     if session is None:

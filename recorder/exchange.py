@@ -92,6 +92,9 @@ FLAGS: Final[dict[str, str]] = {
 }
 """Every flag that a measure can carry, and what it means."""
 
+FAILURES: Final = tuple(name for name in OUTCOMES if name not in ("complete", "open", "client_closed"))
+"""The outcomes of an exchange that failed: not those that still run, nor those that the client left."""
+
 NOTABLE: Final = (
     "stall", "burst", "storage_gap", "malformed", "empty", "backpressure", "unclean_end", "undecoded",
     "unknown_payload", "coarse_clock", "coalesced",

@@ -38,6 +38,13 @@ class Session(_Frame, tag="session", frozen=True):
     started_at: str
 
 
+class Keep(_Frame, tag="keep", frozen=True):
+    """What the tape keeps while it is recorded: exchanges younger than `age_seconds`, `size` bytes of pages in use."""
+
+    age_seconds: float | None = None
+    size: int | None = None
+
+
 class Begin(_Frame, tag="begin", frozen=True):
     """A request is about to be sent upstream: T0."""
 
@@ -105,7 +112,7 @@ class Close(_Frame, tag="close", frozen=True):
     at: str
 
 
-Frame = Session | Begin | Head | Read | End | Heartbeat | Close
+Frame = Session | Keep | Begin | Head | Read | End | Heartbeat | Close
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -163,6 +170,15 @@ class Fatal(msgspec.Struct, tag="fatal", frozen=True):
     final: bool = False
 
 
+class Deleted(msgspec.Struct, tag="deleted", frozen=True):
+    """So many exchanges were past what the tape keeps; of this session so many, failed ones, and bytes of reads."""
+
+    exchanges: int
+    own_exchanges: int
+    own_failed: int
+    own_bytes: int
+
+
 class Verified(msgspec.Struct, tag="verified", frozen=True):
     """What the tape holds of this session, read from the file at the end; None is what could not be read in time."""
 
@@ -172,7 +188,7 @@ class Verified(msgspec.Struct, tag="verified", frozen=True):
     problems: list[str]
 
 
-Answer = Ready | Ack | Trouble | Fatal | Verified
+Answer = Ready | Ack | Trouble | Fatal | Deleted | Verified
 
 _encode_frame = msgspec.msgpack.Encoder().encode
 _frame_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Frame)

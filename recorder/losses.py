@@ -16,12 +16,16 @@ class Counts:
     """What has happened so far.
 
     `recorded` and `failed` are the exchanges that the writers reported as finished. `stored_*` is what they
-    acknowledged, `dropped_bytes` and `unrecorded` (exchanges) what is known to be missing. `lag_ns` is the time from a
-    frame's birth to its acknowledgement.
+    acknowledged and have not deleted since, as past what the tape keeps; `deleted` counts exchanges of all recorders,
+    `own_…` those of this one. `dropped_bytes` and `unrecorded` (exchanges) are what is known to be missing. `lag_ns` is
+    the time from a frame's birth to its acknowledgement.
     """
 
     recorded: int = 0
     failed: int = 0
+    deleted: int = 0
+    own_deleted: int = 0
+    own_failed_deleted: int = 0
     stored_exchanges: int = 0
     stored_bytes: int = 0
     dropped_bytes: int = 0
@@ -59,8 +63,8 @@ def reconcile(counts: Counts, verified: Verified | None) -> Totals:
         lost = _amount(max(exchanges, 0), max(size, 0))
         problems.insert(0, f"{lost} had been stored and are not on the tape any more: something else changed it")
     return Totals(
-        recorded=verified.exchanges,
-        failed=verified.failed,
+        recorded=verified.exchanges + counts.own_deleted,
+        failed=verified.failed + counts.own_failed_deleted,
         missing_bytes=max(counts.dropped_bytes + size, 0),
         missing_exchanges=max(counts.unrecorded + exchanges, 0),
         problems=problems,

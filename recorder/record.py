@@ -13,6 +13,7 @@ from recorder.plurals import counted
 
 if TYPE_CHECKING:
     import asyncio
+    from datetime import timedelta
 
     from recorder.screen import Screen
     from recorder.service import Options, Recorder
@@ -33,6 +34,10 @@ _NAMED = 3
 )
 @click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME",
               help="Another host name by which clients may call; needed to listen beyond loopback.")  # fmt: skip
+@click.option("--keep", type=options.read_age, metavar="AGE", envvar="WIRETAPE_KEEP",
+              help="Delete exchanges when they are older than this: 12h, 30d, 8w.")  # fmt: skip
+@click.option("--max-db-size", type=options.read_size, metavar="SIZE", envvar="WIRETAPE_MAX_DB_SIZE",
+              help="Delete the oldest exchanges when the tape has grown to this: 500MB, 2GB.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
 def record(
     db: Path | None,
@@ -46,6 +51,8 @@ def record(
     listen: str,
     allow_hosts: tuple[str, ...],
     verbose: bool,
+    keep: "timedelta | None",
+    max_db_size: int | None,
 ) -> None:
     """Relay streams and record every socket read.
 
@@ -58,6 +65,7 @@ def record(
     host, port = options.read_listen(listen, allowed)
     chosen, labelled = options.read_upstreams(upstreams), options.read_labels(labels)
 
+    from recorder.journal import Keep
     from recorder.service import Options, run
     from recorder.upstream import Limits
 
@@ -71,6 +79,7 @@ def record(
         keep_encoding=keep_encoding,
         limits=Limits(connect_timeout, headers_timeout, idle_timeout),
         ca_file=ca_file,
+        keep=Keep(keep.total_seconds() if keep else None, max_db_size) if keep or max_db_size else None,
     )
     sys.exit(run(lambda: _record(told, verbose)))
 
@@ -189,6 +198,9 @@ def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int
         screen.line(f"wiretape: {problem}")
     lost = {"byte": totals.missing_bytes, "frame": unstored, "exchange": totals.missing_exchanges + faults}
     missing = ", ".join(counted(count, thing) for thing, count in lost.items())
-    screen.line(f"{counted(totals.recorded, 'exchange')} recorded, {totals.failed} failed, not stored: {missing}")
+    deleted = recorder.tap.counts.deleted
+    too_old = f"{counted(deleted, 'old exchange')} deleted, " if deleted else ""
+    recorded = f"{counted(totals.recorded, 'exchange')} recorded, {totals.failed} failed"
+    screen.line(f"{recorded}, {too_old}not stored: {missing}")
     screen.close()
     return 1 if any(lost.values()) or totals.problems else 0

@@ -18,6 +18,8 @@ from sqlalchemy import Connection, Select, delete, exists, func, select
 
 from recorder.clock import Clock
 from recorder.errors import TapeBusy
+from recorder.exchange import FAILURES
+from recorder.journal import Deleted
 from recorder.schema import bodies, exchanges, measures, reads, segments
 
 _BATCH = 100
@@ -179,26 +181,36 @@ class Pruner:
     What still runs, or is not measured yet, is never deleted; so a tape may grow past its size by what runs.
     """
 
-    def __init__(self, connection: Connection, limits: Limits, clock: Clock) -> None:
+    def __init__(self, connection: Connection, limits: Limits, clock: Clock, session_no: int) -> None:
         self._connection, self._limits, self._clock = connection, limits, clock
-        self._due = clock.now()
+        self._session_no = session_no
         self._is_shrinking = False
+        self.due = clock.now()
+        """When `step` is due, on the monotonic clock."""
 
-    def is_due(self) -> bool:
-        """Say whether it is time for another `step`."""
-        return bool(self._limits) and self._clock.now() >= self._due
-
-    def step(self) -> int:
-        """Delete some of what is past the limits; return how many exchanges. Raises what SQLite raises."""
+    def step(self) -> Deleted:
+        """Delete some of what is past the limits. Raises what SQLite raises."""
+        self.due = self._clock.now() + _LOOK_NS
         with self._connection.begin():
             ids = past(self._connection, self._target(), self._clock, settled=True)[:_SLICE]
+            own = self._own(ids)
         deleted = sum(erase(self._connection, ids))
         self._is_shrinking = bool(deleted)
-        self._due = self._clock.now() + (0 if deleted else _LOOK_NS)
-        return deleted
+        if deleted:
+            self.due = self._clock.now()
+        return Deleted(deleted, *own)
 
     def _target(self) -> Limits:
         limit = self._limits.size
         if limit is None or not self._is_shrinking:
             return self._limits
         return Limits(self._limits.age, int(limit * _ROOM))
+
+    def _own(self, ids: Sequence[str]) -> tuple[int, int, int]:
+        """Count the exchanges of this session, those that failed, and the bytes of their reads."""
+        failed = func.count().filter(measures.c.outcome.in_(FAILURES))
+        size = func.coalesce(func.sum(exchanges.c.bytes - exchanges.c.gap_bytes), 0)
+        statement = select(func.count(), failed, size).select_from(exchanges).outerjoin(measures)
+        its = exchanges.c.id.in_(ids), exchanges.c.session_no == self._session_no
+        row: tuple[int, int, int] = tuple(self._connection.execute(statement.where(*its)).one())
+        return row

@@ -44,6 +44,7 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     ca_file: Path | None = None
     purpose: str = "wiretape record"
+    keep: journal.Keep | None = None
 
 
 @dataclass(slots=True)
@@ -69,6 +70,7 @@ class Recorder:
             f"{options.purpose} (pid {os.getpid()}) at {self.base}",
             on_finished=observer.finished,
             on_trouble=observer.trouble,
+            keep=options.keep,
         )
         self._server: server.Server | None = None
         self._proxy: Proxy | None = None

@@ -20,10 +20,12 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from recorder import celltypes, encoding, journal
 from recorder.celltypes import Place, Timestamp
+from recorder.clock import Clock
 from recorder.derive import Measures
 from recorder.errors import TapeDamaged
 from recorder.exchange import Exchange, Read
 from recorder.redact import Redactor
+from recorder.retention import Limits, Pruner
 from recorder.schema import bodies, exchanges, measures, reads, segments, sessions
 from recorder.settling import Decoded, Facts, decode_facts, measured
 from recorder.unstored import Relayed, Unstored
@@ -72,6 +74,10 @@ class Store:
     def lost(self) -> list[journal.Lost]:
         """What the last `append` could not store, as it continues nothing that is on the tape."""
         return list(self._lost.values())
+
+    def pruner(self, limits: Limits, clock: Clock) -> Pruner:
+        """Return what deletes exchanges past the limits while this session is recorded."""
+        return Pruner(self._connection, limits, clock, self._session_no)
 
     def begin_session(self, session: journal.Session, unstored: Unstored | None = None) -> None:
         """Enter a recorder's run, or find it again; then end dead recorders' open exchanges.

@@ -18,6 +18,7 @@ import msgspec
 from recorder import journal, local
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import BY_EXIT_CODE, LASTING, TapeGone, WiretapeError, WriterFailed
+from recorder.exchange import FAILURES
 from recorder.identity import Identity, identity
 from recorder.losses import LATE_NS, Counts, LossReporter, Totals, reconcile
 from recorder.plurals import counted
@@ -78,10 +79,12 @@ class Tap:
         on_trouble: Callable[[str], None] = lambda _: None,
         clock: Clock = SYSTEM,
         queue_bytes: int = QUEUE_BYTES,
+        keep: journal.Keep | None = None,
     ) -> None:
         self.counts = Counts()
         self.warnings: list[str] = []
-        self._path, self._session, self._purpose = path, session, purpose
+        self._path, self._purpose = path, purpose
+        self._preamble: list[journal.Frame] = [session] if keep is None else [session, keep]
         self._on_finished, self._on_trouble = on_finished, on_trouble
         self._clock, self._queue_bytes = clock, queue_bytes
         self._seq = 0
@@ -133,7 +136,8 @@ class Tap:
             raise WriterFailed(f"the writer process cannot be started: {local.cause(error)}") from error
         assert process.stdin is not None
         # Nothing may come before the session, and all that is kept follows at once, lest a flush come between.
-        self._outbox = deque((journal.encode(0, self._session), *(kept.data for kept in self._kept)))
+        preamble = (journal.encode(0, frame) for frame in self._preamble)
+        self._outbox = deque((*preamble, *(kept.data for kept in self._kept)))
         self._flush()
         try:
             answer = await _answer(process)
@@ -199,6 +203,8 @@ class Tap:
                     self._say(message)
                     if final:
                         self._give_up()
+                case journal.Deleted():
+                    self._count_deleted(answer)
                 case journal.Verified():
                     self._verified = answer
         return useful
@@ -224,6 +230,13 @@ class Tap:
             self._settled.set()
         if self.counts.trouble:
             self._say("")
+
+    def _count_deleted(self, deleted: journal.Deleted) -> None:
+        self.counts.deleted += deleted.exchanges
+        self.counts.own_deleted += deleted.own_exchanges
+        self.counts.own_failed_deleted += deleted.own_failed
+        self.counts.stored_exchanges -= deleted.own_exchanges
+        self.counts.stored_bytes -= deleted.own_bytes
 
     def _count_lost(self, lost: list[journal.Lost]) -> None:
         """Count what was acknowledged, but has no place on the tape; name new exchanges of which that is so."""
@@ -260,7 +273,7 @@ class Tap:
             return
         self._unfinished.discard(one.id)
         self.counts.recorded += 1
-        self.counts.failed += one.outcome not in ("complete", "client_closed")
+        self.counts.failed += one.outcome in FAILURES
         self._on_finished(one)
 
     def _say(self, message: str) -> None:

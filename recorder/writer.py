@@ -14,6 +14,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ from recorder.clock import SYSTEM, Clock
 from recorder.errors import LASTING, TapeDamaged, TapeError, TapeGone, WiretapeError
 from recorder.identity import LogGone, Watch, identity
 from recorder.plurals import counted
+from recorder.retention import Limits, Pruner
 from recorder.settling import Decoded, Facts, decode_facts
 from recorder.store import Store
 
@@ -73,6 +75,7 @@ class Writer:
         self._closed = False
         self._unsettled: deque[int] = deque()
         self._leftover: deque[int] = deque()
+        self._pruner: Pruner | None = None
 
     def run(self) -> None:
         """Serve until end of file; raises what SQLite raises when a batch cannot be stored."""
@@ -82,6 +85,7 @@ class Writer:
             self._take()
             if self._is_due():
                 self._commit()
+            self._prune()
         self._commit()
         if self._closed:
             unstored.remove(self._path)
@@ -120,7 +124,7 @@ class Writer:
 
     def _take(self) -> None:
         """Wait for a piece of the pipe or something decoded, or until a commit is due."""
-        wait = _IDLE_SECONDS if self._due is None else max(0.0, (self._due - self._clock.now()) / 1e9)
+        wait = self._seconds_until_due()
         try:
             piece = self._pieces.get(timeout=wait) if wait else self._pieces.get_nowait()
         except queue.Empty:
@@ -135,7 +139,15 @@ class Writer:
             self._seq = seq
             self._accept(frame)
 
+    def _seconds_until_due(self) -> float:
+        due = self._pruner.due if self._due is None and self._pruner else self._due
+        return _IDLE_SECONDS if due is None else min(_IDLE_SECONDS, max(0.0, (due - self._clock.now()) / 1e9))
+
     def _accept(self, frame: journal.Frame) -> None:
+        if isinstance(frame, journal.Keep):
+            age = None if frame.age_seconds is None else timedelta(seconds=frame.age_seconds)
+            self._pruner = self._store.pruner(Limits(age, frame.size), self._clock)
+            return
         if isinstance(frame, journal.Session):
             warnings = self._begin_session(frame)
             self._watch = Watch(self._path)
@@ -180,6 +192,19 @@ class Writer:
         answer(journal.Ack(self._committed, [], self._store.lost))
         self._hand_over()
         self._batch, self._size, self._due = [], 0, None
+
+    def _prune(self) -> None:
+        """Delete some of what is past the limits, where nothing waits to be committed."""
+        if self._pruner is None or self._batch or self._clock.now() < self._pruner.due:
+            return
+        try:
+            deleted = self._pruner.step()
+        except OperationalError as error:
+            if not _passing(error):
+                raise
+        else:
+            if deleted.exchanges:
+                answer(deleted)
 
     def _look_after_files(self) -> None:
         """Raise if what was committed has no name: the tape is gone, or its log, which is saved into the tape first."""

@@ -24,7 +24,7 @@ from recorder import celltypes, store, tapefile
 from recorder.celltypes import Place, Timestamp
 from recorder.derive import Decoded, decode
 from recorder.errors import NotFound, TapeBusy, TapeDamaged, TapeError, WiretapeError
-from recorder.exchange import Exchange, Read
+from recorder.exchange import FAILURES, Exchange, Read
 from recorder.runs import Events, Run, Span, runs
 from recorder.runs import events as as_events
 from recorder.safe import safe
@@ -36,7 +36,6 @@ from viewer import rows
 from viewer.columns import JOINED, column
 from viewer.filtering import sql
 from viewer.filtering.expressions import Searches, TooSlow
-from viewer.filtering.fields import FAILURES
 from viewer.filtering.sql import Condition
 from viewer.rows import Chunks, Exchanges, Row
 from viewer.whole import Whole

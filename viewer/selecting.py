@@ -215,7 +215,7 @@ def _expressions(filters: Sequence[str]) -> Iterator["Filter"]:
 def _terms(
     models: Sequence[str], since: str | None, until: str | None, errors: bool, labels: Sequence[str]
 ) -> Iterator["Filter"]:
-    from viewer.filtering.fields import FAILURES
+    from recorder.exchange import FAILURES
     from viewer.filtering.parser import now
     from viewer.filtering.syntax import Labelled, Match
     from viewer.filtering.terms import label, started

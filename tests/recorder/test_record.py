@@ -254,3 +254,18 @@ async def test_a_log_that_is_removed_costs_nothing_or_is_counted(tmp_path: Path,
         found = kept(tape, "/long")
         assert found is not None
         assert (found.body, found.row["gap_bytes"]) == (whole, 0)
+
+
+@on_loop
+async def test_what_is_too_old_is_deleted_while_it_records_and_is_not_missing(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url, "--keep", "1s") as (process, base):
+        await fetch(base, post("/x"))
+        await fetch(base, post("/bad"))
+        await ended(tape, "/bad")
+        await until(lambda: not select(tape, "SELECT no FROM exchanges"))
+        code, _, err = await finish(process, signal.SIGINT)
+    assert code == 0
+    assert err.splitlines()[-1] == (
+        "2 exchanges recorded, 1 failed, 2 old exchanges deleted, not stored: 0 bytes, 0 frames, 0 exchanges"
+    )

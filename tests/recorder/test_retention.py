@@ -11,6 +11,7 @@ from sqlalchemy import Connection, select
 from recorder import retention, tapefile
 from recorder.clock import Clock
 from recorder.errors import TapeBusy
+from recorder.journal import Deleted
 from recorder.schema import exchanges
 from tests.recorder.frames import STREAM, begin, body, end, head, opened, reading, record
 
@@ -143,17 +144,22 @@ def test_a_vacuum_that_has_no_room_changes_nothing(days: Path, monkeypatch: pyte
 
 def test_a_recorder_deletes_what_grows_too_old_and_leaves_what_still_runs(writing: Connection) -> None:
     time = Time()
-    pruner = retention.Pruner(writing, retention.Limits(timedelta(days=8)), time.clock)
-    assert pruner.is_due()
-    assert [pruner.step(), pruner.step()] == [1, 0]
-    assert not pruner.is_due()
+    pruner = retention.Pruner(writing, retention.Limits(timedelta(days=8)), time.clock, session_no=1)
+    size = sum(map(len, STREAM))
+    assert [pruner.step(), pruner.step()] == [Deleted(1, 1, 0, size), Deleted(0, 0, 0, 0)]
+    assert pruner.due > time.clock.now()
     time.seconds = 86400
-    assert pruner.is_due()
-    assert [pruner.step(), pruner.step()] == [1, 0]
+    assert pruner.due < time.clock.now()
+    assert [pruner.step().exchanges, pruner.step().exchanges] == [1, 0]
     time.seconds += 30 * 86400
-    assert [pruner.step(), pruner.step()] == [2, 0]
+    assert [pruner.step().exchanges, pruner.step().exchanges] == [2, 0]
     with writing.begin():
         assert writing.execute(select(exchanges.c.id)).scalars().all() == ["day5"]
+
+
+def test_what_other_recorders_stored_is_not_counted_as_this_ones(writing: Connection) -> None:
+    pruner = retention.Pruner(writing, retention.Limits(timedelta(days=8)), Time().clock, session_no=2)
+    assert pruner.step() == Deleted(1, 0, 0, 0)
 
 
 def test_a_recorder_whose_tape_is_full_makes_some_room_at_once(tape: Path) -> None:
@@ -164,12 +170,8 @@ def test_a_recorder_whose_tape_is_full_makes_some_room_at_once(tape: Path) -> No
     with tapefile.writing(tape, "a test") as connection:
         limit = retention.size(connection).used - 1
         connection.rollback()
-        pruner = retention.Pruner(connection, retention.Limits(size=limit), Time().clock)
-        assert pruner.step() == 1
-        assert pruner.step() > 0
-        assert pruner.step() == 0
-        assert 0.9 * limit < retention.size(connection).used <= 0.95 * limit
-
-
-def test_without_limits_nothing_is_ever_due(writing: Connection) -> None:
-    assert not retention.Pruner(writing, retention.Limits(), Time().clock).is_due()
+        pruner = retention.Pruner(connection, retention.Limits(size=limit), Time().clock, session_no=1)
+        assert pruner.step().exchanges == 1
+        while pruner.step().exchanges:
+            pass
+        assert 0.85 * limit < retention.size(connection).used <= 0.95 * limit

@@ -529,3 +529,18 @@ def test_a_second_writer_of_a_recorder_leaves_what_its_relay_keeps(tape: Path) -
     assert unstored.read(tape) == left
     with reading(tape) as connection:
         assert connection.execute(select(exchanges.c.gap_bytes)).scalar_one() == 500
+
+
+def test_a_writer_deletes_what_is_past_the_limits_and_says_so(tape: Path) -> None:
+    with opened(tape, other_session("older")) as store:
+        record(store, exchange("old"))
+    with writer(tape) as process:
+        process.send([journal.Keep(age_seconds=60.0), *exchange("new"), begin("running")])
+        deleted: list[journal.Answer] = []
+        while len(deleted) < 2:
+            answer = process.answer()
+            deleted += [answer] if isinstance(answer, journal.Deleted) else []
+        assert process.end() == 0
+    size = sum(map(len, STREAM))
+    assert deleted == [journal.Deleted(1, 0, 0, 0), journal.Deleted(1, 1, 0, size)]  # all of them began in March
+    assert outcomes_of(tape) == {"running": "interrupted"}

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from recorder.exchange import FLAGS, OUTCOMES
+from recorder.exchange import FAILURES, FLAGS, OUTCOMES
 from viewer import rows
 
 Kind = Literal["text", "duration", "gaps", "count", "rate", "share", "time", "label", "has"]
@@ -30,9 +30,6 @@ class Field:
     rows: tuple[str, ...]
     style: Style = "whole"
 
-
-FAILURES: Final = tuple(name for name in OUTCOMES if name not in ("complete", "open", "client_closed"))
-"""The outcomes of an exchange that failed: not those that still run, nor those that the client left."""
 
 OUTCOME_WORDS: Final[dict[str, tuple[str, ...]]] = {
     **{name: (name,) for name in OUTCOMES},
