@@ -64,6 +64,29 @@ def line(first_ns: int | None, gaps: bytes | None, end_ns: int | None, axis_ns: 
     return "".join(drawn).rstrip(" ")
 
 
+def placed(drawing: str, first_ns: int, last_ns: int, end_ns: int | None, axis_ns: int, cells: int) -> str:
+    """Draw a sparkline, which goes from the first output to the last, on an axis from the request on; see `line`."""
+    drawn = [" "] * cells
+    for number, sign in enumerate(drawing, 1):
+        place = cell(first_ns + number * (last_ns - first_ns) // len(drawing), axis_ns, cells)
+        if place < cells:
+            drawn[place] = max(drawn[place], sign)
+    _mark(drawn, cell(first_ns, axis_ns, cells), FIRST)
+    if end_ns is not None and cell(end_ns, axis_ns, cells) > cell(last_ns, axis_ns, cells):
+        _mark(drawn, cell(end_ns, axis_ns, cells), END)
+    return "".join(drawn).rstrip(" ")
+
+
+def scale_ns(longest_ns: int) -> int:
+    """Return the length of an axis for exchanges that last so long at most: a round one, so that it seldom changes."""
+    return _step(longest_ns)
+
+
+def scale(axis_ns: int) -> str:
+    """Return what an axis goes up to, such as `5 s`."""
+    return _amount(axis_ns)
+
+
 def timestamps(first_ns: int, gaps: bytes) -> list[int]:
     """Return when each output came, given when the first did and the gaps between them as the tape packs them."""
     return list(accumulate(struct.unpack_from(f"<{len(gaps) // 8}q", gaps), initial=first_ns))

@@ -22,10 +22,10 @@ from viewer.rows import Row
 
 LISTED: Final = (
     "id", "started_at", "method", "path", "upstream", "model", "status", "outcome", "outcome_detail", "error_code",
-    "finish_reason", "ended_by", "ttft_ms", "icl_p50_ms", "max_stall_ms", "duration_ms", "tps_user", "events",
-    "output_chunks", "completion_tokens", "reads", "bytes", "flags", "sparkline",
+    "finish_reason", "ended_by", "ttft_ms", "icl_p50_ms", "max_stall_ms", "latency_ms", "duration_ms", "tps_user",
+    "events", "output_chunks", "completion_tokens", "reads", "bytes", "flags", "sparkline",
 )  # fmt: skip
-"""The fields of a row of the list; `no` and `last_read_ms` (of one that still runs) are with them."""
+"""The fields of a row of the list; `no`, `last_read_ms` (of one that still runs) and `gaps` (packed) are with them."""
 
 LONGEST: Final = 256
 """So many characters of a text are read for the list."""
@@ -39,6 +39,9 @@ _TEXTS: Final = frozenset(
 _TAILS: Final = ("content", "reasoning", "refusal")
 _HEADS: Final = ("error_message", "ended_detail", "response_id")
 _MOST_ROWS: Final = 256
+_MOST_GAPS_BYTES: Final = 1024
+"""More gaps are not read for the list: their sparkline, of 24 cells, is exact enough for a column."""
+
 _MOST_VALUES: Final = 200
 _MOST_STARTED: Final = 10_000
 _MOST_TERMS: Final = 8
@@ -122,13 +125,15 @@ def listed(connection: Connection, numbers: Sequence[int]) -> list[Row]:
     columns = (_short(name).label(name) for name in LISTED)
     last = select(func.max(reads.c.at_ns)).where(reads.c.exchange_no == exchanges.c.no).correlate(exchanges)
     unended = case((exchanges.c.ended_by.is_(None), last.scalar_subquery()))
-    statement = select(exchanges.c.no, unended, *columns).select_from(JOINED).where(exchanges.c.no.in_(numbers))
+    few_gaps = case((func.length(measures.c.icl) <= _MOST_GAPS_BYTES, measures.c.icl))
+    statement = select(exchanges.c.no, unended, few_gaps, *columns).select_from(JOINED)
+    statement = statement.where(exchanges.c.no.in_(numbers))
     with connection.begin():
         found = connection.execute(statement).all()
     given = []
     room = running.LARGEST
-    for no, last_read, *values in found:
-        row = {"no": no, "last_read_ms": rows.ms(last_read), **rows.exchange(LISTED, values)}
+    for no, last_read, gaps, *values in found:
+        row = {"no": no, "last_read_ms": rows.ms(last_read), "gaps": gaps, **rows.exchange(LISTED, values)}
         if running.is_measurable(row, room):
             room -= row["bytes"]
             row = running.filled(row, running.figures(connection, no))

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from viewer import sparks
 from viewer.model.streams import COLUMNS, Column, Look, Part, flags_beside_status, laid_out, state
 from viewer.rows import Row
 
@@ -36,7 +37,7 @@ def titles(slots: Sequence[Slot], look: Look, between: int, order: tuple[str, bo
     yield "  ", "muted"
     for slot in slots:
         column = slot.column
-        title = _TIME_TITLES[look.times] if column.name == "start" else column.title
+        title = _title(column, look, slot.width)
         ordered = column.field == (order[0] if order else "started_at")
         sign = ("▼" if order is None or order[1] else "▲") if ordered else ""
         title = title[: slot.width]
@@ -44,6 +45,16 @@ def titles(slots: Sequence[Slot], look: Look, between: int, order: tuple[str, bo
         shown = f"{title:>{slot.width}}{sign}" if column.right else f"{title}{sign}"
         yield shown, "accent" if ordered else "muted"
         yield " " * (slot.width + between - len(shown)), "plain"
+
+
+def _title(column: Column, look: Look, width: int) -> str:
+    """Return the title of a column; that of the gaps says how long their axis is, where there is room for it."""
+    if column.name == "start":
+        return _TIME_TITLES[look.times]
+    if column.name != "gaps" or not look.axis_ns:
+        return column.title
+    scale = f"0–{sparks.scale(look.axis_ns)}"
+    return next((title for title in (f"{column.title} {scale}", scale) if len(title) <= width), column.title)
 
 
 def column_at(slots: Sequence[Slot], between: int, cell: int) -> Column | None:

@@ -7,7 +7,7 @@ how an exchange ended has a sign and a word, too. Which exchanges there are is `
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any, Final, Literal
 
 from rich.cells import cell_len, set_cell_size
@@ -66,13 +66,14 @@ class Look:
 
     `times` is one of `TIME_FORMATS`, `spans_days` says that a time of day needs its date, `wall_ns` is the time since
     the epoch, `recording` whether a recorder runs; `worded` asks for the outcome's word before the flags, as where it
-    has no column.
+    has no column; `axis_ns` is how long the axis is that gaps are drawn on.
     """
 
     times: str = "clock"
     wall_ns: int = 0
     recording: bool = False
     worded: bool = True
+    axis_ns: int = 0
     spans_days: bool = False
 
     @property
@@ -204,13 +205,27 @@ def elapsed_ms(row: Row, look: Look) -> float | None:
     return max((look.wall_ns / 1e9 - started) * 1000, row.get("last_read_ms") or 0.0)
 
 
-def sparkline(text: str | None, width: int) -> list[Part]:
-    """Give a drawing of gaps, at most `width` cells of it (each the longest of its share), with the slow ones toned."""
-    drawn = text or ""
-    if len(drawn) > width:
-        ends = [cell * len(drawn) // width for cell in range(width + 1)]
-        drawn = "".join(max(drawn[start:end]) for start, end in pairwise(ends))
+def longest_ns(rows: Iterable[Row]) -> int:
+    """Return how long the longest of some exchanges lasted, as far as that is known."""
+    lasted = (row["duration_ms"] if row["duration_ms"] is not None else row.get("last_read_ms") for row in rows)
+    return round(max((ms for ms in lasted if ms is not None), default=0) * 1e6)
+
+
+def gaps(row: Row, look: Look, width: int) -> list[Part]:
+    """Draw the gaps of an exchange on the axis of all lines, with the slow ones toned."""
+    if look.axis_ns <= 0:
+        return []
+    first, end = _ns(row["ttft_ms"]), _ns(row["duration_ms"])
+    last = _ns(row["latency_ms"] if row["latency_ms"] is not None else row.get("last_read_ms"))
+    if row.get("gaps") is not None or first is None or last is None:
+        drawn = sparks.line(first, row.get("gaps"), end, look.axis_ns, width)
+    else:
+        drawn = sparks.placed(row["sparkline"] or "", first, last, end, look.axis_ns, width)
     return [("".join(signs), tone) for tone, signs in groupby(drawn, _gap_tone)]
+
+
+def _ns(ms: float | None) -> int | None:
+    return None if ms is None else round(ms * 1e6)
 
 
 def notable(row: Row) -> list[Part]:
@@ -224,7 +239,9 @@ def ranked(flags: Collection[str]) -> list[str]:
 
 
 def _gap_tone(sign: str) -> Tone:
-    return "error" if sign in sparks.STALLED else "warning" if sign == sparks.SLOW else "accent"
+    if sign in sparks.STALLED:
+        return "error"
+    return "warning" if sign == sparks.SLOW else "muted" if sign in (sparks.FIRST, sparks.END) else "accent"
 
 
 def _ms(ms: float) -> str:
@@ -341,6 +358,6 @@ COLUMNS: Final = (
     Column("rate", "TOK/s", 6, 6, 10, _rate, "tps_user", "r", right=True),
     Column("duration", "DUR s", 6, 7, 4, _duration, "duration_ms", "d", right=True),
     Column("flags", "FLAGS", 11, 24, 5, _flags, "flags", "f"),
-    Column("gaps", "GAPS", 8, 24, 7, lambda row, look, width: sparkline(row["sparkline"], width)),
+    Column("gaps", "GAPS", 8, 24, 7, gaps),
 )  # fmt: skip
 """Every column, in the order in which they stand."""

@@ -1,5 +1,6 @@
 """A line of the list: which columns there is room for, and what stands in them."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -7,8 +8,8 @@ from rich.cells import cell_len
 
 from recorder.exchange import FLAGS, OUTCOMES
 from tests.viewer.conftest import HOSTILE
-from viewer import watching
-from viewer.model import streams
+from viewer import sparks, watching
+from viewer.model import slots, streams
 from viewer.model.streams import Look, Part
 from viewer.rows import Row
 
@@ -141,10 +142,30 @@ def test_a_span_is_short(ms: float | None, shown: str) -> None:
     assert streams.span(ms) == shown
 
 
-def test_a_drawing_keeps_its_longest_gaps_when_it_shrinks() -> None:
-    assert streams.sparkline("▁▁█▁▁▁▆▁", 4) == [("▁", "accent"), ("█", "error"), ("▁", "accent"), ("▆", "warning")]
-    assert streams.sparkline(None, 4) == []
-    assert plain(streams.sparkline("▁ ▂", 8)) == "▁ ▂"
+def test_gaps_of_all_rows_are_drawn_on_one_axis() -> None:
+    look = Look(axis_ns=4_000_000_000)
+    gaps = struct.pack("<3q", 500_000_000, 1_500_000_000, 5_000_000)
+    one = row(ttft_ms=500.0, latency_ms=2_505.0, duration_ms=3_000.0, sparkline="▆▇▂", gaps=gaps)
+    assert streams.gaps(one, look, 8) == [("·", "muted"), ("▆", "warning"), ("  ", "accent"), ("▇", "error"),
+                                          ("▂", "accent")]  # fmt: skip
+    other = row(ttft_ms=1_000.0, latency_ms=1_400.0, duration_ms=2_900.0, sparkline="▃▃▃▃", gaps=None)
+    assert plain(streams.gaps(other, look, 8)) == " ·▃  │"
+    assert plain(streams.gaps(row(duration_ms=1_600.0), look, 8)) == "   │"
+    assert streams.gaps(one, Look(), 8) == []
+
+
+def test_the_axis_is_as_long_as_the_longest_row_needs() -> None:
+    rows = [row(duration_ms=120.0), row(outcome="open", last_read_ms=2_100.0), row()]
+    assert streams.longest_ns(rows) == 2_100_000_000
+    assert streams.longest_ns([]) == 0
+    assert sparks.scale_ns(2_100_000_000) == 5_000_000_000
+
+
+@pytest.mark.parametrize(("width", "title"), [(8, "0–500 ms"), (12, "0–500 ms"), (13, "GAPS 0–500 ms"), (7, "GAPS")])
+def test_the_title_of_the_gaps_says_how_long_their_axis_is(width: int, title: str) -> None:
+    (column,) = [column for column in streams.COLUMNS if column.name == "gaps"]
+    shown = slots.titles([slots.Slot(column, width)], Look(axis_ns=500_000_000), 1, None)
+    assert plain(shown).strip() == title
 
 
 @pytest.mark.parametrize("text", ["日本語日本語", "e\u0301" * 9, "\U0001f468\u200d\U0001f469\ufe0f" * 4, "a" * 9])

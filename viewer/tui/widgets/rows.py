@@ -16,6 +16,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from viewer import sparks
 from viewer.model import slots, streams
 from viewer.model.catalog import Catalog
 from viewer.model.slots import Slot
@@ -165,7 +166,8 @@ class StreamRows(Lines, can_focus=True, inherit_bindings=False):
 
     def set_look(self, look: Look) -> None:
         """Take what lines depend on besides their rows, for what is drawn from now on."""
-        self.look = replace(look, worded=not any(slot.column.name == "outcome" for slot in self._slots))
+        worded = not any(slot.column.name == "outcome" for slot in self._slots)
+        self.look = replace(look, worded=worded, axis_ns=self.look.axis_ns)
 
     def set_columns(self, hidden: Collection[str]) -> None:
         """Leave out some columns."""
@@ -274,8 +276,20 @@ class StreamRows(Lines, can_focus=True, inherit_bindings=False):
     def _scroll(self, top: int) -> None:
         self.scroll_to(y=max(0, min(top, len(self.catalog) - self.size.height)), animate=False, force=True)
 
+    def _scale(self) -> None:
+        """Let the axis of the gaps be as long as the rows in sight need."""
+        first, last = self.scroll_offset.y, min(self.scroll_offset.y + self.size.height, len(self.catalog))
+        shown = [row for place in range(first, last) if (row := self.catalog.row(place)) is not None]
+        axis_ns = sparks.scale_ns(streams.longest_ns(shown)) if shown else 0
+        if axis_ns != self.look.axis_ns:
+            self.look = replace(self.look, axis_ns=axis_ns)
+            self._strips.clear()
+            self.refresh()
+            self.post_message(self.LaidOut())
+
     def _ask(self) -> None:
         """Ask for the rows in sight that are missing; the next key's must not hold up what this one shows."""
+        self._scale()
         first = self.scroll_offset.y
         if not self._ask_for(first, first + max(self.size.height, 1)):
             self.call_after_refresh(self._look_ahead)
