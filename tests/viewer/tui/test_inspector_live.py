@@ -91,6 +91,13 @@ def test_a_replay_counts_the_silence_that_it_is_in(tmp_path: Path) -> None:
                 shown = await shows(pilot, f" {ms / 1000:.3f} / ")
                 told.append(shown.splitlines()[-2].partition("1×")[2].strip())
             assert told == ["waiting for 0.6 s", "", "silent for 0.6 s", "silent for 2.3 s", ""]
+            await press(pilot, "g")
+            await shows(pilot, "go to:")
+            await typed(pilot, "3s")
+            await press(pilot, "enter")
+            for size in ((80, 24), (60, 16)):
+                await resized(pilot, size)
+                await shows(pilot, " 3.000 / 3.801 s", "1×  silent for 2.2 s")
 
     journey(steps())
 

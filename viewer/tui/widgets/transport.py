@@ -88,13 +88,15 @@ class TransportLine(Scrubbing):
         return paint.strip(drawn, self.size.width, look["surface"])
 
     def _parts(self) -> list[tuple[str, Tone]]:
-        left = self._left()
-        if sum(len(text) for text, _ in left) > self.size.width - _LEAST_ROOM:
+        left, right, silence = self._left(), self._settings(), self._silence()
+        needed = sum(len(text.rstrip()) for text, _ in silence) + _LEAST_ROOM
+        if sum(len(text) for text, _ in left) > self.size.width - needed:
             left = self._left(short=True)
-        right, silence = self._settings(), self._silence()
         room = self.size.width - sum(len(text) for text, _ in (*left, *right, *silence)) - 3
         while room < _LEAST_BAR and len(right) > 1:
             room += len(right.pop()[0])
+        if room < _LEAST_BAR:  # there is no bar to be kept in its place
+            silence = [(text.rstrip(), tone) for text, tone in silence]
         bar = self._bar(room)
         self._bar_at = sum(len(text) for text, _ in left) + 1, room if bar else 0
         return [*left, *bar, *right, *silence]
