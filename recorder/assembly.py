@@ -6,14 +6,16 @@ the function that holds them. Text is made storable at the end, in one place, by
 `metrics` measures the same chunks.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from recorder.chat import Chunk, Piece, ToolPiece
 from recorder.encoding import Cleaner
 
 _MAX_COUNT = 1 << 63
+_MARKERS: Final = 16
+"""Tokens without text that an answer or a tool call may have: they begin it, end it or name its parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,7 @@ class _Builder:
         self._flags: set[str] = set()
         self._id = ""
         self._model = ""
+        self._textless = False
 
     def add(self, chunk: Chunk) -> None:
         """Add one chunk; the first non-empty id and model hold, and the last non-null value of each usage field."""
@@ -194,6 +197,8 @@ class _Builder:
             else:
                 self._id = chunk.id
         self._model = self._model or chunk.model
+        if chunk.content and not any(piece.content or piece.refusal for piece in chunk.pieces):
+            self._textless = True  # audio or an image: how many tokens it takes cannot be told from its size
         if chunk.usage:
             self._usage.update((key, value) for key, value in chunk.usage.items() if value is not None)
         if chunk.flags:
@@ -204,6 +209,9 @@ class _Builder:
         choices = [self._choices[index] for index in sorted(self._choices)]
         first, *others = [choice.record(cleaner) for choice in choices] or [_Choice(0).record(cleaner)]
         tokens = _tokens(self._usage)
+        flags = self._flags | _answer_flags(len(choices), self._usage, tokens)
+        if _hides_tokens([first, *others], tokens, additive="reasoning_additive" in flags, textless=self._textless):
+            flags.add("hidden_tokens")
         return Answer(
             model=cleaner.optional(self._model),
             response_id=cleaner.optional(self._id),
@@ -217,8 +225,31 @@ class _Builder:
             tokens=tokens,
             finished=bool(choices) and all(choice.finish_reason for choice in choices),
             failed=any(choice.finish_reason == "error" for choice in choices),
-            flags=frozenset(self._flags | _answer_flags(len(choices), self._usage, tokens)),
+            flags=frozenset(flags),
         )
+
+
+def _hides_tokens(choices: Sequence[Mapping[str, Any]], tokens: Tokens, *, additive: bool, textless: bool) -> bool:
+    """Return whether usage counts more tokens than the text that came can hold, as with reasoning that stays hidden.
+
+    A token is at least one byte of UTF-8, except for the markers around a text or a tool call, of which `_MARKERS` are
+    allowed for each. Reasoning tokens are compared with the reasoning that came, unless they are `additive`: not part
+    of the completion tokens. Of a `textless` answer (audio) only those can be judged.
+    """
+    if tokens.completion is None:
+        return False
+    calls = [call for choice in choices for call in choice["tool_calls"] or ()]
+    reasoning = _size(choice["reasoning"] for choice in choices)
+    answers = _size(choice[name] for choice in choices for name in ("content", "refusal"))
+    called = _size(call[name] for call in calls for name in ("name", "arguments"))
+    allowed = _MARKERS * (len(choices) + len(calls))
+    if not additive and (tokens.reasoning or 0) > reasoning + allowed:
+        return True
+    return not textless and tokens.completion > reasoning + answers + called + allowed
+
+
+def _size(texts: Iterable[str | None]) -> int:
+    return sum(len(text.encode("utf-8", "replace")) for text in texts if text)
 
 
 def _tokens(usage: dict[str, Any]) -> Tokens:

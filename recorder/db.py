@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from recorder.merge import Plan
+    from recorder.store import Store
 
 
 @click.group()
@@ -79,18 +80,23 @@ def check(db: Path | None) -> None:
 @db.command()
 @options.db
 def upgrade(db: Path | None) -> None:
-    """Bring the tape to this program's schema, after a backup beside it."""
+    """Bring the tape to this program's schema, after a backup beside it, and derive what older decoders derived."""
     from recorder import tapefile
     from recorder.schema import REVISION
+    from recorder.store import Store
 
     path = options.tape_path(db)
     with tapefile.writing(path, "wiretape db upgrade", create=False, any_revision=True) as connection:
         before = tapefile.revision(connection)
+        connection.rollback()
         if before == REVISION:
             click.echo(f"{path} has schema {before} already")
-            return
-        backup = tapefile.upgrade(connection, path)
-    click.echo(f"{path}: schema {before} → {REVISION}; the tape as it was is {backup}")
+        else:
+            backup = tapefile.upgrade(connection, path)
+            click.echo(f"{path}: schema {before} → {REVISION}; the tape as it was is {backup}")
+        derived, changed = _derive(Store(connection), outdated=True)
+    if derived:
+        click.echo(f"{path}: {counted(derived, 'exchange')} derived again, {changed} changed")
 
 
 @db.command()
@@ -103,18 +109,23 @@ def rebuild(db: Path | None) -> None:
     from recorder.store import Store
 
     path = options.tape_path(db)
-    derived = changed = 0
     with tapefile.writing(path, "wiretape db rebuild", create=False) as connection:
-        store = Store(connection)
-        total = store.ended()
-        with _progress() as progress:
-            for differs in progress.track(store.rebuild(), total=total, description="deriving"):
-                derived += 1
-                changed += differs
+        derived, changed = _derive(Store(connection))
         connection.rollback()
         for line in celltypes.damage_of(connection).lines(connection, metadata):
             click.echo(f"wiretape: {safe(line)}", err=True)
     click.echo(f"{path}: {counted(derived, 'exchange')} derived again, {changed} changed")
+
+
+def _derive(store: "Store", *, outdated: bool = False) -> tuple[int, int]:
+    """Derive the measures again, all or the `outdated` ones; return how many there were and how many changed."""
+    derived = changed = 0
+    numbers = store.ended(outdated=outdated)
+    with _progress() as progress:
+        for differs in progress.track(store.rebuild(numbers), total=len(numbers), description="deriving"):
+            derived += 1
+            changed += differs
+    return derived, changed
 
 
 @db.command()

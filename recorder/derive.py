@@ -22,7 +22,7 @@ from recorder.repeats import Reader
 
 __all__ = ["DECODER_VERSION", "Decoded", "Measures", "TimedChunk", "TimedItem", "decode", "derive"]
 
-DECODER_VERSION: Final = 1
+DECODER_VERSION: Final = 2
 """Raised whenever the same facts would be derived differently."""
 
 MAX_ITEMS: Final = 1_000_000
@@ -43,7 +43,7 @@ _LINE_TYPES = frozenset(
 _LOOKS_LIKE_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data[:\r\n]|event:|id:|retry:|:)")
 _LOOKS_LIKE_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 _ERROR_LINE = re.compile(rb"(?:^|(?<=[\r\n]))error:([^\r\n]*)")
-_STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed"})
+_STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed", "hidden_tokens"})
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -141,6 +141,7 @@ def derive(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Measures:
         values |= metrics.stream(exchange, decoded.chunks, decoded.done_ns, answer.tokens.completion)
         if not understood:
             values["chunks"] = 0
+    values["max_silence_ns"] = metrics.longest_silence(exchange, reads, values["duration_ns"])
     flags = transport_flags(exchange, outcome) | decoded.flags & {"decode_limit", "undecoded"}
     if succeeded:
         flags |= _flags(decoded, answer, outcome)

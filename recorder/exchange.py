@@ -67,6 +67,7 @@ FLAGS: Final[dict[str, str]] = {
     "empty_data": "an event with empty data",
     "error_field": "an error stood in an error: line, which the standard ignores",
     "glued": "several payloads in one event, separated by one newline",
+    "hidden_tokens": "usage counts more tokens than what came can hold, as with hidden reasoning: rates are withheld",
     "id_changed": "the response id changes within the stream",
     "malformed": "at least one data event is not a JSON object",
     "multi_choice": "more than one choice; the content is that of the first",

@@ -59,7 +59,13 @@ class Timing:
     latency_ns: int | None = field(default=None, metadata=doc("T0 to the last output chunk"))
     duration_ns: int | None = field(default=None, metadata=doc("T0 to [DONE], else to the end of the exchange"))
     tail_ns: int | None = field(default=None, metadata=doc("last output chunk to the end: duration less latency"))
-    max_stall_ns: int | None = field(default=None, metadata=doc("the longest gap between reads with output"))
+    max_stall_ns: int | None = field(default=None, metadata=doc("longest gap: between reads with output"))
+    max_silence_ns: int | None = field(
+        default=None,
+        metadata=doc(
+            "longest silence: without any byte, from the first of the body (from the head if none came) to the end"
+        ),
+    )
     tpot_ns: float | None = field(
         default=None, metadata=doc("ns per token after the first: first to last output over N - 1 tokens")
     )
@@ -121,6 +127,27 @@ def stream(exchange: Exchange, chunks: Sequence[TimedChunk], done_ns: int | None
         **_gaps(at),
         "max_stall_ns": max(burst_gaps(timed), default=None),
     }
+
+
+def longest_silence(exchange: Exchange, reads: Sequence[Read], end_ns: int | None) -> int | None:
+    """Return the longest time, in ns, in which no byte of the body came, up to `end_ns` (`duration_ns` of `Timing`).
+
+    It lies between two reads, whatever they brought, or between the last one and the end; of a body without any byte,
+    between the head and the end. The wait for the first byte is not part of it. None if nothing is known: what is
+    missing from the tape may have come at any time.
+    """
+    if exchange.ended_by in (None, "died"):
+        end_ns = None  # where a recorder died, the end is only its last read
+    found = [read for read in reads if read.size and (end_ns is None or read.at_ns <= end_ns)]
+    at = [read.at_ns for read in found]
+    ends = [read.start + read.size for read in found]
+    missing = list(map(sub, (read.start for read in found), [0, *ends]))  # bytes that are missing before each read
+    silences = [lasted for lasted, lost in zip(map(sub, at[1:], at), missing[1:], strict=True) if not lost]
+    if not at and exchange.headers_ns is not None and exchange.framing != "none":
+        at = [exchange.headers_ns]
+    if at and end_ns is not None and sum(missing) == exchange.gap_bytes:
+        silences.append(max(end_ns - at[-1], 0))
+    return max(silences, default=None)
 
 
 def flags(outputs: Sequence[TimedChunk]) -> set[str]:

@@ -97,13 +97,13 @@ def _shifting(_: str) -> Scene:
 
 
 def _routed(model: str) -> Scene:
-    """A routing object on the first chunk, usage in the finish chunk, always."""
+    """A routing object on the first chunk, usage in the finish chunk: with reasoning that never came."""
     sansa = {"routed": True, "routed_model": "openai/gpt-5.4-mini", "routing_latency_ms": 287}
     body = [
         (0.29, data(chunk(model, {"role": "assistant"}, sansa=sansa))),
         *words(model, "Routed , then answered .", 0.04),
     ]
-    last: dict[str, Any] = {"id": "chatcmpl-demo", "model": model, "usage": usage(12, 84)}
+    last: dict[str, Any] = {"id": "chatcmpl-demo", "model": model, "usage": usage(12, 84, 78)}
     last["choices"] = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
     return answer([*body, (0.02, data(last)), (0.0, DONE)])
 

@@ -169,7 +169,7 @@ measures = Table(
     Column("latency_ns", BigInteger, comment="T0 → last output chunk"),
     Column("duration_ns", BigInteger, comment="T0 → [DONE], else the end of the exchange"),
     Column("tail_ns", BigInteger, comment="duration − latency"),
-    Column("max_stall_ns", BigInteger, comment="longest gap between reads that completed an output chunk"),
+    Column("max_stall_ns", BigInteger, comment="longest gap: between reads that completed an output chunk"),
     Column("tpot_ns", Float, comment="(last − first output) / (completion tokens − 1)"),
     Column("tpot_est_ns", Float, comment="the same per output chunk: an estimate"),
     Column("tpot_adj_ns", Float, comment="the same without the first chunk's tokens; needs usage on every chunk"),
@@ -197,6 +197,7 @@ measures = Table(
     Column("icl", LargeBinary, nullable=False, comment="all gaps between output chunks: little-endian int64, ns"),
     Column("gap_hist", LargeBinary, nullable=False, comment="64 little-endian uint32: gaps by bit length of their ns"),
     Column("sparkline", Text, nullable=False, comment="the gaps, drawn on an absolute scale"),
+    Column("max_silence_ns", BigInteger, comment="longest silence: no byte of the body, from its first to the end"),
     comment="derived from the facts by the decoder named; rebuilding gives the same",
 )
 

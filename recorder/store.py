@@ -21,7 +21,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from recorder import celltypes, encoding, journal
 from recorder.celltypes import Place, Timestamp
 from recorder.clock import Clock
-from recorder.derive import Measures
+from recorder.derive import DECODER_VERSION, Measures
 from recorder.errors import TapeDamaged
 from recorder.exchange import Exchange, Read
 from recorder.redact import Redactor
@@ -365,19 +365,18 @@ class Store:
         row: tuple[Any, ...] = self._connection.connection.cursor().execute(f"PRAGMA {statement}").fetchone()
         return row
 
-    def ended(self) -> int:
-        """Count the exchanges that have ended."""
+    def ended(self, *, outdated: bool = False) -> Sequence[int]:
+        """Return the exchanges that have ended; if `outdated`, those whose measures another decoder derived."""
+        statement = select(exchanges.c.no).where(exchanges.c.ended_by.is_not(None)).order_by(exchanges.c.no)
+        if outdated:
+            statement = statement.join(measures).where(measures.c.decoder_version != DECODER_VERSION)
         with self._connection.begin():
-            statement = select(func.count()).select_from(exchanges).where(exchanges.c.ended_by.is_not(None))
-            return self._connection.execute(statement).scalar_one()
+            return self._connection.execute(statement).scalars().all()
 
-    def rebuild(self) -> Iterator[bool]:
-        """Derive every ended exchange again, one transaction each; give for each whether anything changed."""
-        ended = select(exchanges.c.no).where(exchanges.c.ended_by.is_not(None)).order_by(exchanges.c.no)
-        with self._connection.begin():
-            numbers = self._connection.execute(ended).scalars().all()
+    def rebuild(self, numbers: Iterable[int] | None = None) -> Iterator[bool]:
+        """Derive ended exchanges again, these or all, one transaction each; yield for each whether anything changed."""
         unsettled = set(self.unsettled())
-        for no in numbers:
+        for no in self.ended() if numbers is None else numbers:
             if no in unsettled:
                 self.settle([no])
                 yield True

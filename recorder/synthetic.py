@@ -113,6 +113,7 @@ def _measured(one: Template, facts: Exchange, its_reads: Sequence[Read]) -> Meas
         done_ns = at[one.done_read] if one.done_read is not None else None
         values |= metrics.stream(facts, chunks, done_ns, one.derived.completion_tokens)
         flags = flags - _TIMING_FLAGS | metrics.flags([chunk for chunk in chunks if chunk.chunk.output])
+    values["max_silence_ns"] = metrics.longest_silence(facts, its_reads, values["duration_ns"])
     return replace(one.derived, **values, flags=tuple(sorted(flags)))
 
 

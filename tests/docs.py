@@ -12,7 +12,18 @@ from recorder.schema import measures, metadata
 
 WIDTH = 100
 _MEASURED = ("connect", "ttfb", "ttf_byte", "ttfc", "ttft", "ttfo", "ttf_content", "thinking", "ttst", "latency")
-_MEASURED += ("duration", "tail", "max_stall", "tpot", "tpot_est", "tpot_adj", "icl_mean", "icl_p50", "icl_p90")
+_MEASURED += (
+    "duration",
+    "tail",
+    "max_stall",
+    "max_silence",
+    "tpot",
+    "tpot_est",
+    "tpot_adj",
+    "icl_mean",
+    "icl_p50",
+    "icl_p90",
+)
 _MEASURED += ("icl_p99", "icl_max")
 _OTHERS = ("tps_user", "e2e_tps", "tokens_per_chunk", "coalesced_fraction")
 _INHERITED = {

@@ -138,7 +138,7 @@ def first_schema(recorded: Path) -> Path:
         connection.rollback()
         with connection.begin():
             for table in schema.metadata.sorted_tables:
-                names = ", ".join(column.name for column in table.c)
+                names = ", ".join(column["name"] for column in inspect(connection).get_columns(table.name))
                 insert = f"INSERT INTO main.{table.name} ({names}) SELECT {names} FROM recorded.{table.name}"
                 connection.exec_driver_sql(insert)
     return path
@@ -149,8 +149,14 @@ def test_a_tape_of_the_first_schema_is_upgraded_with_all_that_it_holds(recorded:
     first = first_schema(recorded)
     with pytest.raises(SchemaMismatch, match="older schema 0001"), reading(first):
         pass
+    damage(first, "UPDATE measures SET decoder_version = 1")
     result = CliRunner().invoke(db, ["upgrade", "--db", str(first)])
     assert (result.exit_code, result.exception) == (0, None)
+    assert result.stdout.endswith(f"{first}: 1 exchange derived again, 1 changed\n")
+    with reading(first) as connection:
+        assert connection.exec_driver_sql("SELECT max_silence_ns >= 0 FROM measures").scalars().all() == [1]
+    again = CliRunner().invoke(db, ["upgrade", "--db", str(first)])
+    assert (again.exit_code, again.stdout) == (0, f"{first} has schema {schema.REVISION} already\n")
     assert (bodies_of(first), outcomes_of(first)) == before
     with tapefile.writing(first, "a test, once more"):
         pass

@@ -21,6 +21,7 @@ from viewer.model.opening import Opened
 from viewer.model.silence import is_lost
 from viewer.model.streams import Tone
 from viewer.model.transcript import UNKNOWN
+from viewer.rows import Row
 from viewer.slowness import Slowness, Spread
 
 Line = list[tuple[str, Tone]]
@@ -43,6 +44,7 @@ _WHO: Final = {
     "unclear": ("unclear", "← upstream, relay or client: the tape cannot tell"),
 }
 """What each field of `Slowness` is called, and what it means."""
+_LABELS: Final = {"max_stall": "longest gap", "max_silence": "longest silence"}
 _LONGEST: Final = 40
 _MOST_BARS: Final = 12
 
@@ -234,14 +236,19 @@ def _measured(known: Known, width: int) -> Iterator[Line]:
     row = known.row
     groups = {
         "times ms": ("ttfb", "ttfc", "ttft", "ttfo", "ttst", "latency", "duration"),
-        "gaps ms": ("icl_p50", "icl_p90", "icl_p99", "icl_max", "max_stall"),
+        "gaps ms": ("icl_p50", "icl_p90", "icl_p99", "icl_max", "max_stall", "max_silence"),
     }
     for name, fields in groups.items():
-        yield from _packed(
-            name, [f"{field.replace('_', ' ')} {cells.ms(row[f'{field}_ms'])}" for field in fields], width
-        )
+        named = ((_LABELS.get(field, field.replace("_", " ")), cells.ms(row[f"{field}_ms"])) for field in fields)
+        yield from _packed(name, [f"{label} {value}" for label, value in named], width)
     tokens = [f"{name} {cells.count(row[f'{name}_tokens'])}" for name in ("prompt", "completion", "reasoning")]
-    yield from _packed("tokens", [*tokens, f"a second {cells.ms(row['tps_user'])}"], width)
+    yield from _packed("tokens", [*tokens, f"a second {_rate(row)}"], width)
+
+
+def _rate(row: Row) -> str:
+    """Return the tokens a second, or why they are withheld."""
+    withheld = next((flag for flag in ("hidden_tokens", "burst") if flag in row["flags"]), None)
+    return f"withheld ({withheld})" if withheld else cells.ms(row["tps_user"])
 
 
 def _packed(name: str, figures: Sequence[str], width: int) -> Iterator[Line]:

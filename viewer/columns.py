@@ -17,7 +17,8 @@ JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchange
 def column(field: str) -> ColumnElement[Any]:
     """Give the expression of a field; of an open exchange, reads and bytes are counted from what is there.
 
-    Tokens per second are withheld where the answer came in a burst: how fast it was made is not known then.
+    Tokens per second are withheld where the answer came in a burst: how fast it was made is not known then. Where usage
+    counts tokens that did not come, so is all that divides the time of what came by them.
     """
     own = reads.c.exchange_no == exchanges.c.no
     unmeasured = measures.c.exchange_no.is_(None)
@@ -36,7 +37,11 @@ def column(field: str) -> ColumnElement[Any]:
         case "gap_p50_ms" | "gap_p90_ms" | "gap_p99_ms":
             return func.gap_percentile(measures.c.icl, rows.GAP_PERCENTILES[field])
         case "tps_user":
-            return _typed(case((flagged("burst"), null()), else_=measures.c.tps_user), measures.c.tps_user)
+            withheld = flagged("burst") | flagged("hidden_tokens")
+            return _typed(case((withheld, null()), else_=measures.c.tps_user), measures.c.tps_user)
+        case "tpot_ms" | "tpot_ns" | "tpot_adj_ms" | "tokens_per_chunk":
+            kept = measures.c[stored]
+            return _typed(case((flagged("hidden_tokens"), null()), else_=kept), kept)
     found: ColumnElement[Any] = measures.c[stored] if stored in measures.c else exchanges.c[stored]
     return found
 

@@ -47,7 +47,8 @@ GAPS: Final = (
 """The columns of `Tape.gaps`."""
 
 SUMMARISED: Final = (
-    "ttft_ms", "ttfc_ms", "ttfo_ms", "icl_p50_ms", "max_stall_ms", "tpot_ms", "latency_ms", "duration_ms",
+    "ttft_ms", "ttfc_ms", "ttfo_ms", "icl_p50_ms", "max_stall_ms", "max_silence_ms", "tpot_ms", "latency_ms",
+    "duration_ms",
 )  # fmt: skip
 
 _DTYPES: Final[dict[Kind, str]] = {

@@ -89,6 +89,7 @@ def _together(found: Sequence[Sample]) -> Sample:
         max(moments, default=None),
         sum(one.withheld for one in found),
         sum(one.held_up for one in found),
+        sum(one.hidden for one in found),
     )
 
 

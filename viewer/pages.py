@@ -104,10 +104,15 @@ def _story(row: Row) -> Iterator[tuple[str, str]]:
 
 def _numbers(row: Row, burst: bool) -> Iterator[tuple[str, str]]:
     yield "times, ms", _listed_ms(row, "ttfb", "ttfc", "ttft", "ttfo", "ttst", "latency", "duration")
-    yield "gaps, ms", _listed_ms(row, "icl_p50", "icl_p90", "icl_p99", "icl_max", "max_stall")
+    yield "gaps, ms", _listed_ms(row, "icl_p50", "icl_p90", "icl_p99", "icl_max")
+    longest, silent = ms(row["max_stall_ms"]), ms(row["max_silence_ms"])
+    yield "", f"longest gap {longest} (between reads with output), longest silence {silent} (without any byte)"
     tpot = row["tpot_ms"]  # of which tps_user is the inverse, unless the tape's flag withholds it
-    rate = "tokens a second withheld: burst" if burst else f"{ms(1000 / tpot if tpot else None)} tokens a second"
-    yield "pace", f"tpot {ms(tpot)} ms, {rate}"
+    if "hidden_tokens" in row["flags"]:
+        yield "pace", "tpot and tokens a second withheld: usage counts tokens that did not come"
+    else:
+        rate = "tokens a second withheld: burst" if burst else f"{ms(1000 / tpot if tpot else None)} tokens a second"
+        yield "pace", f"tpot {ms(tpot)} ms, {rate}"
     tokens = ("prompt", "completion", "reasoning", "total")
     yield "tokens", ", ".join(f"{name} {count(row[f'{name}_tokens'])}" for name in tokens)
     counts = ("reads", "events", "comments", "chunks", "output_chunks", "bytes", "gap_bytes")

@@ -44,11 +44,12 @@ QUANTITIES: Final = {
         Quantity("read_gap", None, "ms", "gaps between reads with output, pooled: those of icl above 0"),
         _own("each_icl_p50", "each exchange's own median gap between output chunks", column="icl_p50_ns"),
         _own("each_icl_p99", "each exchange's own 99th percentile of them", column="icl_p99_ns"),
-        _own("each_icl_max", "each exchange's own longest gap", column="icl_max_ns"),
+        _own("each_icl_max", "each exchange's longest gap between output chunks", column="icl_max_ns"),
         _own("tpot", "time per output token after the first; needs usage"),
         _own("tps", "tokens per second after the first, of one exchange", "tokens/s", "tps_user"),
         _own("latency", "T0 → last output chunk"),
         _own("duration", "T0 → [DONE], else the end of the exchange"),
+        _own("silence", "each exchange's longest silence: no byte, from the first to the end", column="max_silence_ns"),
     )
 }
 """Every quantity that has statistics, by name."""

@@ -31,6 +31,7 @@ _IMPORTANT: Final = (
 )  # fmt: skip
 _TITLES: Final = {
     "started_at": "started UTC", "ttft_ms": "ttft ms", "icl_p50_ms": "icl p50 ms", "max_stall_ms": "max gap ms",
+    "max_silence_ms": "max silence ms",
     "completion_tokens": "tokens", "duration_ms": "total ms", "sparkline": "gaps",
 }  # fmt: skip
 _SHORT_ID = 8

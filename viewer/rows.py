@@ -26,7 +26,7 @@ FIELDS: Final = (
     "error_message", "finish_reason", "prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens",
     "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "icl_p50_ms",
     "icl_p99_ms", "icl_max_ms", "max_stall_ms", "reads", "events", "output_chunks", "bytes", "flags", "request_model",
-    "labels", "connect_ms", "tps_user", "coalesced_fraction",
+    "labels", "connect_ms", "tps_user", "coalesced_fraction", "max_silence_ms",
 )  # fmt: skip
 """The fields of an exchange: the contract."""
 

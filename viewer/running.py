@@ -22,8 +22,8 @@ RATIO: Final = 20
 FIELDS: Final = (
     "model", "prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens", "ttfb_ms", "ttfc_ms", "ttft_ms",
     "ttfo_ms", "ttst_ms", "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "icl_mean_ms", "icl_p50_ms", "icl_p90_ms",
-    "icl_p99_ms", "icl_max_ms", "max_stall_ms", "events", "comments", "chunks", "output_chunks", "coalesced_fraction",
-    "sparkline",
+    "icl_p99_ms", "icl_max_ms", "max_stall_ms", "max_silence_ms", "events", "comments", "chunks", "output_chunks",
+    "coalesced_fraction", "sparkline",
 )  # fmt: skip
 """The fields that are given, of those that a row has."""
 

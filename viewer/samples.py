@@ -34,7 +34,11 @@ GROUPS: Final = (
 _BATCH = 2000
 _HEADS: Final = {"day": len("2026-01-01"), "hour": len("2026-01-01T00")}
 _CODES: Final = {name: code for code, name in enumerate((*OUTCOMES, UNMEASURED))}
-_FLAGGED: Final = (and_(flagged("burst"), measures.c.tps_user.is_not(None)), flagged("backpressure"))
+_FLAGGED: Final = (
+    and_(flagged("burst"), measures.c.tps_user.is_not(None)),
+    flagged("backpressure"),
+    and_(flagged("hidden_tokens"), measures.c.tps_user.is_not(None)),
+)
 _COLUMNS: Final = {quantity.name: quantity for quantity in QUANTITIES.values() if quantity.column is not None}
 
 
@@ -45,7 +49,8 @@ class Sample:
     `columns` hold one value for each exchange, NaN where unknown: the quantities by name, durations in ms, and
     `TOKENS`. `measured` says which exchanges enter figures of latency; `gaps` are all gaps between their output
     chunks, in ns. Of `withheld` of the measured ones the tokens per second are left out: they came in a burst;
-    `held_up` of them were so by the client: reading from upstream was paused for it.
+    `held_up` of them were so by the client: reading from upstream was paused for it. Of `hidden` ones they are
+    left out, and so are the times per token: usage counts tokens that did not come.
     """
 
     key: Key
@@ -59,6 +64,7 @@ class Sample:
     last_at: str | None = None
     withheld: int = 0
     held_up: int = 0
+    hidden: int = 0
 
     @property
     def size(self) -> int:

@@ -32,9 +32,11 @@ WARNINGS: Final = {
     "burst": "exchanges that came in a burst: how fast they were made is not known, so their tps is withheld",
     "backpressure": "exchanges that were held up by the client: reading from upstream was paused for it, so gaps and "
     "latency are in part its own",
+    "hidden_tokens": "exchanges whose usage counts tokens that did not come, such as hidden reasoning: their tpot and "
+    "tps are withheld",
     "objective_unknown": "complete exchanges of which the objective is not known, left out of the goodput",
 }
-"""What each warning means; `few` is followed by the quantities that it is about, two others by how many there are."""
+"""What each warning means; `few` is followed by the quantities that it is about, three others by how many there are."""
 
 _COUNTED: Final = (*OUTCOMES, UNMEASURED)
 _HEAD: Final = {
@@ -201,6 +203,7 @@ def _warnings(found: Row, sample: Sample) -> list[str]:
         "unmeasured": found[f"n_{UNMEASURED}"] > 0,
         f"burst:{sample.withheld}": sample.withheld > 0,
         f"backpressure:{sample.held_up}": sample.held_up > 0,
+        f"hidden_tokens:{sample.hidden}": sample.hidden > 0,
         "objective_unknown": (found["objective_unknown_n"] or 0) > 0,
     }
     return [warning for warning, is_raised in raised.items() if is_raised]

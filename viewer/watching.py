@@ -22,8 +22,8 @@ from viewer.rows import Row
 
 LISTED: Final = (
     "id", "started_at", "method", "path", "upstream", "model", "status", "outcome", "outcome_detail", "error_code",
-    "finish_reason", "ended_by", "ttft_ms", "icl_p50_ms", "max_stall_ms", "latency_ms", "duration_ms", "tps_user",
-    "events", "output_chunks", "completion_tokens", "reads", "bytes", "flags", "sparkline",
+    "finish_reason", "ended_by", "ttft_ms", "icl_p50_ms", "max_stall_ms", "max_silence_ms", "latency_ms", "duration_ms",
+    "tps_user", "events", "output_chunks", "completion_tokens", "reads", "bytes", "flags", "sparkline",
 )  # fmt: skip
 """The fields of a row of the list; `no`, `last_read_ms` (of one that still runs) and `gaps` (packed) are with them."""
 

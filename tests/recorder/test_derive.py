@@ -333,3 +333,32 @@ def test_each_line_of_ndjson_is_an_item():
         ("record", '{"a":1}', 100 * MS), ("record", '{"error":{"message":"no"}}', 110 * MS)
     ]  # fmt: skip
     assert [timed.item for timed in decoded.chunks] == [0, 1]
+
+
+def used(completion, reasoning=None, **more):
+    details = {} if reasoning is None else {"completion_tokens_details": {"reasoning_tokens": reasoning}}
+    counted = {"prompt_tokens": 5, "completion_tokens": completion, "total_tokens": 5 + completion, **details, **more}
+    return f"data: {json.dumps({'choices': [], 'usage': counted})}\n\ndata: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(("texts", "usage", "is_hidden"), [
+    (["Routed ", ", ", "then ", "answered ", ". "], used(84), True),
+    (["Routed ", ", ", "then ", "answered ", ". "], used(41), False),  # 25 bytes, and 16 markers
+    (["Routed ", ", ", "then ", "answered ", ". "], used(42), True),
+    (["x" * 400, "y" * 400], used(300, 200), True),  # usage says that there was reasoning, and none came
+    (["x" * 400, "y" * 400], used(300, 16), False),
+    (["x" * 400, "y" * 400], used(300, 200, total_tokens=505), False),  # counted beside, not within
+    (["é" * 20, "é" * 20], used(96), False),
+    (["a", "b"], "data: [DONE]\n\n", False),
+])  # fmt: skip
+def test_usage_that_counts_more_than_what_came_can_hold_is_flagged(texts, usage, is_hidden):
+    found = measure("".join(map(chunk, texts)) + chunk("", "stop") + usage)
+    assert ("hidden_tokens" in found.flags) is is_hidden
+    assert (found.tps_user is not None) is (found.completion_tokens is not None)
+
+
+def test_reasoning_that_came_and_audio_hide_no_tokens():
+    thought = f"data: {json.dumps({'choices': [{'index': 0, 'delta': {'reasoning_content': 'x' * 200}}]})}\n\n"
+    assert "hidden_tokens" not in measure(thought + chunk("a" * 9) + used(200, 190)).flags
+    sound = f"data: {json.dumps({'choices': [{'index': 0, 'delta': {'audio': {'data': 'AAAA'}}}]})}\n\n"
+    assert "hidden_tokens" not in measure(sound + sound + used(200)).flags

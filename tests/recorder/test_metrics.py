@@ -222,3 +222,43 @@ def test_what_needs_no_decoding_comes_from_the_facts():
 
 def test_every_measure_is_explained():
     assert all(field.metadata["doc"] for field in fields(Measures))
+
+
+def silence(at_ms, end_ms=None, sizes=None, **facts):
+    """Return the longest silence, in ms, of reads of 10 bytes each; `sizes` has other spans (start, size)."""
+    spans = sizes or [(10 * seq, 10) for seq in range(len(at_ms))]
+    its_reads = [Read(seq, at * MS, None, *span) for seq, (at, span) in enumerate(zip(at_ms, spans, strict=True))]
+    exchange = Exchange(**{
+        "status": 200, "content_type": None, "content_encoding": None, "ended_by": "end", "connected_ns": 5,
+        "headers_ns": 20 * MS, "end_ns": None, "framing": "chunked", **facts,
+    })  # fmt: skip
+    found = metrics.longest_silence(exchange, its_reads, None if end_ms is None else end_ms * MS)
+    return None if found is None else found / MS
+
+
+def test_the_longest_silence_is_between_reads_of_any_kind_or_before_the_end():
+    assert silence([100, 140, 160], 170) == 40
+    assert silence([100, 140, 160], 360) == 200
+    assert silence([100, 140, 160, 900], 170) == 40  # what came after [DONE] is not of the answer
+    assert silence([100, 100], 100) == 0
+
+
+def test_the_wait_for_the_first_byte_is_no_silence_but_a_body_that_never_came_is():
+    assert silence([5000, 5010], 5010) == 10
+    assert silence([], 60_020, ended_by="idle_timeout") == 60_000
+    assert silence([], 60_020, framing="none") is None
+    assert silence([], 60_020, headers_ns=None) is None
+
+
+def test_while_it_runs_and_after_its_recorder_died_the_end_is_not_known():
+    assert silence([100, 140], None, ended_by=None) == 40
+    assert silence([100], 100, ended_by="died") is None
+    assert silence([100, 140], 140, ended_by="died") == 40
+    assert silence([100], 900, ended_by="client") == 800
+
+
+def test_what_is_missing_from_the_tape_may_have_come_at_any_time():
+    assert silence([100, 900], 910, sizes=[(0, 10), (30, 10)], gap_bytes=20) == 10
+    assert silence([100, 110], 910, gap_bytes=5) == 10
+    assert silence([100], 910, gap_bytes=5) is None
+    assert silence([100, 110], 910, sizes=[(7, 10), (17, 10)], gap_bytes=7) == 800

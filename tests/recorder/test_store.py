@@ -205,7 +205,7 @@ def test_rebuilding_changes_nothing(tape: Path) -> None:
             record(store, exchange(id, pieces))
         record(store, exchange("open")[:-1])
         before = rows(tape, measures)
-        assert store.ended() == len(streams)
+        assert len(store.ended()) == len(streams)
         assert list(store.rebuild()) == [False] * len(streams)
     assert rows(tape, measures) == before
 

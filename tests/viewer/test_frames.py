@@ -270,7 +270,7 @@ def test_values_that_are_unknown_do_not_count(whole: Tape) -> None:
 
 def test_an_empty_tape_has_an_empty_summary(whole: Tape) -> None:
     found = frames.summary(whole.exchanges("status:500"))
-    assert found["n"].tolist() == [0] * 8
+    assert found["n"].tolist() == [0] * 9
     assert found["p50"].isna().all()
 
 

@@ -73,7 +73,7 @@ _ALIASES = {
     "finish": "finish_reason", "flag": "flags", "labels": "label", "dur": "duration_ms", "gap.max": "max_stall_ms",
     "gap.p50": "gap_p50_ms", "gap.p90": "gap_p90_ms", "gap.p99": "gap_p99_ms",
     "icl.p50": "icl_p50_ms", "icl.p90": "icl_p90_ms", "icl.p99": "icl_p99_ms", "icl.max": "icl_max_ms",
-    "stall": "max_stall_ms",
+    "stall": "max_stall_ms", "silence": "max_silence_ms", "silence.max": "max_silence_ms",
     "tok.in": "prompt_tokens", "tok.out": "completion_tokens", "tok.reason": "reasoning_tokens",
     "tok.total": "total_tokens", "tokens": "completion_tokens", "tps": "tps_user", "coalesced": "coalesced_fraction",
 }  # fmt: skip

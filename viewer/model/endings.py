@@ -45,9 +45,11 @@ def reason(row: Row, look: Look) -> str:
 def figures(row: Row, look: Look) -> str:
     """Sum its timing up, as far as it is known."""
     came, between, longest = row["ttft_ms"], row["icl_p50_ms"], row["max_stall_ms"]
+    silent = row["max_silence_ms"]
     told = [] if came is None else [f"first output {span(came)}"]
     told += [] if between is None else [f"inter-chunk p50 {span(between)}"]
     told += [] if longest is None else [f"longest gap {span(longest)}"]
+    told += [] if silent is None else [f"longest silence {span(silent)}"]
     told.append(f"{_counted(row['events'], 'event')} in {_counted(row['reads'], 'read')}")
     told.append(f"{span(elapsed_ms(row, look))}{'+' if row['outcome'] == 'open' else ''}")
     told += [] if row["completion_tokens"] is None else [counted(row["completion_tokens"], "token")]

@@ -353,6 +353,7 @@ COLUMNS: Final = (
     Column("ttft", "TTFT", 6, 7, 3, _timed("ttft_ms", 2000, 10_000, grows=False), "ttft_ms", "t", right=True),
     Column("icl50", "ICL50", 6, 6, 9, _timed("icl_p50_ms", 100, 500), "icl_p50_ms", "5", right=True),
     Column("gapmax", "GAPMAX", 6, 7, 6, _timed("max_stall_ms", 500, 2000), "max_stall_ms", "g", right=True),
+    Column("silence", "SILENCE", 7, 8, 16, _timed("max_silence_ms", 500, 2000), "max_silence_ms", "l", right=True),
     Column("events", "EV", 5, 6, 14, _count("events"), "events", "n", right=True),
     Column("tokens", "TOK", 5, 6, 8, _count("completion_tokens"), "completion_tokens", "k", right=True),
     Column("rate", "TOK/s", 6, 6, 10, _rate, "tps_user", "r", right=True),
