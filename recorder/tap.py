@@ -318,7 +318,7 @@ class Tap:
         except OSError as error:
             self._keeper = None
             self._on_trouble(f"what cannot be stored cannot be kept beside the tape either ({error.strerror})")
-        self._last_kept = Unstored(self._session.uuid)
+        self._last_kept = Unstored(self._last_kept.session)
 
     async def _beat(self) -> None:
         while True:
