@@ -95,8 +95,9 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
     try:
         parts = urlsplit(url)
         return parts, parts.port
-    except ValueError as error:  # such as brackets that do not match, or a port beyond 65535
-        raise ValueError(f"an upstream's URL is not valid ({error})") from error
+    except ValueError as error:  # whose words may quote a part of a password
+        message = "an upstream's URL needs a valid host and port, and special characters of user info percent-encoded"
+        raise ValueError(message) from error
 
 
 def _ascii_host(host: str) -> str:

@@ -21,7 +21,7 @@ _STEM = re.compile(
     r"|token(?!iz|limit)|(?:api|access|private|signing|subscription|license|master|service|account)-?key"
 )
 _WORDS = frozenset({
-    "access", "hmac", "jwt", "key", "keys", "otp", "pass", "pat", "pin", "psk", "pwd", "sas", "sid", "sig",
+    "access", "csrf", "hmac", "jwt", "keys", "otp", "pass", "pat", "pin", "psk", "pwd", "sas", "sid", "sig", "xsrf",
 })  # fmt: skip
 _ONE_TIME_CODE = "code"
 _CHALLENGES = frozenset({"www-authenticate", "proxy-authenticate"})
@@ -42,7 +42,7 @@ _PREFIXES = (
 )  # fmt: skip
 _LOOKS_SECRET = re.compile(
     r"^\s*(?:token|digest|apikey)\s+\S.*|(?<![\w-])(?:bearer|basic)\s+\S{8,}"
-    rf"|(?<![A-Za-z0-9-])(?:{'|'.join(_PREFIXES)})[\w-]{{6}}[\w.=-]*",
+    rf"|(?<![A-Za-z0-9-])(?:{'|'.join(_PREFIXES)})[\w-]{{4}}[\w.=-]*",
     re.IGNORECASE,
 )
 # A name begins at its first character only: to begin at each would take quadratic time on a long one without a value.
@@ -149,8 +149,8 @@ def _judged(name: str) -> tuple[bool, bool]:
     plain = _normal(name)
     if _HARMLESS.fullmatch(plain):
         return False, False
-    is_word = plain == _ONE_TIME_CODE or not _WORDS.isdisjoint(plain.split("-"))
-    return is_word or _STEM.search(plain) is not None, _QUANTITY.search(plain) is not None
+    is_word = any(word in _WORDS or word.endswith("key") for word in plain.split("-"))
+    return is_word or plain == _ONE_TIME_CODE or _STEM.search(plain) is not None, _QUANTITY.search(plain) is not None
 
 
 def shows_secret(text: str) -> bool:

@@ -43,6 +43,12 @@ def test_what_is_no_upstream_is_said(text: str) -> None:
         providers.parse(text)
 
 
+def test_what_is_said_of_a_url_quotes_no_part_of_a_password() -> None:
+    with pytest.raises(ValueError, match="percent-encoded") as caught:
+        providers.parse("https://me:hunter2#x@api.test")
+    assert "hunter2" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("target", "name", "rest"),
     [

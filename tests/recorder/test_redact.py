@@ -56,6 +56,7 @@ def header(name: str, value: str) -> str:
         ("X-Acme-Tokens", PLAIN),
         ("x-acmetoken", PLAIN),
         ("x_acme_key", PLAIN),
+        ("x-acmekey", PLAIN),
         ("X-Pass", PLAIN),
         ("cf-access-client-id", PLAIN),
         ("x-ms-sas", PLAIN),

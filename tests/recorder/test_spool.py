@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from recorder import providers, spool
+from recorder import providers, spool, tapefile
 from recorder.scripted import answer
 from recorder.service import Observer, Options, Recorder
 from recorder.spool import Body, Memory
+from recorder.store import Store
 from tests.relay import ROOT, Relay, dial, fetch, kept, on_loop, post, run, until
 
 LARGE = b"".join(bytes([n]) * (1 << 20) for n in range(24))
@@ -89,6 +90,8 @@ def test_a_large_request_goes_upstream_from_its_file_and_its_beginning_to_the_ta
 
     with Relay(tmp_path) as relay:
         relay.runner.run(main())
+    with tapefile.writing(relay.tape, "a test") as connection:
+        assert not any(Store(connection).rebuild())
 
 
 @on_loop
