@@ -83,8 +83,8 @@ class Tap:
     ) -> None:
         self.counts = Counts()
         self.warnings: list[str] = []
-        self._path, self._purpose = path, purpose
-        self._preamble: list[journal.Frame] = [session] if keep is None else [session, keep]
+        self._path, self._session, self._purpose = path, session, purpose
+        self._preamble: list[journal.Frame] = [session, keep] if keep else [session]
         self._on_finished, self._on_trouble = on_finished, on_trouble
         self._clock, self._queue_bytes = clock, queue_bytes
         self._seq = 0
