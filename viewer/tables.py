@@ -23,7 +23,7 @@ NARROWEST: Final = 26
 
 _LEAST: Final = 12
 _BETWEEN: Final = 2
-_STYLES: Final = {"complete": "green", "open": "cyan", "client_closed": "yellow", "outcome": ""}
+_STYLES: Final = {"complete": "green", "open": "cyan", "client_closed": "yellow"}
 # Terminals disagree about the width of what these join, colour or turn into a picture; without them they agree.
 _JOINERS: Final = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F, 0x20E3, *range(0x1F3FB, 0x1F400)))
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from textual.app import App
 
+from recorder.plurals import counted
 from recorder.safe import safe
 
 _LONGEST: Final = 600_000
@@ -27,7 +28,7 @@ def copy(app: App[Any], label: str, text: str, instead: str = "") -> None:
     if len(data) <= MOST:
         app.copy_to_clipboard(data.decode())
         where = "the terminal's clipboard" + (f" and {kept}" if kept is not None else "")
-        app.notify(f"{safe(label)}: {len(text):,} characters, to {where}", markup=False)
+        app.notify(f"{safe(label)}: {counted(len(text), 'character')}, to {where}", markup=False)
         return
     where = f"only to {kept}" if kept is not None else "not copied"
     gives = f"{instead} gives them" if instead else "x exports them"
