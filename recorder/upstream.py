@@ -33,7 +33,8 @@ class Transport(httpx.AsyncBaseTransport):
     """Sends one request over a connection of its own.
 
     The request extension `instants` (an `Instants`) is filled in on the way, also when it fails. The response has the
-    extensions `reads` (a `Reads`), `framing` and `raw_headers`. Raises `UpstreamError`.
+    extensions `reads` (a `Reads`), `framing` and `raw_headers`. A body that comes in pieces needs a Content-Length.
+    Raises `UpstreamError`.
     """
 
     def __init__(self, tls: ssl.SSLContext | None = None, limits: Limits | None = None, clock: Clock = SYSTEM) -> None:

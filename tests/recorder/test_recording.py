@@ -121,4 +121,4 @@ def test_a_request_body_without_room_is_left_out_but_its_size_and_hash_are_kept(
     row = record(tape, scenario, queue_bytes=10)
     assert (row["request_body"], row["request_size"]) == (None, len(BODY))
     assert row["request_sha256"] == hashlib.sha256(BODY).hexdigest()
-    assert row["outcome"] == "connect_error"
+    assert (row["outcome"], row["flags"]) == ("connect_error", "request_not_stored")

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import itertools
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +138,52 @@ async def test_a_request_is_sent_when_its_last_byte_has_gone_out(loop: Loop) -> 
         assert instants.sent is not None
         assert instants.headers is not None
         assert instants.connected < instants.sent < instants.headers
+
+
+class Pieces(httpx.AsyncByteStream):
+    """A body in pieces; its source fails after them if told."""
+
+    def __init__(self, pieces: list[bytes], error: OSError | None = None) -> None:
+        self._pieces, self._error = pieces, error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            await asyncio.sleep(0)
+            yield piece
+        if self._error is not None:
+            raise self._error
+
+
+def in_pieces(url: str, stream: Pieces, size: int, **extensions: Any) -> httpx.Request:
+    headers = {"content-length": str(size)}
+    return httpx.Request("POST", url, headers=headers, stream=stream, extensions=extensions)
+
+
+@both_loops
+@on_loop
+async def test_a_request_in_pieces_arrives_whole_and_is_sent_when_its_last_has_gone_out(loop: Loop) -> None:
+    pieces, instants = [bytes([number]) * 300_000 for number in range(20)], Instants()
+    async with ScriptedUpstream(lambda _: Scene([(0.0, OK)])) as upstream:
+        stream = Pieces(pieces)
+        asked = in_pieces(upstream.url, stream, 6_000_000, instants=instants)
+        response = await Transport().handle_async_request(asked)
+        assert await drain(response.extensions["reads"]) == ([b"ok"], None)
+    assert upstream.asked[0].body == b"".join(pieces)
+    assert instants.connected is not None
+    assert instants.sent is not None
+    assert instants.headers is not None
+    assert instants.connected < instants.sent < instants.headers
+
+
+@both_loops
+@on_loop
+async def test_a_request_that_cannot_be_read_back_is_no_fault_of_upstreams(loop: Loop) -> None:
+    async with ScriptedUpstream(lambda _: Scene([(0.0, OK)])) as upstream:
+        stream = Pieces([b"begun"], OSError(errno.EIO, "Input/output error"))
+        with pytest.raises(UpstreamError, match="cannot be read back") as caught:
+            await Transport().handle_async_request(in_pieces(upstream.url, stream, 100))
+        assert caught.value.ended_by == "local"
+        assert upstream.asked == []
 
 
 @both_loops
