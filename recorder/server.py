@@ -176,15 +176,17 @@ class _Listener:
                 self._refuse(connection)
 
     def _open(self, connection: socket.socket) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # each read is passed on at once
-        task = self._loop.create_task(self._loop.connect_accepted_socket(self._protocol, connection))
+        with contextlib.suppress(OSError):  # a client that has left already is no news
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # each read is passed on at once
+        task = self._loop.create_task(self._serve(connection))
         self._opening.add(task)
-        task.add_done_callback(self._opened)
+        task.add_done_callback(self._opening.discard)
 
-    def _opened(self, task: asyncio.Task[Any]) -> None:
-        self._opening.discard(task)
-        if not task.cancelled():
-            task.exception()  # a client that has left already is no news
+    async def _serve(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._protocol, connection)
+        except OSError:
+            connection.close()
 
     def _protocol(self) -> asyncio.Protocol:
         state = self._server.lifespan.state
