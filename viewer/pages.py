@@ -3,16 +3,19 @@
 As in `report`, every recorded text passes `safe` and is only ever put into `rich.text.Text`. Unknown is `–`.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.text import Text
 
+from recorder.encoding import is_utf8
 from recorder.exchange import FLAGS, OUTCOMES
 from recorder.plurals import counted
 from recorder.safe import safe
 from viewer import rows, wording
 from viewer.cells import UNKNOWN, block, cell, count, cut, line, moment, ms, outcome
+from viewer.model import dump
 from viewer.rows import Row
 from viewer.slowness import Slowness
 from viewer.thresholds import Thresholds
@@ -22,17 +25,22 @@ _PREVIEW: Final = 60
 _QUOTED: Final = 24
 _MOST_VERDICTS: Final = 5
 _JUDGED: Final = ("stall", "burst")
+_TELLING: Final = re.compile(r"(?:^|-)request-?id$|^cf-ray$|^retry-after|rate-?limit", re.IGNORECASE)
+"""The names of headers that say which request it was for its API, and what limits it met."""
+_HEX_BYTES: Final = 4096
 
 
-def page(row: Row, verdicts: Sequence[Verdict] | None = None) -> Iterator[Text]:
-    """Tell about one exchange: `row` is `queries.detail`'s. Of many stalls the longest are told.
+def page(row: Row, verdicts: Sequence[Verdict] | None = None, answered: Sequence[Sequence[str]] = ()) -> Iterator[Text]:
+    """Sum up one exchange: `row` is `queries.detail`'s, `answered` are the response's headers, of which those that name
+    the request or its limits are shown. Of many stalls the longest are shown.
 
     Stalls and bursts are what the verdicts say; where there are none (None), what the tape's flags say.
     """
     flags = row["flags"] if verdicts is None else [flag for flag in row["flags"] if flag not in _JUDGED]
     burst = "burst" in flags if verdicts is None else any(verdict.kind == "burst" for verdict in verdicts)
     yield Text.assemble((safe(row["id"]), "bold"), f"  {line(row['method'])} {line(row['upstream'] + row['path'])}")
-    for label, text in (*_story(row), *_numbers(row, burst)):
+    told = [("header", f"{line(name)}: {line(value)}") for name, value in answered if _TELLING.search(name)]
+    for label, text in (*_story(row), *told, *_numbers(row, burst)):
         yield _labelled(label, text)
     yield from _told(verdicts or ())
     for flag in flags:
@@ -69,6 +77,45 @@ def answer(row: Row) -> Iterator[Text]:
             yield Text(block(row[name]), style)
     for call in row["tool_calls"] or ():
         yield Text.assemble(("tool call: ", "bold"), line(f"{call['name']}({call['arguments']})"))
+
+
+def headers(of: str, found: Sequence[Sequence[str]]) -> Iterator[Text]:
+    """Show the headers of a request or a response, as stored (redacted)."""
+    if found:
+        yield Text()
+        yield Text(f"{of} headers", "bold")
+    for name, value in found:
+        yield Text.assemble((f"{line(name)}: ", "dim"), line(value))
+
+
+def no_text(row: Row) -> str:
+    """Say why an answer has no content: `row` is `queries.detail`'s."""
+    others = [name.replace("_", " ") for name in ("refusal", "tool_calls", "reasoning") if row[name]]
+    if others:
+        return f"the answer has only {' and '.join(others)}; --format json has all of it"
+    if row["error_code"] or row["error_message"]:
+        fault = ": ".join(line(row[name]) for name in ("error_code", "error_message") if row[name])
+        return f"an error came before any output ({fault})"
+    if not row["bytes"]:
+        return f"no body came ({outcome(row)})"
+    if row["gap_bytes"] == row["bytes"]:
+        return "nothing of the body is on the tape"
+    if row["outcome"] == "open":
+        return "the exchange is still open, and no content has come or been measured yet"
+    return f"no content was found in {counted(row['bytes'], 'byte')} of body ({outcome(row)}); --part raw shows them"
+
+
+def body(data: bytes) -> Iterator[Text]:
+    """Show a body: text without control characters, of anything else the first `_HEX_BYTES` as hex."""
+    if is_utf8(data) and b"\0" not in data:
+        for text in data.decode("utf-8", "replace").splitlines():
+            yield Text(block(text))
+        return
+    shown = data[:_HEX_BYTES]
+    for start in range(0, len(shown), 16):
+        part = shown[start : start + 16]
+        yield Text(f"{start:08x}  {dump.hexadecimal(part):<47}  {dump.printable(part)}")
+    yield Text(f"({counted(len(data), 'byte')}, not text; a pipe or a file gets all of them)", "dim")
 
 
 def request(row: Row) -> Iterator[Text]:

@@ -254,6 +254,14 @@ def request(connection: Connection, no: int) -> tuple[Row, bytes | None]:
     return rows.request({str(name): value for name, value in found.items()}), found["request_body"]
 
 
+def headers(connection: Connection, no: int) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the headers of an exchange's request and of its response, each as `[name, value]`, as they are stored."""
+    columns = (_exchanges.c.request_headers, _exchanges.c.response_headers)
+    with connection.begin():
+        asked, answered = connection.execute(select(*columns).where(_exchanges.c.no == no)).one()
+    return asked or [], answered or []
+
+
 def reads(connection: Connection, no: int) -> list[Row]:
     """Give an exchange's reads."""
     with connection.begin():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from recorder.chat import Chunk, Piece
 from recorder.errors import TapeDamaged
-from recorder.exchange import Read, TimedItem
+from recorder.exchange import Read
 
 if TYPE_CHECKING:
     from recorder.runs import Run
@@ -39,7 +39,7 @@ DETAIL_FIELDS: Final = (
 GAP_PERCENTILES: Final = {"gap_p50_ms": 0.5, "gap_p90_ms": 0.9, "gap_p99_ms": 0.99}
 """Percentiles of the gaps between reads with output, by which can be filtered and sorted: worked out when asked for."""
 
-EVENT_FIELDS: Final = ("seq", "kind", "at_ms", "gap_ms", "read", "type", "id", "data", "start", "end")
+EVENT_FIELDS: Final = ("seq", "kind", "at_ms", "gap_ms", "read", "type", "id", "data", "start", "end", "delta")
 READ_FIELDS: Final = ("seq", "at_ms", "relayed_ms", "start", "size")
 CHUNK_FIELDS: Final = (
     "id", "seq", "at_ms", "gap_ms", "read", "event", "kinds", "output", "choice", "content", "reasoning", "refusal",
@@ -116,25 +116,6 @@ class Exchanges(Iterator[Row]):
 @functools.cache
 def _durations(fields: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(field for field in fields if field.endswith("_ms"))
-
-
-def events(items: Iterable[TimedItem]) -> Iterator[Row]:
-    """Give one row for each event and comment; `gap_ms` is the time since the item before, None for the first."""
-    before: int | None = None
-    for item in items:
-        yield {
-            "seq": item.seq,
-            "kind": item.kind,
-            "at_ms": ms(item.at_ns),
-            "gap_ms": _gap(before, item.at_ns),
-            "read": item.read,
-            "type": item.type,
-            "id": item.id,
-            "data": item.data,
-            "start": item.start,
-            "end": item.end,
-        }
-        before = item.at_ns
 
 
 def read(one: Read) -> Row:

@@ -31,19 +31,21 @@ def show(
 ) -> None:
     """Show one exchange: ID is 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
 
-    On a pipe, the parts text, request and raw are the content, the request body and the response body, byte for byte.
+    On a pipe, the parts text, request and raw are the content, the request body and the response body, byte for byte;
+    without any content, standard error says why. A terminal gets raw text without its control characters, and the
+    beginning of anything else as hex.
     """
     from viewer import queries
 
     if part == "raw" and format is not None:
         raise click.UsageError("--part raw is the body as it came: it has no --format")
-    if part == "raw" and output.on_terminal() and not force:
-        raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe, or say --force")
     if part not in _JUDGED and (given := limiting.given()):
         raise click.UsageError(f"--part {part} is not judged: leave out {', '.join(given)}")
     with queries.opened(options.tape_path(db)) as connection:
         no = queries.find(connection, id)
-        if part in _JUDGED:
+        if part == "raw" and output.on_terminal() and not force:
+            _show_readable(connection, no)
+        elif part in _JUDGED:
             _JUDGED[part](connection, no, thresholds, format, raw_csv)
         else:
             _SHOWN[part](connection, no, format, raw_csv)
@@ -55,11 +57,16 @@ def _show_summary(connection: "Connection", no: int, limits: Thresholds, format:
     from viewer.verdicts import verdicts
 
     row = queries.detail(connection, no)
+    asked, answered = queries.headers(connection, no)
     if format is None or format == "table":
-        output.show(pages.page(row, verdicts(Timed(*queries.observed(connection, no)), row["outcome"], limits)))
+        found = verdicts(Timed(*queries.observed(connection, no)), row["outcome"], limits)
+        output.show(pages.page(row, found, answered))
+        output.show(pages.headers("response", answered))
+        if not output.on_terminal():
+            output.show(pages.headers("request", asked))
     else:
         row.pop("sparkline")
-        output.put_one(format, row, raw_csv)
+        output.put_one(format, row | {"request_headers": asked, "response_headers": answered}, raw_csv)
 
 
 def _show_timing(connection: "Connection", no: int, limits: Thresholds, format: str | None, raw_csv: bool) -> None:
@@ -80,17 +87,39 @@ def _show_text(connection: "Connection", no: int, format: str | None, raw_csv: b
 
     row = queries.detail(connection, no)
     if format is None and not output.on_terminal():
+        if row["content"] is None:
+            click.echo(f"wiretape: there is no text: {pages.no_text(row)}", err=True)
         _write_bytes((row["content"] or "").encode())
     elif format is None or format == "table":
+        if all(row[field] is None for field in rows.TEXT_FIELDS):
+            click.echo(f"wiretape: there is no text: {pages.no_text(row)}", err=True)
         output.show(pages.answer(row))
     else:
         output.put_one(format, {field: row[field] for field in ("id", *rows.TEXT_FIELDS)}, raw_csv)
 
 
 def _show_events(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
-    from viewer import queries, rows
+    from rich.text import Text
 
-    output.put(output.chosen(format), rows.EVENT_FIELDS, rows.events(queries.decoded(connection, no).items), raw_csv)
+    from viewer import queries, rows
+    from viewer.model import event_rows
+    from viewer.model.clocks import Times
+    from viewer.model.transcript import Transcript
+
+    decoded = queries.decoded(connection, no)
+    transcript = Transcript(decoded)
+    if output.chosen(format) == "table":
+        room = output.width()
+        output.show(Text(line if room is None else _cut(line, room)) for line in event_rows.lines(transcript, Times()))
+    else:
+        found = event_rows.table(transcript, decoded.items)
+        output.put(output.chosen(format), rows.EVENT_FIELDS, found, raw_csv)
+
+
+def _cut(line: str, width: int) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1)}…"
 
 
 def _show_reads(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
@@ -115,6 +144,16 @@ def _show_raw(connection: "Connection", no: int, format: str | None, raw_csv: bo
     from viewer import queries
 
     _write_bytes(queries.body(connection, no))
+
+
+def _show_readable(connection: "Connection", no: int) -> None:
+    """Show the body on a terminal: text without control characters, the beginning of anything else as hex."""
+    from viewer import pages, queries
+
+    body, decoded = queries.body(connection, no), queries.decoded(connection, no)
+    if decoded.data != body:
+        click.echo("wiretape: the body came compressed and is shown decoded; a pipe gets it as it came", err=True)
+    output.show(pages.body(decoded.data))
 
 
 _JUDGED = {"summary": _show_summary, "timing": _show_timing}

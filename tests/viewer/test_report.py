@@ -11,6 +11,9 @@ from rich.text import Text
 from sqlalchemy import Connection
 
 from viewer import pages, queries, report, rows, tables
+from viewer.model import event_rows
+from viewer.model.clocks import Times
+from viewer.model.transcript import Transcript
 
 from .conftest import HOSTILE, LIVE, ODD
 
@@ -120,7 +123,9 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
     row = detail(connection, ODD)
     request, _ = queries.request(connection, queries.find(connection, ODD))
     hostile: dict[str, Any] = {"headers": [[HOSTILE, HOSTILE]], "path": HOSTILE, "method": HOSTILE, "body": HOSTILE}
-    events = list(rows.events(queries.decoded(connection, queries.find(connection, ODD)).items))
+    decoded = queries.decoded(connection, queries.find(connection, ODD))
+    transcript = Transcript(decoded)
+    events = list(event_rows.table(transcript, decoded.items))
     return [
         listing(connection),
         listing(connection, 100),
@@ -128,6 +133,12 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
         pages.answer(row | {"reasoning": HOSTILE, "refusal": HOSTILE}),
         pages.request(request | hostile),
         tables.grid(rows.EVENT_FIELDS, events).lines,
+        map(Text, event_rows.lines(transcript, Times())),
+        pages.headers("response", [[HOSTILE, HOSTILE]]),
+        pages.page(row, [], [[f"{HOSTILE}-request-id", HOSTILE]]),
+        pages.body(HOSTILE.encode()),
+        pages.body(HOSTILE.encode() + b"\xff\x00\x1b[2J"),
+        [Text(pages.no_text(row | {"tool_calls": None, "content": None}))],
         tables.grid(("a",), [{"a": HOSTILE}]).lines,
     ]
 

@@ -6,16 +6,20 @@ from typing import Any
 import pytest
 
 from recorder import chunks
+from recorder.derive import Decoded
 from recorder.errors import TapeDamaged
 from recorder.exchange import TimedItem
 from recorder.runs import Run
 from viewer import rows
+from viewer.model import event_rows
+from viewer.model.transcript import Transcript
 
 CONTRACT = (
     "id, started_at, method, path, upstream, model, status, outcome, outcome_detail, error_code, error_message, "
     "finish_reason, prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, ttfb_ms, ttfc_ms, ttft_ms, "
     "ttfo_ms, ttst_ms, latency_ms, duration_ms, tpot_ms, icl_p50_ms, icl_p99_ms, icl_max_ms, max_stall_ms, reads, "
-    "events, output_chunks, bytes, flags, request_model, labels, connect_ms, tps_user, coalesced_fraction"
+    "events, output_chunks, bytes, flags, request_model, labels, connect_ms, tps_user, coalesced_fraction, "
+    "max_silence_ms"
 )
 
 
@@ -33,7 +37,7 @@ def choice(delta: dict[str, Any], index: int = 0, finish: str | None = None) -> 
 
 def test_the_contract_is_kept_name_by_name_and_in_order() -> None:
     assert ", ".join(rows.FIELDS) == CONTRACT
-    assert ", ".join(rows.EVENT_FIELDS) == "seq, kind, at_ms, gap_ms, read, type, id, data, start, end"
+    assert ", ".join(rows.EVENT_FIELDS) == "seq, kind, at_ms, gap_ms, read, type, id, data, start, end, delta"
     assert ", ".join(rows.READ_FIELDS) == "seq, at_ms, relayed_ms, start, size"
 
 
@@ -60,7 +64,10 @@ def test_the_first_item_has_no_gap_and_comments_count_as_items() -> None:
         TimedItem(1, "comment", 7_500_000, 1, "", "", "ping", 9, 15),
         TimedItem(2, "event", None, None, "message", "", "y", 15, 24),
     ]
-    assert [row["gap_ms"] for row in rows.events(items)] == [None, 2.5, None]
+    transcript = Transcript(Decoded(b"", True, items))
+    found = list(event_rows.table(transcript, items))
+    assert [row["gap_ms"] for row in found] == [None, 2.5, None]
+    assert [row["kind"] for row in found] == ["malformed", "comment", "malformed"]
 
 
 def test_each_choice_of_a_chunk_has_its_row_and_the_chunk_its_number() -> None:

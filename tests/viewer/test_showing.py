@@ -10,7 +10,8 @@ import pytest
 from viewer import rows, verdicts
 
 from .commanding import on_terminal, run
-from .conftest import COMPLETE, COMPLETE_READS, ODD, TOOLS
+from .conftest import COMPLETE, COMPLETE_READS, LIMITED, LIVE, ODD, TOOLS
+from .tui.growing import recorder
 
 BODY = b"".join(data for _, data in COMPLETE_READS)
 
@@ -21,7 +22,9 @@ def test_show_finds_the_newest_that_failed(tape: Path) -> None:
 
 def test_show_as_json_is_one_object_that_begins_with_the_contract(tape: Path) -> None:
     found = json.loads(run(tape, "show", COMPLETE, "--format", "json").stdout)
-    assert tuple(found) == rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS
+    heads = ("request_headers", "response_headers")
+    assert tuple(found) == rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS + heads
+    assert found["response_headers"] == [["content-type", "text/event-stream"]]
     assert (found["content"], found["labels"], found["usage"]["total_tokens"]) == ("Hello, world", {"run": "a7"}, 9)
 
 
@@ -42,7 +45,10 @@ def test_events_and_reads_come_in_every_format(tape: Path, part: str) -> None:
 
 def test_events_say_where_in_the_body_they_are_and_when_they_came(tape: Path) -> None:
     found = json.loads(run(tape, "show", COMPLETE, "--part", "events", "--format", "json").stdout)
-    assert [row["kind"] for row in found][1:3] == ["event", "comment"]
+    kinds = ["role", "content", "comment", "content", "content", "content", "finish", "usage", "done"]
+    assert [row["kind"] for row in found] == kinds
+    assert [row["delta"] for row in found[:5]] == [None, "Hel", None, "lo", ", "]
+    assert [row["seq"] for row in found] == list(range(9))
     assert [row["at_ms"] for row in found] == [100.0, 110.0, 120.0, 120.0, 120.0, 170.0, 180.0, 180.0, 180.0]
     assert [row["gap_ms"] for row in found] == [None, 10.0, 10.0, 0.0, 0.0, 50.0, 10.0, 0.0, 0.0]
     assert BODY[found[2]["start"] : found[2]["end"]].startswith(b": keep-alive")
@@ -116,6 +122,50 @@ def test_raw_has_no_format(tape: Path) -> None:
     assert "has no --format" in run(tape, "show", "@", "--part", "raw", "--format", "json", code=2).stderr
 
 
-def test_raw_is_not_thrown_at_a_terminal_without_force(tape: Path) -> None:
-    assert "say --force" in on_terminal(tape, "show", COMPLETE, "--part", "raw")
+def test_raw_text_on_a_terminal_has_no_control_characters_unless_forced(tape: Path) -> None:
+    assert "keep-alive" in on_terminal(tape, "show", COMPLETE, "--part", "raw")
     assert "keep-alive" in on_terminal(tape, "show", COMPLETE, "--part", "raw", "--force")
+
+
+def test_a_binary_body_on_a_terminal_is_shown_as_hex(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as tape:
+        tape.answer("aaaa000000000001", b"\x89PNG\r\n\x1a\n\x00\xff" + b"\x00" * 5000, 30)
+    shown = on_terminal(path, "show", "@", "--part", "raw")
+    assert "00000000  89 50 4e 47 0d 0a 1a 0a" in shown
+    assert "5,010 bytes, not text; a pipe or a file gets all of them" in " ".join(shown.split())
+    assert "\x1a" not in shown
+
+
+def test_events_on_a_terminal_are_listed_as_in_the_viewer(tape: Path) -> None:
+    shown = on_terminal(tape, "show", COMPLETE, "--part", "events").splitlines()
+    assert shown[0].split() == ["#", "t", "s", "Δ", "ms", "kind", "bytes", "read", "data"]
+    assert shown[2].split() == ["1", "0.110", "10.0", "content", "157", "1", "'Hel'"]
+    assert shown[4].split()[2:4] == ["same", "content"]
+    assert shown[8].split()[-4:] == ["5", "in,", "4", "out"]
+
+
+def test_the_page_has_the_headers_and_names_request_ids_and_limits_first(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    sent = [(b"content-type", b"text/event-stream"), (b"x-request-id", b"req_1"), (b"retry-after", b"20"),
+            (b"x-ratelimit-remaining-tokens", b"7")]  # fmt: skip
+    with recorder(path) as tape:
+        tape.begin("aaaa000000000001", COMPLETE_READS, headers=sent)
+        tape.end("aaaa000000000001", COMPLETE_READS)
+    shown = run(path, "show", "@").stdout
+    told = [row.split(maxsplit=1)[1] for row in shown.splitlines() if row.startswith("header ")]
+    assert told == ["x-request-id: req_1", "retry-after: 20", "x-ratelimit-remaining-tokens: 7"]
+    assert "response headers\ncontent-type: text/event-stream\n" in shown
+    assert "request headers\nhost: api.example.com\nauthorization: REDACTED" in shown
+    assert "request headers" not in on_terminal(path, "show", "@")
+
+
+@pytest.mark.parametrize(("id", "reason"), [
+    (TOOLS, "the answer has only tool calls and reasoning"),
+    (LIMITED, "an error came before any output (rate_limit_exceeded: slow down)"),
+    (LIVE, "the exchange is still open"),
+])  # fmt: skip
+def test_without_any_text_standard_error_says_why(tape: Path, id: str, reason: str) -> None:
+    ended = run(tape, "show", id, "--part", "text")
+    assert ended.stdout_bytes == b""
+    assert ended.stderr.startswith(f"wiretape: there is no text: {reason}")

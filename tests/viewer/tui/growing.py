@@ -4,6 +4,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from recorder import journal, tapefile
 from recorder.store import Store
 from tests.viewer.conftest import COMPLETE_READS, MS, begin, end, response
@@ -31,9 +33,14 @@ class Recorder:
         self._store.append([begin(id, at, b"{}"), head, read])
         self.end(id, [(at_ms, body)])
 
-    def begin(self, id: str, parts: Parts, at: int = 0, path: str = "/v1") -> None:
-        """Write an exchange that goes on."""
-        self._store.append([begin(id, at, b"{}", path), *response(id, parts)])
+    def begin(
+        self, id: str, parts: Parts, at: int = 0, path: str = "/v1", headers: list[tuple[bytes, bytes]] | None = None
+    ) -> None:
+        """Write an exchange that goes on; `headers` are those of its response."""
+        head, *reads = response(id, parts)
+        if headers is not None:
+            head = msgspec.structs.replace(head, headers=headers)
+        self._store.append([begin(id, at, b"{}", path), head, *reads])
 
     def go_on(self, id: str, parts: Parts, known: int, until: int) -> None:
         """Let more of its reads come: those of `parts` from `known` to before `until`."""

@@ -1,21 +1,19 @@
 """What each pane of the inspector shows, as a text for a pager or an editor: exact, and as long as it is."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from recorder.safe import safe
-from viewer import cells, closeup
+from viewer import closeup
 from viewer.closeup import Line
 from viewer.inspecting import Known
-from viewer.model import gist
+from viewer.model import event_rows
 from viewer.model.answer import Answer
 from viewer.model.clocks import Times
 from viewer.model.notes import Notes
 from viewer.model.opening import Opened
-from viewer.model.transcript import KINDS, UNKNOWN, Transcript
+from viewer.model.transcript import Transcript
 
 _WIDTH: Final = 118
-_KIND: Final = max(map(len, KINDS))
 
 
 def page(
@@ -34,7 +32,7 @@ def page(
         case "replay":
             return "text.txt", known.row["content"] or ""
         case "events":
-            return "events.txt", "" if opened is None else _lines(_events(opened.transcript, times, only))
+            return "events.txt", "" if opened is None else _lines(event_rows.lines(opened.transcript, times, only))
         case "tree" | "bytes":
             return "event.sse", _bytes(opened, position).decode("utf-8", "replace")
         case "request":
@@ -51,20 +49,6 @@ def _said(transcript: Transcript) -> str:
         return parts[0].track.text
     heads = [f"{part.title} {part.name.text}" if part.name is not None else part.title for part in parts]
     return "\n\n".join(f"─ {head}\n{part.track.text}" for head, part in zip(heads, parts, strict=True)) + "\n"
-
-
-def _events(transcript: Transcript, times: Times, only: Sequence[int] | None) -> Iterator[str]:
-    """Give the events as a table, an event a line."""
-    number, at = len(str(len(transcript))), times.width(transcript)
-    yield f"{'#':>{number}} {times.title:>{at}} {'Δ ms':>9} {'kind':<{_KIND}} {'bytes':>9} {'read':>6} data"
-    above = None
-    for event in range(len(transcript)) if only is None else only:
-        read, size = transcript.reads[event], transcript.ends[event] - transcript.starts[event]
-        gap = transcript.gap_ns(event)
-        since = "same" if transcript.shares_read(event) else cells.ms(None if gap is None else gap / 1e6)
-        told = f"{event:>{number}} {times.of(transcript, event, above):>{at}} {since:>9}"
-        came, above = cells.UNKNOWN if read == UNKNOWN else read, event
-        yield f"{told} {transcript.kind(event):<{_KIND}} {size:>9} {came:>6} {safe(gist.of(transcript, event))}"
 
 
 def _bytes(opened: Opened | None, position: int) -> bytes:
