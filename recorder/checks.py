@@ -24,6 +24,8 @@ from recorder.plurals import counted
 from recorder.schema import bodies, exchanges, measures, reads, segments, sessions
 
 _MOST = 5
+_EXCHANGES_SECONDS = 0.3
+_INTERRUPT_SECONDS = 0.02
 
 _CHECKED = [exchanges.c[name] for name in ("no", "id", "ended_by", "bytes", "gap_bytes")]
 
@@ -31,8 +33,7 @@ _CHECKED = [exchanges.c[name] for name in ("no", "id", "ended_by", "bytes", "gap
 def problems(connection: Connection) -> Iterator[str]:
     """Look for damage; an undamaged tape gives nothing."""
     yield from _sqlite_problems(connection, "integrity_check")
-    for row in connection.execute(text("PRAGMA foreign_key_check")):
-        yield f"a row of {row[0]} refers to a row of {row[2]} that is not there"
+    yield from _orphans(connection)
     yield from _of_cells(connection)
     numbers = connection.execute(select(exchanges.c.no).order_by(exchanges.c.no)).scalars().all()
     for no in numbers:
@@ -45,14 +46,17 @@ def problems(connection: Connection) -> Iterator[str]:
 
 
 def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> list[str]:
-    """Return the first few problems found within `seconds`: of SQLite's quick check, then of the newest exchanges.
+    """Return the first few problems found in limited time: `seconds` for SQLite's checks, then the newest exchanges.
 
-    Missing measures are no damage: they can be derived again. What SQLite cannot read at all is a problem like others.
+    Missing measures are no damage: they can be derived again. Raises what SQLite raises when it cannot read the tape.
     """
-    until = clock.now() + int(seconds * 1e9)
     found: list[str] = []
     with _interrupted_after(connection, seconds):
         found += itertools.islice(_sqlite_problems(connection, "quick_check"), _MOST)
+        found += itertools.islice(_orphans(connection), _MOST)
+        found += itertools.islice(_of_cells(connection), _MOST)
+    until = clock.now() + int(_EXCHANGES_SECONDS * 1e9)
+    with _interrupted_after(connection, _EXCHANGES_SECONDS):
         for exchange in connection.execute(select(*_CHECKED).order_by(exchanges.c.no.desc())):
             if len(found) >= _MOST or clock.now() >= until:
                 break
@@ -95,23 +99,35 @@ def _count(connection: Connection, uuid: str) -> Verified:
 def _interrupted_after(connection: Connection, seconds: float) -> Iterator[None]:
     """Interrupt SQLite, and leave the block, when it works for longer than `seconds`."""
     driver: Any = connection.connection.driver_connection
-    timer = threading.Timer(seconds, driver.interrupt)
-    timer.daemon = True
-    timer.start()
+    left = threading.Event()
+
+    def interrupt() -> None:
+        wait = seconds
+        while not left.wait(wait):  # again and again, as the first time may be between two statements
+            driver.interrupt()
+            wait = _INTERRUPT_SECONDS
+
+    thread = threading.Thread(target=interrupt, daemon=True)
+    thread.start()
     try:
         yield
     except DatabaseError as error:
         if str(error.orig) != "interrupted":
             raise
     finally:
-        timer.cancel()
-        timer.join()
+        left.set()
+        thread.join()
 
 
 def _sqlite_problems(connection: Connection, check: str) -> Iterator[str]:
     """Yield what one of SQLite's checks says, line by line and without its headings."""
     for (said,) in connection.execute(text(f"PRAGMA {check}")):
         yield from (f"SQLite: {line}" for line in said.splitlines() if line != "ok" and not line.startswith("***"))
+
+
+def _orphans(connection: Connection) -> Iterator[str]:
+    for row in connection.execute(text("PRAGMA foreign_key_check")):
+        yield f"a row of {row[0]} refers to a row of {row[2]} that is not there"
 
 
 def _lacks_measures(connection: Connection, exchange: Row[Any]) -> bool:

@@ -249,7 +249,7 @@ class Tap:
         self.counts.unrecorded += len(gone)
         if gone:
             self._on_trouble(
-                f"the tape does not hold {counted(len(gone), 'running exchange')} any more ({gone[0][:8]}…): what still"
+                f"the tape does not hold {counted(len(gone), 'running exchange')} ({gone[0][:8]}…): what still"
                 " comes of them is relayed, but not stored"
             )
 
@@ -333,10 +333,15 @@ class Tap:
             return
         self._seq += 1
         data = journal.encode(self._seq, frame)
-        body = len(frame.data) if isinstance(frame, journal.Read) else 0
-        if begins := isinstance(frame, journal.Begin):
-            self._unfinished.add(frame.id)
-        ends = frame.id if isinstance(frame, journal.End) else ""
+        body, begins, ends = 0, False, ""
+        match frame:
+            case journal.Read():
+                body = len(frame.data)
+            case journal.Begin():
+                begins = True
+                self._unfinished.add(frame.id)
+            case journal.End():
+                ends = frame.id
         self._kept.append(_Kept(self._seq, self._clock.now(), data, body, begins, ends))
         self._kept_bytes += len(data)
         self._settled.clear()

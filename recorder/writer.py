@@ -10,6 +10,7 @@ It refuses a tape that is damaged, and at the end reads from the file what the t
 import os
 import queue
 import signal
+import sqlite3
 import sys
 import threading
 from collections import deque
@@ -18,7 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 from recorder import checks, journal, tapefile, unstored
 from recorder.clock import SYSTEM, Clock
@@ -41,10 +42,12 @@ _PIPE_PIECES = 16
 _RETRY_SECONDS = 0.5
 _LAST_TRIES = 20
 _IDLE_SECONDS = 1.0
-_CHECK_SECONDS = 2.0
-"""A tape is checked this long before it is recorded to, and half as long after."""
+_CHECK_SECONDS = 1.0
+"""A tape is checked about this long before and after it is recorded to."""
 _LAST_SETTLING_NS = 5_000_000_000
 """After the end of the pipe; what is not settled then is left to the next writer."""
+
+_OF_EXCHANGE = journal.Begin | journal.Head | journal.Read | journal.End
 
 T = TypeVar("T")
 
@@ -185,11 +188,12 @@ class Writer:
     def _commit(self) -> None:
         if not self._batch:
             return
-        self._unsettled.extend(self._tried(lambda: self._store.append(self._batch)))
+        ended, lost = self._append(self._batch)
+        self._unsettled.extend(ended)
         self._look_after_files()
         self._keep_lock()
         self._committed = self._seq
-        answer(journal.Ack(self._committed, [], self._store.lost))
+        answer(journal.Ack(self._committed, [], lost))
         self._hand_over()
         self._batch, self._size, self._due = [], 0, None
 
@@ -205,6 +209,31 @@ class Writer:
         else:
             if deleted.exchanges:
                 answer(deleted)
+
+    def _append(self, frames: list[journal.Frame]) -> tuple[list[int], list[journal.Lost]]:
+        """Commit frames; if a value is refused, commit each exchange for itself, so that one of them cannot stop all.
+
+        Return the numbers of the exchanges that ended, and what is not stored.
+        """
+        try:
+            return self._tried(lambda: self._store.append(frames)), self._store.lost
+        except Exception as error:
+            its = {frame.id for frame in frames if isinstance(frame, _OF_EXCHANGE)}
+            if not _is_refusal(error) or not its:
+                raise
+            if len(its) == 1 and all(isinstance(frame, _OF_EXCHANGE) for frame in frames):
+                (id,) = its
+                answer(journal.Trouble(f"a part of exchange {id} cannot be stored ({error})"))
+                size = sum(len(frame.data) for frame in frames if isinstance(frame, journal.Read))
+                return [], [journal.Lost(id, size, any(isinstance(frame, journal.Begin) for frame in frames))]
+        return self._append_apart(frames)
+
+    def _append_apart(self, frames: list[journal.Frame]) -> tuple[list[int], list[journal.Lost]]:
+        parts: dict[str | None, list[journal.Frame]] = {}
+        for frame in frames:
+            parts.setdefault(frame.id if isinstance(frame, _OF_EXCHANGE) else None, []).append(frame)
+        results = [self._append(part) for part in parts.values()]
+        return [no for ended, _ in results for no in ended], [one for _, lost in results for one in lost]
 
     def _look_after_files(self) -> None:
         """Raise if what was committed has no name: the tape is gone, or its log, which is saved into the tape first."""
@@ -233,6 +262,13 @@ class Writer:
                 if tries:
                     answer(journal.Trouble(""))
                 return result
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Say whether SQLite or its driver refused a value, and nothing is wrong with the tape."""
+    if isinstance(error, DatabaseError):
+        return not isinstance(error, OperationalError) and type(error.orig) is not sqlite3.DatabaseError
+    return not isinstance(error, WiretapeError)
 
 
 def _passing(error: OperationalError) -> bool:
@@ -281,12 +317,12 @@ def main(arguments: list[str]) -> int:
             _refuse_damaged(path)
             store = Store(connection)
             Writer(store, path, keep_lock=lambda: tapefile.keep_lock(connection)).run()
-            answer(checks.verify(path, store.session, _CHECK_SECONDS / 2))
+            answer(checks.verify(path, store.session, _CHECK_SECONDS))
     except WiretapeError as error:
         final = isinstance(error, LASTING)
         answer(journal.Fatal(error.exit_code, str(error), final))
         if final and store is not None:
-            answer(checks.verify(path, store.session, _CHECK_SECONDS / 2))
+            answer(checks.verify(path, store.session, _CHECK_SECONDS))
         return error.exit_code
     return 0
 

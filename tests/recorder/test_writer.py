@@ -544,3 +544,28 @@ def test_a_writer_deletes_what_is_past_the_limits_and_says_so(tape: Path) -> Non
     size = sum(map(len, STREAM))
     assert deleted == [journal.Deleted(1, 0, 0, 0), journal.Deleted(1, 1, 0, size)]  # all of them began in March
     assert outcomes_of(tape) == {"running": "interrupted"}
+
+
+def test_a_value_that_cannot_be_stored_costs_its_own_exchange_only(tape: Path) -> None:
+    too_late = msgspec.structs.replace(next(body("e2", [b"y" * 50])), seq=1, start=5, at_ns=1 << 63)
+    refused = [begin("e2"), head("e2"), *body("e2", [b"first"]), too_late, end("e2", [b"first", b"y" * 50])]
+    with writer(tape, code=FROZEN) as process:
+        process.answer()
+        process.send([*exchange("e1"), *refused, *exchange("e3"), journal.Close(AT)])
+        assert process.end() == 0
+        process.acknowledged()
+        assert process.lost == [journal.Lost("e2", 55, whole=True)]
+        (trouble,) = (one for one in process.answers if isinstance(one, journal.Trouble))
+        assert trouble.message.startswith("a part of exchange e2 cannot be stored (")
+    assert set(bodies_of(tape)) == {"e1", "e3"}
+
+
+@pytest.mark.damages
+def test_a_row_without_its_exchange_is_damage(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, exchange("e1"))
+    damage(tape, "DELETE FROM exchanges")
+    with writer(tape) as process:
+        said = process.answer()
+        assert isinstance(said, journal.Fatal)
+        assert "refers to a row of exchanges that is not there" in said.message
