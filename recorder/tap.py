@@ -323,7 +323,8 @@ class Tap:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
-            if not self._kept:
+            # While streams run there is always a frame without an acknowledgement yet.
+            if self._waiting_ns(self._clock.now()) <= LATE_NS:
                 self.put(journal.Heartbeat(self._clock.wall()))
 
     def put(self, frame: journal.Frame) -> None:

@@ -288,6 +288,23 @@ def test_an_idle_tap_says_that_it_is_alive(tape: Path, monkeypatch: pytest.Monke
     assert started_at < heartbeat_at == ended_at
 
 
+def test_a_busy_tap_says_that_it_is_alive(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tap, "_HEARTBEAT_SECONDS", 0.05)
+
+    async def scenario() -> None:
+        async with started(tape) as running:
+            with closing(sqlite3.connect(tape)) as connection:
+                for number in range(10_000):
+                    running.put(journal.Heartbeat("2026-03-01T12:00:00.000000Z"))
+                    await asyncio.sleep(0.001)
+                    query = "SELECT heartbeat_at FROM sessions WHERE heartbeat_at != '2026-03-01T12:00:00.000000Z'"
+                    if number % 50 == 49 and number > 100 and connection.execute(query).fetchall():
+                        return
+        raise AssertionError("there was no heartbeat")
+
+    play(scenario())
+
+
 def impostor(directory: Path, answers: str) -> Path:
     """Make a program that stands for Python: its first run answers so and stays, later ones are the real writer."""
     program = directory / "python"
