@@ -25,12 +25,21 @@ _FEW: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its heading, the field that it shows, how, and its rank: the lowest stays the longest."""
+    """One column: its heading, the field that it shows, how, and its rank: the lowest stays the longest.
+
+    `unit` is that of this column and of those of the same kind behind it.
+    """
 
     label: str
     field: str
     rank: int
     shown: Callable[[Any], str]
+    unit: str = ""
+
+    def title(self, *, with_unit: bool) -> str:
+        """Return its heading, with its unit behind the first word or without."""
+        first, _, rest = self.label.partition(" ")
+        return f"{first} {self.unit} {rest}" if with_unit and self.unit else self.label
 
 
 def figure(value: float | None) -> str:
@@ -46,21 +55,21 @@ def percent(value: float | None) -> str:
 
 
 _COLUMNS: Final = (
-    Column("n", "n", 0, cells.count),
-    Column("err", "error_rate_pct", 2, percent),
-    Column("goodput", "goodput_pct", 1, percent),
-    Column("TTFT p50", "ttft_p50_ms", 1, figure),
+    Column("N", "n", 0, cells.count),
+    Column("ERR", "error_rate_pct", 2, percent),
+    Column("GOODPUT", "goodput_pct", 1, percent),
+    Column("TTFT p50", "ttft_p50_ms", 1, figure, "ms"),
     Column("p90", "ttft_p90_ms", 8, figure),
     Column("p99", "ttft_p99_ms", 3, figure),
-    Column("GAP p50", "read_gap_p50_ms", 4, figure),
+    Column("GAP p50", "read_gap_p50_ms", 4, figure, "ms"),
     Column("p99", "read_gap_p99_ms", 5, figure),
     Column("max", "read_gap_max_ms", 4, figure),
     Column("TOK/s p50", "tps_p50", 6, figure),
     Column("DUR s p50", "duration_p50_ms", 9, lambda value: figure(None if value is None else value / 1000)),
-    Column("ok", "n_complete", 10, cells.count),
-    Column("truncated", "n_truncated", 7, cells.count),
-    Column("client left", "n_client_closed", 11, cells.count),
-    Column("in one read", "coalesced_pct", 12, percent),
+    Column("OK", "n_complete", 10, cells.count),
+    Column("TRUNCATED", "n_truncated", 7, cells.count),
+    Column("CLIENT LEFT", "n_client_closed", 11, cells.count),
+    Column("IN ONE READ", "coalesced_pct", 12, percent),
 )
 
 
@@ -90,16 +99,17 @@ def table(
     all_rows = [*rows, total | {by: None}] if total is not None and len(rows) > 1 else rows
     known = [column for column in _COLUMNS if objective or column.field != "goodput_pct"]
     shown = {column: [_cell(column, row, pooled) for row in all_rows] for column in known}
-    sizes = {column: max([len(column.label), *map(len, texts)]) for column, texts in shown.items()}
     names = [name(row[by]) for row in rows] + [_TOTAL] * (len(all_rows) - len(rows))
     longest = max([len(by), *map(len, names)])
-    kept = _kept(sizes, width - min(longest, max(_NAME, width // 3)))
+    sizes, kept, with_units = _columns(shown, width - min(longest, max(_NAME, width // 3)))
     room = width - sum(sizes[column] + _APART for column in kept)
     first = max(min(longest, room), 1)
     lines = [
         (cells.cut(own, first), *(shown[column][at] for column in kept)) for at, own in enumerate(names)
     ]  # fmt: skip
-    heads, widths = (by, *(column.label for column in kept)), (first, *(sizes[column] for column in kept))
+    titles = (column.title(with_unit=with_units) for column in kept)
+    heads = (by if by.startswith("label.") else by.upper(), *titles)
+    widths = (first, *(sizes[column] for column in kept))
     return Table(heads, lines[: len(rows)], widths, lines[-1] if len(all_rows) > len(rows) else None)
 
 
@@ -120,6 +130,17 @@ def failure(outcome: str, detail: str | None, code: str | None, status: int | No
     told = f"{status} " if status is not None and status >= 400 else ""
     named = [cells.line(text) for text in (outcome, detail, code) if text]
     return cells.cut(f"{told}{' '.join(named)}", _FAILURE)
+
+
+def _columns(shown: dict[Column, list[str]], room: int) -> tuple[dict[Column, int], list[Column], bool]:
+    """Choose the columns, with units behind their titles if that costs none of them; return their widths, too."""
+    plain, full = (
+        {column: max([len(column.title(with_unit=unit)), *map(len, texts)]) for column, texts in shown.items()}
+        for unit in (False, True)
+    )
+    kept = _kept(plain, room)
+    is_roomy = _kept(full, room) == kept
+    return (full if is_roomy else plain), kept, is_roomy
 
 
 def _kept(sizes: dict[Column, int], room: int) -> list[Column]:

@@ -29,7 +29,7 @@ _FIRST: Final = (
 _ORDER: Final = tuple(dict.fromkeys(("id", "model", "upstream", "outcome", "finish_reason", *LABELS)))
 """Words before figures: the last cell of a figure is its sign."""
 
-_HEADS: Final = {"id": "id", "model": "model", "upstream": "host"} | LABELS
+_WORD_HEADS: Final = {"id": "ID", "model": "MODEL", "upstream": "HOST"}
 _WORDS: Final = {"id": 8, "model": 26, "upstream": 22, "outcome": 13, "finish_reason": 10}
 _NARROW: Final = 100
 _NARROW_MODEL: Final = 12
@@ -64,10 +64,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns there are, how wide each is, and how many cells are left for drawing the gaps."""
+    """Which columns there are, how wide each is, how many cells are left for the gaps, and if titles have units."""
 
     widths: dict[str, int]
     drawn: int
+    with_units: bool
 
 
 def best(entries: Sequence[Entry]) -> dict[str, frozenset[int]]:
@@ -97,8 +98,13 @@ def ordered(entries: Sequence[Entry], by: str | None, *, reverse: bool = False) 
 def layout(entries: Sequence[Entry], width: int) -> Layout:
     """Choose the columns for so many cells: by rank as many as fit beside the drawing, which has a fifth at least.
 
-    What is unknown of all of them has none.
+    What is unknown of all of them has none. Units stand behind the titles if that costs no column.
     """
+    full, plain = (_layout(entries, width, with_units=units) for units in (True, False))
+    return full if full.widths.keys() == plain.widths.keys() else plain
+
+
+def _layout(entries: Sequence[Entry], width: int, *, with_units: bool) -> Layout:
     most = _WORDS | ({"model": _NARROW_MODEL} if width < _NARROW else {})
     room = width - _SIGN - round(width * _LEAST_DRAWN)
     widths: dict[str, int] = {}
@@ -106,13 +112,13 @@ def layout(entries: Sequence[Entry], width: int) -> Layout:
     for name in known:
         # A figure's column has a cell more than a word's, for its sign.
         texts = [_text(name, one.row) for one in entries]
-        size = min(max(map(cell_len, (_HEADS[name], *texts))), most.get(name, width))
+        size = min(max(map(cell_len, (_head(name, with_units), *texts))), most.get(name, width))
         needed = size + 1 + (name not in _WORDS)
         if needed <= room:
             widths[name] = needed
             room -= needed
     shown = {name: widths[name] for name in _ORDER if name in widths}
-    return Layout(shown, max(width - _SIGN - sum(shown.values()) - 1, 0))
+    return Layout(shown, max(width - _SIGN - sum(shown.values()) - 1, 0), with_units)
 
 
 def axis_ns(entries: Sequence[Entry]) -> int:
@@ -125,7 +131,7 @@ def head(laid: Layout, by: str | None, axis: int, *, reverse: bool = False) -> I
     yield " " * _SIGN, "muted"
     for name, width in laid.widths.items():
         falls = (name in HIGH_IS_GOOD) != reverse
-        title = f"{_HEADS[name]}{('▼' if falls else '▲') if name == by else ''}"
+        title = f"{_head(name, laid.with_units)}{('▼' if falls else '▲') if name == by else ''}"
         tone: Tone = "accent" if name == by else "muted"
         room = width - 1
         yield from streams.laid_out([(title[-room:], tone)], room, right=name not in _WORDS)
@@ -149,6 +155,10 @@ def line(entry: Entry, laid: Layout, winners: dict[str, frozenset[int]], axis: i
             yield from streams.laid_out([(text, tone)], width, right=True)
     yield " ", "plain"
     yield from _drawing(entry, axis, laid.drawn)
+
+
+def _head(name: str, with_unit: bool) -> str:
+    return _WORD_HEADS.get(name) or scoreboard.label(name, with_unit=with_unit)
 
 
 def _drawing(entry: Entry, axis: int, width: int) -> Iterator[Part]:

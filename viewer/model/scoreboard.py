@@ -7,18 +7,21 @@ many chunks at once.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from viewer import cells
 from viewer.rows import Row
 
 LABELS: Final = {
-    "ttft_ms": "TTFT ms", "icl_p50_ms": "ICL p50", "icl_p99_ms": "ICL p99", "max_stall_ms": "max gap",
-    "tps_user": "tok/s", "tpot_ms": "TPOT", "duration_ms": "total ms", "completion_tokens": "out tok",
-    "outcome": "outcome", "finish_reason": "finish",
+    "ttft_ms": "TTFT ms", "icl_p50_ms": "ICL50", "icl_p99_ms": "ICL99", "max_stall_ms": "GAPMAX",
+    "tps_user": "TOK/s", "tpot_ms": "TPOT", "duration_ms": "DUR ms", "completion_tokens": "TOK",
+    "outcome": "OUTCOME", "finish_reason": "FINISH",
 }  # fmt: skip
 """The figures, and what they are called: a gap is between reads with output, ICL the time between output chunks."""
+
+_UNITS: Final = dict.fromkeys(("icl_p50_ms", "icl_p99_ms", "max_stall_ms", "tpot_ms"), " ms")
+"""The units that stand behind the names of figures where there is room."""
 
 HIGH_IS_GOOD: Final = frozenset({"tps_user"})
 BETTER: Final = "<"
@@ -38,18 +41,27 @@ _LONGEST: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One figure: its name, A's, B's and the difference as texts; `better` is 0 for A, 1 for B, None for neither."""
+    """One figure: its name, A's, B's and the difference as texts; `better` is 0 for A, 1 for B, None for neither.
+
+    `full_label` is its name with its unit.
+    """
 
     label: str
     a: str
     b: str
     difference: str
     better: int | None
+    full_label: str = field(default="", compare=False)
 
     @property
     def width(self) -> int:
         """How many cells the widest of its texts takes, all of which are safe for a terminal."""
         return max(map(len, (self.label, self.a, self.b, self.difference)))
+
+
+def label(name: str, *, with_unit: bool) -> str:
+    """Return what a figure is called, with its unit, or only where that is not the usual one."""
+    return LABELS[name] + (_UNITS.get(name, "") if with_unit else "")
 
 
 def is_fair(name: str, row: Row) -> bool:
@@ -88,11 +100,20 @@ def text_score(lengths: tuple[int, int], divergence: int | None, *, growing: boo
         told = f"{_SAME} so far" if growing else _SAME
     else:
         told = f"differ at {divergence + 1:,}"
-    return Score("text", a, b, told, None)
+    return Score("TEXT", a, b, told, None)
 
 
 def fitting(found: Sequence[Score], width: int, apart: int = 1) -> list[Score]:
-    """Give as many of the figures as fit beside each other; the last, which is the text's, always does."""
+    """Give as many of the figures as fit beside each other; the last, which is the text's, always does.
+
+    Their labels have units if that costs none of the figures.
+    """
+    full = _fitting([replace(one, label=one.full_label or one.label) for one in found], width, apart)
+    plain = _fitting(found, width, apart)
+    return full if len(full) == len(plain) else plain
+
+
+def _fitting(found: Sequence[Score], width: int, apart: int) -> list[Score]:
     *others, last = found
     room = width - last.width - apart
     kept = []
@@ -110,7 +131,8 @@ def _score(name: str, change: Mapping[str, Any], sides: tuple[Row, Row]) -> Scor
     if difference and _is_seen(difference) and all(is_fair(name, side) for side in sides):
         better = int((difference < 0) != (name in HIGH_IS_GOOD))
     a, b = (shown(name, side, is_better=better == at) for at, side in enumerate(sides))
-    return Score(f"{LABELS[name]} ", a, b, f"{_change(change['a'], change['b'], difference)} ", better)
+    named, full = (f"{label(name, with_unit=unit)} " for unit in (False, True))
+    return Score(named, a, b, f"{_change(change['a'], change['b'], difference)} ", better, full)
 
 
 def _is_seen(difference: float) -> bool:

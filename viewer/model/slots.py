@@ -48,13 +48,14 @@ def titles(slots: Sequence[Slot], look: Look, between: int, order: tuple[str, bo
 
 
 def _title(column: Column, look: Look, width: int) -> str:
-    """Return the title of a column; that of the gaps says how long their axis is, where there is room for it."""
+    """Return the title of a column, with its unit where there is room; that of the gaps says how long their axis is."""
     if column.name == "start":
         return _TIME_TITLES[look.times]
-    if column.name != "gaps" or not look.axis_ns:
-        return column.title
-    scale = f"0–{sparks.scale(look.axis_ns)}"
-    return next((title for title in (f"{column.title} {scale}", scale) if len(title) <= width), column.title)
+    titles = [column.full_title]
+    if column.name == "gaps" and look.axis_ns:
+        scale = f"0–{sparks.scale(look.axis_ns)}"
+        titles = [f"{column.title} {scale}", scale]
+    return next((title for title in titles if len(title) <= width), column.title)
 
 
 def column_at(slots: Sequence[Slot], between: int, cell: int) -> Column | None:
@@ -89,6 +90,9 @@ def fitted(width: int, hidden: Collection[str] = (), *, dated: bool = False) -> 
     most = {column.name: column.most + more.get(column.name, 0) for column in grown}
     for column in sorted(grown, key=lambda one: one.rank):
         left -= _grow(widths, column.name, _ROOMY.get(column.name, 0), left)
+    for column in sorted(grown, key=lambda one: one.rank):
+        if len(column.full_title) - widths[column.name] <= left:
+            left -= _grow(widths, column.name, len(column.full_title), left)
     for column in sorted(grown, key=lambda one: (one.name not in _ROOMY, one.rank)):
         left -= _grow(widths, column.name, most[column.name], left)
     if "status" in widths:

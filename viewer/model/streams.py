@@ -97,7 +97,8 @@ Shown = Callable[[Row, Look, int], Sequence[Part]]
 class Column:
     """A column: how wide it is at least and at most, its rank (0 goes last when there is no room), what it shows.
 
-    `field` is what its order goes by, None where there is none; `letter` chooses that order.
+    `field` is what its order goes by, None where there is none; `letter` chooses that order. `unit` stands behind the
+    title where there is room.
     """
 
     name: str
@@ -109,6 +110,12 @@ class Column:
     field: str | None = None
     letter: str | None = None
     right: bool = False
+    unit: str = ""
+
+    @property
+    def full_title(self) -> str:
+        """The title with its unit."""
+        return f"{self.title} {self.unit}".rstrip()
 
 
 def state(row: Row, *, recording: bool = True) -> State:
@@ -350,14 +357,18 @@ COLUMNS: Final = (
     Column("path", "PATH", 16, 30, 15, _text("path", "muted"), "path", "p"),
     Column("status", "HTTP", 4, 4, 11, _status, "status", "c", right=True),
     Column("outcome", "OUTCOME", 13, 24, 12, _outcome, "outcome", "e"),
-    Column("ttft", "TTFT", 6, 7, 3, _timed("ttft_ms", 2000, 10_000, grows=False), "ttft_ms", "t", right=True),
-    Column("icl50", "ICL50", 6, 6, 9, _timed("icl_p50_ms", 100, 500), "icl_p50_ms", "5", right=True),
-    Column("gapmax", "GAPMAX", 6, 7, 6, _timed("max_stall_ms", 500, 2000), "max_stall_ms", "g", right=True),
-    Column("silence", "SILENCE", 7, 8, 16, _timed("max_silence_ms", 500, 2000), "max_silence_ms", "l", right=True),
+    Column("ttft", "TTFT", 6, 7, 3, _timed("ttft_ms", 2000, 10_000, grows=False), "ttft_ms", "t", right=True,
+           unit="ms"),
+    Column("icl50", "ICL50", 6, 6, 9, _timed("icl_p50_ms", 100, 500), "icl_p50_ms", "5", right=True,
+           unit="ms"),
+    Column("gapmax", "GAPMAX", 6, 7, 6, _timed("max_stall_ms", 500, 2000), "max_stall_ms", "g", right=True,
+           unit="ms"),
+    Column("silence", "SILENCE", 7, 8, 16, _timed("max_silence_ms", 500, 2000), "max_silence_ms", "l", right=True,
+           unit="ms"),
     Column("events", "EV", 5, 6, 14, _count("events"), "events", "n", right=True),
     Column("tokens", "TOK", 5, 6, 8, _count("completion_tokens"), "completion_tokens", "k", right=True),
     Column("rate", "TOK/s", 6, 6, 10, _rate, "tps_user", "r", right=True),
-    Column("duration", "DUR s", 6, 7, 4, _duration, "duration_ms", "d", right=True),
+    Column("duration", "DUR", 6, 7, 4, _duration, "duration_ms", "d", right=True, unit="s"),
     Column("flags", "FLAGS", 11, 24, 5, _flags, "flags", "f"),
     Column("gaps", "GAPS", 8, 24, 7, gaps),
 )  # fmt: skip

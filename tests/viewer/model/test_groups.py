@@ -37,9 +37,16 @@ def test_a_table_fits_its_width_and_its_lines_are_alike(width: int, connection: 
 
 def test_the_most_telling_columns_stay_the_longest(connection: Connection) -> None:
     rows = overview.figures(connection, "model")
-    assert groups.table("model", rows, 36).heads == ("model", "n", "err", "TTFT p50")
-    assert groups.table("model", rows, 200).heads[-3:] == ("truncated", "client left", "in one read")
-    assert "goodput" in groups.table("model", rows, 200, objective=True).heads
+    assert groups.table("model", rows, 36).heads == ("MODEL", "N", "ERR", "TTFT ms p50")
+    assert groups.table("model", rows, 200).heads[-3:] == ("TRUNCATED", "CLIENT LEFT", "IN ONE READ")
+    assert "GOODPUT" in groups.table("model", rows, 200, objective=True).heads
+
+
+def test_headings_have_units_where_that_costs_no_column(connection: Connection) -> None:
+    rows = overview.figures(connection, "model")
+    assert groups.table("model", rows, 33).heads[-1] == "TTFT p50"
+    assert groups.table("model", rows, 36).heads[-1] == "TTFT ms p50"
+    assert {"TTFT ms p50", "GAP ms p50", "DUR s p50"} <= set(groups.table("model", rows, 200).heads)
 
 
 def test_all_groups_together_stand_below_where_there_are_several(connection: Connection) -> None:
@@ -56,7 +63,7 @@ def test_all_groups_together_stand_below_where_there_are_several(connection: Con
 def test_pooled_figures_are_pending_until_they_are_read(connection: Connection) -> None:
     rows = overview.figures(connection, "outcome", gaps=False)
     laid = groups.table("outcome", rows, 200, pooled=False)
-    assert {line[laid.heads.index("GAP p50")] for line in laid.lines} == {"…"}
+    assert {line[laid.heads.index("GAP ms p50")] for line in laid.lines} == {"…"}
 
 
 def test_what_is_unknown_and_what_is_hostile_has_a_name(connection: Connection) -> None:

@@ -107,7 +107,7 @@ def test_the_figure_that_is_gone_by_has_a_sign() -> None:
     laid = ranking.layout(found, 120)
     assert "TTFT ms▲" in text(ranking.head(laid, "ttft_ms", 0))
     assert "TTFT ms▼" in text(ranking.head(laid, "ttft_ms", 0, reverse=True))
-    assert "tok/s▼" in text(ranking.head(laid, "tps_user", 0))
+    assert "TOK/s▼" in text(ranking.head(laid, "tps_user", 0))
     assert "▲" not in text(ranking.head(laid, None, 0))
 
 

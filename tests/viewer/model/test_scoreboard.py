@@ -36,19 +36,19 @@ def test_a_shorter_wait_is_better_and_is_marked(connection: Connection) -> None:
 
 
 def test_what_is_unknown_on_a_side_is_not_judged(connection: Connection) -> None:
-    assert scores(connection, COMPLETE, TOOLS)["tok/s"] == Score("tok/s ", "50.0 ", "– ", "– ", None)
+    assert scores(connection, COMPLETE, TOOLS)["TOK/s"] == Score("TOK/s ", "50.0 ", "– ", "– ", None)
 
 
 def test_what_is_no_number_is_the_same_or_differs(connection: Connection) -> None:
     found = scores(connection, COMPLETE, TOOLS)
-    assert found["outcome"].difference == "same "
-    assert found["finish"].difference == "differs "
+    assert found["OUTCOME"].difference == "same "
+    assert found["FINISH"].difference == "differs "
 
 
 def test_a_higher_speed_is_better_and_a_longer_answer_is_not() -> None:
     found = scored(row(), row(tps_user=30.0, completion_tokens=9))
-    assert found["tok/s"] == Score("tok/s ", "10.0 ", "30.0<", "+20.0 ", 1)
-    assert found["out tok"] == Score("out tok ", "1 ", "9 ", "+8 ", None)
+    assert found["TOK/s"] == Score("TOK/s ", "10.0 ", "30.0<", "+20.0 ", 1)
+    assert found["TOK"] == Score("TOK ", "1 ", "9 ", "+8 ", None)
 
 
 def test_a_difference_that_is_not_seen_has_no_sign_and_nobody_is_better() -> None:
@@ -65,11 +65,11 @@ def test_only_the_wait_for_the_first_output_is_judged_of_what_broke_off_or_runs(
 
 
 def test_one_that_broke_off_is_not_quicker_than_one_that_is_complete(connection: Connection) -> None:
-    assert scores(connection, TRUNCATED, COMPLETE)["total ms"].better is None
+    assert scores(connection, TRUNCATED, COMPLETE)["DUR ms"].better is None
 
 
 def test_an_empty_answer_is_not_a_quick_one() -> None:
-    assert scored(row(), row(flags=("empty",), duration_ms=1.0))["total ms"].better is None
+    assert scored(row(), row(flags=("empty",), duration_ms=1.0))["DUR ms"].better is None
 
 
 @pytest.mark.parametrize("flag", ["burst", "coalesced", "single_chunk"])
@@ -85,8 +85,8 @@ def test_figures_of_one_that_runs_may_grow_but_its_first_output_has_come(connect
     no = queries.find(connection, LIVE)
     live = running.filled(queries.detail(connection, no), running.figures(connection, no)) | {"duration_ms": 110.0}
     found = scored(live, detail(connection, TOOLS))
-    assert (found["TTFT ms"].a, found["total ms"].a, found["outcome"].a) == ("110.0 ", "110.0+", "open ")
-    assert (found["TTFT ms"].better, found["ICL p50"].a) == (1, "– ")
+    assert (found["TTFT ms"].a, found["DUR ms"].a, found["OUTCOME"].a) == ("110.0 ", "110.0+", "open ")
+    assert (found["TTFT ms"].better, found["ICL50"].a) == (1, "– ")
 
 
 @pytest.mark.parametrize(("lasted", "told"), [(150.0, "+50.0 "), (100.0, "same "), (60.0, "−40.0 ")])
@@ -98,12 +98,12 @@ def test_a_difference_has_its_sign_while_one_of_them_runs(lasted: float, told: s
             row("open", duration_ms=lasted),
         ),
     ):
-        assert scored(*sides)["total ms"].difference == told
+        assert scored(*sides)["DUR ms"].difference == told
 
 
 def test_an_orphan_is_called_one_and_grows_no_more() -> None:
     found = scored(row(), row("orphan", duration_ms=99.0))
-    assert (found["outcome"].b, found["total ms"].b, found["total ms"].better) == ("orphan ", "99.0 ", None)
+    assert (found["OUTCOME"].b, found["DUR ms"].b, found["DUR ms"].better) == ("orphan ", "99.0 ", None)
 
 
 def test_recorded_words_are_safe(connection: Connection) -> None:
@@ -117,7 +117,7 @@ def test_recorded_words_are_safe(connection: Connection) -> None:
 )
 def test_texts_are_measured_and_told_apart(divergence: int | None, growing: bool, said: str) -> None:
     found = scoreboard.text_score((1204, 7), divergence, growing=growing)
-    assert found == Score("text", "1,204 ch", "7 ch", said, None)
+    assert found == Score("TEXT", "1,204 ch", "7 ch", said, None)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_has_no_text_is_not_compared(lengths: tuple[int, int], divergence: 
 
 
 def test_the_most_telling_figures_stay_where_there_is_little_room() -> None:
-    found = [Score("one", "1", "1", "0", None), Score("two", "2", "2", "0", None), Score("text", "t", "t", "", None)]
+    found = [Score("one", "1", "1", "0", None), Score("two", "2", "2", "0", None), Score("TEXT", "t", "t", "", None)]
     assert scoreboard.fitting(found, 13) == found
     assert scoreboard.fitting(found, 12) == [found[0], found[2]]
     assert scoreboard.fitting(found, 3) == [found[2]]

@@ -99,7 +99,7 @@ def test_aligning_swapping_speed_and_idle_are_told(tape: Path) -> None:
 
 
 def _line(text: str, start: str) -> str:
-    return [line for line in text.splitlines() if line.startswith(start)][-1]
+    return [line[1:] for line in text.splitlines() if line[1:].startswith(start)][-1]
 
 
 def test_hostile_failed_and_open_exchanges_can_be_compared(tape: Path) -> None:
@@ -145,7 +145,7 @@ def test_what_is_before_the_aligned_instant_is_negative_on_the_clock_and_on_the_
             await shows(pilot, _PARTS)
             await press(pilot, "A", "A", "home")
             text = await shows(pilot, "align: first content", "race · −0.110 of −0.110 … 0.071 s")
-            a, b, axis = text.splitlines()[-9:-6]
+            a, b, axis = text.splitlines()[-8:-5]
             assert a.index("·") == b.index("·") == axis.index("╷0")
             assert axis.split()[:4] == ["▲", "╷−100", "ms", "╷−80"]
             await press(pilot, "full_stop", "full_stop")
@@ -174,7 +174,7 @@ def test_one_that_runs_is_read_again_and_followed_until_somebody_looks_elsewhere
             tape.record(COMPLETE, COMPLETE_READS)
             tape.begin(RUNNING, COMPLETE_READS[:2], at=1)
             screen = CompareScreen(1, 2)
-            async with staged(path, lambda: screen) as (app, pilot):
+            async with staged(path, lambda: screen, (124, 40)) as (app, pilot):
                 text = await shows(pilot, "● following", "● open", "Hel▏", "#1/#1", "0.110+ s", "same so far")
                 assert _line(text, "B   ").split()[1:3] == ["110.0", "–"]
                 assert "110.0+" in _line(text, "B   ")

@@ -197,7 +197,13 @@ def test_what_there_is_no_room_for_is_counted(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Grouped, (80, 24)) as (app, pilot):
             lines = (await shows(pilot, "failures")).splitlines()
-            assert [line.split("  ")[0] for line in lines[1:6]] == ["group 0", "group 1", "group 2", "↓ 9 more", "all"]
+            assert [line[2:].split("  ")[0] for line in lines[1:6]] == [
+                "group 0",
+                "group 1",
+                "group 2",
+                "↓ 9 more",
+                "all",
+            ]
             assert lines[6].startswith("─ failures · 5 more ─")
             assert [line.count("truncated") for line in lines[7:9]] == [2, 2]
             app.screen.query_one(GroupTable).focus()
@@ -286,7 +292,7 @@ def test_the_objective_of_the_configuration_is_judged(
 
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen(""), (120, 24)) as (app, pilot):
-            screen = await settled(app, pilot, "SLO ttft<100ms", "goodput")
+            screen = await settled(app, pilot, "SLO ttft<100ms", "GOODPUT")
             assert "--slo 'ttft<100ms'" in dict(screen.copies())["command"]
 
     journey(steps())

@@ -20,7 +20,7 @@ RUNNING = "f00d000000000000"
 def test_the_table_looks_like_this(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareManyScreen(ALL)) as (_, pilot):
-            await shows(pilot, "compare 7 exchanges")
+            await shows(pilot, "compare · 7 exchanges")
             for size in SIZES:
                 assert_golden(f"table-{size[0]}x{size[1]}", await resized(pilot, size))
 
@@ -31,7 +31,7 @@ def test_the_table_looks_like_this(tape: Path) -> None:
 def test_hostile_failed_and_running_ones_stand_in_any_size(tape: Path, size: tuple[int, int]) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareManyScreen(ALL), size) as (_, pilot):
-            text = await shows(pilot, "compare 7 exchanges", "f0000000")
+            text = await shows(pilot, "compare · 7 exchanges", "f0000000")
             await press(pilot, "end", "home", "o", "O", "pagedown", "up")
             assert not any(sign in text for sign in "\x1b\x07\x9b\u202e\u2066")
 
@@ -41,7 +41,7 @@ def test_hostile_failed_and_running_ones_stand_in_any_size(tape: Path, size: tup
 def test_lines_go_by_the_figure_that_is_chosen(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareManyScreen([1, 2, 5])) as (app, pilot):
-            await shows(pilot, "compare 3 exchanges")
+            await shows(pilot, "compare · 3 exchanges")
             await press(pilot, "o")
             await shows(pilot, "by TTFT ms", "TTFT ms▲")
             assert _ids(seen(app)) == ["d0000000", "aaaa0000", "aaaa0000"]
@@ -53,7 +53,7 @@ def test_lines_go_by_the_figure_that_is_chosen(tape: Path) -> None:
 
 
 def _ids(text: str) -> list[str]:
-    return [line.split()[1] for line in text.splitlines() if line[:1] in tuple("✓!●■✗?⊘")]
+    return [line[4:12] for line in text.splitlines() if line[2:3] in tuple("✓!●■✗?⊘")]
 
 
 def test_what_is_under_the_cursor_is_told_of_copied_and_opened(tape: Path) -> None:
@@ -97,7 +97,7 @@ def test_one_that_runs_is_read_again(tmp_path: Path) -> None:
 def test_what_is_not_on_the_tape_any_more_is_told_of(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareManyScreen([1, 998, 999])) as (app, pilot):
-            await shows(pilot, "compare 1 exchange · all api.example.com · 2 more: not on the tape any more")
+            await shows(pilot, "compare · 1 exchange · all api.example.com · 2 more: not on the tape any more")
             app.push_screen(CompareManyScreen([997, 998, 999]))
             await shows(pilot, "compare · this exchange is not on the tape any more")
             await press(pilot, "enter", "down", "o", "O")

@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.screen import Screen
-from textual.widgets import Static
 from textual.worker import Worker
 
 from viewer import cells
@@ -21,13 +20,13 @@ from viewer.model.differences import Divergence
 from viewer.model.race import ALIGNMENTS, Drawing, Part, Race
 from viewer.playback import CAPS, SPEEDS
 from viewer.rows import Row
-from viewer.tui import paint
 from viewer.tui.hosting import host
 from viewer.tui.screens import offers
 from viewer.tui.screens.compare_keys import KEYS
 from viewer.tui.screens.compare_sides import Side
 from viewer.tui.screens.driving import Driver, aside
 from viewer.tui.widgets.footer import KeyLine
+from viewer.tui.widgets.header import HeaderLine
 from viewer.tui.widgets.lane import LanePane
 from viewer.tui.widgets.scores import ScoreTable
 from viewer.tui.widgets.scrubbing import Scrubbing
@@ -46,10 +45,7 @@ class CompareScreen(Screen[None]):
 
     DEFAULT_CSS = """
     CompareScreen { layout: vertical; }
-    CompareScreen #title { height: 1; color: $text-primary; text-style: bold; }
-    CompareScreen #title { text-wrap: nowrap; text-overflow: ellipsis; }
     CompareScreen #lanes { height: 1fr; }
-    CompareScreen #lane-a { margin-right: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = KEYS
 
@@ -66,7 +62,7 @@ class CompareScreen(Screen[None]):
         self._drawing = Drawing()
         self._drawn_for: tuple[Any, ...] = ()
         # Kept here, and not looked up: an answer may come when the screen has been left.
-        self._head = Static(paint.content("compare · reading …"), id="title")
+        self._head = HeaderLine()
         self._panes, self._strips, self._table = (LanePane("A"), LanePane("B")), RaceStrips(), ScoreTable()
 
     def compose(self) -> ComposeResult:
@@ -80,6 +76,7 @@ class CompareScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Read both exchanges, and go on looking at those that run."""
+        self._head.show([("compare", "strong"), (" · reading …", "muted")], [])
         self._sides = [Side(host(self), no, self._show_title) for no in self._numbers]
         self.app.app_suspend_signal.subscribe(self, lambda _: self._pause(), immediate=True)
         _: Worker[None] = self.run_worker(self._load, exclusive=True, group="load")
@@ -296,7 +293,7 @@ class CompareScreen(Screen[None]):
                 lane,
                 position,
                 row,
-                pane.size.width,
+                pane.room,
                 silence=side.pulse.silence(race.lane_ns(at)),
                 zero_ns=lane.origin_ns(race.alignment) or 0,
             )
@@ -319,16 +316,16 @@ class CompareScreen(Screen[None]):
         if any(told.values()):
             both = told["A"] if told["A"] == told["B"] else None
             wrong = both or " · ".join(f"{name}: {trouble}" for name, trouble in told.items() if trouble)
-            self._head.update(paint.content(f"compare · {wrong}"))
+            self._head.show([("compare", "strong"), (f" · {wrong}", "error")], [])
         elif self._race is not None:
-            self._head.update(paint.content(self._title(self._race)))
+            self._head.show([("compare", "strong"), (self._title(self._race), "plain")], [])
 
     def _title(self, race: Race) -> str:
         hosts = [cells.line(cells.host(side.row["upstream"])) for side in self._sides]
         sides = f"both {hosts[0]}" if hosts[0] == hosts[1] else f"A {hosts[0]}  vs  B {hosts[1]}"
         missing = [n for n, lane in zip("AB", race.lanes, strict=True) if lane.origin_ns(race.alignment) is None]
         without = f" ({' and '.join(missing)} without: by its request)" if missing else ""
-        return f"compare · align: {race.alignment}{without} · {sides}"
+        return f" · align: {race.alignment}{without} · {sides}"
 
 
 def _pairing() -> Pairing:

@@ -48,7 +48,7 @@ class OrderMenu(ModalScreen[str | None]):
 
 def _laid_out(width: int) -> Content:
     """Give the menu's lines: the entries in columns, each of them whole."""
-    entries = [(one.letter, one.title.removesuffix(" s").lower()) for one in streams.COLUMNS if one.letter is not None]
+    entries = [(one.letter, one.title.lower()) for one in streams.COLUMNS if one.letter is not None]
     wide = max(len(title) for _, title in entries)
     in_a_line = max((width - _PADDING - len(_HEAD) + _BETWEEN) // (2 + wide + _BETWEEN), 1)
     lines: list[list[Part]] = []

@@ -82,7 +82,7 @@ class StatsScreen(Screen[None]):
 
     DEFAULT_CSS = """
     StatsScreen { layout: vertical; }
-    StatsScreen #told { color: $text-muted; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    StatsScreen #told { color: $text-muted; height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *HELP,
@@ -334,7 +334,7 @@ class StatsScreen(Screen[None]):
         self._title(self._trouble, [(told, "plain"), (f"{objective}{chosen}", "accent")])
         table = self._grouped
         laid = groups.table(
-            shown.by, shown.rows, max(self.size.width, 1),
+            shown.by, shown.rows, max(self.size.width - GroupTable.MARGIN, 1),
             total=shown.total, objective=bool(self._slo), pooled=shown.pooled,
         )  # fmt: skip
         table.show(laid)

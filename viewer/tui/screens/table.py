@@ -19,6 +19,7 @@ from viewer.model import ranking
 from viewer.model.marks import Marks
 from viewer.model.ranking import ORDERS, Entry
 from viewer.model.scoreboard import LABELS
+from viewer.model.streams import Part
 from viewer.tui import paint
 from viewer.tui.hosting import host
 from viewer.tui.keys import BACK, HELP
@@ -26,6 +27,7 @@ from viewer.tui.screens import offers
 from viewer.tui.screens.compare import CompareScreen
 from viewer.tui.screens.loading import GONE, Told
 from viewer.tui.widgets.footer import KeyLine
+from viewer.tui.widgets.header import HeaderLine
 from viewer.tui.widgets.ranked import RankedTable
 
 if TYPE_CHECKING:
@@ -40,8 +42,7 @@ class CompareManyScreen(Screen[None]):
 
     DEFAULT_CSS = """
     CompareManyScreen { layout: vertical; }
-    CompareManyScreen #title { height: 1; color: $text-primary; text-style: bold; }
-    CompareManyScreen #told, CompareManyScreen #legend { height: 1; color: $text-muted; }
+    CompareManyScreen #told, CompareManyScreen #legend { height: 1; padding: 0 1; color: $text-muted; }
     CompareManyScreen Static { text-wrap: nowrap; text-overflow: ellipsis; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -63,7 +64,7 @@ class CompareManyScreen(Screen[None]):
         self._reverse = False
         self._is_reading = False
         # Kept here, and not looked up: an answer may come when the screen has been left.
-        self._head = Static(paint.content("compare · reading …"), id="title")
+        self._head = HeaderLine()
         self._told = Static(paint.content(""), id="told")
         self._table = RankedTable()
 
@@ -77,6 +78,7 @@ class CompareManyScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Read the exchanges, and go on looking at those that run."""
+        self._head.show([("compare", "strong"), (" · reading …", "muted")], [])
         self._table.focus()
         _: Worker[None] = self.run_worker(self._read, group="load")
         self.set_interval(_POLL_S, self._poll)
@@ -165,15 +167,13 @@ class CompareManyScreen(Screen[None]):
         gone = len(self._numbers) - len(entries)
         hosts = {cells.line(cells.host(one.row["upstream"])) for one in entries}
         by = "" if self._by is None else f" · by {LABELS[self._by]}"
-        self._head.update(
-            paint.content(
-                f"compare {counted(len(entries), 'exchange')}{by}{f' · all {hosts.pop()}' if len(hosts) == 1 else ''}"
-                f"{f' · {gone} more: not on the tape any more' if gone else ''}"
-            )
-        )
+        together = f" · all {hosts.pop()}" if len(hosts) == 1 else ""
+        told: list[Part] = [(f" · {counted(len(entries), 'exchange')}{by}{together}", "plain")]
+        told += [(f" · {gone} more: not on the tape any more", "warning")] if gone else []
+        self._head.show([("compare", "strong"), *told], [])
 
     def _fail(self, trouble: str) -> None:
-        self._head.update(paint.content(f"compare · {trouble}"))
+        self._head.show([("compare", "strong"), (f" · {trouble}", "error")], [])
 
 
 def comparison(marks: Marks, selected: int | None) -> Screen[None] | None:

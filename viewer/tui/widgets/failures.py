@@ -13,8 +13,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from viewer.tui import paint
+from viewer.tui.widgets import toned
 
 _BETWEEN: Final = " │ "
+_MARGIN: Final = "  "
 
 
 class FailureLine(Widget, can_focus=True):
@@ -22,12 +24,8 @@ class FailureLine(Widget, can_focus=True):
 
     DEFAULT_CSS = """
     FailureLine { width: 1fr; height: 2; }
-    FailureLine > .failures--head { color: $text-accent; text-style: bold; }
-    FailureLine > .failures--rule { color: $text-muted; }
-    FailureLine > .failures--item { color: $text-error; }
-    FailureLine > .failures--cursor { text-style: reverse bold; }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"failures--{name}" for name in ("head", "rule", "item", "cursor")}
+    """ + toned.table_css("FailureLine")
+    COMPONENT_CLASSES: ClassVar[set[str]] = toned.TABLE_CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "leave(-1)", "up", show=False, id="stats.up"),
         Binding("down,j", "leave(1)", "down", show=False, id="stats.down"),
@@ -73,7 +71,7 @@ class FailureLine(Widget, can_focus=True):
 
     def action_leave(self, by: int) -> None:
         """Go to the line above or below; above the first the focus moves on."""
-        lines = self.lines(self.size.width)
+        lines = self.lines(self._width)
         line = self._line(lines)
         if 0 <= line + by < len(lines):
             self._go(lines[line + by][0])
@@ -91,10 +89,10 @@ class FailureLine(Widget, can_focus=True):
 
     def on_click(self, event: Click) -> None:
         """Go to a text; clicked twice, open it."""
-        lines = self.lines(self.size.width)
-        line, x = self._top(lines) + event.y - 1, event.x
+        lines = self.lines(self._width)
+        line, x = self._top(lines) + event.y - 1, event.x - len(_MARGIN)
         for at in lines[line] if event.y and line < len(lines) else ():
-            if x < cell_len(self._texts[at]):
+            if 0 <= x < cell_len(self._texts[at]):
                 self._go(at)
                 if event.chain == 2:
                     self.open()
@@ -112,28 +110,31 @@ class FailureLine(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Draw the heading, or a line of texts."""
         width = self.size.width
-        lines = self.lines(width)
+        lines = self.lines(self._width)
         if y == 0:
-            return self._heading(lines, width)
-        line = self._top(lines) + y - 1
+            return toned.rule(self, self._heading(lines), width)
+        line, tones = self._top(lines) + y - 1, toned.styles(self, self.rich_style)
+        item = Style(color=tones["error"].color, bgcolor=self.rich_style.bgcolor)
+        cursor = Style(color=item.color, bgcolor=toned.style(self, "table--cursor").bgcolor, bold=True)
         if not lines:
-            return paint.strip([("none" if y == 1 else "", self._style("rule"))], width, self.rich_style)
-        parts: list[paint.Part] = []
+            return paint.strip([(f"{_MARGIN}none" if y == 1 else "", tones["muted"])], width, self.rich_style)
+        parts: list[paint.Part] = [(_MARGIN, None)]
         for at in lines[line] if line < len(lines) else ():
-            if parts:
-                parts.append((_BETWEEN, self._style("rule")))
+            if len(parts) > 1:
+                parts.append((_BETWEEN, tones["muted"]))
             text = self._texts[at]
-            shown = text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
-            chosen = at == self.cursor and self.has_focus
-            parts.append((shown, self._style("item") + (self._style("cursor") if chosen else Style())))
+            shown = text if cell_len(text) <= self._width else f"{set_cell_size(text, self._width - 1)}…"
+            parts.append((shown, cursor if at == self.cursor and self.has_focus else item))
         return paint.strip(parts, width, self.rich_style)
 
-    def _heading(self, lines: list[list[int]], width: int) -> Strip:
+    def _heading(self, lines: list[list[int]]) -> str:
         shown = lines[self._top(lines) :][: self._room]
         left_out = len(self._texts) - sum(map(len, shown))
-        told = f"failures · {left_out} more" if left_out else "failures"
-        head: list[paint.Part] = [(f"─ {told} ", self._style("head")), ("─" * width, self._style("rule"))]
-        return paint.strip(head, width, self.rich_style)
+        return f"failures · {left_out} more" if left_out else "failures"
+
+    @property
+    def _width(self) -> int:
+        return max(self.size.width - len(_MARGIN), 1)
 
     @property
     def _room(self) -> int:
@@ -149,6 +150,3 @@ class FailureLine(Widget, can_focus=True):
         self.cursor = at
         self.refresh()
         self.post_message(self.Moved(at))
-
-    def _style(self, name: str) -> Style:
-        return self.get_component_rich_style(f"failures--{name}")

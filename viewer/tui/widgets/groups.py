@@ -12,27 +12,21 @@ from textual.widget import Widget
 
 from viewer.model.groups import Table
 from viewer.tui import paint
+from viewer.tui.widgets import toned
 
 _EMPTY: Final = Table((), [], ())
 _APART: Final = "  "
+_MARGIN: Final = "  "
 
 
 class GroupTable(Widget, can_focus=True):
     """Draws a table that it is given; it scrolls with its cursor, and hands the focus on at its ends."""
 
-    DEFAULT_CSS = """
-    GroupTable { width: 1fr; height: 4; }
-    GroupTable > .groups--head { color: $text-muted; text-style: bold; }
-    GroupTable > .groups--name { color: $text-primary; }
-    GroupTable > .groups--total { text-style: bold; }
-    GroupTable > .groups--more { color: $text-accent; }
-    GroupTable > .groups--cursor { background: $primary 30%; color: $text; }
-    GroupTable > .groups--cursor { text-style: bold; }
-    GroupTable > .groups--blurred { text-style: underline; }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"groups--{name}" for name in ("head", "name", "total", "more", "cursor", "blurred")
-    }
+    MARGIN: ClassVar[int] = len(_MARGIN)
+    """The cells before the first column."""
+
+    DEFAULT_CSS = "GroupTable { width: 1fr; height: 4; }" + toned.table_css("GroupTable")
+    COMPONENT_CLASSES: ClassVar[set[str]] = toned.TABLE_CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False, id="stats.up"),
         Binding("down,j", "move(1)", "down", show=False, id="stats.down"),
@@ -94,16 +88,18 @@ class GroupTable(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Draw the headings, or a line."""
-        width = self.size.width
         if y == 0:
-            return self._drawn(self._table.heads, width, self._style("head"), None)
+            titles = toned.style(self, "table--titles")
+            return self._drawn(self._table.heads, toned.styles(self, titles)["muted"], titles)
         if y > self._room:
-            return self._below(y - self._room - 1, width)
+            return self._below(y - self._room - 1)
         row = self._top() + y - 1
         if row >= len(self._table.lines):
-            return Strip.blank(width, self.rich_style)
-        cursor = self._style("cursor" if self.has_focus else "blurred") if row == self.cursor else None
-        return self._drawn(self._table.lines[row], width, None, cursor)
+            return Strip.blank(self.size.width, self.rich_style)
+        return self._drawn(self._table.lines[row], None, self._ground(row), is_cursor=row == self.cursor)
+
+    def _ground(self, row: int) -> Style:
+        return toned.style(self, "table--cursor") if row == self.cursor else self.rich_style
 
     def on_focus(self) -> None:
         """Show the cursor, and say where it is."""
@@ -124,27 +120,27 @@ class GroupTable(Widget, can_focus=True):
         room = max(self.size.height - 1 - (self._table.total is not None), 1)
         return room if len(self._table.lines) <= room else max(room - 1, 1)
 
-    def _below(self, line: int, width: int) -> Strip:
+    def _below(self, line: int) -> Strip:
         """Draw what stands below the groups: how many more there are, and all of them together."""
-        room, count = self._room, len(self._table.lines)
+        room, count, width = self._room, len(self._table.lines), self.size.width
+        tones = toned.styles(self, self.rich_style)
         if line == 0 and count > room:
             above, below = self._top(), count - room - self._top()
             told = " · ".join([f"↑ {above:,} more"] * bool(above) + [f"↓ {below:,} more"] * bool(below))
-            return paint.strip([(told, self._style("more"))], width, self.rich_style)
+            return paint.strip([(f"{_MARGIN}{told}", tones["accent"])], width, self.rich_style)
         if self._table.total is None or line > (count > room):
             return Strip.blank(width, self.rich_style)
-        return self._drawn(self._table.total, width, self._style("total"), None)
+        return self._drawn(self._table.total, tones["strong"], self.rich_style)
 
     def _top(self) -> int:
         room = self._room
         return max(0, min(self.cursor - room // 2, len(self._table.lines) - room))
 
-    def _drawn(self, texts: tuple[str, ...], width: int, style: Style | None, cursor: Style | None) -> Strip:
-        parts: list[paint.Part] = []
+    def _drawn(self, texts: tuple[str, ...], style: Style | None, ground: Style, *, is_cursor: bool = False) -> Strip:
+        """Draw texts in their columns, all in a style; without one, the first is a name and the others are figures."""
+        tones = toned.styles(self, ground)
+        parts: list[paint.Part] = [(toned.CURSOR.ljust(len(_MARGIN)) if is_cursor else _MARGIN, tones["accent"])]
         for at, (text, size) in enumerate(zip(texts, self._table.widths, strict=True)):
             shown = f"{text:<{size}}" if at == 0 else f"{_APART}{text:>{size}}"
-            parts.append((shown, cursor or style or (self._style("name") if at == 0 else None)))
-        return paint.strip(parts, width, self.rich_style + cursor if cursor is not None else self.rich_style)
-
-    def _style(self, name: str) -> Style:
-        return self.get_component_rich_style(f"groups--{name}")
+            parts.append((shown, style or tones["strong" if at == 0 else "plain"]))
+        return paint.strip(parts, self.size.width, ground)

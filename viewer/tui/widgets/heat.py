@@ -12,8 +12,8 @@ from textual.widget import Widget
 
 from viewer.model import heatmap
 from viewer.model.heatmap import Heatmap
-from viewer.model.streams import cut
 from viewer.tui import paint, themes
+from viewer.tui.widgets import toned
 
 _LABEL: Final = 10
 _CELL: Final = 2
@@ -30,11 +30,9 @@ class HeatGrid(Widget, can_focus=True):
 
     DEFAULT_CSS = """
     HeatGrid { width: 1fr; height: 1fr; }
-    HeatGrid > .heat--head { color: $text-accent; text-style: bold; }
-    HeatGrid > .heat--label { color: $text-muted; }
     HeatGrid > .heat--bar { color: $primary 40%; }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"heat--{name}" for name in ("head", "label", "bar")}
+    """ + toned.css("HeatGrid")
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"heat--bar", *toned.CLASSES}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1, 0)", "up", show=False, id="stats.up"),
         Binding("down,j", "move(1, 0)", "down", show=False, id="stats.down"),
@@ -135,10 +133,9 @@ class HeatGrid(Widget, can_focus=True):
         """Draw the heading, a row, or the axis."""
         width, found = self.size.width, self._map
         if y == 0:
-            parts = [(f"─ {cut(self._head, width - 3)} ", self._style("head")), ("─" * width, self._style("label"))]
-            return paint.strip(parts, width, self.rich_style)
+            return toned.rule(self, self._head, width)
         if found is None:
-            return paint.strip([(self._said if y == 2 else "", self._style("label"))], width, self.rich_style)
+            return paint.strip([(self._said if y == 2 else "", self._label)], width, self.rich_style)
         tall = self._tall
         if y <= len(found.bands) * tall:
             row, line = divmod(y - 1, tall)
@@ -148,7 +145,7 @@ class HeatGrid(Widget, can_focus=True):
     def _below(self, found: Heatmap, line: int) -> list[paint.Part]:
         """Draw the axis, what the shades mean, and, as far as there is room, how much each column holds."""
         if line == 0:
-            return [(f"{'':<{_LABEL + 1}}{heatmap.axis(found, self._wide)}", self._style("label"))]
+            return [(f"{'':<{_LABEL + 1}}{heatmap.axis(found, self._wide)}", self._label)]
         if line == 1:
             return self._legend()
         bars = min(self.size.height - len(found.bands) * self._tall - 3, _HIGHEST)
@@ -156,18 +153,18 @@ class HeatGrid(Widget, can_focus=True):
             return []
         label = f"{max(found.whole):,}" if line == 2 else heatmap.UNITS[found.metric] if line == bars + 1 else ""
         drawn = heatmap.bar(found, bars, bars + 1 - line, self._edges)
-        return [(f"{label:>{_LABEL - 1}} │", self._style("label")), (drawn, self._style("bar"))]
+        return [(f"{label:>{_LABEL - 1}} │", self._label), (drawn, toned.style(self, "heat--bar"))]
 
     def _legend(self) -> list[paint.Part]:
         is_wide = self.size.width >= _ROOMY
-        told: list[paint.Part] = [("share".rjust(_LABEL - 1) + "  " if is_wide else "share ", self._style("label"))]
+        told: list[paint.Part] = [("share".rjust(_LABEL - 1) + "  " if is_wide else "share ", self._label)]
         for step, meaning in list(enumerate(heatmap.LEGEND))[1:]:
-            told += [self._cell(step, _SWATCH if is_wide else _CELL), (f" {meaning}  ", self._style("label"))]
+            told += [self._cell(step, _SWATCH if is_wide else _CELL), (f" {meaning}  ", self._label)]
         return told
 
     def _row(self, found: Heatmap, row: int, *, first: bool) -> list[paint.Part]:
         label = found.label(row) if first else ""
-        parts: list[paint.Part] = [(f"{label:>{_LABEL - 1}} │", self._style("label"))]
+        parts: list[paint.Part] = [(f"{label:>{_LABEL - 1}} │", self._label)]
         for column in range(found.columns):
             chosen = self.has_focus and (row, column) == (self.row, self.column)
             width = self._edge(column + 1) - self._edge(column)
@@ -195,5 +192,6 @@ class HeatGrid(Widget, can_focus=True):
         self.refresh()
         self.post_message(self.Moved(row, column))
 
-    def _style(self, name: str) -> Style:
-        return self.get_component_rich_style(f"heat--{name}")
+    @property
+    def _label(self) -> Style:
+        return toned.style(self, "tone--muted")

@@ -14,6 +14,7 @@ from viewer.tui.widgets import toned
 
 CARET: Final = "▏"
 _PARTING: Final = "▶"
+_MARGIN: Final = " "
 
 Piece = tuple[str, str]
 """A component class and a text."""
@@ -24,19 +25,16 @@ class LanePane(Widget):
 
     DEFAULT_CSS = """
     LanePane { width: 1fr; height: 1fr; }
-    LanePane > .lane--head { color: $text-accent; text-style: bold; }
     LanePane > .lane--content { color: $foreground; }
     LanePane > .lane--reasoning { color: $text-muted; text-style: italic; }
     LanePane > .lane--refusal { color: $text-warning; }
     LanePane > .lane--tool { color: $text-secondary; }
     LanePane > .lane--instead { color: $text-muted; }
     LanePane > .lane--caret { color: $text-accent; text-style: bold; }
-    LanePane > .lane--rule { color: $text-muted; }
     LanePane > .lane--parting { color: $text-error; text-style: bold underline; }
     """ + toned.css("LanePane")
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"lane--{name}"
-        for name in ("head", "content", "reasoning", "refusal", "tool", "instead", "caret", "rule", "parting")
+        f"lane--{name}" for name in ("content", "reasoning", "refusal", "tool", "instead", "caret", "parting")
     } | toned.CLASSES
 
     def __init__(self, name: str) -> None:
@@ -47,6 +45,11 @@ class LanePane(Widget):
         self._moving = False
         self._parting: tuple[str, str] | None = None
         self._lines: list[list[Piece]] | None = None
+
+    @property
+    def room(self) -> int:
+        """How many cells a line has."""
+        return max(self.size.width - len(_MARGIN), 1)
 
     def show(self, head: str, status: Sequence[streams.Part], parts: Sequence[Part], running: bool) -> None:
         """Show a lane: what it is, how it stands, its texts so far, and whether more will come."""
@@ -73,17 +76,18 @@ class LanePane(Widget):
         """Draw a line: the heading, text, or the status."""
         width, height = self.size
         if y == 0:
-            return self._strip([("head", f"─ {streams.cut(self._head, width - 3)} "), ("rule", "─" * width)], width)
+            return toned.rule(self, self._head, width)
         if y == height - 1:
             tones = toned.styles(self, self.rich_style)
-            told = streams.laid_out(self._status, width, right=False)
+            told = streams.laid_out([(_MARGIN, "plain"), *self._status], width, right=False)
             return paint.strip([(text, tones[tone]) for text, tone in told], width, self.rich_style)
         if self._lines is None:
-            self._lines = self._wrapped(max(width - 1, 1), height - 2)
+            self._lines = self._wrapped(max(self.room - 1, 1), height - 2)
         return self._strip(self._lines[y - 1] if y - 1 < len(self._lines) else [], width)
 
     def _strip(self, pieces: Sequence[Piece], width: int) -> Strip:
-        parts = [(text, self.get_component_rich_style(f"lane--{kind}")) for kind, text in pieces]
+        parts: list[paint.Part] = [(_MARGIN, None)]
+        parts += [(text, self.get_component_rich_style(f"lane--{kind}")) for kind, text in pieces]
         return paint.strip(parts, width, self.rich_style)
 
     def _wrapped(self, width: int, height: int) -> list[list[Piece]]:

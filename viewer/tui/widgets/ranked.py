@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from rich.style import Style
 from textual.binding import Binding, BindingType
@@ -17,17 +17,15 @@ from viewer.model.streams import Part
 from viewer.tui import paint
 from viewer.tui.widgets import toned
 
+_MARGIN: Final = "  "
+"""Where the cursor stands, as in the list."""
+
 
 class RankedTable(Widget, can_focus=True):
     """Draws the exchanges that it is given; it scrolls with its cursor, which stays on its exchange."""
 
-    DEFAULT_CSS = """
-    RankedTable {
-        width: 1fr; height: 1fr;
-        & > .ranked--cursor { background: $primary 30%; text-style: bold; }
-    }
-    """ + toned.css("RankedTable")
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"ranked--cursor", *toned.CLASSES}
+    DEFAULT_CSS = "RankedTable { width: 1fr; height: 1fr; }" + toned.table_css("RankedTable")
+    COMPONENT_CLASSES: ClassVar[set[str]] = toned.TABLE_CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False, id="table.up"),
         Binding("down,j", "move(1)", "down", show=False, id="table.down"),
@@ -92,15 +90,19 @@ class RankedTable(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Draw the headings with the axis, or an exchange."""
         width, entries = self.size.width, self._entries
-        laid, axis = ranking.layout(entries, width), ranking.axis_ns(entries)
+        laid, axis = ranking.layout(entries, width - len(_MARGIN)), ranking.axis_ns(entries)
         if y == 0:
-            return self._drawn(list(ranking.head(laid, self._by, axis, reverse=self._reverse)), self.rich_style)
+            head = ranking.head(laid, self._by, axis, reverse=self._reverse)
+            return self._drawn([(_MARGIN, "muted"), *head], toned.style(self, "table--titles"))
         at = self._top() + y - 1
         if at >= len(entries):
             return Strip.blank(width, self.rich_style)
-        parts = list(ranking.line(entries[at], laid, ranking.best(entries), axis))
-        cursor = self.rich_style + toned.style(self, "ranked--cursor")
-        return self._drawn(parts, cursor if at == self._cursor else self.rich_style)
+        parts = ranking.line(entries[at], laid, ranking.best(entries), axis)
+        if at == self._cursor:
+            return self._drawn(
+                [(toned.CURSOR.ljust(len(_MARGIN)), "accent"), *parts], toned.style(self, "table--cursor")
+            )
+        return self._drawn([(_MARGIN, "plain"), *parts], self.rich_style)
 
     def _drawn(self, parts: Sequence[Part], ground: Style) -> Strip:
         tones = toned.styles(self, ground)

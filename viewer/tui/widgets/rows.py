@@ -32,13 +32,8 @@ _LOADING = "…"
 class StreamRows(Lines, can_focus=True, inherit_bindings=False):
     """A list of exchanges with a cursor and marks."""
 
-    DEFAULT_CSS = """
-    StreamRows {
-        & > .rows--cursor { background: $surface; }
-        &:focus > .rows--cursor { background: $primary-muted; }
-    }
-    """ + toned.css("StreamRows")
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--cursor", *toned.CLASSES}
+    DEFAULT_CSS = toned.table_css("StreamRows")
+    COMPONENT_CLASSES: ClassVar[set[str]] = toned.TABLE_CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False, id="list.up"),
         Binding("down,j", "move(1)", "down", show=False, id="list.down"),
@@ -250,14 +245,14 @@ class StreamRows(Lines, can_focus=True, inherit_bindings=False):
         self._slots = slots.fitted(width, self.hidden, dated=self.look.is_dated)
         self._between = slots.gap_between(width)
         self._tones = toned.styles(self, self.rich_style)
-        self._on_cursor = toned.styles(self, toned.style(self, "rows--cursor"))
+        self._on_cursor = toned.styles(self, toned.style(self, "table--cursor"))
         self._blank = Style(bgcolor=self.rich_style.bgcolor)
         self.post_message(self.LaidOut())
         self.redraw(self.look)
 
     def _drawn(self, place: int, number: int, selected: bool, marked: bool) -> Strip:
         row = self.catalog.row(place)
-        parts: list[Part] = [("▌" if selected else " ", "accent"), ("*" if marked else " ", "accent")]
+        parts: list[Part] = [(toned.CURSOR if selected else " ", "accent"), ("*" if marked else " ", "accent")]
         parts += slots.line(row, self._slots, self.look, self._between) if row else [(_LOADING, "muted")]
         tones = self._on_cursor if selected else self._tones
         drawn = ((text, tones[tone]) for text, tone in streams.joined(parts))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -11,21 +10,19 @@ from viewer.model import scoreboard
 from viewer.model.scoreboard import Score
 from viewer.tui import paint
 from viewer.tui.paint import Part
+from viewer.tui.widgets import toned
 
 _SIDES = ("", "A", "B", "B − A")
-_MARGIN = 7
+_MARGIN = 8
 
 
 class ScoreTable(Widget):
     """Draws as many figures as fit; the better side is coloured, and ends in `<`."""
 
     DEFAULT_CSS = """
-    ScoreTable { width: 1fr; height: 5; }
-    ScoreTable > .scores--head { color: $text-accent; text-style: bold; }
-    ScoreTable > .scores--label { color: $text-muted; }
-    ScoreTable > .scores--better { color: $text-success; text-style: bold; }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"scores--head", "scores--label", "scores--better"}
+    ScoreTable { width: 1fr; height: 4; }
+    """ + toned.table_css("ScoreTable")
+    COMPONENT_CLASSES: ClassVar[set[str]] = toned.TABLE_CLASSES
 
     def __init__(self) -> None:
         super().__init__(id="scores")
@@ -37,21 +34,12 @@ class ScoreTable(Widget):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Draw the rule, the names, A, B or the difference."""
-        width = self.size.width
-        if y == 0:
-            return paint.strip([("─" * width, self._style("label"))], width, self.rich_style)
-        drawn: list[Part] = [(f"{_SIDES[y - 1]:<{_MARGIN}}", self._style("head"))]
-        shown = scoreboard.fitting(self._scores, width - _MARGIN) if self._scores else ()
-        for one in shown:
-            text = (one.label, one.a, one.b, one.difference)[y - 1]
-            drawn.append((f"{text:>{one.width}} ", self._of(one, y)))
-        return paint.strip(drawn, width, self.rich_style)
-
-    def _of(self, one: Score, y: int) -> Style | None:
-        if y == 1:
-            return self._style("label")
-        return self._style("better") if one.better == y - 2 else None
-
-    def _style(self, name: str) -> Style:
-        return self.get_component_rich_style(f"scores--{name}")
+        """Draw the names, A, B or the difference."""
+        ground = self.rich_style if y else toned.style(self, "table--titles")
+        tones, width = toned.styles(self, ground), self.size.width
+        drawn: list[Part] = [(f" {_SIDES[y]:<{_MARGIN - 1}}", tones["strong"])]
+        for one in scoreboard.fitting(self._scores, width - _MARGIN) if self._scores else ():
+            text = (one.label, one.a, one.b, one.difference)[y]
+            tone = "muted" if y == 0 else "success" if one.better == y - 1 else "plain"
+            drawn.append((f"{text:>{one.width}} ", tones[tone]))
+        return paint.strip(drawn, width, ground)

@@ -12,6 +12,7 @@ from viewer.model import waits
 from viewer.model.race import Drawing
 from viewer.tui import paint
 from viewer.tui.paint import Part
+from viewer.tui.widgets import toned
 from viewer.tui.widgets.scrubbing import Scrubbing
 
 _MARGIN = 3
@@ -23,7 +24,7 @@ class RaceStrips(Scrubbing):
 
     DEFAULT_CSS = """
     RaceStrips { width: 1fr; height: 4; }
-    RaceStrips > .race--head { color: $text-accent; text-style: bold; }
+    RaceStrips > .race--head { color: $foreground; text-style: bold; }
     RaceStrips > .race--gaps { color: $text-primary; }
     RaceStrips > .race--first { background: $panel; }
     RaceStrips > .race--slow { color: $text-warning; background: $warning-muted; }
@@ -31,10 +32,10 @@ class RaceStrips(Scrubbing):
     RaceStrips > .race--to-come { color: $foreground 66%; }
     RaceStrips > .race--playhead { background: $primary-muted; }
     RaceStrips > .race--axis { color: $text-muted; }
-    """
+    """ + toned.css("RaceStrips")
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"race--{name}" for name in ("head", "gaps", "first", "slow", "stalled", "to-come", "playhead", "axis")
-    }
+    } | toned.CLASSES
 
     def __init__(self) -> None:
         super().__init__(id="race")
@@ -61,11 +62,10 @@ class RaceStrips(Scrubbing):
         """Draw the heading, a lane, or the axis."""
         width = self.size.width
         if y == 0:
-            head: list[Part] = [(f"─ {self._head} ", self._style("head")), ("─" * width, self._style("axis"))]
-            return paint.strip(head, width, self.rich_style)
+            return toned.rule(self, self._head, width)
         if y == 3:
             return self._axis(width)
-        drawn: list[Part] = [(f"{'AB'[y - 1]}  ", self._style("head"))]
+        drawn: list[Part] = [(f" {'AB'[y - 1]} ", self._style("head"))]
         line, at = self._drawing.strips[y - 1].ljust(self.cells), self._places[y - 1]
         waited = waits.kinds(self._drawing.waits[y - 1], self.cells)
         looks = (

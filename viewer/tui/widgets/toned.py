@@ -1,11 +1,16 @@
-"""What a tone of `viewer.streams` looks like in the theme: a component class for each, for widgets that draw lines."""
+"""What a tone of `viewer.streams` looks like in the theme: a component class for each, for widgets that draw lines.
+
+So do the cursor, the line of titles and the rule above a part, for all tables to look alike.
+"""
 
 from typing import Final
 
 from rich.style import Style
+from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer.model.streams import Tone
+from viewer.model.streams import Tone, cut
+from viewer.tui import paint
 
 COLORS: Final[dict[Tone, str]] = {
     "plain": "$foreground",
@@ -23,11 +28,33 @@ _BOLD: Final[frozenset[Tone]] = frozenset({"strong", "error"})
 CLASSES: Final = {f"tone--{tone}" for tone in COLORS}
 """The component classes that a widget declares."""
 
+TABLE_CLASSES: Final = CLASSES | {"table--cursor", "table--titles"}
+"""The component classes that a table declares."""
+
+CURSOR: Final = "▌"
+"""Stands before the line of the cursor."""
+
 
 def css(widget: str) -> str:
     """Give the rules of a widget's component classes."""
     rules = (f".tone--{tone} {{ color: {color}; text-style: {_weight(tone)}; }}" for tone, color in COLORS.items())
     return f"{widget} {{ {' '.join(f'& > {rule}' for rule in rules)} }}"
+
+
+def table_css(widget: str) -> str:
+    """Return the rules of a table's component classes."""
+    return css(widget) + (
+        f"{widget} {{ & > .table--cursor {{ background: $surface; }} & > .table--titles {{ background: $surface; }}"
+        f" &:focus > .table--cursor {{ background: $primary-muted; }} }}"
+    )
+
+
+def rule(widget: Widget, text: str, width: int) -> Strip:
+    """Draw the rule above a part of a screen, with its title, which is brighter where the keys go."""
+    tones = styles(widget, widget.rich_style)
+    title = tones["accent" if widget.has_focus else "plain"]
+    parts = [("─ ", tones["muted"]), (cut(text, width - 3), title), (" ", None), ("─" * width, tones["muted"])]
+    return paint.strip(parts, width, widget.rich_style)
 
 
 def styles(widget: Widget, ground: Style | None = None) -> dict[str, Style]:
