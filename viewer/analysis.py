@@ -185,8 +185,8 @@ def compare(
 ) -> None:
     """Compare two exchanges, A and B, or two groups, --base and --new.
 
-    Differences of groups are new − base, each with a bootstrap interval (of error rates: Newcombe's). All intervals of
-    a comparison hold together with 95 %, by a joint bootstrap (max-t): of 20 comparisons of equals, about one finds a
+    Differences of groups are new − base, each with an interval (of error rates: Newcombe's). All intervals of a
+    comparison hold together with 95 %, by a joint bootstrap (max-t): of 20 comparisons of equals, about one finds a
     difference. An interval that holds 0 shows no clear difference.
     """
     from viewer import compare

@@ -71,7 +71,7 @@ def groups(base: Sample, new: Sample, seed: int = 0) -> list[Row]:
     percentiles, rates = list(_percentiles(base, new)), list(_rates(base, new))
     level = _joint_level(percentiles, rates, seed)
     judged: list[_Percentile | _Rate] = [*percentiles, *rates]
-    return [one.row(level, seed) for one in judged]
+    return [one.row(level) for one in judged]
 
 
 def exit_code(compared: Iterable[Row]) -> int:
@@ -101,12 +101,12 @@ class _Percentile:
         base, new = self._base, self._new
         self.too_few = min(len(base), len(new)) < max(LEAST, 100 * _BEYOND / (100 - percent))
 
-    def row(self, level: float, seed: int) -> Row:
+    def row(self, level: float) -> Row:
         """Judge the difference at a level."""
         base, new = (percentile(values, self.percent) for values in (self._base, self._new))
         interval = None
         if not self.too_few:
-            interval = intervals.difference(self._base, self._new, self.percent, level, seed)
+            interval = intervals.difference(self._base, self._new, self.percent, level)
         name = stats.field_name(self._quantity, f"p{self.percent}")
         sizes = len(self._base), len(self._new)
         return _row(name, sizes, base, new, interval, self._quantity.low_is_good)
@@ -120,8 +120,8 @@ class _Rate:
         self.trials = base[0] + new[0], base[1] + new[1]
         self.too_few = min(base[1], new[1]) < LEAST
 
-    def row(self, level: float, seed: int) -> Row:
-        """Judge the difference at a level; nothing here is random."""
+    def row(self, level: float) -> Row:
+        """Judge the difference at a level."""
         before, after = (100 * failed / n if n else None for failed, n in (self._base, self._new))
         interval = None
         if not self.too_few:

@@ -1,67 +1,63 @@
 """Pure: how sure a difference between two groups is.
 
-Percentiles and means are compared by the bootstrap: what difference would come of it if both groups were drawn again
-from themselves? Shares are compared by Newcombe's interval (Statistics in Medicine 17, 1998, method 10), which is built
-on Wilson's and holds for small groups and for shares of 0. Several intervals hold together at the level that a joint
-bootstrap gives (max-t, with Gaussian multipliers: Chernozhukov, Chetverikov and Kato, Annals of Statistics 41, 2013):
-metrics that go together need hardly more than one of them alone. Everything random has a seed.
+A percentile has a standard error from the values around it (McKean and Schrader, Communications in Statistics B 13,
+1984), and an interval is so many of them to both sides. Shares are compared by Newcombe's interval (Statistics in
+Medicine 17, 1998, method 10), which is built on Wilson's and holds for small groups and for shares of 0. How wide
+several intervals must be to hold together, a joint bootstrap says (max-t, with Gaussian multipliers: Chernozhukov,
+Chetverikov and Kato, Annals of Statistics 41, 2013): metrics that go together need hardly more than one of them alone.
+Everything random has a seed.
 """
 
 from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from viewer.aggregates import Values, rank
 
-RESAMPLES = 10_000
-_BLOCK = 1 << 22
-
+_AROUND = 1.96
+"""From how far around a percentile, in standard errors of its rank, its standard error is taken."""
 _JOINT_DRAWS = 20_000
 
 Interval = tuple[float, float]
 Matrix = NDArray[np.float64]
 
 
-def difference(base: Values, new: Values, percent: int | None, level: float = 0.95, seed: int = 0) -> Interval:
-    """Give the bootstrap interval of the difference, new − base, of a percentile, or of the mean if `percent` is None.
-
-    `level` is the share of resamples within it. Both groups need at least one value.
-    """
-    random = np.random.default_rng(seed)
-    drawn = resampled(new, percent, random) - resampled(base, percent, random)
-    tail = (1 - level) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail])
-    return float(low), float(high)
+def difference(base: Values, new: Values, percent: int, level: float = 0.95) -> Interval:
+    """Return the interval of the difference, new − base, of a percentile. Both groups need at least one value."""
+    (before, error_before), (after, error_after) = (_estimate(np.sort(values), percent) for values in (base, new))
+    reach = NormalDist().inv_cdf((1 + level) / 2) * float(np.hypot(error_before, error_after))
+    return after - before - reach, after - before + reach
 
 
-def resampled(values: Values, percent: int | None, random: Generator) -> NDArray[np.float64]:
-    """Give the statistic of `RESAMPLES` groups of the same size, drawn from `values` with replacement."""
-    return _means(values, random) if percent is None else _percentiles(np.sort(values), percent, random)
-
-
-def _percentiles(ordered: Values, percent: int, random: Generator) -> NDArray[np.float64]:
-    """Draw only the two values between which the percentile of a resample is, instead of all of them.
-
-    A resample is `ordered[floor(n·u)]` for n uniform u, so its k-th value is that of the k-th u, which is distributed
-    as Beta(k, n − k + 1); the next u lies above it as the least of the n − k that are left.
-    """
-    n = len(ordered)
+def _estimate(ordered: Values, percent: int) -> tuple[float, float]:
+    """Return a percentile of ascending values, and its standard error."""
+    n, share = len(ordered), percent / 100
     low, high, weight = rank(n, percent)
-    first = random.beta(low + 1, n - low, RESAMPLES)
-    second = first + (1 - first) * random.beta(1, n - low - 1, RESAMPLES) if high > low else first
-    lower, higher = (ordered[np.minimum((u * n).astype(np.int64), n - 1)] for u in (first, second))
-    drawn: NDArray[np.float64] = lower + (higher - lower) * weight
-    return drawn
+    estimate = float(ordered[low] + (ordered[high] - ordered[low]) * weight)
+    around = _AROUND * float(np.sqrt(n * share * (1 - share)))
+    below, above = (_between(ordered, n * share - 0.5 + side * around) for side in (-1, 1))
+    below, above = _beyond_ties(ordered, below, above)
+    return estimate, (above - below) / (2 * _AROUND)
 
 
-def _means(values: Values, random: Generator) -> NDArray[np.float64]:
-    n = len(values)
-    rows = max(_BLOCK // n, 1)
-    blocks = [min(rows, RESAMPLES - at) for at in range(0, RESAMPLES, rows)]
-    return np.concatenate([values[random.integers(0, n, (size, n))].mean(axis=1) for size in blocks])
+def _between(ordered: Values, place: float) -> float:
+    """Return the value at a place from 0 to the last, between two values where it is no whole number."""
+    place = min(max(place, 0.0), len(ordered) - 1.0)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return float(ordered[low] + (ordered[high] - ordered[low]) * (place - low))
+
+
+def _beyond_ties(ordered: Values, below: float, above: float) -> tuple[float, float]:
+    """Widen a span whose ends are tied to the next other values: how far apart ties would be is not known."""
+    first, last = np.searchsorted(ordered, below, "left"), np.searchsorted(ordered, above, "right")
+    if first > 0 and np.searchsorted(ordered, below, "right") - first > 1:
+        below = float(ordered[first - 1])
+    if last < len(ordered) and last - np.searchsorted(ordered, above, "left") > 1:
+        above = float(ordered[last])
+    return below, above
 
 
 def joint_level(correlations: Sequence[Matrix], level: float = 0.95, seed: int = 0) -> float:
