@@ -88,7 +88,9 @@ def _table(connection: Connection, asked: Asked, where: Condition | None) -> Put
 
                 return parquet.write(out, columns, found)
             names = [field.name for field in columns]
-            return _written(asked, names, rows.only(found, names) if asked.columns else found, out)
+            if asked.columns and asked.table in ("chunks", "reads", "summary"):  # of exchanges, only these are read
+                found = rows.only(found, names)
+            return _written(asked, names, found, out)
 
     return put
 
