@@ -297,8 +297,8 @@ class Connection(asyncio.Protocol):
                 left -= len(piece)
                 self._is_sending = left > 0
                 self._transport.write(piece)
-            if not self._transport.get_write_buffer_size():
-                self.resume_writing()
+                if not self._transport.get_write_buffer_size():
+                    self.resume_writing()  # taken at once: nobody calls back
         except OSError as error:
             self._fail("local", f"the request body cannot be read back from its temporary file ({words(error)})")
             self._wake()
