@@ -72,27 +72,30 @@ def verify(path: Path, uuid: str, seconds: float) -> Verified:
     try:
         with tapefile.reader_beside_writer(path).connect() as connection:
             with _interrupted_after(connection, seconds):
-                held = _count(connection, uuid)
+                before = _last_of_others(connection, uuid)
+                held = _count(connection, before)
+                size = select(func.coalesce(func.sum(reads.c.size), 0)).where(reads.c.exchange_no > before)
+                held = msgspec.structs.replace(held, bytes=connection.execute(size).scalar_one())
             return msgspec.structs.replace(held, problems=damage(connection, seconds))
     except DatabaseError as error:
         return msgspec.structs.replace(held, problems=[str(error.orig)])
 
 
-def _count(connection: Connection, uuid: str) -> Verified:
-    """Count a session's exchanges, those of them that failed, and the bytes of their reads.
+def _last_of_others(connection: Connection, uuid: str) -> int:
+    """Return the number of the last exchange that is not of a session.
 
-    A tape has one recorder at a time: the newest session's exchanges are those after all others.
+    A tape has one recorder at a time: the exchanges of the newest session are those after all others.
     """
-    session = connection.execute(select(sessions.c.no).where(sessions.c.uuid == uuid)).scalar()
-    others = select(func.max(exchanges.c.no)).where(exchanges.c.session_no != session)
-    last = connection.execute(others).scalar() or 0
+    session = select(sessions.c.no).where(sessions.c.uuid == uuid).scalar_subquery()
+    others = select(func.max(exchanges.c.no)).where(exchanges.c.session_no.is_distinct_from(session))
+    return connection.execute(others).scalar() or 0
+
+
+def _count(connection: Connection, before: int) -> Verified:
+    """Count the exchanges after a number, and those of them that failed."""
     failed = func.count().filter(measures.c.outcome.in_(FAILURES))
-    its = select(func.count(), failed).select_from(exchanges).outerjoin(measures).where(exchanges.c.no > last)
-    size = select(func.coalesce(func.sum(reads.c.size), 0)).where(reads.c.exchange_no > last)
-    if session is None:
-        return Verified(0, 0, 0, [])
-    exchange_count, failed_count = connection.execute(its).one()
-    return Verified(exchange_count, failed_count, connection.execute(size).scalar_one(), [])
+    statement = select(func.count(), failed).select_from(exchanges).outerjoin(measures).where(exchanges.c.no > before)
+    return Verified(*connection.execute(statement).one(), None, [])
 
 
 @contextlib.contextmanager

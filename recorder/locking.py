@@ -137,8 +137,9 @@ class Lock:
 
     def speak(self) -> None:
         """Write into the lock file who holds it."""
-        os.ftruncate(self._beside, 0)
-        os.pwrite(self._beside, f"{self._purpose}\n{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: the lock holds all the same, and says less
+            os.ftruncate(self._beside, 0)
+            os.pwrite(self._beside, f"{self._purpose}\n{os.getpid()}\n".encode(), 0)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import contextlib
 import math
 import operator
 import os
+import shutil
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from recorder.schema import APPLICATION_ID, REVISION
 _MAGIC = b"SQLite format 3\x00"
 _ID_OFFSET = 68
 _BUSY_MS = 5000
+_LEAST_FREE = 64 << 10
 _LOCK = "tape_lock"
 _READABLE = operator.methodcaller("decode", "utf-8", "replace")
 _STEPS = 100_000
@@ -366,16 +368,21 @@ def too_open(path: Path) -> bool:
     return os.name == "posix" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
 
 
+def _is_full(path: Path) -> bool:
+    """Say whether the disk has no room for an index of the log, which SQLite reports as an I/O error."""
+    return path.parent.exists() and shutil.disk_usage(path.parent).free < _LEAST_FREE
+
+
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Turn SQLite's words into ours: what is wrong, whose fault it is, what to do."""
     try:
         yield
-    except OperationalError as error:
-        reason = str(error.orig)
+    except (OperationalError, sqlite3.OperationalError) as error:
+        reason = str(getattr(error, "orig", error))
         if "interrupted" in reason:
             raise stopped(path) from error
-        if "full" in reason:
+        if "full" in reason or ("I/O" in reason and _is_full(path)):
             raise TapeBusy(f"{path} cannot be written, the disk is full: free some space") from error
         if "locked" in reason:
             raise TapeBusy(f"{path} is locked by another program: close it there, or use another tape") from error

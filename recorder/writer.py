@@ -23,7 +23,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from recorder import checks, journal, tapefile, unstored
 from recorder.clock import SYSTEM, Clock
-from recorder.errors import LASTING, TapeDamaged, TapeError, TapeGone, WiretapeError
+from recorder.errors import LASTING, TapeBusy, TapeDamaged, TapeError, TapeGone, WiretapeError
 from recorder.identity import LogGone, Watch, identity
 from recorder.plurals import counted
 from recorder.retention import Limits, Pruner
@@ -324,6 +324,10 @@ def main(arguments: list[str]) -> int:
         if final and store is not None:
             answer(checks.verify(path, store.session, _CHECK_SECONDS))
         return error.exit_code
+    except OSError as error:
+        reason = error.strerror or str(error)
+        answer(journal.Fatal(TapeBusy.exit_code, f"{path} cannot be used ({reason}): mend that, or use another tape"))
+        return TapeBusy.exit_code
     return 0
 
 

@@ -1,8 +1,10 @@
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -353,3 +355,19 @@ def test_the_schema_that_the_migrations_make_is_known_without_running_them(tape:
 
 def test_the_tables_that_must_be_plain_are_those_of_the_schema() -> None:
     assert tuple(sorted([*metadata.tables, "alembic_version"])) == catalog.TABLES
+
+
+@pytest.mark.parametrize(
+    ("reason", "free", "words"),
+    [
+        ("database or disk is full", 1 << 30, "the disk is full"),
+        ("disk I/O error", 4096, "the disk is full"),
+        ("disk I/O error", 1 << 30, "cannot be used (disk I/O error)"),
+    ],
+)
+def test_a_full_disk_is_named_however_sqlite_meets_it(
+    tape: Path, reason: str, free: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    with pytest.raises(TapeError, match=re.escape(words)), tapefile.explained(tape):
+        raise sqlite3.OperationalError(reason)
