@@ -133,8 +133,8 @@ def longest_silence(exchange: Exchange, reads: Sequence[Read], end_ns: int | Non
     """Return the longest time, in ns, in which no byte of the body came, up to `end_ns` (`duration_ns` of `Timing`).
 
     It lies between two reads, whatever they brought, or between the last one and the end; of a body without any byte,
-    between the head and the end. The wait for the first byte is not part of it. None if nothing is known: what is
-    missing from the tape may have come at any time.
+    between the head and the end. The wait for the first byte is not part of it. None if the response is one instant, or
+    if nothing is known: what is missing from the tape may have come at any time.
     """
     if exchange.ended_by in (None, "died"):
         end_ns = None  # where a recorder died, the end is only its last read
@@ -145,8 +145,8 @@ def longest_silence(exchange: Exchange, reads: Sequence[Read], end_ns: int | Non
     silences = [lasted for lasted, lost in zip(map(sub, at[1:], at), missing[1:], strict=True) if not lost]
     if not at and exchange.headers_ns is not None and exchange.framing != "none":
         at = [exchange.headers_ns]
-    if at and end_ns is not None and sum(missing) == exchange.gap_bytes:
-        silences.append(max(end_ns - at[-1], 0))
+    if at and end_ns is not None and end_ns > at[-1] and sum(missing) == exchange.gap_bytes:
+        silences.append(end_ns - at[-1])
     return max(silences, default=None)
 
 

@@ -241,6 +241,7 @@ def test_the_longest_silence_is_between_reads_of_any_kind_or_before_the_end():
     assert silence([100, 140, 160], 360) == 200
     assert silence([100, 140, 160, 900], 170) == 40  # what came after [DONE] is not of the answer
     assert silence([100, 100], 100) == 0
+    assert silence([100], 100) is None
 
 
 def test_the_wait_for_the_first_byte_is_no_silence_but_a_body_that_never_came_is():

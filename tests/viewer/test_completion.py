@@ -82,7 +82,7 @@ def test_what_is_no_whole_word_yet_is_open(tape: Path) -> None:
 def test_options_are_offered_the_words_that_they_know(tape: Path) -> None:
     assert values(completion.models, tape) == ["gpt-x", "gpt-x-mini"]
     assert "ttft" in values(completion.sorts, tape)
-    assert values(completion.sorts, tape, "-max_s") == ["-max_stall"]
+    assert values(completion.sorts, tape, "-max_s") == ["-max_stall", "-max_silence"]
     assert values(completion.groups, tape, "model,") == [
         *(f"model,{name}" for name in samples.GROUPS if name != "model"), "model,label.k", "model,label.run",
     ]  # fmt: skip
