@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from viewer import rows, verdicts
+from viewer import inspecting, queries, rows, verdicts
+from viewer.model import landmarks, opening
+from viewer.thresholds import Thresholds
 
 from .commanding import on_terminal, run
-from .conftest import COMPLETE, COMPLETE_READS, LIMITED, LIVE, ODD, TOOLS
+from .conftest import COMPLETE, COMPLETE_READS, LIMITED, LIVE, ODD, TOOLS, event
 from .tui.growing import recorder
 
 BODY = b"".join(data for _, data in COMPLETE_READS)
@@ -169,3 +171,24 @@ def test_without_any_text_standard_error_says_why(tape: Path, id: str, reason: s
     ended = run(tape, "show", id, "--part", "text")
     assert ended.stdout_bytes == b""
     assert ended.stderr.startswith(f"wiretape: there is no text: {reason}")
+
+
+def test_an_event_has_one_number_in_events_verdicts_exported_chunks_and_the_viewer(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    stray = b'{"choices":[{"index":0,"delta":{"content":"stray"}}]}\n\n'
+    parts = [(100, b": hi\n\n"), (110, event({"content": "a"})), (120, stray), (3120, event({"content": "late"}))]
+    with recorder(path) as tape:
+        tape.record("aaaa000000000001", parts)
+    events = json.loads(run(path, "show", "@", "--part", "events", "--format", "json").stdout)
+    assert [(row["seq"], row["kind"], row["delta"]) for row in events] == [
+        (0, "comment", None), (1, "content", "a"), (2, "content", "stray"), (3, "content", "late")
+    ]  # fmt: skip
+    chunks = json.loads(run(path, "export", "--table", "chunks", "--format", "json").stdout)
+    assert [(row["event"], row["content"], row["at_ms"]) for row in chunks] == [
+        (row["seq"], row["delta"], row["at_ms"]) for row in events[1:]
+    ]
+    assert "before event #3: 'stray' … 'late'" in run(path, "show", "@").stdout
+    with queries.opened(path) as connection:
+        opened = opening.opened(inspecting.stored(connection, 1), Thresholds())
+    assert landmarks.label(opened.markers[-1].position) == "#3"
+    assert [opened.transcript.text(seq) or None for seq in range(4)] == [row["delta"] for row in events]
