@@ -331,6 +331,7 @@ class StatsScreen(Screen[None]):
         elif shown.rows and not shown.pooled:
             objective += " · reading the gaps …"
         told = f" · {counted(count, 'exchange')} by {cells.line(shown.by)} · window {WINDOWS[self._window][0]}"
+        told = " · reading …" if self._is_reading and not shown.rows else told
         self._title(self._trouble, [(told, "plain"), (f"{objective}{chosen}", "accent")])
         table = self._grouped
         laid = groups.table(

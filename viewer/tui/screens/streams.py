@@ -302,13 +302,14 @@ class StreamsScreen(Screen[None]):
         if self._filter.line.is_entered:
             return _ALL
         marks, filter_text = self._marking.marks, self._filter.text.strip()
+        if self._listing.change is None:
+            return frozenset()  # nothing is known yet: no key is refused that may be of use in a moment
         idle = set() if len(self._rows.catalog) else set(OF_ROWS)
         idle |= {"compare"} if not marks or "open" in idle else set()
         idle |= set() if filter_text else {"toggle_filter"}
         idle |= set() if marks or (filter_text and self._filter.is_on) else {"clear"}
         idle |= {"preview"} if self.has_class("-short") else set()
-        is_empty = self._listing.change is None or not self._listing.change.total
-        return frozenset(idle | ({"only", "filter"} if is_empty else set()))
+        return frozenset(idle | (set() if self._listing.change.total else {"only", "filter"}))
 
     def action_clear(self) -> None:
         """Take the marks away; where there are none, switch the filter off."""
