@@ -200,7 +200,7 @@ AUTHORITIES: Final[dict[str, Authority]] = {
         ),
         "Nearly wiretape's definitions, but first choice only, and nothing where object is neither chat.completion with"
         " message nor chat.completion.chunk; of errors in a stream only `event: error` fails, malformed events and"
-        " clean early ends do not.",
+        " clean early ends do not; tokens are those of usage unless --tokenizer is given.",
         (
             Total("Request Throughput", "requests/sec"),
             Total("Output Token Throughput", "tokens/sec", "output_tokens"),
@@ -241,7 +241,8 @@ AUTHORITIES: Final[dict[str, Authority]] = {
             Metric("output_tokens", "Output Sequence Length", "tokens", needs_tokens=True),
         ),
         "Only text counts: reasoning and tool calls are invisible; events of one read are one response; what fails here"
-        " would end its whole report; clean early ends are successes.",
+        " would end its whole report; clean early ends are successes; tokens are those of usage, where the answer is only"
+        " text, unless --tokenizer is given.",
         (
             Total("Request Throughput", "requests/sec"),
             Total("Output Token Throughput", "tokens/sec", "output_tokens"),
