@@ -99,8 +99,8 @@ class RaceStrips(Scrubbing):
 
 
 def _state(sign: str, kind: waits.Kind | None, to_come: bool) -> str:
-    if to_come:
-        return "to-come"
     if kind is not None:
         return {"first": "axis", "slow": "slow", "stalled": "stalled"}[kind]
+    if to_come:
+        return "to-come"
     return "stalled" if sign in sparks.STALLED else "slow" if sign in sparks.SLOW else "gaps"

@@ -93,6 +93,8 @@ class TransportLine(Scrubbing):
         if sum(len(text) for text, _ in left) > self.size.width - needed:
             left = self._left(short=True)
         room = self.size.width - sum(len(text) for text, _ in (*left, *right, *silence)) - 3
+        if room < _LEAST_BAR and len(left) > 1:
+            room += len(left.pop()[0])  # the bar shows the share, too
         while room < _LEAST_BAR and len(right) > 1:
             room += len(right.pop()[0])
         if room < _LEAST_BAR:  # there is no bar to be kept in its place
