@@ -504,8 +504,8 @@ def test_going_up_and_down_waits_for_the_events(marked: Path, monkeypatch: pytes
         async with staged(marked, lambda: screen) as (app, pilot):
             await wait_for(pilot, lambda: app.screen is screen)
             await press(pilot, "2", "up", "up", "comma", "down", "up", "enter")  # whether it is open by now or not
-            await wait_for(pilot, lambda: screen.is_open and screen.playback.position == 6)
-            assert screen.panes.pane == 2
+            await wait_for(pilot, lambda: screen.panes.pane == 2 and screen.is_open)
+            await wait_for(pilot, lambda: screen.playback.position == 6)
 
     journey(steps())
 
