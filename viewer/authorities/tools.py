@@ -241,8 +241,8 @@ AUTHORITIES: Final[dict[str, Authority]] = {
             Metric("output_tokens", "Output Sequence Length", "tokens", needs_tokens=True),
         ),
         "Only text counts: reasoning and tool calls are invisible; events of one read are one response; what fails here"
-        " would end its whole report; clean early ends are successes; tokens are those of usage, where the answer is only"
-        " text, unless --tokenizer is given.",
+        " would end its whole report; clean early ends are successes; tokens are those of usage, where the answer is"
+        " only text, unless --tokenizer is given.",
         (
             Total("Request Throughput", "requests/sec"),
             Total("Output Token Throughput", "tokens/sec", "output_tokens"),
