@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import NoneType
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -122,6 +123,15 @@ class Cell(TypeDecorator[Any]):
                 return value
             return damage.noted(name, instead)
 
+        if (types := _ANY_OF.get(is_good)) is not None:  # most cells: a call less for each
+            types |= {NoneType} if may_be_none else frozenset()
+            return lambda value: value if type(value) in types else damage.noted(name, instead)
+        if is_good is _is_duration and may_be_none:
+            return lambda value: (
+                value
+                if value is None or (type(value) in _NUMBERS and -MOST < value < MOST)
+                else damage.noted(name, instead)
+            )
         if name in SHAPES and self.decoded:
             return lambda value: None if (text := checked(value)) is None else json.loads(text)
         if isinstance(self.declared, Boolean):
@@ -333,6 +343,13 @@ def _empty(shape: Any) -> str:
     return "{}" if getattr(shape, "__origin__", None) is dict else "[]"
 
 
+_NUMBERS: Final = frozenset({int, float})
+_ANY_OF: Final[dict[Callable[[Any], bool], frozenset[type]]] = {
+    _is_text: frozenset({str}),
+    _is_blob: frozenset({bytes}),
+    _is_integer: frozenset({int}),
+}
+"""Tests that ask for nothing but a type."""
 _PACKED: Final = {
     "measures.icl": Kind(_is_array, "a packed array of numbers"),
     "measures.gap_hist": Kind(_is_histogram, "a packed array of 64 numbers"),
