@@ -53,8 +53,10 @@ def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> lis
     found: list[str] = []
     with _interrupted_after(connection, seconds):
         found += itertools.islice(_sqlite_problems(connection, "quick_check"), _MOST)
-        found += itertools.islice(_orphans(connection), _MOST)
-        found += itertools.islice(_of_cells(connection), _MOST)
+        if not found:  # what is damaged may not be readable
+            found += itertools.islice(itertools.chain(_orphans(connection), _of_cells(connection)), _MOST)
+    if found:
+        return found[:_MOST]
     until = clock.now() + int(_EXCHANGES_SECONDS * 1e9)
     with _interrupted_after(connection, _EXCHANGES_SECONDS):
         for exchange in connection.execute(select(*_CHECKED).order_by(exchanges.c.no.desc())):
