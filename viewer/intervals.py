@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from viewer.aggregates import Values, rank
 
-_AROUND = 1.96
-"""From how far around a percentile, in standard errors of its rank, its standard error is taken."""
+_ALONE = 1.96
+"""From how far around a percentile, in standard errors of its rank, its standard error is taken: 95 %."""
 _JOINT_DRAWS = 20_000
 
 Interval = tuple[float, float]
@@ -25,21 +25,28 @@ Matrix = NDArray[np.float64]
 
 
 def difference(base: Values, new: Values, percent: int, level: float = 0.95) -> Interval:
-    """Return the interval of the difference, new − base, of a percentile. Both groups need at least one value."""
-    (before, error_before), (after, error_after) = (_estimate(np.sort(values), percent) for values in (base, new))
-    reach = NormalDist().inv_cdf((1 + level) / 2) * float(np.hypot(error_before, error_after))
-    return after - before - reach, after - before + reach
+    """Return the interval of the difference, new − base, of a percentile. Both groups need at least one value.
+
+    It holds at least what the values around each percentile leave open at 95 %: where these are in two clusters with
+    the percentile between them, a standard error says too little.
+    """
+    (before, low_0, high_0), (after, low_1, high_1) = (_estimate(np.sort(values), percent) for values in (base, new))
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    reach = z / (2 * _ALONE) * float(np.hypot(high_0 - low_0, high_1 - low_1))
+    below = max(reach, float(np.hypot(after - low_1, high_0 - before)))
+    above = max(reach, float(np.hypot(high_1 - after, before - low_0)))
+    return after - before - below, after - before + above
 
 
-def _estimate(ordered: Values, percent: int) -> tuple[float, float]:
-    """Return a percentile of ascending values, and its standard error."""
+def _estimate(ordered: Values, percent: int) -> tuple[float, float, float]:
+    """Return a percentile of ascending values, and the values `_ALONE` standard errors of its rank below and above."""
     n, share = len(ordered), percent / 100
     low, high, weight = rank(n, percent)
     estimate = float(ordered[low] + (ordered[high] - ordered[low]) * weight)
-    around = _AROUND * float(np.sqrt(n * share * (1 - share)))
+    around = _ALONE * float(np.sqrt(n * share * (1 - share)))
     below, above = (_between(ordered, n * share - 0.5 + side * around) for side in (-1, 1))
     below, above = _beyond_ties(ordered, below, above)
-    return estimate, (above - below) / (2 * _AROUND)
+    return estimate, min(below, estimate), max(above, estimate)
 
 
 def _between(ordered: Values, place: float) -> float:

@@ -19,7 +19,7 @@ def test_an_interval_holds_the_truth_as_often_as_it_says(percent: int, n: int) -
     for seed in range(400):
         low, high = intervals.difference(*groups(seed, n=n), percent)
         held += low <= 0 <= high
-    assert 0.93 <= held / 400 <= 0.98
+    assert 0.93 <= held / 400 <= 0.985
 
 
 def test_an_interval_is_around_the_difference_and_wider_for_a_larger_level() -> None:
@@ -27,7 +27,7 @@ def test_an_interval_is_around_the_difference_and_wider_for_a_larger_level() -> 
     low, high = intervals.difference(base, new, 50)
     wider = intervals.difference(base, new, 50, level=0.999)
     assert wider[0] < low < high < wider[1]
-    assert (low + high) / 2 == pytest.approx(np.median(new) - np.median(base))
+    assert low < np.median(new) - np.median(base) < high
     assert intervals.difference(base, new, 50) == (low, high)
 
 
@@ -36,8 +36,8 @@ def test_the_standard_error_is_that_of_drawing_again(percent: int) -> None:
     random = np.random.default_rng(2)
     values, nothing = random.lognormal(6, 0.4, 4000), np.array([0.0])
     drawn = np.percentile(values[random.integers(0, 4000, (2000, 4000))], percent, axis=1)
-    low, high = intervals.difference(nothing, values, percent)
-    assert (high - low) / (2 * 1.96) == pytest.approx(drawn.std(), rel=0.15)
+    low, high = intervals.difference(nothing, values, percent, level=0.999)
+    assert (high - low) / (2 * 3.29) == pytest.approx(drawn.std(), rel=0.15)
 
 
 @pytest.mark.parametrize("percent", [50, 95])
@@ -45,6 +45,17 @@ def test_values_that_are_all_the_same_leave_no_doubt(percent: int) -> None:
     base, new = np.full(30, 10.0), np.full(40, 12.0)
     assert intervals.difference(base, new, percent) == pytest.approx((2, 2))
     assert intervals.difference(base[:1], new[:1], percent) == (2, 2)
+
+
+@pytest.mark.parametrize("n", [60, 400])
+def test_a_median_between_two_clusters_is_not_surer_than_they_are_apart(n: int) -> None:
+    missed = 0
+    for seed in range(200):
+        random = np.random.default_rng(seed)
+        base, new = (np.where(random.random(n) < 0.5, 1.0, 20.0) * random.lognormal(0, 0.1, n) for _ in range(2))
+        low, high = intervals.difference(base, new, 50)
+        missed += not low <= 0 <= high
+    assert missed <= 16
 
 
 def test_values_on_a_coarse_scale_are_not_surer_than_the_scale() -> None:
