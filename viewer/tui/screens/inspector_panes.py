@@ -150,7 +150,8 @@ class InspectorPanes(Looks, can_focus=True):
         self._warn()
         self._write_pages()
         self._raw()
-        self.screen.refresh_bindings()
+        if self.is_attached:  # the screen may have been left meanwhile
+            self.refresh_bindings()
 
     def show_failure(self, text: str) -> None:
         """Say that the exchange cannot be shown, or not anew."""
@@ -217,7 +218,7 @@ class InspectorPanes(Looks, can_focus=True):
         if pane == 2:
             self._raw()
         self.lay_out()
-        self.screen.refresh_bindings()
+        self.refresh_bindings()
 
     def lay_out(self) -> None:
         """Show the boxes of the pane, and the focus in the right one."""
