@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import unquote_plus
 
 _STEM = re.compile(
-    r"auth(?!ors?(?:-|$))|cookie|secret|passw|passphrase|credential|signature|session-?id|assertion|bearer"
+    r"auth(?!ors?(?:-|$)|orit)|cookie|secret|passw|passphrase|credential|signature|session-?id|assertion|bearer"
     r"|token(?!iz|limit)|(?:api|access|private|signing|subscription|license|master|service|account)-?key"
 )
 _WORDS = frozenset({
@@ -50,7 +50,7 @@ _PAIR = re.compile(r"""(?<![\w%\[\]-])([\w%\[\]-]+)["'\\]*\s*[=:]\s*["'\\]*([^\s
 _USER_INFO = re.compile(r"(?<=//)[^/?#\s<>@]+(?:@[^/?#\s<>@]+)*(?=@)")
 _ORIGIN = re.compile(r"\s*<?[a-z][a-z0-9+.-]*://[^/?#]*", re.IGNORECASE)
 _BETWEEN_FIELDS = re.compile(r"([?&;#])")
-_KEY_OF_PATH = re.compile(r"(?=.*\d)[\w.~+=-]{16,}")
+_KEY_LIKE = re.compile(r"(?=.*\d)[\w.~+=-]{16,}")
 _BEFORE_KEY = frozenset({"key", "api-key", "apikey", "token", "access-token", "secret"})
 _SIMPLE = re.compile(r"[^=:%@+]*")
 _ENCODED_LEVELS = 3
@@ -92,28 +92,31 @@ class Redactor:
         return {self.text(name): self._label(name, value) for name, value in labels.items()}
 
     def _label(self, name: str, value: str) -> str:
-        # Words such as `key` and `pass` name a credential in a header; in a label they are anything.
-        is_named = is_secret(name, value) and _STEM.search(_normal(name)) is not None
+        # Words such as `key` and `pass` name a credential in a header; in a label they are anything that is short.
+        names_secret = _STEM.search(_normal(name)) is not None or _KEY_LIKE.fullmatch(value) is not None
+        is_named = names_secret and is_secret(name, value)
         return self.mark(value) if is_named or shows_secret(value) else value
 
     def url(self, url: str) -> str:
         """Return a URL with its user info and its secret values replaced."""
-        url = _USER_INFO.sub(lambda match: self.mark(match[0]), url)
         origin = _ORIGIN.match(url)
         end = origin.end() if origin else 0
-        return url[:end] + self.path(url[end:])
+        return self._without_user_info(url[:end]) + self.path(url[end:])
 
     def path(self, path: str) -> str:
         """Return a request's path and query (or fragment) with secret values replaced."""
-        head, *rest = _BETWEEN_FIELDS.split(path)
+        head, *rest = _BETWEEN_FIELDS.split(self._without_user_info(path))
         fields = (piece if place % 2 == 0 else self._field(piece) for place, piece in enumerate(rest))
         return "/".join(self._segments(head)) + "".join(fields)
+
+    def _without_user_info(self, url: str) -> str:
+        return _USER_INFO.sub(lambda match: self.mark(match[0]), url)
 
     def _segments(self, path: str) -> Iterator[str]:
         before = ""
         for segment in path.split("/"):
             plain = unquote_plus(segment)
-            if _LOOKS_SECRET.fullmatch(plain) or (_KEY_OF_PATH.fullmatch(plain) and _normal(before) in _BEFORE_KEY):
+            if _LOOKS_SECRET.fullmatch(plain) or (_KEY_LIKE.fullmatch(plain) and _normal(before) in _BEFORE_KEY):
                 yield self.mark(plain)
             else:
                 yield self._field(_LOOKS_SECRET.sub(lambda match: self.mark(match[0]), segment))
@@ -149,7 +152,8 @@ def _judged(name: str) -> tuple[bool, bool]:
     plain = _normal(name)
     if _HARMLESS.fullmatch(plain):
         return False, False
-    is_word = any(word in _WORDS or word.endswith("key") for word in plain.split("-"))
+    words = (word.rstrip("0123456789") for word in plain.split("-"))
+    is_word = any(word in _WORDS or word.endswith("key") for word in words)
     return is_word or plain == _ONE_TIME_CODE or _STEM.search(plain) is not None, _QUANTITY.search(plain) is not None
 
 

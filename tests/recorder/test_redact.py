@@ -56,6 +56,9 @@ def header(name: str, value: str) -> str:
         ("X-Acme-Tokens", PLAIN),
         ("x-acmetoken", PLAIN),
         ("x_acme_key", PLAIN),
+        ("X-Acme-Key2", PLAIN),
+        ("x-acme-access-1", PLAIN),
+        ("location", f"/proxy/https://u:{PLAIN}@host/v1"),
         ("x-acmekey", PLAIN),
         ("X-Pass", PLAIN),
         ("cf-access-client-id", PLAIN),
@@ -111,6 +114,7 @@ def test_a_header_that_carries_a_credential_is_redacted(name: str, value: str) -
         ("access-control-allow-headers", "authorization, x-api-key"),
         ("vary", "Authorization, X-Api-Key"),
         ("author", "Ann"),
+        ("authority", "api.openai.com"),
         ("cache-control", "max-age=0, private"),
         ("date", "Mon, 05 Jan 2026 10:11:12 GMT"),
         ("report-to", '{"group":"a","max_age":604800,"endpoints":[{"url":"https://a.test/r?s=b%2Fc"}]}'),
@@ -183,6 +187,7 @@ def test_labels_that_carry_a_credential_are_redacted_and_all_others_kept() -> No
         "api_key": PLAIN,
         "token": PLAIN,
         "c": f"https://u:{PLAIN}@h/",
+        "acme-key": f"{PLAIN}{PLAIN}1",
     }
     stored = REDACTOR.labels(kept | secret | {f"sk-{PLAIN}": "1"})
     assert {name: stored[name] for name in kept} == kept
@@ -212,6 +217,7 @@ def test_a_key_in_the_path_itself_is_redacted() -> None:
 
 
 def test_user_info_is_taken_out_of_urls_and_the_rest_is_kept() -> None:
+    assert REDACTOR.path("/proxy/https://me:pass@host/v1") == f"/proxy/https://{REDACTOR.mark('me:pass')}@host/v1"
     assert REDACTOR.url("https://me:pa@ss@host:8443/v1?a=1") == f"https://{REDACTOR.mark('me:pa@ss')}@host:8443/v1?a=1"
     assert REDACTOR.url("https://host/a@b?c=d@e") == "https://host/a@b?c=d@e"
 
