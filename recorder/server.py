@@ -52,6 +52,8 @@ class _Protocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._head_bytes = 0
+        """What came of a head, or of trailers, in reads that held nothing else."""
+        self._is_shared = False
         self._in_head = True
         self._head_timer: asyncio.TimerHandle | None = None
         self._rejection: bytes | None = None
@@ -67,14 +69,14 @@ class _Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._rejection is not None:
             return  # read on all the same, to see the client leave
+        self._is_shared = False
         super().data_received(data)
         if self.transport.is_closing():
             return
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES:
-                self._reject(_HEAD_TOO_LARGE)
-        elif self._head_timer is None and self._is_idle():
+        self._head_bytes = 0 if self._is_shared else self._head_bytes + len(data)
+        if self._head_bytes > HEAD_BYTES:
+            self._reject(_HEAD_TOO_LARGE)
+        elif not self._in_head and self._head_timer is None and self._is_idle():
             self._start_head_timer()  # line ends between requests, which begin no message, have stopped the keep-alive
 
     def on_message_begin(self) -> None:
@@ -84,11 +86,19 @@ class _Protocol(HttpToolsProtocol):
             self._start_head_timer()
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        self._in_head, self._is_shared = False, True
         self._stop_head_timer()
         self.scope["headers"] = list(self.headers)  # what comes later under this list are trailers
         self.scope["extensions"] = {"wiretape": {"target": self.url, "abort": self.transport.abort}}
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._is_shared = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._is_shared = True
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -135,7 +145,7 @@ def _rejection(status: bytes, reason: bytes, headers: bytes = b"") -> bytes:
     return _REJECTION % (status, headers, len(reason) + 1, reason)
 
 
-_HEAD_TOO_LARGE = _rejection(b"431 Request Header Fields Too Large", b"wiretape: the request's head is too large")
+_HEAD_TOO_LARGE = _rejection(b"431 Request Header Fields Too Large", b"wiretape: head or trailers are too large")
 _BAD_REQUEST = _rejection(b"400 Bad Request", b"wiretape: the request is not valid HTTP")
 
 

@@ -121,6 +121,28 @@ async def test_a_head_that_came_in_part_may_be_completed_after_the_response(
 
 
 @on_loop
+async def test_endless_trailers_of_a_request_are_refused(relay: Relay) -> None:
+    head = b"POST /v1/x HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    trailers = (b"x-%d: " % number + b"y" * 30_000 + b"\r\n" for number in range(400))
+    got = await raw(relay.base, head, *trailers)
+    assert got == b"" or got.startswith(b"HTTP/1.1 431 ")  # a reset may overtake the answer
+    assert not relay.asked("/v1/x")
+
+
+@on_loop
+async def test_requests_that_come_in_one_read_count_each_for_itself(relay: Relay) -> None:
+    target = relay.plays(answer([(0, b"whole")]))
+    large = b"z" * 200_000
+    head = f"POST {target} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(large)}\r\n\r\n".encode()
+    async with dial(relay.base) as (reader, writer):
+        writer.write((head + large) * 2 + head[:40])
+        for _ in range(2):
+            assert (await take(reader)).body == b"whole"
+        writer.write(head[40:] + large)
+        assert (await take(reader)).body == b"whole"
+
+
+@on_loop
 async def test_a_client_that_sent_nonsense_may_still_leave(relay: Relay) -> None:
     target = relay.plays(Scene([(0, CHUNKED + b"3\r\nabc\r\n")], "stall"))
     async with dial(relay.base) as (reader, writer):
