@@ -47,10 +47,10 @@ def delete(
         return
     with tapefile.writing(path, by, create=False) as connection:
         count = _work(work(connection), summary.exchanges)
+        if count:
+            click.echo(f"deleted {counted(count, 'exchange')} from {path}")
         sizes = retention.vacuum(connection, path) if vacuum else None
         size = retention.size(connection)
-    if count:
-        click.echo(f"deleted {counted(count, 'exchange')} from {path}")
     if sizes is not None:
         _say_rewritten(path, *sizes)
     elif count:

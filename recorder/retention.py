@@ -158,6 +158,7 @@ def vacuum(connection: Connection, path: Path) -> tuple[Size, Size]:
     """Rewrite the tape without free pages; return its size before and after.
 
     Raises `TapeBusy` if the disk has no room for it: SQLite writes the tape to a temporary file, and then to its log.
+    It is raised, too, if the log cannot be moved into the file: what was deleted is still there then.
     """
     connection.rollback()
     with connection.begin():
@@ -170,7 +171,12 @@ def vacuum(connection: Connection, path: Path) -> tuple[Size, Size]:
     # SQLite would take the system's temporary folder, which may be smaller and is others' too.
     os.environ.setdefault("SQLITE_TMPDIR", str(path.parent))
     connection.connection.execute("VACUUM")
-    connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    (is_busy, *_) = connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if is_busy:
+        raise TapeBusy(
+            f"{path} is being read by another program, so that what was deleted is still in the file: end that program"
+            " and run 'wiretape db vacuum' again"
+        )
     with connection.begin():
         return before, size(connection)
 

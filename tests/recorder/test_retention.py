@@ -142,6 +142,15 @@ def test_a_vacuum_that_has_no_room_changes_nothing(days: Path, monkeypatch: pyte
     assert len(ids(days)) == 5
 
 
+def test_a_vacuum_beside_a_reader_does_not_claim_that_the_file_is_clean(days: Path) -> None:
+    with reading(days) as reader, tapefile.writing(days, "a test") as connection:
+        reader.exec_driver_sql("BEGIN")
+        reader.execute(select(exchanges.c.no)).all()
+        connection.connection.execute("PRAGMA busy_timeout=50")
+        with pytest.raises(TapeBusy, match="is still in the file"):
+            retention.vacuum(connection, days)
+
+
 def test_a_recorder_deletes_what_grows_too_old_and_leaves_what_still_runs(writing: Connection) -> None:
     time = Time()
     pruner = retention.Pruner(writing, retention.Limits(timedelta(days=8)), time.clock, session_no=1)
