@@ -148,6 +148,11 @@ def check_when_read(metadata: MetaData) -> None:
                 column.type = Cell(column.type, f"{table.name}.{column.name}", bool(column.nullable), joined)
 
 
+def checked(table: Table) -> list[Column[Any]]:
+    """Return the columns of a table whose cells are checked."""
+    return [column for column in table.c if isinstance(column.type, Cell)]
+
+
 def declared(column: Column[Any]) -> TypeEngine[Any]:
     """Return the type that a column was declared with."""
     return column.type.declared if isinstance(column.type, Cell) else column.type

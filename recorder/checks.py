@@ -145,8 +145,7 @@ def _lacks_measures(connection: Connection, exchange: Row[Any]) -> bool:
 def _of_cells(connection: Connection) -> Iterator[str]:
     """Check that every cell is of its column's kind; reads and bodies are checked with their exchange."""
     for table in (sessions, exchanges, measures):
-        columns = [column for column in table.c if isinstance(column.type, celltypes.Cell)]
-        for key, problem in celltypes.faults(connection, columns):
+        for key, problem in celltypes.faults(connection, celltypes.checked(table)):
             yield f"{celltypes.row_of(connection, table, key)}: {problem}"
 
 
@@ -159,6 +158,13 @@ def _snapshot(connection: Connection) -> Iterator[None]:
         if not driver.in_transaction:
             driver.execute("BEGIN")
         yield
+
+
+def of_exchange(connection: Connection, no: int) -> list[str]:
+    """Return what is wrong with the reads and the body of one exchange; nothing if it is not there."""
+    with _snapshot(connection):
+        exchange = connection.execute(select(*_CHECKED).where(exchanges.c.no == no)).one_or_none()
+        return list(_of_exchange(connection, exchange)) if exchange else []
 
 
 def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:

@@ -9,6 +9,7 @@ import click
 
 from recorder import options
 from recorder.clock import SYSTEM
+from recorder.errors import TapeDamaged
 from recorder.plurals import counted
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from recorder.merge import Plan
     from recorder.store import Store
+
+_DAMAGED_SHOWN = 10
 
 
 @click.group()
@@ -61,7 +64,6 @@ def check(db: Path | None) -> None:
     from sqlalchemy.exc import DatabaseError
 
     from recorder import checks, tapefile
-    from recorder.errors import TapeDamaged
     from recorder.safe import safe
 
     path = options.tape_path(db)
@@ -180,6 +182,7 @@ def merge(tapes: tuple[Path, ...], db: Path | None, dry_run: bool) -> None:
     """Copy the exchanges of other tapes onto this one, which is made if need be.
 
     Exchanges that are on it already are left out, so that a merge can be repeated; so are those that still run.
+    Damaged ones are named and left out; the exit code is 3 then.
     """
     from recorder import merge, tapefile
     from recorder.store import Store
@@ -188,21 +191,33 @@ def merge(tapes: tuple[Path, ...], db: Path | None, dry_run: bool) -> None:
     merge.refuse_itself(path, tapes)
     if dry_run:
         plan = _planned(path, tapes)
+        _report_damaged(plan)
         click.echo(f"would copy {counted(len(plan.exchanges), 'exchange')} to {path}{_left_out(plan)}")
         return
-    for tape in tapes:
-        tapefile.read_engine(tape).dispose()  # whatever is wrong with one, nothing has been written then
+    early = None if path.exists() else merge.plan(None, tapes)  # no tape is made of what cannot be read
     with tapefile.writing(path, "wiretape db merge") as connection:
-        plan = merge.plan(connection, tapes)
+        plan = early or merge.plan(connection, tapes)
+        copied = 0
         with _progress() as progress:
             task = progress.add_task("copying", total=len(plan.exchanges))
-            for copied in merge.copy(connection, tapes, plan):
-                progress.advance(task, copied)
+            for count in merge.copy(connection, tapes, plan):
+                copied += count
+                progress.advance(task, count)
             store = Store(connection)
             store.recover()
             for no in progress.track(store.unsettled(), description="deriving"):
                 store.settle([no])
-    click.echo(f"{counted(len(plan.exchanges), 'exchange')} copied to {path}{_left_out(plan)}")
+    _report_damaged(plan)
+    click.echo(f"{counted(copied, 'exchange')} copied to {path}{_left_out(plan)}")
+    if plan.damaged:
+        raise TapeDamaged(f"{counted(len(plan.damaged), 'exchange')} could not be copied: see 'wiretape db check'")
+
+
+def _report_damaged(plan: "Plan") -> None:
+    from recorder.safe import safe
+
+    for line in plan.damaged[:_DAMAGED_SHOWN]:
+        click.echo(f"wiretape: {safe(line)}", err=True)
 
 
 def _planned(path: Path, tapes: tuple[Path, ...]) -> "Plan":
@@ -215,7 +230,7 @@ def _planned(path: Path, tapes: tuple[Path, ...]) -> "Plan":
 
 
 def _left_out(plan: "Plan") -> str:
-    parts = [(plan.present, "on it already"), (plan.running, "still running")]
+    parts = [(plan.present, "on it already"), (plan.running, "still running"), (len(plan.damaged), "damaged")]
     left_out = ", ".join(f"{count:,} {why}" for count, why in parts if count)
     return f"; left out: {left_out}" if left_out else ""
 

@@ -2,6 +2,8 @@
 
 Exchanges and sessions are known by their ids, so that a merge that was interrupted, or is repeated, copies only what is
 missing. Copies are numbered by the time at which they began, across all sources, after what is on the tape already.
+Every cell of a source is checked before anything is written: what is damaged stays out, so that a tape that was whole
+is whole afterwards, whoever made the sources.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,24 +13,27 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Table, select
 
-from recorder import locking, tapefile
+from recorder import celltypes, checks, locking, tapefile
 from recorder.errors import WiretapeError
 from recorder.schema import bodies, exchanges, measures, reads, segments, sessions
 
 _BATCH = 500
 """Exchanges copied in one transaction."""
+_SHOWN_CHARACTERS = 80
 
 
 @dataclass(slots=True)
 class Plan:
     """What a merge does: `(started_at, source, no)` of each exchange to copy, in the order of their new numbers.
 
-    `present` counts those that are on the tape already, `running` those that a recorder still runs: both are left out.
+    `present` counts those that are on the tape already, `running` those that a recorder still runs: both are left out,
+    and so is what `damaged` tells of, in one sentence for each exchange.
     """
 
     exchanges: list[tuple[str, int, int]] = field(default_factory=list)
     present: int = 0
     running: int = 0
+    damaged: list[str] = field(default_factory=list)
 
 
 def plan(connection: Connection | None, sources: Sequence[Path]) -> Plan:
@@ -45,9 +50,13 @@ def plan(connection: Connection | None, sources: Sequence[Path]) -> Plan:
     for number, source in enumerate(sources):
         is_recorded = bool(locking.holder(source))
         with tapefile.explained(source), tapefile.read_engine(source).connect() as other:
-            for no, id, started_at, ended_by in other.execute(select(*columns)):
+            damaged = _damaged_rows(other)
+            for no, id, started_at, ended_by in other.execute(select(*columns)).all():
                 if ended_by is None and is_recorded:
                     result.running += 1
+                elif problem := damaged.get(no) or next(iter(checks.of_exchange(other, no)), ""):
+                    row = celltypes.row_of(other, exchanges, no)[:_SHOWN_CHARACTERS]
+                    result.damaged.append(f"{row} of {source} is damaged and left out: {problem}")
                 elif id in known:
                     result.present += 1
                 else:
@@ -55,6 +64,20 @@ def plan(connection: Connection | None, sources: Sequence[Path]) -> Plan:
                     result.exchanges.append((started_at, number, no))
     result.exchanges.sort()
     return result
+
+
+def _damaged_rows(source: Connection) -> dict[int, str]:
+    """Find the exchanges with a damaged cell in their row, their measures or their session, and say what it is."""
+    problems: dict[int, str] = {}
+    for table in (exchanges, measures):
+        for no, problem in celltypes.faults(source, celltypes.checked(table)):
+            problems.setdefault(no, problem)
+    of_sessions = dict(celltypes.faults(source, celltypes.checked(sessions)))
+    known = set(source.execute(select(sessions.c.no)).scalars())
+    for no, session_no in source.execute(select(exchanges.c.no, exchanges.c.session_no)):
+        if session_no not in known or session_no in of_sessions:
+            problems.setdefault(no, of_sessions.get(session_no, "its session is missing"))
+    return problems
 
 
 def copy(connection: Connection, sources: Sequence[Path], plan: Plan) -> Iterator[int]:
@@ -65,13 +88,21 @@ def copy(connection: Connection, sources: Sequence[Path], plan: Plan) -> Iterato
     connection.connection.executemany("INSERT INTO temp.numbered VALUES (?, ?, ?)", rows)
     for number, source in enumerate(sources):
         with _attached(connection, source):
-            _copy_sessions(connection)
+            _skip_what_changed(connection, number)
+            _copy_sessions(connection, number)
             yield from _copy_exchanges(connection, number)
 
 
-def _copy_sessions(connection: Connection) -> None:
+def _skip_what_changed(connection: Connection, source: int) -> None:
+    """Leave out what came onto the tape, or went from the source, after the plan was made."""
+    wanted = "SELECT no FROM source.exchanges WHERE id NOT IN (SELECT id FROM main.exchanges)"
+    _run(connection, f"DELETE FROM temp.numbered WHERE source = {source} AND was NOT IN ({wanted})")
+
+
+def _copy_sessions(connection: Connection, source: int) -> None:
     names = ", ".join(column.name for column in sessions.c if column.name != "no")
-    missing = "uuid NOT IN (SELECT uuid FROM main.sessions)"
+    used = f"SELECT e.session_no FROM temp.numbered n JOIN source.exchanges e ON e.no = n.was WHERE n.source = {source}"
+    missing = f"uuid NOT IN (SELECT uuid FROM main.sessions) AND no IN ({used})"
     _run(connection, f"INSERT INTO main.sessions ({names}) SELECT {names} FROM source.sessions WHERE {missing}")
 
 

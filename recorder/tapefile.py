@@ -389,10 +389,11 @@ def explained(path: Path) -> Iterator[None]:
         if "readonly" in reason or "read-only" in reason:
             raise TapeBusy(f"{path} cannot be written ({reason}): record to another tape with --db") from error
         raise TapeError(f"{path} cannot be used ({reason}): run 'wiretape db check'") from error
-    except DatabaseError as error:
-        if type(error.orig) is not sqlite3.DatabaseError:
+    except (DatabaseError, sqlite3.DatabaseError) as error:
+        cause = getattr(error, "orig", error)
+        if type(cause) is not sqlite3.DatabaseError:
             raise
-        raise TapeDamaged(f"{path} is damaged ({error.orig}): restore it from a backup") from error
+        raise TapeDamaged(f"{path} is damaged ({cause}): restore it from a backup") from error
 
 
 def _back_up(connection: Connection, path: Path, name: str) -> Path:

@@ -130,6 +130,31 @@ def test_a_vacuum_gives_space_back_and_names_what_it_does_not_reach(recorded: Pa
     assert run("vacuum", "--db", recorded, "--dry-run").stdout.startswith(f"would rewrite {recorded}: 0 bytes of ")
 
 
+@pytest.mark.damages
+def test_a_merge_names_what_is_damaged_and_copies_the_rest(recorded: Path, tmp_path: Path) -> None:
+    damage(recorded, "UPDATE exchanges SET status='many' WHERE no=1")
+    result = run("merge", recorded, "--db", tmp_path / "target.db")
+    assert result.stdout == f"2 exchanges copied to {tmp_path / 'target.db'}; left out: 1 damaged\n"
+    assert result.stderr.startswith(f"wiretape: exchange e1 of {recorded} is damaged and left out: exchanges.status is")
+    assert isinstance(result.exception, TapeDamaged)
+
+
+@pytest.mark.damages
+def test_a_merge_of_what_cannot_be_read_makes_no_tape(recorded: Path, tmp_path: Path) -> None:
+    pages = recorded.read_bytes()
+    recorded.write_bytes(pages[:8192] + bytes(len(pages) - 8192))
+    result = run("merge", recorded, "--db", tmp_path / "target.db")
+    assert isinstance(result.exception, TapeDamaged)
+    assert not (tmp_path / "target.db").exists()
+
+
+@pytest.mark.damages
+def test_a_tape_whose_pages_are_damaged_is_not_rewritten(recorded: Path) -> None:
+    pages = recorded.read_bytes()
+    recorded.write_bytes(pages[: len(pages) // 2] + bytes(len(pages) - len(pages) // 2))
+    assert isinstance(run("vacuum", "--db", recorded).exception, TapeDamaged)
+
+
 def test_a_merge_makes_a_tape_and_measures_what_dead_recorders_left(recorded: Path, tmp_path: Path) -> None:
     target = tmp_path / "all.db"
     assert run("merge", recorded, "--db", target, "--dry-run").stdout == f"would copy 3 exchanges to {target}\n"

@@ -4,10 +4,22 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from recorder import merge, tapefile
+from recorder import checks, merge, retention, tapefile
 from recorder.errors import ForeignFile, WiretapeError
 from recorder.schema import exchanges
-from tests.recorder.frames import STREAM, begin, bodies_of, body, end, head, opened, other_session, outcomes_of, reading
+from tests.recorder.frames import (
+    STREAM,
+    begin,
+    bodies_of,
+    body,
+    damage,
+    end,
+    head,
+    opened,
+    other_session,
+    outcomes_of,
+    reading,
+)
 from tests.recorder.frames import record as store_all
 
 
@@ -80,6 +92,49 @@ def test_sources_are_not_written_to(tape: Path, sources: list[Path]) -> None:
     before = [source.read_bytes() for source in sources]
     merged(tape, sources)
     assert [source.read_bytes() for source in sources] == before
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE exchanges SET status='a lot' WHERE id='a-1'",
+        "UPDATE exchanges SET started_at=x'00ff' WHERE id='a-1'",
+        "UPDATE exchanges SET id=x'41' WHERE id='a-1'",
+        "UPDATE exchanges SET labels='[1]' WHERE id='a-1'",
+        "UPDATE exchanges SET session_no=999 WHERE id='a-1'",
+        "UPDATE measures SET tpot_ns=9e999 WHERE exchange_no=1",
+        "UPDATE reads SET at_ns='x' WHERE exchange_no=1",
+        "UPDATE bodies SET data=x'00', size=99999999999 WHERE exchange_no=1",
+        "UPDATE bodies SET sha256='00' WHERE exchange_no=1",
+    ],
+)
+def test_a_damaged_exchange_is_left_out_and_named(tape: Path, sources: list[Path], statement: str) -> None:
+    damage(sources[0], statement)
+    plan = merged(tape, sources)
+    assert in_order(tape) == ["b-2", "a-3", "b-4"]
+    (line,) = plan.damaged
+    assert f"of {sources[0]} is damaged and left out: " in line
+    with reading(tape) as connection:
+        assert list(checks.problems(connection)) == []
+
+
+@pytest.mark.damages
+def test_exchanges_of_a_damaged_session_are_left_out(tape: Path, sources: list[Path]) -> None:
+    damage(sources[0], "UPDATE sessions SET salt='not a blob'")
+    plan = merged(tape, sources)
+    assert (in_order(tape), len(plan.damaged)) == (["b-2", "b-4"], 2)
+    with opened(tape, other_session("own")) as store:
+        store.append([begin("own-5")])  # the session that comes next takes its key from a whole one
+
+
+def test_what_went_from_a_source_after_the_plan_is_not_copied(tape: Path, sources: list[Path]) -> None:
+    with tapefile.writing(tape, "a test") as connection:
+        plan = merge.plan(connection, sources)
+        with tapefile.writing(sources[0], "a test") as other:
+            assert sum(retention.erase(other, ["a-1"])) == 1
+        assert sum(merge.copy(connection, sources, plan)) == 3
+    assert in_order(tape) == ["b-2", "a-3", "b-4"]
 
 
 def test_a_source_that_is_no_tape_is_refused(tape: Path, tmp_path: Path) -> None:
