@@ -189,7 +189,7 @@ def compare(
     comparison hold together with 95 %, by a joint bootstrap (max-t): of 20 comparisons of equals, about one finds a
     difference. An interval that holds 0 shows no clear difference.
     """
-    from viewer import compare
+    from viewer import compare, tables
     from viewer.rows import only
 
     if len(ids) == 2 and base is None and new is None:
@@ -197,7 +197,8 @@ def compare(
         _refuse("two exchanges are only shown side by side", only_groups)
         fields = tuple(compare.PAIR_FIELDS) if columns is None else output.columns_of(columns, compare.PAIR_FIELDS)
         rows = compare.pair(*measuring.details(db, ids))
-        measuring.listed(format, fields, list(only(rows, fields)), raw_csv, fields)
+        important = compare.PAIR_IMPORTANT if columns is None else fields
+        measuring.listed(format, fields, list(only(rows, fields)), raw_csv, important, tables.LEAST)
         return
     if ids or base is None or new is None:
         raise click.UsageError("name two exchanges, or two groups with --base and --new")

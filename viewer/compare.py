@@ -43,6 +43,10 @@ PAIR_FIELDS: Final = {
     "change_pct": "the difference in percent of a",
 }
 """The fields of a comparison of two exchanges, and what each means."""
+
+PAIR_IMPORTANT: Final = ("metric", "difference", "a", "b", "change_pct")
+"""The same, those that matter most first."""
+
 BETTER: Final = "new is better"
 WORSE: Final = "new is worse"
 UNCLEAR: Final = "no clear difference"

@@ -36,6 +36,9 @@ STATISTICS: Final = ("n", "mean", "std", "min", "p50", "p90", "p95", "p99", "max
 RATES: Final = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate", "goodput")
 """Those of `check`, which loads numpy."""
 
+TOPICS: Final = ("filters", "fields")
+"""Those of `helping`, which stands above."""
+
 _LATEST = 50
 _LOOKED_AT = 2000
 _MOST_STEPS = 2_000_000
@@ -164,6 +167,19 @@ def tools(context: click.Context, incomplete: str) -> Iterator[Item]:
         rules = (AUTHORITIES[tool], *EARLIER.get(tool, ()))
         return (Item(f"{tool}@{rule.releases.last}", help=f"{rule.source} {rule.releases}") for rule in rules)
     return (Item(name, help=rule.source) for name, rule in AUTHORITIES.items())
+
+
+@_quietly
+def topics(context: click.Context, incomplete: str) -> Iterator[Item]:
+    """Offer the topics of `help` and the commands; after a group of commands, those in it."""
+    path = context.params.get("topics") or ()
+    command = context.find_root().command
+    for name in path:
+        command = command.commands[name] if isinstance(command, click.Group) else click.Command(name)
+    if not path:
+        yield from map(Item, TOPICS)
+    if isinstance(command, click.Group):
+        yield from (Item(name, help=one.get_short_help_str()) for name, one in sorted(command.commands.items()))
 
 
 @_quietly

@@ -27,10 +27,14 @@ SCHEMA_FIELDS: Final = ("table", "column", "type", "unit", "meaning")
 
 _MEASURED: Final = {field.name: field.metadata["doc"] for field in dataclasses.fields(Measures)}
 _OWN: Final = {
+    "started_at": "wall time at T0, ISO 8601",
     "method": "HTTP method of the request",
     "model": "the model that answered; where none has, the one asked for",
     "labels": "what its request was labelled with: {key: value}",
     "tpot_ms": "time per token after the first: first to last output over completion tokens − 1",
+    "tpot_est_ms": "time per output chunk after the first: an estimate of tpot where there is no usage",
+    "tpot_adj_ms": "tpot without the tokens of the first chunk; needs usage on every chunk",
+    "gap_bytes": "bytes of the body that could not be stored",
     "day": "the day when they started, UTC",
     "hour": "the hour when they started, UTC",
 }

@@ -98,10 +98,11 @@ def listed(
     rows: "Sequence[Row]",
     raw_csv: bool,
     important: Sequence[str] = (),
+    narrowest: int | None = None,
 ) -> None:
     """Write rows of any kind, as a table or in another format; a table rounds its numbers.
 
-    On a narrow terminal, the fields that are `important` give way last.
+    On a narrow terminal, the fields that are `important` give way last, after texts are cut to `narrowest` cells.
     """
     from viewer import sheets, tables
 
@@ -110,7 +111,7 @@ def listed(
         return
     rounded = [{name: sheets.number(value) if _is_number(value) else value for name, value in row.items()}
                for row in rows]  # fmt: skip
-    output.show_table(tables.grid(fields, rounded, output.width(), important))
+    output.show_table(tables.grid(fields, rounded, output.width(), important, narrowest or tables.NARROWEST))
 
 
 def explained(format: str | None, schema: Mapping[str, str], raw_csv: bool) -> None:

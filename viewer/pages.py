@@ -102,7 +102,10 @@ def no_text(row: Row) -> str:
         return "nothing of the body is on the tape"
     if row["outcome"] == "open":
         return "the exchange is still open, and no content has come or been measured yet"
-    return f"no content was found in {counted(row['bytes'], 'byte')} of body ({outcome(row)}); --part raw shows them"
+    size = f"{counted(row['bytes'], 'byte')} of body ({outcome(row)}); --part raw shows it"
+    if "unknown_payload" in row["flags"]:
+        return f"the API of this stream is not decoded: {size}"
+    return f"no content was found in {size}"
 
 
 def body(data: bytes) -> Iterator[Text]:

@@ -21,7 +21,9 @@ from viewer.rows import Row
 NARROWEST: Final = 26
 """A text of more terminal cells than this is cut before a column is dropped; in the first, one of half the width."""
 
-_LEAST: Final = 12
+LEAST: Final = 12
+"""No text is cut to fewer terminal cells than this."""
+
 _BETWEEN: Final = 2
 _STYLES: Final = {"complete": "green", "open": "cyan", "client_closed": "yellow"}
 # Terminals disagree about the width of what these join, colour or turn into a picture; without them they agree.
@@ -55,33 +57,44 @@ def plain(field: str) -> Column:
 
 
 def table(
-    columns: Sequence[Column], found: Iterable[Row], width: int | None = None, important: Sequence[str] = ()
+    columns: Sequence[Column],
+    found: Iterable[Row],
+    width: int | None = None,
+    important: Sequence[str] = (),
+    narrowest: int = NARROWEST,
 ) -> Table:
     """Lay out rows under a line of headings; `width` is the terminal's, in cells, and None where all columns fit.
 
     `important` names columns, the most important first: they are dropped last. The others are dropped before them, from
-    the right; the first column of the table always stays.
+    the right; the first column of the table always stays. Texts are cut to `narrowest` cells before that.
     """
     rows = list(found)
     body = [[_clean(column.cell(row)) for column in columns] for row in rows]
     widths, numeric = _widths(columns, body), {at for at in range(len(columns)) if _is_numeric(body, at)}
-    if width is not None and _total([min(size, NARROWEST) for size in widths]) > width:
+    if width is not None and _total([min(size, narrowest) for size in widths]) > width:
         body = [[_clean((column.short or column.cell)(row)) for column in columns] for row in rows]
         widths = _widths(columns, body)
     if width is not None:
-        widths = _fitted(widths, width, _order([column.name for column in columns], important), numeric)
+        order = _order([column.name for column in columns], important)
+        widths = _fitted(widths, width, order, numeric, narrowest)
     hidden = tuple(column.name for column, size in zip(columns, widths, strict=True) if not size)
     return Table(_lines(columns, body, widths, numeric), hidden)
 
 
-def grid(fields: Sequence[str], found: Iterable[Row], width: int | None = None, important: Sequence[str] = ()) -> Table:
+def grid(
+    fields: Sequence[str],
+    found: Iterable[Row],
+    width: int | None = None,
+    important: Sequence[str] = (),
+    narrowest: int = NARROWEST,
+) -> Table:
     """Lay out rows of any kind under the names of their fields; the rest is as in `table`."""
-    return table([plain(field) for field in fields], found, width, important)
+    return table([plain(field) for field in fields], found, width, important, narrowest)
 
 
 def paragraph(label: str, text: str, width: int | None = None, style: str = "dim") -> list[Text]:
     """Lay out a label and what is said of it, wrapped between words to a terminal of so many cells."""
-    room = None if width is None else max(width - len(label), _LEAST)
+    room = None if width is None else max(width - len(label), LEAST)
     first, *rest = [text] if room is None else textwrap.wrap(text, room, break_on_hyphens=False) or [""]
     return [Text.assemble((label, style), first), *(Text(" " * len(label) + line) for line in rest)]
 
@@ -92,17 +105,17 @@ def _order(names: Sequence[str], important: Sequence[str]) -> list[int]:
     return sorted(range(1, len(names)), key=lambda at: ranks.get(names[at], len(ranks) + at), reverse=True)
 
 
-def _fitted(widths: list[int], width: int, order: Sequence[int], numeric: Collection[int]) -> list[int]:
+def _fitted(widths: list[int], width: int, order: Sequence[int], numeric: Collection[int], narrowest: int) -> list[int]:
     """Make columns narrower, then drop them (0) in an order, until a row of them fits; a number is never cut."""
     fitted = list(widths)
     texts = [at for at in range(len(widths)) if at not in numeric]
-    least = {at: NARROWEST for at in texts} | {0: max(NARROWEST, width // 2)}  # the first column tells rows apart
+    least = {at: narrowest for at in texts} | {0: max(narrowest, width // 2)}  # the first column tells rows apart
     while _total(fitted) > width and (wide := [at for at in texts if fitted[at] > least[at]]):
         widest = max(wide, key=lambda at: fitted[at])
         fitted[widest] = max(least[widest], fitted[widest] - _total(fitted) + width)
     for at in order:
         if (excess := _total(fitted) - width) > 0:
-            is_enough = at in texts and fitted[at] - excess >= _LEAST
+            is_enough = at in texts and fitted[at] - excess >= LEAST
             fitted[at] = fitted[at] - excess if is_enough else 0
     fitted[0] = min(fitted[0], width)
     for at, size in enumerate(fitted):  # what was cut in vain grows again

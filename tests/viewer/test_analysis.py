@@ -114,6 +114,13 @@ def test_a_comparison_keeps_its_verdict_on_a_narrow_terminal(made: Path, columns
     assert any(line.startswith("hidden: ") for line in lines) == (columns < 120)
 
 
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_two_exchanges_keep_both_sides_and_their_difference_on_a_narrow_terminal(tape: Path, columns: int) -> None:
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "compare", "@", "@-1", columns=columns)).split("\r\n")
+    assert shown[0].split()[:4] == ["metric", "a", "b", "difference"]
+    assert max(map(len, shown)) <= columns
+
+
 def test_a_comparison_prints_the_columns_that_are_asked_for(tape: Path, made: Path) -> None:
     given = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x-2026*", "--columns", "verdict,metric")
     assert run(made, "compare", *given).stdout.splitlines()[0] == "verdict\tmetric"

@@ -13,7 +13,8 @@ from click.shell_completion import CompletionItem
 
 from recorder import journal, tapefile
 from recorder.store import Store
-from viewer import aggregates, check, completion, quantities, samples
+from viewer import aggregates, check, completion, helping, quantities, samples
+from viewer.cli import group
 from viewer.completion import Completer
 from viewer.filtering.parser import parse
 from viewer.measuring import keys_of
@@ -45,6 +46,17 @@ def test_ids_go_on_from_what_is_typed_and_each_is_named_once(tape: Path) -> None
     assert values(completion.ids, tape, "aaaa") == [TOOLS, COMPLETE]
     assert values(completion.ids, tape, "aaaa", ids=(TOOLS,)) == [COMPLETE]
     assert values(completion.ids, tape, "@e") == ["@err"]
+
+
+def test_help_is_offered_its_topics_and_commands_and_after_a_group_its_commands() -> None:
+    def typed(*words: str) -> list[str]:
+        context = click.Context(group, resilient_parsing=True)
+        context.params["topics"] = words
+        return [item.value for item in completion.topics(context, click.Argument(["topics"]), "")]
+
+    assert typed() == ["filters", "fields", *sorted(group.commands)]
+    assert {"check", "merge"} < set(typed("db"))
+    assert typed("filters") == typed("ls") == []
 
 
 def test_a_filter_is_offered_fields_and_then_their_values(tape: Path) -> None:
@@ -100,13 +112,14 @@ def test_names_kept_apart_from_heavy_modules_are_the_same_as_there() -> None:
     assert completion.GROUPS == samples.GROUPS
     assert completion.STATISTICS == aggregates.STATISTICS
     assert completion.RATES == check.RATES
+    assert tuple(helping.TOPICS) == completion.TOPICS
 
 
 ALL = [value for value in vars(completion).values() if getattr(value, "__name__", "") == "complete"]
 
 
 def test_there_are_completers() -> None:
-    assert len(ALL) == 10
+    assert len(ALL) == 11
 
 
 def assert_harmless(tape: Path | None) -> None:

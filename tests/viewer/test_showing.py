@@ -173,6 +173,16 @@ def test_without_any_text_standard_error_says_why(tape: Path, id: str, reason: s
     assert ended.stderr.startswith(f"wiretape: there is no text: {reason}")
 
 
+def test_without_any_text_of_an_api_that_is_not_decoded_that_is_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    reads = [(100, b'event: ping\ndata: {"type":"ping"}\n\n')]
+    with recorder(path) as tape:
+        tape.begin("aaaa000000000001", reads)
+        tape.end("aaaa000000000001", reads)
+    told = run(path, "show", "@", "--part", "text").stderr
+    assert "there is no text: the API of this stream is not decoded: 35 bytes of body (complete)" in told
+
+
 def test_an_event_has_one_number_in_events_verdicts_exported_chunks_and_the_viewer(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     stray = b'{"choices":[{"index":0,"delta":{"content":"stray"}}]}\n\n'

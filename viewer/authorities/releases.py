@@ -22,7 +22,7 @@ class Releases:
     def __contains__(self, release: str) -> bool:
         wanted, first, last = map(_numbers, (release, self.first, self.last))
         if wanted is None or first is None or last is None:
-            return release in self.read
+            return release in (self.first, *self.read)
         return first <= wanted[: len(first)] and wanted[: len(last)] <= last and len(wanted) >= len(first)
 
     def __str__(self) -> str:

@@ -251,7 +251,7 @@ AUTHORITIES: Final[dict[str, Authority]] = {
     ),
     "llmperf": Authority(
         "llmperf",
-        only("f1d6bed4", "f1d6bed4 (2024-12-08)", "f1d6bed4"),
+        only("f1d6bed4", "f1d6bed4 (2024-12-08)"),
         clients.llmperf,
         "pandas",
         (
@@ -271,7 +271,7 @@ AUTHORITIES: Final[dict[str, Authority]] = {
     ),
     "mlperf": Authority(
         "MLPerf inference loadgen",
-        only("b66003e1", "b66003e1 (2026-08-20)", "b66003e1"),
+        only("b66003e1", "b66003e1 (2026-08-20)"),
         standards.mlperf,
         "loadgen",
         (

@@ -362,6 +362,7 @@ def test_each_tool_says_in_one_line_what_it_counts_differently():
         assert "\n" not in rule.note
         assert rule.source
         assert rule.releases.read
+        assert len({name.split()[0] for name in rule.releases.read}) == len(rule.releases.read)
 
 
 WORDS = """choices delta message content reasoning tool_calls function name arguments usage completion_tokens error code
