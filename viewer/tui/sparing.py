@@ -24,6 +24,15 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _PART: Final = re.compile(r"[34]8;2;\d+;\d+;\d+|[34]8;5;\d+|\d+")
+_INTENSITIES: Final = frozenset({"1", "2"})
+"""Bold and dim: 22 ends both."""
+
+_WEIGHTS: Final = _INTENSITIES | {"3"}
+"""Bold, dim, italic: they change signs, and no blank."""
+
+_ON_BLANKS: Final = frozenset({"4", "9", "21", "53"})
+"""Lines under, through and over a cell."""
+
 _SYNC: Final = "\x1b[?2026h", "\x1b[?2026l"
 
 Cell: TypeAlias = "tuple[str, str]"
@@ -94,7 +103,7 @@ class Canvas:
         end = min(x + len(cells), len(row))
         if end > x:
             for place in _halves(row, x, end):
-                row[place] = " ", row[place][1]
+                row[place] = " ", _of_blank(row[place][1])
             row[x:end] = cells[: end - x]
             self._changed.add(y)
         return len(cells)
@@ -118,9 +127,10 @@ class Canvas:
                 yield f"\x1b[{start + 1}G" if at_row else f"\x1b[{y + 1};{start + 1}H"
                 at_row = True
                 for sign, sgr in wanted[start:end]:
-                    if sgr != pen and sign:
-                        yield _turned(pen, sgr)
-                        pen = sgr
+                    look = _for_blank(pen, sgr) if sign == " " else sgr
+                    if look != pen and sign:
+                        yield _turned(pen, look)
+                        pen = look
                     yield sign
             shown[:] = wanted
         self._changed.clear()
@@ -138,7 +148,7 @@ class _Alike(dict[str, Cell]):
     def __missing__(self, sign: str) -> Cell:
         if len(self) > _SIGNS_KEPT:
             self.clear()
-        found = self[sign] = (sign, self._sgr)
+        found = self[sign] = (sign, _of_blank(self._sgr) if sign == " " else self._sgr)
         return found
 
 
@@ -190,8 +200,10 @@ def _spans(shown: list[Cell], wanted: list[Cell]) -> Iterator[tuple[int, int]]:
 
 
 def _is_near(wanted: list[Cell], end: int, place: int) -> bool:
+    if place - end > _NEAR:
+        return False
     look = wanted[end - 1][1]
-    return place - end <= _NEAR and all(sgr == look and sign for sign, sgr in wanted[end:place])
+    return all(sign and sgr == (_of_blank(look) if sign == " " else look) for sign, sgr in wanted[end:place])
 
 
 def _whole(row: list[Cell], place: int) -> tuple[int, int]:
@@ -208,11 +220,31 @@ def _whole(row: list[Cell], place: int) -> tuple[int, int]:
 def _turned(pen: str, sgr: str) -> str:
     """Give the shortest way from one look to another: only what is new, if nothing of the old one has to go."""
     old, new = _PART.findall(pen), _PART.findall(sgr)
-    fresh = [part for part in new if part not in old]
     whole = f"\x1b[0;{sgr}m" if pen and sgr else f"\x1b[{sgr}m"
-    if not {_kind(part) for part in old} <= {_kind(part) for part in new}:
+    gone = {_kind(part) for part in old} - {_kind(part) for part in new}
+    if not gone <= _INTENSITIES:
         return whole
+    fresh = [part for part in new if part not in old or (gone and part in _INTENSITIES)]
+    if gone:
+        fresh.insert(0, "22")
     return min(f"\x1b[{';'.join(fresh)}m", whole, key=len)
+
+
+@functools.lru_cache(4096)
+def _of_blank(sgr: str) -> str:
+    """Return the part of a look that shows where nothing is written: neither weight nor colour of signs."""
+    parts = _PART.findall(sgr)
+    if "7" in parts:
+        return sgr
+    return ";".join(part for part in parts if part in _ON_BLANKS or _kind(part) == "ground")
+
+
+@functools.lru_cache(4096)
+def _for_blank(pen: str, sgr: str) -> str:
+    """Return the look nearest to the pen's in which a blank looks as it should."""
+    signs = [part for part in _PART.findall(pen) if part in _WEIGHTS or _kind(part) == "sign"]
+    look = ";".join([*signs, sgr] if sgr else signs)
+    return look if _of_blank(look) == sgr else sgr
 
 
 def _kind(part: str) -> str:

@@ -9,11 +9,39 @@ from rich.cells import cell_len
 from viewer.tui.sparing import Canvas
 
 COLUMNS, ROWS = 12, 3
-LOOKS = ["", "1", "2;31", "38;2;1;2;3;48;2;9;9;9", "38;2;1;2;4;48;2;9;9;9", "31;41", "48;5;7"]
+LOOKS = [
+    "",
+    "1",
+    "2;31",
+    "38;2;1;2;3;48;2;9;9;9",
+    "38;2;1;2;4;48;2;9;9;9",
+    "31;41",
+    "48;5;7",
+    "7;31",
+    "1;31;41",
+    "1;2;4",
+]
 SIGNS = st.text(alphabet="ab ü█語e\u0301", min_size=1, max_size=8).filter(cell_len)
 PARTS = st.tuples(st.integers(0, ROWS - 1), st.integers(0, COLUMNS - 1), SIGNS, st.sampled_from(LOOKS))
 FRAMES = st.lists(st.lists(PARTS, min_size=1, max_size=6), min_size=1, max_size=4)
 COLOUR = re.compile(r"[34]8;2;\d+;\d+;\d+|[34]8;5;\d+|\d+")
+
+
+def of_blank(look: frozenset[str]) -> frozenset[str]:
+    """Return what shows of a look where nothing is written: its ground and lines, unless colours are swapped."""
+    return look if "7" in look else frozenset(part for part in look if part[0] == "4")
+
+
+def turned(look: dict[str, str], body: str) -> dict[str, str]:
+    """Return a look after a sequence of SGR."""
+    for part in COLOUR.findall(body or "0"):
+        if part == "0":
+            look = {}
+        elif part == "22":
+            look = {kind: value for kind, value in look.items() if kind not in ("1", "2")}
+        else:
+            look = look | {part[0] if len(part) > 1 else part: part}
+    return look
 
 
 class Glass:
@@ -27,11 +55,7 @@ class Glass:
         look: dict[str, str] = {}
         for body, final, sign in re.findall(r"\x1b\[([\d;?]*)([HGmhl])|(.)", data):
             if final == "m":
-                for part in COLOUR.findall(body or "0"):
-                    if part == "0":
-                        look = {}
-                    else:
-                        look[part[0] if len(part) > 1 else part] = part
+                look = turned(look, body)
             elif final == "H":
                 self.y, self.x = (int(place) - 1 for place in body.split(";"))
             elif final == "G":
@@ -48,10 +72,11 @@ class Glass:
         before, behind = self.x, self.x + size
         while before and not row[before][0]:
             before -= 1
-            row[before] = " ", row[before][1]
+            row[before] = " ", of_blank(row[before][1])
         while behind < COLUMNS and not row[behind][0]:
-            row[behind] = " ", row[behind][1]
+            row[behind] = " ", of_blank(row[behind][1])
             behind += 1
+        look = of_blank(look) if sign == " " else look
         row[self.x : self.x + size] = [(sign, look), *[("", look)] * (size - 1)]
         self.x += size
 
@@ -105,6 +130,18 @@ def test_of_a_look_only_what_is_new_is_set() -> None:
     assert of(f"\x1b[1;1H\x1b[{red}ma\x1b[0m\x1b[{blue}mb\x1b[0m\x1b[1mc\x1b[0m\x1b[1;1H") == (
         f"\x1b[1;1H\x1b[{red}ma\x1b[38;2;0;0;9mb\x1b[0;1mc\x1b[0m\x1b[1;1H"
     )
+
+
+def test_a_blank_takes_the_pen_as_it_is_if_only_its_ground_shows() -> None:
+    assert (
+        of("\x1b[1;1H\x1b[1;31;44ma\x1b[0m\x1b[44m b\x1b[0m") == "\x1b[1;1H\x1b[1;31;44ma \x1b[0;44mb\x1b[0m\x1b[1;4H"
+    )
+    first, second = "\x1b[1;1H\x1b[1;31m \x1b[0m", "\x1b[1;1H\x1b[32m \x1b[0m"
+    assert of(first, second) == ""
+
+
+def test_bold_alone_is_taken_back_by_its_own_code() -> None:
+    assert of("\x1b[1;1H\x1b[1;31ma\x1b[0m\x1b[31mb\x1b[0m") == "\x1b[1;1H\x1b[1;31ma\x1b[22mb\x1b[0m\x1b[1;3H"
 
 
 def test_a_frame_of_every_cell_is_drawn_whole() -> None:
