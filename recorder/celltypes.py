@@ -21,6 +21,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Connection,
     Dialect,
     Engine,
@@ -30,6 +31,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    func,
     select,
     type_coerce,
 )
@@ -163,6 +165,22 @@ def text_of(column: Column[Any]) -> Cell:
     cell = column.type
     assert isinstance(cell, Cell)
     return Cell(cell.declared, cell.name, cell.nullable, cell.joined, decoded=False)
+
+
+def least(column: Column[Any]) -> ColumnElement[Any]:
+    """Return the least value of a column, None of no rows: what is never unknown in a row may be so of none."""
+    return type_coerce(func.min(column), _of_rows(column))
+
+
+def greatest(column: Column[Any]) -> ColumnElement[Any]:
+    """Return the greatest value of a column, None of no rows."""
+    return type_coerce(func.max(column), _of_rows(column))
+
+
+def _of_rows(column: Column[Any]) -> Cell:
+    cell = column.type
+    assert isinstance(cell, Cell)
+    return Cell(cell.declared, cell.name, cell.nullable, joined=True)
 
 
 @dataclass(slots=True)

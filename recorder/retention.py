@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, exists, func, select
 
+from recorder import celltypes
 from recorder.clock import Clock
 from recorder.errors import TapeBusy
 from recorder.exchange import FAILURES
@@ -115,8 +116,8 @@ def summary(connection: Connection, ids: Sequence[str]) -> Summary:
     count = total = 0
     began: list[str] = []
     for start in range(0, len(ids), _BATCH):
-        columns = (func.count(), func.sum(exchanges.c.bytes - exchanges.c.gap_bytes), func.min(exchanges.c.started_at))
-        statement = select(*columns, func.max(exchanges.c.started_at)).where(
+        ends = celltypes.least(exchanges.c.started_at), celltypes.greatest(exchanges.c.started_at)
+        statement = select(func.count(), func.sum(exchanges.c.bytes - exchanges.c.gap_bytes), *ends).where(
             exchanges.c.id.in_(ids[start : start + _BATCH])
         )
         number, bytes_, first, last = connection.execute(statement).one()

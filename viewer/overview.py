@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, func, select, true
 
+from recorder import celltypes
 from recorder.schema import exchanges, measures
 from viewer import samples, stats
 from viewer.columns import JOINED, column, each_label
@@ -125,7 +126,8 @@ _NO_GAPS: Final = bytes(4 * 64)
 
 def heat(connection: Connection, metric: str, room: tuple[int, int], where: Condition | None = None) -> Heatmap | None:
     """Count a metric of `heatmap.METRICS` over time, in at most `room` columns and rows; None if there is nothing."""
-    statement = select(func.min(exchanges.c.started_at), func.max(exchanges.c.started_at)).select_from(JOINED)
+    ends = celltypes.least(exchanges.c.started_at), celltypes.greatest(exchanges.c.started_at)
+    statement = select(*ends).select_from(JOINED)
     with connection.begin():
         first, last = connection.execute(_filtered(statement, where)).one()
     if first is None:
