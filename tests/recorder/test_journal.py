@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from recorder import journal
 from tests.recorder.frames import AT, SESSION, exchange
 
-FRAMES = [SESSION, *exchange("e1"), journal.Heartbeat(AT), journal.Close(AT)]
+FRAMES = [SESSION, journal.Keep(3600.0, 10**9), *exchange("e1"), journal.Heartbeat(AT), journal.Close(AT)]
 BYTES = b"".join(journal.encode(seq, frame) for seq, frame in enumerate(FRAMES))
 
 
