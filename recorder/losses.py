@@ -54,8 +54,8 @@ class Totals:
 def reconcile(counts: Counts, verified: Verified | None) -> Totals:
     """Compare what was acknowledged with what the tape holds; where that is unknown, believe the acknowledgements."""
     if verified is None or verified.exchanges is None or verified.failed is None:
-        problems = _damage(verified)
-        return Totals(counts.recorded, counts.failed, counts.dropped_bytes, counts.unrecorded, problems)
+        recorded = max(counts.recorded, counts.stored_exchanges + counts.own_deleted)  # measuring may be far behind
+        return Totals(recorded, counts.failed, counts.dropped_bytes, counts.unrecorded, _damage(verified))
     exchanges = counts.stored_exchanges - verified.exchanges
     size = 0 if verified.bytes is None else counts.stored_bytes - verified.bytes
     problems = _damage(verified)
