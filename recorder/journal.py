@@ -38,11 +38,31 @@ class Session(_Frame, tag="session", frozen=True):
     started_at: str
 
 
+class Deleted(msgspec.Struct, tag="deleted", frozen=True):
+    """So many exchanges were past what the tape keeps; of this session so many, failed ones, and bytes of reads."""
+
+    exchanges: int
+    own_exchanges: int
+    own_failed: int
+    own_bytes: int
+
+
+class Deleting(msgspec.Struct, tag="deleting", frozen=True):
+    """A transaction that deletes exchanges is about to begin; `first` is the number of the first of them."""
+
+    first: int
+    what: Deleted
+
+
 class Keep(_Frame, tag="keep", frozen=True):
-    """What the tape keeps while it is recorded: exchanges younger than `age_seconds`, `size` bytes of pages in use."""
+    """What the tape keeps while it is recorded: exchanges younger than `age_seconds`, `size` bytes of pages in use.
+
+    `announced` is what the writer before announced to delete, and died before it could report that it had.
+    """
 
     age_seconds: float | None = None
     size: int | None = None
+    announced: Deleting | None = None
 
 
 class Begin(_Frame, tag="begin", frozen=True):
@@ -170,15 +190,6 @@ class Fatal(msgspec.Struct, tag="fatal", frozen=True):
     final: bool = False
 
 
-class Deleted(msgspec.Struct, tag="deleted", frozen=True):
-    """So many exchanges were past what the tape keeps; of this session so many, failed ones, and bytes of reads."""
-
-    exchanges: int
-    own_exchanges: int
-    own_failed: int
-    own_bytes: int
-
-
 class Verified(msgspec.Struct, tag="verified", frozen=True):
     """What the tape holds of this session, read from the file at the end; None is what could not be read in time."""
 
@@ -188,7 +199,7 @@ class Verified(msgspec.Struct, tag="verified", frozen=True):
     problems: list[str]
 
 
-Answer = Ready | Ack | Trouble | Fatal | Deleted | Verified
+Answer = Ready | Ack | Trouble | Fatal | Deleting | Deleted | Verified
 
 _encode_frame = msgspec.msgpack.Encoder().encode
 _frame_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Frame)

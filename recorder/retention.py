@@ -8,7 +8,7 @@ in the file, which new recordings fill first. What was deleted can be read from 
 import math
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,7 +20,7 @@ from recorder import celltypes
 from recorder.clock import Clock
 from recorder.errors import TapeBusy
 from recorder.exchange import FAILURES
-from recorder.journal import Deleted
+from recorder.journal import Deleted, Deleting
 from recorder.schema import bodies, exchanges, measures, reads, segments
 
 _BATCH = 100
@@ -195,17 +195,29 @@ class Pruner:
         self.due = clock.now()
         """When `step` is due, on the monotonic clock."""
 
-    def step(self) -> Deleted:
-        """Delete some of what is past the limits. Raises what SQLite raises."""
+    def step(self, announce: Callable[[Deleting], None] = lambda _: None) -> Deleted:
+        """Delete some of what is past the limits, in one transaction, after announcing it. Raises what SQLite raises.
+
+        Whoever hears the announcement only, as this process was killed, asks `is_done` of the next one.
+        """
         self.due = self._clock.now() + _LOOK_NS
         with self._connection.begin():
             ids = past(self._connection, self._target(), self._clock, settled=True)[:_SLICE]
             own = self._own(ids)
+            first = self._connection.execute(select(func.min(exchanges.c.no)).where(exchanges.c.id.in_(ids))).scalar()
+        if first is not None:
+            announce(Deleting(first, Deleted(len(ids), *own)))
         deleted = sum(erase(self._connection, ids))
         self._is_shrinking = bool(deleted)
         if deleted:
             self.due = self._clock.now()
         return Deleted(deleted, *own)
+
+    def is_done(self, announced: Deleting) -> bool:
+        """Return whether what was announced has been deleted."""
+        first = select(exchanges.c.no).where(exchanges.c.no == announced.first)
+        with self._connection.begin():
+            return self._connection.execute(first).scalar() is None
 
     def _target(self) -> Limits:
         limit = self._limits.size

@@ -84,7 +84,8 @@ class Tap:
         self.counts = Counts()
         self.warnings: list[str] = []
         self._path, self._session, self._purpose = path, session, purpose
-        self._preamble: list[journal.Frame] = [session, keep] if keep else [session]
+        self._keep = keep
+        self._announced: journal.Deleting | None = None
         self._on_finished, self._on_trouble = on_finished, on_trouble
         self._clock, self._queue_bytes = clock, queue_bytes
         self._seq = 0
@@ -136,7 +137,7 @@ class Tap:
             raise WriterFailed(f"the writer process cannot be started: {local.cause(error)}") from error
         assert process.stdin is not None
         # Nothing may come before the session, and all that is kept follows at once, lest a flush come between.
-        preamble = (journal.encode(0, frame) for frame in self._preamble)
+        preamble = (journal.encode(0, frame) for frame in self._preamble())
         self._outbox = deque((*preamble, *(kept.data for kept in self._kept)))
         self._flush()
         try:
@@ -151,6 +152,11 @@ class Tap:
         self.warnings = answer.warnings
         self._file = self._file or identity(self._path)
         self._open_keeper()
+
+    def _preamble(self) -> Iterator[journal.Frame]:
+        yield self._session
+        if self._keep:
+            yield msgspec.structs.replace(self._keep, announced=self._announced)
 
     async def _keep_up(self) -> None:
         """Take the writer's answers; when it dies, start another, later and later."""
@@ -203,7 +209,7 @@ class Tap:
                     self._say(message)
                     if final:
                         self._give_up()
-                case journal.Deleted():
+                case journal.Deleting() | journal.Deleted():
                     self._count_deleted(answer)
                 case journal.Verified():
                     self._verified = answer
@@ -231,7 +237,12 @@ class Tap:
         if self.counts.trouble:
             self._say("")
 
-    def _count_deleted(self, deleted: journal.Deleted) -> None:
+    def _count_deleted(self, deleted: journal.Deleting | journal.Deleted) -> None:
+        """Count what was deleted; remember what is about to be, lest its writer dies before it can report that."""
+        if isinstance(deleted, journal.Deleting):
+            self._announced = deleted
+            return
+        self._announced = None
         self.counts.deleted += deleted.exchanges
         self.counts.own_deleted += deleted.own_exchanges
         self.counts.own_failed_deleted += deleted.own_failed

@@ -150,6 +150,8 @@ class Writer:
         if isinstance(frame, journal.Keep):
             age = None if frame.age_seconds is None else timedelta(seconds=frame.age_seconds)
             self._pruner = self._store.pruner(Limits(age, frame.size), self._clock)
+            if frame.announced and self._pruner.is_done(frame.announced):
+                answer(frame.announced.what)
             return
         if isinstance(frame, journal.Session):
             warnings = self._begin_session(frame)
@@ -202,7 +204,7 @@ class Writer:
         if self._pruner is None or self._batch or self._clock.now() < self._pruner.due:
             return
         try:
-            deleted = self._pruner.step()
+            deleted = self._pruner.step(answer)
         except OperationalError as error:
             if not _passing(error):
                 raise

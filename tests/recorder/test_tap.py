@@ -479,6 +479,46 @@ def on_a_small_disk(directory: Path) -> Path:
     return program
 
 
+DIES_AFTER_DELETING = """
+import os, signal, sys
+from pathlib import Path
+from recorder import journal, writer
+answer, first = writer.answer, Path(__file__).with_suffix(".first")
+def dying(what):
+    if isinstance(what, journal.Deleted):
+        os.kill(os.getpid(), signal.SIGKILL)
+    answer(what)
+if not first.exists():
+    first.touch()
+    writer.answer = dying
+sys.exit(writer.main(sys.argv[4:]))
+"""
+"""A writer that is killed, the first time, when it has deleted exchanges and has not reported it."""
+
+
+def test_what_a_writer_deleted_before_it_was_killed_is_not_reported_as_lost(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    (tmp_path / "dies.py").write_text(DIES_AFTER_DELETING)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path}/dies.py "$@"\n')
+    program.chmod(0o700)
+    monkeypatch.setattr(tap.sys, "executable", str(program))
+    totals: list[Totals] = []
+
+    async def scenario() -> None:
+        async with started(tape, keep=journal.Keep(age_seconds=60.0)) as running:
+            for number in (1, 2):
+                for frame in exchange(f"e{number}", [b"broken"]):
+                    running.put(frame)
+                await until(lambda: running.counts.deleted == number)  # noqa: B023 - waited for at once
+            assert running.counts.restarts == 1
+        totals.append(running.totals())
+
+    play(scenario())
+    assert totals == [Totals(recorded=2, failed=2, missing_bytes=0, missing_exchanges=0)]
+
+
 def test_a_disk_that_is_full_to_the_end_leaves_gaps_that_the_next_recorder_enters(
     tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -546,6 +546,18 @@ def test_a_writer_deletes_what_is_past_the_limits_and_says_so(tape: Path) -> Non
     assert outcomes_of(tape) == {"running": "interrupted"}
 
 
+@pytest.mark.parametrize(("first", "is_reported"), [(7, True), (1, False)])
+def test_an_announced_deletion_is_reported_if_it_was_committed(tape: Path, first: int, is_reported: bool) -> None:
+    with opened(tape, other_session("older")) as store:
+        record(store, exchange("old"))
+    announced = journal.Deleting(first, journal.Deleted(3, 2, 1, 50))
+    with writer(tape) as process:
+        process.send([journal.Keep(size=1 << 30, announced=announced), *exchange("new")])
+        process.acknowledged()
+        assert process.end() == 0
+    assert (announced.what in process.answers) == is_reported
+
+
 def test_a_value_that_cannot_be_stored_costs_its_own_exchange_only(tape: Path) -> None:
     too_late = msgspec.structs.replace(next(body("e2", [b"y" * 50])), seq=1, start=5, at_ns=1 << 63)
     refused = [begin("e2"), head("e2"), *body("e2", [b"first"]), too_late, end("e2", [b"first", b"y" * 50])]
