@@ -1,4 +1,4 @@
-"""What this machine lacks when a socket or a file cannot be opened: in words that say what to do.
+"""Explain why a socket or a file could not be opened when this machine is the cause, and what to do about it.
 
 Without a name of its own such a failure looks like somebody else's: a connection that cannot be opened for want of
 a file descriptor looks like an upstream that refuses, and a name that cannot be looked up for the same reason like one
@@ -15,7 +15,7 @@ if sys.platform != "win32":
     import resource  # at once: where no file can be opened, it cannot be imported either
 
 WANTED_DESCRIPTORS = (65536, 10240)
-"""What a recorder asks for, and what where the first is refused."""
+"""The soft limits that a recorder tries to set, in this order."""
 _USUALLY_OPEN = 24
 _DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _DISK = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
@@ -23,7 +23,7 @@ _OTHERS = frozenset({errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 
 
 def is_local(error: OSError) -> bool:
-    """Return whether an error in opening a connection is for want of something here."""
+    """Return whether a connection could not be opened because this machine lacks a resource."""
     return error.errno in _DESCRIPTORS | _OTHERS or not has_descriptors()
 
 
@@ -48,7 +48,7 @@ def spool_cause(error: OSError) -> str:
 
 
 def has_descriptors(count: int = 4) -> bool:
-    """Return whether this process can open as many more files: to look up a name or start a process takes a few."""
+    """Return whether this process can open `count` more files: a name lookup or a new process needs a few."""
     opened: list[int] = []
     try:
         for _ in range(count):
@@ -71,7 +71,7 @@ def descriptor_limits() -> tuple[int, int] | None:
 
 
 def raise_descriptor_limit() -> None:
-    """Take as many open files as the system lets us have, within reason: an exchange needs two, at times three."""
+    """Raise the soft limit of open files as far as the system allows: an exchange needs two or three."""
     limits = descriptor_limits()
     if limits is None or sys.platform == "win32":
         return

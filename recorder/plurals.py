@@ -1,4 +1,4 @@
-"""Pure: a number of things in words."""
+"""Pure: a number and its noun, in singular or plural."""
 
 
 def counted(number: int, thing: str) -> str:

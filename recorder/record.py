@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from recorder.service import Options, Recorder
 
 _NAMED = 3
-"""So many upstreams are named in the line that says where to point SDKs."""
+"""At most this many upstreams are named in the line that says where to point SDKs."""
 
 
 @click.command()
@@ -137,7 +137,7 @@ def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
 
 
 def _introduce(screen: "Screen", recorder: "Recorder", told: "Options", verbose: bool) -> None:
-    """Say where to point SDKs, where the tape is and how to look at it: three lines, and what there is to beware of."""
+    """Print where to point SDKs, where the tape is and how to look at it, in three lines, and then any warnings."""
     from recorder import __version__
     from recorder.redact import Redactor
 
@@ -161,7 +161,7 @@ def _introduce(screen: "Screen", recorder: "Recorder", told: "Options", verbose:
 
 
 def _served(base: str, upstreams: Sequence[providers.Upstream]) -> str:
-    """Say in one line where the upstreams are served: one with the variable of its SDK, several by their names."""
+    """Return where the upstreams are served: for one, the variable of its SDK; for several, their names."""
     from recorder.redact import Redactor
 
     if len(upstreams) > 1:

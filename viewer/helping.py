@@ -31,12 +31,12 @@ EXAMPLES: Final = {
 """Filters that show what the language can do, and what they mean."""
 
 TERMS: Final = {
-    "FIELD:VALUE": "the field is VALUE, or fits it; = is the same; VALUE,VALUE is any of them",
-    "FIELD!=VALUE": "it is known, and is none of them",
-    "FIELD>VALUE": "it is more; also >= < <=; FIELD:LOW..HIGH is a range, ends included",
-    "FIELD~REGEX": "the expression is found in it; FIELD!~REGEX: it is known, and the expression is not found",
-    "WORD": 'or "a phrase": is in the model, the text, the host, the path or a label, or begins the id',
-    "-TERM": "or not TERM: everything else, what is unknown included",
+    "FIELD:VALUE": "the field equals or matches VALUE; = is the same; VALUE,VALUE matches any of them",
+    "FIELD!=VALUE": "the field is known and matches none of them",
+    "FIELD>VALUE": "the field is greater; also >= < <=; FIELD:LOW..HIGH is a range, ends included",
+    "FIELD~REGEX": "the regular expression matches in the field; FIELD!~REGEX: it is known, and nothing matches",
+    "WORD": 'or "a phrase": occurs in the model, the text, the host, the path or a label, or begins the id',
+    "-TERM": "or not TERM: all other exchanges, including those where the field is unknown",
     "TERM or TERM": "any of them; terms side by side, or with and, must all hold; ( ) groups",
 }
 """The forms of a term, and what each selects."""

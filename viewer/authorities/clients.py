@@ -168,14 +168,14 @@ def llmperf(request: Request) -> Numbers:
 
 
 def _text(content: Any) -> str:
-    """Return a content that a tool adds to text."""
+    """Return a content that a tool concatenates to text; raise `ToolError` if it is not a string."""
     if not isinstance(content, str):
         raise ToolError("TypeError: the content is no text")
     return content
 
 
 def _is_error_event(frame: Frame) -> bool:
-    """Say whether AIPerf takes an event for an error: by the name of it, whatever its data."""
+    """Return whether AIPerf takes an event for an error: by its type, whatever its data."""
     if frame.comment or b"event" not in frame.raw.lower():
         return False
     fields = (line.partition(b":") for line in frame.lines())

@@ -28,7 +28,7 @@ from viewer.authorities.seen import (
 
 _DATA: Final = b"data: "
 _MOST_TRIES: Final = 100
-"""So often the beginning of one event is tried as JSON: a hostile body must not cost the square of its size."""
+"""At most this often is an unfinished event tried as JSON: a hostile body must not cost the square of its size."""
 
 
 @dataclass(frozen=True, slots=True)

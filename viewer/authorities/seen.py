@@ -31,7 +31,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 _FOREIGN: Final = "not a stream of chat completions"
 
 LEFT: Final = "the client left"
-"""Why no tool would have measured what its client left without a reason of its own."""
+"""Why an exchange is left out: its client left although the tool would have read on."""
 
 
 class Judged(Protocol):
@@ -111,7 +111,7 @@ class Request:
         return self.outcome == "client_closed"
 
     def check_status(self, successes: range = range(200, 201)) -> None:
-        """Raise what a client raises that got no answer, or one whose status is no success."""
+        """Raise `ToolError` if no response came, or one whose status is not a success."""
         if self.status is None:
             if self.client_left:
                 raise ClientLeft

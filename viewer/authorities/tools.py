@@ -134,7 +134,7 @@ class Report:
 
     @property
     def excluded(self) -> int:
-        """How many exchanges are no attempts of the tool."""
+        """The number of exchanges that are not attempts of the tool."""
         return sum(self.left_out.values())
 
 
@@ -457,7 +457,7 @@ class _Population:
                 self._unknown.update(total.name for total in self._rule.totals if total.key == key)
 
     def _may_lack(self, key: str) -> bool:
-        """Say whether the tool itself goes without a number that an exchange has not: AIPerf, without usage."""
+        """Return whether the tool itself omits a number that an exchange lacks, as AIPerf does without usage."""
         return any(metric.key == key and not metric.needs_tokens for metric in self._rule.metrics)
 
     def _run(self, seen: Seen, started_ns: int | None, end_ns: int | None) -> None:

@@ -125,11 +125,11 @@ MEANINGS: Final = {
     "text": "what was answered: content, reasoning, refusal, tool calls, error message",
     "prompt": "the body of the request",
     "error": "code or message of an error",
-    "has": "what is known of it: a field, or a word such as usage, tool, reasoning",
-    "label": "a label that it has, KEY or KEY=VALUE",
+    "has": "a field that is known, or a word such as usage, tool or reasoning",
+    "label": "a label of the request, KEY or KEY=VALUE",
     "gap": "any gap between two output chunks",
-    "since": "it started then or later",
-    "until": "it started before then",
+    "since": "started at that time or later",
+    "until": "started before that time",
 }
 """What the fields mean that only filters have; the others are those of an exchange."""
 

@@ -160,7 +160,7 @@ def _having(word: str, item: Item) -> str:
     if found in HAS or found in KNOWABLE:
         return found
     offered = dict.fromkeys((*HAS, *(name.removesuffix("_ms") for name in sorted(KNOWABLE))))
-    raise item.error(f"nothing of that name can be had: choose from {', '.join(closest_first(word, offered))}")
+    raise item.error(f"no such word or field: choose from {', '.join(closest_first(word, offered))}")
 
 
 def _labels(cursor: Cursor, negated: bool) -> Filter:

@@ -5,7 +5,7 @@
     >>> frame = tape.exchanges("model:gpt-* since:2h")
 
 Importing this package is cheap: pandas and the database library are loaded when `open_tape` or `Tape` is first used.
-Every error that wiretape foresees is a `WiretapeError`.
+Every error that wiretape foresees is a `WiretapeError`, except that a filter that cannot be read is a `ValueError`.
 """
 
 from importlib import import_module
