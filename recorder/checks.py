@@ -7,6 +7,7 @@ Each problem is one sentence that names the exchange. Mending is left to `wireta
 import contextlib
 import hashlib
 import itertools
+import sqlite3
 import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from sqlalchemy.exc import DatabaseError
 
 from recorder import celltypes, encoding, tapefile
 from recorder.clock import SYSTEM, Clock
+from recorder.errors import ForeignFile
 from recorder.exchange import FAILURES
 from recorder.journal import Verified
 from recorder.plurals import counted
@@ -67,7 +69,10 @@ def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> lis
 
 
 def verify(path: Path, uuid: str, seconds: float) -> Verified:
-    """Read from the file what it holds of a session, and check it, within `seconds` each."""
+    """Read from the file what it holds of a session, and check it, within `seconds` each.
+
+    What a damaged file does not let be read, it does not hold.
+    """
     if not path.exists():
         return Verified(0, 0, 0, ["it was removed"])
     held = Verified(None, None, None, [])
@@ -80,7 +85,11 @@ def verify(path: Path, uuid: str, seconds: float) -> Verified:
                 held = msgspec.structs.replace(held, bytes=connection.execute(size).scalar_one())
             return msgspec.structs.replace(held, problems=damage(connection, seconds))
     except DatabaseError as error:
+        if type(error.orig) is sqlite3.DatabaseError:  # damaged; its subclasses are, say, a lock
+            held = Verified(held.exchanges or 0, held.failed or 0, held.bytes or 0, [])
         return msgspec.structs.replace(held, problems=[str(error.orig)])
+    except ForeignFile as error:
+        return Verified(0, 0, 0, [str(error)])
 
 
 def _last_of_others(connection: Connection, uuid: str) -> int:

@@ -61,7 +61,9 @@ def reconcile(counts: Counts, verified: Verified | None) -> Totals:
     problems = _damage(verified)
     if exchanges > 0 or size > 0:
         lost = _amount(max(exchanges, 0), max(size, 0))
-        problems.insert(0, f"{lost} had been stored and are not on the tape any more: something else changed it")
+        problems.insert(
+            0, f"{lost} had been stored and cannot be read from the tape any more: something else changed it"
+        )
     return Totals(
         recorded=verified.exchanges + counts.own_deleted,
         failed=verified.failed + counts.own_failed_deleted,

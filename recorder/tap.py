@@ -123,7 +123,7 @@ class Tap:
     async def _launch(self) -> None:
         command = [sys.executable, "-P", "-m", "recorder.writer", str(self._path), self._purpose]
         if self._file is not None:
-            command.append(str(self._file))
+            command += [str(self._file), self._session.uuid]
         try:
             async with self._starting:
                 process = self._process = await asyncio.create_subprocess_exec(
@@ -143,6 +143,7 @@ class Tap:
         try:
             answer = await _answer(process)
             if not isinstance(answer, journal.Ready):
+                await self._take_last(process, answer)
                 raise _start_failure(answer)
         except WiretapeError:
             self._process = None
@@ -157,6 +158,12 @@ class Tap:
         yield self._session
         if self._keep:
             yield msgspec.structs.replace(self._keep, announced=self._announced)
+
+    async def _take_last(self, process: asyncio.subprocess.Process, answer: journal.Answer | None) -> None:
+        """Take what a writer that refuses the tape for good has read from it: what earlier ones stored may be gone."""
+        if isinstance(answer, journal.Fatal) and answer.final:
+            last = await _answer(process)
+            self._verified = last if isinstance(last, journal.Verified) else None
 
     async def _keep_up(self) -> None:
         """Take the writer's answers; when it dies, start another, later and later."""

@@ -306,7 +306,8 @@ def _refuse_damaged(path: Path) -> None:
 def main(arguments: list[str]) -> int:
     """Hold the tape named in `arguments` and write it until end of file; return the exit code.
 
-    The third argument, if any, is the `identity` of the tape that an earlier writer of this recorder wrote.
+    Where an earlier writer of this recorder wrote the tape, two more say which file that was (its `identity`) and name
+    the session (its uuid).
     """
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
@@ -323,8 +324,8 @@ def main(arguments: list[str]) -> int:
     except WiretapeError as error:
         final = isinstance(error, LASTING)
         answer(journal.Fatal(error.exit_code, str(error), final))
-        if final and store is not None:
-            answer(checks.verify(path, store.session, _CHECK_SECONDS))
+        if final and (store is not None or arguments[3:]):
+            answer(checks.verify(path, store.session if store else arguments[3], _CHECK_SECONDS))
         return error.exit_code
     except OSError as error:
         reason = error.strerror or str(error)

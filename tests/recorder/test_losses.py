@@ -14,7 +14,7 @@ def test_what_was_acknowledged_and_is_not_on_the_tape_is_missing_and_said() -> N
     totals = reconcile(STORED, Verified(4, 2, 1, ["page 7 is never used"]))
     assert (totals.missing_exchanges, totals.missing_bytes) == (3, 1029)
     assert totals.problems == [
-        "1 exchange and 999 bytes had been stored and are not on the tape any more: something else changed it",
+        "1 exchange and 999 bytes had been stored and cannot be read from the tape any more: something else changed it",
         "the tape is damaged: page 7 is never used",
     ]
 

@@ -399,7 +399,8 @@ def test_what_was_stored_and_is_no_longer_on_the_tape_is_missing(tape: Path) -> 
         size = len(b"".join(STREAM))
         assert (totals.recorded, totals.missing_bytes, totals.missing_exchanges) == (1, size, 1)
         assert totals.problems == [
-            f"1 exchange and {size} bytes had been stored and are not on the tape any more: something else changed it"
+            f"1 exchange and {size} bytes had been stored and cannot be read from the tape any more:"
+            " something else changed it"
         ]
 
     play(scenario())
@@ -407,6 +408,41 @@ def test_what_was_stored_and_is_no_longer_on_the_tape_is_missing(tape: Path) -> 
 
 def overwrite(tape: Path) -> None:
     tape.write_bytes(random.Random(1).randbytes(tape.stat().st_size))
+
+
+def replace_by_another(tape: Path) -> None:
+    other = tape.with_name("other")
+    with opened(other):
+        pass
+    other.replace(tape)
+    tape.with_name(tape.name + "-wal").unlink()  # it would be read as the other's
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("with_writer", [True, False])
+@pytest.mark.parametrize("fault", [overwrite, replace_by_another])
+def test_what_cannot_be_read_from_the_tape_at_the_end_is_missing(
+    tape: Path, fault: Callable[[Path], None], with_writer: bool
+) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        for frame in exchange("e1"):
+            running.put(frame)
+        await until(lambda: running.counts.recorded == 1)
+        if not with_writer:
+            os.kill(running.pid or 0, signal.SIGSTOP)
+        fault(tape)
+        if not with_writer:
+            kill(running)
+            await until(lambda: not running.admits())
+        await running.close()
+        totals = running.totals()
+        assert (totals.recorded, totals.missing_exchanges) == (0, 1)
+        assert totals.missing_bytes == len(b"".join(STREAM))
+        assert "cannot be read from the tape any more" in totals.problems[0]
+
+    play(scenario())
 
 
 @pytest.mark.damages
