@@ -198,8 +198,9 @@ def test_a_file_that_is_no_tape_ends_the_viewer_without_another_word(
         async with viewed(tmp_path / "tape.db") as pilot:
             app = pilot.app
             await wait_for(pilot, lambda: app.failure)
-            (screen,) = [screen for screen in app.screen_stack if isinstance(screen, StreamsScreen)]
-            await wait_for(pilot, lambda: screen._loader is None or screen._loader.is_finished)
+            loaders = [worker for worker in app.workers if worker.group == "load"]
+            # One that is cancelled as the application ends may never come to be finished.
+            await wait_for(pilot, lambda: all(worker.is_finished or worker.is_cancelled for worker in loaders))
             assert not [worker for worker in app.workers if worker.group == "why"]
         assert app.return_value == 8
 
