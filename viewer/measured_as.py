@@ -146,7 +146,8 @@ def _remarks(measured: Report, width: int | None = None) -> Iterator[Text]:
     }
     for label, text in remarks.items():
         if text:
-            yield from tables.paragraph(f"{label}: ", text, width)
+            counted_whole = text.replace(" × ", f"{tables.NO_BREAK}×{tables.NO_BREAK}")
+            yield from tables.paragraph(f"{label}: ", counted_whole, width)
 
 
 def _omitted(omitted: Mapping[str, int]) -> str:

@@ -185,7 +185,9 @@ def tell_hidden(names: Iterable[str]) -> None:
 def _remedy() -> str:
     """Name the option of the running command that shows a hidden column."""
     context = click.get_current_context(silent=True)
-    options = () if context is None else tuple(context.params)
+    options = {} if context is None else context.params
+    if options.get("spark"):
+        return " or leave out --spark"
     known = {"columns": " or use --columns", "format": " or use --format json"}
     return next((text for option, text in known.items() if option in options), "")
 

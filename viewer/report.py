@@ -5,7 +5,7 @@ can neither drive a terminal nor style itself. Unknown is `–`. What machines r
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, BinaryIO, Final
 
@@ -97,7 +97,15 @@ def sparked(found: Sequence[Row], gaps: Iterable[bytes | None], width: int) -> T
     for text, drawing in zip(beside.lines, drawn, strict=True):
         text.pad_right(left - tables.width_of(text.plain))
         text.append_text(drawing)
-    return Table([*beside.lines, Text(sparks.LEGEND, "dim")], beside.hidden)
+    return Table([*beside.lines, *_legend(width)], beside.hidden)
+
+
+def _legend(width: int) -> Iterator[Text]:
+    """Yield the legend of the drawings, wrapped between its entries."""
+    label, entries = sparks.LEGEND.split(" ", 1)
+    joined = "  ".join(entry.replace(" ", tables.NO_BREAK) for entry in entries.split("  "))
+    for line in tables.paragraph(f"{label} ", joined, width):
+        yield Text(line.plain, "dim")
 
 
 def in_ascii(line: Text) -> Text:

@@ -21,6 +21,9 @@ from viewer.rows import Row
 NARROWEST: Final = 26
 """A text of more terminal cells than this is cut before a column is dropped; in the first, one of half the width."""
 
+NO_BREAK: Final = "\N{NO-BREAK SPACE}"
+"""A space at which `paragraph` does not wrap, and which it prints as a plain one."""
+
 LEAST: Final = 12
 """No text is cut to fewer terminal cells than this."""
 
@@ -95,7 +98,8 @@ def grid(
 def paragraph(label: str, text: str, width: int | None = None, style: str = "dim") -> list[Text]:
     """Lay out a label and what is said of it, wrapped between words to a terminal of so many cells."""
     room = None if width is None else max(width - len(label), LEAST)
-    first, *rest = [text] if room is None else textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+    lines = [text] if room is None else textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+    first, *rest = (line.replace(NO_BREAK, " ") for line in lines)
     return [Text.assemble((label, style), first), *(Text(" " * len(label) + line) for line in rest)]
 
 

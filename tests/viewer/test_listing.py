@@ -181,8 +181,10 @@ def test_what_cannot_be_drawn_or_ended_is_a_usage_error(tape: Path, arguments: t
 @pytest.mark.parametrize("columns", [40, 80, 130])
 def test_a_drawing_fills_its_terminal(tape: Path, columns: int) -> None:
     lines = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "ls", "--spark", columns=columns)).split("\r\n")
-    longest = max(len(line.rstrip()) for line in lines if not line.startswith(("gaps:", "hidden:")))
-    assert columns - 2 <= longest <= columns
+    assert columns - 2 <= max(len(line.rstrip()) for line in lines if not line.startswith("gaps:")) <= columns
+    shown = " ".join(" ".join(lines).split())
+    assert shown.count("gaps: ▁ <3 ▂ 3 ▃ 10 ▄ 30 ▅ 100 ▆ 300 ms ▇ 1 █ 3 s · first output │ end") == 1
+    assert "--columns" not in shown
 
 
 def test_people_are_told_why_nothing_matches(tape: Path) -> None:

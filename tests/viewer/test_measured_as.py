@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,11 @@ def test_the_length_that_a_request_asked_for_stands_in_for_usage_of_sglang(tape:
 def test_a_narrow_terminal_gets_fewer_columns() -> None:
     lines = render(measure_as("aiperf", []), 60).lines
     assert all(len(line.plain) <= 60 for line in lines[:9])
+
+
+def test_a_count_is_never_on_another_line_than_its_reason() -> None:
+    report = replace(measure_as("llmperf", []), failures={f"HTTP {status}": 12 for status in range(500, 510)})
+    for width in range(60, 80):
+        lines = [line.plain.split() for line in render(report, width).lines]
+        assert not {"×", "12,"} & {line[0] for line in lines}
+        assert "×" not in {line[-1] for line in lines}
