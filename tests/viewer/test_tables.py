@@ -115,7 +115,7 @@ def test_a_sentence_is_wrapped_between_words_behind_its_label() -> None:
     assert lines == ["note: one", "      two-three", "      four"]
     assert [line.plain for line in tables.paragraph("note: ", "one two three")] == ["note: one two three"]
     joined = f"one two{tables.NO_BREAK}three"
-    assert [line.plain for line in tables.paragraph("note: ", joined, 19)] == ["note: one", "      two three"]
+    assert [line.plain for line in tables.paragraph("note: ", joined, 18)] == ["note: one", "      two three"]
     assert [line.plain for line in tables.paragraph("note: ", joined)] == ["note: one two three"]
     assert max(len(line.plain) for line in tables.paragraph("note: ", "x" * 90, 30)) == 30
 
