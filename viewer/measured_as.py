@@ -7,7 +7,7 @@ population; what the tool counts differently goes to stderr.
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, Final
@@ -140,7 +140,7 @@ def _remarks(measured: Report, width: int | None = None) -> Iterator[Text]:
         "fails here, succeeds there": _counted(measured.forgiven),
         "complete here, fails there": f"{measured.refused:,}" if measured.refused else "",
         "left out": _counted(measured.left_out),
-        "omitted": _omitted(measured.omitted),
+        "omitted": _omitted(measured),
         "counts differently": measured.note,
         "definitions of": f"{measured.source}, read from {', '.join(measured.releases.read)}",
     }
@@ -150,11 +150,15 @@ def _remarks(measured: Report, width: int | None = None) -> Iterator[Text]:
             yield from tables.paragraph(f"{label}: ", counted_whole, width)
 
 
-def _omitted(omitted: Mapping[str, int]) -> str:
-    if not omitted:
-        return ""
-    names = ", ".join(omitted)
-    return f"{names} (tokens not known of {counted(max(omitted.values()), 'request')}: see --tokenizer)"
+def _omitted(measured: Report) -> str:
+    """Return the metrics that are omitted, and of how many requests the tokens are not known."""
+    omitted, hint = measured.omitted, "" if measured.is_tokenized else ": see --tokenizer"
+    match list(set(omitted.values())):
+        case []:
+            return ""
+        case [number]:
+            return f"{', '.join(omitted)} (tokens not known of {counted(number, 'request')}{hint})"
+    return f"{_counted(omitted)} (requests of which tokens are not known{hint})"
 
 
 def _counted(counts: dict[str, int]) -> str:

@@ -170,3 +170,10 @@ def test_a_count_is_never_on_another_line_than_its_reason() -> None:
         lines = [line.plain.split() for line in render(report, width).lines]
         assert not {"×", "12,"} & {line[0] for line in lines}
         assert "×" not in {line[-1] for line in lines}
+
+
+def test_what_hinders_each_omitted_metric_is_counted_and_a_given_tokenizer_is_not_recommended() -> None:
+    report = replace(measure_as("sglang", []), omitted={"TPOT": 8, "Output token throughput (retokenized)": 29})
+    said = "omitted: TPOT × 8, Output token throughput (retokenized) × 29 (requests of which tokens are not known"
+    assert f"{said}: see --tokenizer)" in [line.plain for line in render(report).lines]
+    assert f"{said})" in [line.plain for line in render(replace(report, is_tokenized=True)).lines]

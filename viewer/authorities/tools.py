@@ -115,7 +115,7 @@ class Report:
 
     `failures` counts the tool's reasons; `forgiven` counts by outcome what fails here and succeeds there, `refused`
     what is complete here and fails there. `omitted` names the metrics that the tool prints and the tape cannot tell,
-    with the number of requests that hinder it.
+    with the number of requests that hinder it; `is_tokenized` is whether a tokenizer was given.
     """
 
     tool: str
@@ -131,6 +131,7 @@ class Report:
     left_out: dict[str, int]
     omitted: dict[str, int]
     rows: tuple[Summary, ...]
+    is_tokenized: bool = False
 
     @property
     def excluded(self) -> int:
@@ -380,7 +381,7 @@ def measure_as(
         seen = measure(tool, exchange, body, judged, requested_tokens=requested, count_tokens=count_tokens)
         end_ns = None if started_ns is None or exchange.end_ns is None else started_ns + exchange.end_ns
         population.add(seen, judged.outcome or "open", started_ns, end_ns)
-    return population.report(tool.partition("@")[0])
+    return population.report(tool.partition("@")[0], is_tokenized=count_tokens is not None)
 
 
 def _spared(rule: Authority, seen: Request) -> Numbers | None:
@@ -420,7 +421,7 @@ class _Population:
         self._take(seen.numbers, "")
         self._take(seen.without_usage_chunks or {}, _WITHOUT_USAGE)
 
-    def report(self, tool: str) -> Report:
+    def report(self, tool: str, *, is_tokenized: bool) -> Report:
         """Summarise what has been added."""
         counts = {name: dict(counter.most_common()) for name, counter in self._counts.items()}
         return Report(
@@ -433,6 +434,7 @@ class _Population:
             error_rate=100 * self._failed / self._attempts if self._attempts else None,
             refused=self._refused,
             omitted=self._omitted(),
+            is_tokenized=is_tokenized,
             rows=tuple([*self._rows(), *self._total_rows()]),
             **counts,
         )
