@@ -136,7 +136,8 @@ def _transaction(connection: Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        _run(connection, "ROLLBACK")
+        if connection.connection.in_transaction:  # SQLite has rolled back already if the disk is full
+            _run(connection, "ROLLBACK")
         raise
     _run(connection, "COMMIT")
 

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -5,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from recorder import checks, merge, retention, tapefile
-from recorder.errors import ForeignFile, WiretapeError
+from recorder.errors import ForeignFile, TapeBusy, WiretapeError
 from recorder.schema import exchanges
 from tests.recorder.frames import (
     STREAM,
@@ -135,6 +136,18 @@ def test_what_went_from_a_source_after_the_plan_is_not_copied(tape: Path, source
             assert sum(retention.erase(other, ["a-1"])) == 1
         assert sum(merge.copy(connection, sources, plan)) == 3
     assert in_order(tape) == ["b-2", "a-3", "b-4"]
+
+
+def test_a_merge_onto_a_full_disk_copies_nothing_and_says_so(tape: Path, tmp_path: Path) -> None:
+    with opened(tmp_path / "large.db") as store:
+        store_all(store, [begin("large", body=os.urandom(100_000)), head("large"), end("large", [])])
+    with tapefile.writing(tape, "a test") as connection:
+        plan = merge.plan(connection, [tmp_path / "large.db"])
+        (pages,) = connection.connection.execute("PRAGMA page_count").fetchone()
+        connection.connection.execute(f"PRAGMA max_page_count={pages + 2}")
+        with pytest.raises(TapeBusy, match="the disk is full"), tapefile.explained(tape):
+            list(merge.copy(connection, [tmp_path / "large.db"], plan))
+    assert in_order(tape) == []
 
 
 def test_a_source_that_is_no_tape_is_refused(tape: Path, tmp_path: Path) -> None:
