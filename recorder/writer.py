@@ -99,6 +99,8 @@ class Writer:
         self._hand_over()
         while self._decoding and self._clock.now() < until:
             self._take()
+        while self._closed and self._clock.now() < until and self._prune_some():
+            pass  # measuring came after the facts: until now, what ended last could not be deleted
 
     def _read_pipe(self) -> None:
         while piece := os.read(0, _PIPE_READ):
@@ -200,17 +202,23 @@ class Writer:
         self._batch, self._size, self._due = [], 0, None
 
     def _prune(self) -> None:
-        """Delete some of what is past the limits, where nothing waits to be committed."""
-        if self._pruner is None or self._batch or self._clock.now() < self._pruner.due:
-            return
+        """Delete some of what is past the limits if it is time, and nothing waits to be committed."""
+        if self._pruner is not None and not self._batch and self._clock.now() >= self._pruner.due:
+            self._prune_some()
+
+    def _prune_some(self) -> bool:
+        """Delete some of what is past the limits; return whether there was anything."""
+        if self._pruner is None:
+            return False
         try:
             deleted = self._pruner.step(answer)
         except OperationalError as error:
             if not _passing(error):
                 raise
-        else:
-            if deleted.exchanges:
-                answer(deleted)
+            return False
+        if deleted.exchanges:
+            answer(deleted)
+        return deleted.exchanges > 0
 
     def _append(self, frames: list[journal.Frame]) -> tuple[list[int], list[journal.Lost]]:
         """Commit frames; if a value is refused, commit each exchange for itself, so that one of them cannot stop all.

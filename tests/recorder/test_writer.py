@@ -546,6 +546,14 @@ def test_a_writer_deletes_what_is_past_the_limits_and_says_so(tape: Path) -> Non
     assert outcomes_of(tape) == {"running": "interrupted"}
 
 
+def test_what_ends_last_does_not_leave_a_tape_past_its_limit(tape: Path) -> None:
+    with writer(tape) as process:
+        process.send([journal.Keep(size=1), *(frame for number in range(50) for frame in exchange(f"e{number}"))])
+        process.send([journal.Close(AT)])
+        assert process.end() == 0
+    assert outcomes_of(tape) == {}
+
+
 @pytest.mark.parametrize(("first", "is_reported"), [(7, True), (1, False)])
 def test_an_announced_deletion_is_reported_if_it_was_committed(tape: Path, first: int, is_reported: bool) -> None:
     with opened(tape, other_session("older")) as store:
