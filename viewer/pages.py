@@ -96,16 +96,23 @@ def no_text(row: Row) -> str:
     if row["error_code"] or row["error_message"]:
         fault = ": ".join(line(row[name]) for name in ("error_code", "error_message") if row[name])
         return f"an error came before any output ({fault})"
-    if not row["bytes"]:
-        return f"no body came ({outcome(row)})"
-    if row["gap_bytes"] == row["bytes"]:
-        return "nothing of the body is on the tape"
+    if not row["bytes"] or row["gap_bytes"] == row["bytes"]:
+        return no_body(row)
     if row["outcome"] == "open":
         return "the exchange is still open, and no content has come or been measured yet"
     size = f"{counted(row['bytes'], 'byte')} of body ({outcome(row)}); --part raw shows it"
     if "unknown_payload" in row["flags"]:
         return f"the API of this stream is not decoded: {size}"
     return f"no content was found in {size}"
+
+
+def no_body(row: Row) -> str:
+    """Say why the tape has no body, or one without events: `row` is `queries.detail`'s."""
+    if not row["bytes"]:
+        return f"no body came ({outcome(row)})"
+    if row["gap_bytes"] == row["bytes"]:
+        return "nothing of the body is on the tape"
+    return f"the body of {counted(row['bytes'], 'byte')} has none ({outcome(row)}); --part raw shows it"
 
 
 def body(data: bytes) -> Iterator[Text]:

@@ -114,6 +114,8 @@ def _show_events(connection: "Connection", no: int, format: str | None, raw_csv:
     else:
         found = event_rows.table(transcript, decoded.items)
         output.put(output.chosen(format), rows.EVENT_FIELDS, found, raw_csv)
+    if not len(transcript):
+        _say_nothing(connection, no, "events")
 
 
 def _cut(line: str, width: int) -> str:
@@ -125,7 +127,15 @@ def _cut(line: str, width: int) -> str:
 def _show_reads(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
     from viewer import queries, rows
 
-    output.put(output.chosen(format), rows.READ_FIELDS, queries.reads(connection, no), raw_csv)
+    if not output.put(output.chosen(format), rows.READ_FIELDS, queries.reads(connection, no), raw_csv):
+        _say_nothing(connection, no, "reads")
+
+
+def _say_nothing(connection: "Connection", no: int, things: str) -> None:
+    """Say on standard error that an exchange has no events or reads, and why."""
+    from viewer import pages, queries
+
+    click.echo(f"wiretape: there are no {things}: {pages.no_body(queries.detail(connection, no))}", err=True)
 
 
 def _show_request(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:

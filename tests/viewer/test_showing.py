@@ -173,6 +173,16 @@ def test_without_any_text_standard_error_says_why(tape: Path, id: str, reason: s
     assert ended.stderr.startswith(f"wiretape: there is no text: {reason}")
 
 
+@pytest.mark.parametrize("part", ["events", "reads"])
+def test_without_a_body_standard_error_says_that_there_is_none(tmp_path: Path, part: str) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as tape:
+        tape.begin("aaaa000000000001", [])
+    ended = run(path, "show", "@", "--part", part)
+    assert ended.stderr == f"wiretape: there are no {part}: no body came (open)\n"
+    assert len(ended.stdout.splitlines()) == 1
+
+
 def test_without_any_text_of_an_api_that_is_not_decoded_that_is_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     reads = [(100, b'event: ping\ndata: {"type":"ping"}\n\n')]
