@@ -75,25 +75,33 @@ def size(connection: Connection) -> Size:
     return Size(pages * page_size, free * page_size)
 
 
-def past(connection: Connection, limits: Limits, clock: Clock, *, settled: bool = False) -> list[str]:
-    """Return the ids of the exchanges that are past the limits, the oldest first; only `settled` ones if asked."""
+def past(
+    connection: Connection, limits: Limits, clock: Clock, *, settled: bool = False, most: int | None = None
+) -> list[str]:
+    """Return the ids of the exchanges that are past the limits, the oldest first.
+
+    Only `settled` ones if asked, and at most `most`: of a large tape it takes long to name all.
+    """
     ids: list[str] = []
     if limits.age is not None:
-        ids = older_than(connection, datetime.fromisoformat(clock.wall()) - limits.age, settled=settled)
+        before = datetime.fromisoformat(clock.wall()) - limits.age
+        ids = older_than(connection, before, settled=settled, most=most)
     if limits.size is not None:
-        oldest = beyond(connection, limits.size, settled=settled)
+        oldest = beyond(connection, limits.size, settled=settled, most=most)
         ids = oldest if len(oldest) > len(ids) else ids  # both begin with the oldest
     return ids
 
 
-def older_than(connection: Connection, before: datetime, *, settled: bool = False) -> list[str]:
-    """Return the ids of the exchanges that began before an instant, the oldest first; only `settled` ones if asked."""
+def older_than(
+    connection: Connection, before: datetime, *, settled: bool = False, most: int | None = None
+) -> list[str]:
+    """Return the ids of the exchanges that began before an instant, as `past` does."""
     at = before.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     statement = _oldest_first(select(exchanges.c.id), settled).where(exchanges.c.started_at < at)
-    return list(connection.execute(statement).scalars())
+    return list(connection.execute(statement.limit(most)).scalars())
 
 
-def beyond(connection: Connection, limit: int, *, settled: bool = False) -> list[str]:
+def beyond(connection: Connection, limit: int, *, settled: bool = False, most: int | None = None) -> list[str]:
     """Return the ids of the oldest exchanges, about as many as have to go for the pages in use to fit `limit`.
 
     All are taken to be of one size: look again after deleting.
@@ -103,6 +111,7 @@ def beyond(connection: Connection, limit: int, *, settled: bool = False) -> list
         return []
     total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
     count = math.ceil(total * (used - limit) / used)
+    count = count if most is None else min(count, most)
     return list(connection.execute(_oldest_first(select(exchanges.c.id), settled).limit(count)).scalars())
 
 
@@ -149,7 +158,7 @@ def enforce(connection: Connection, limits: Limits, clock: Clock) -> Iterator[in
         yield from erase(connection, ids)
     while limits.size is not None:
         with connection.begin():
-            ids = beyond(connection, limits.size)[:_BATCH]
+            ids = beyond(connection, limits.size, most=_BATCH)
         if not ids:
             return
         yield from erase(connection, ids)
@@ -202,7 +211,7 @@ class Pruner:
         """
         self.due = self._clock.now() + _LOOK_NS
         with self._connection.begin():
-            ids = past(self._connection, self._target(), self._clock, settled=True)[:_SLICE]
+            ids = past(self._connection, self._target(), self._clock, settled=True, most=_SLICE)
             own = self._own(ids)
             first = self._connection.execute(select(func.min(exchanges.c.no)).where(exchanges.c.id.in_(ids))).scalar()
         if first is not None:

@@ -65,6 +65,12 @@ def test_past_an_age_is_what_began_before_it_the_oldest_first(writing: Connectio
     assert past(writing, retention.Limits(timedelta(days=1))) == ["day1", "day2", "day3", "day4", "day5"]
 
 
+def test_of_what_is_past_the_limits_no_more_is_named_than_asked_for(writing: Connection) -> None:
+    with writing.begin():
+        for limits in (retention.Limits(age=timedelta(days=1)), retention.Limits(size=1)):
+            assert retention.past(writing, limits, Time().clock, most=2) == ["day1", "day2"]
+
+
 def test_what_has_not_been_settled_is_past_no_limit_of_a_recorder(writing: Connection) -> None:
     assert past(writing, retention.Limits(timedelta(days=1)), settled=True) == ["day1", "day2", "day3", "day4"]
     assert past(writing, retention.Limits(size=1), settled=True) == ["day1", "day2", "day3", "day4"]
