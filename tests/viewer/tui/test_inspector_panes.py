@@ -236,8 +236,8 @@ def test_the_timeline_uses_the_height_of_a_terminal(marked: Path, rows: int, hei
             shown = seen(pilot.app).splitlines()
             lines = shown[-2 - height : -2]
             assert [line[:9].strip() for line in lines[-2:]] == ["markers", ""]
-            assert [line[:9].strip() for line in lines if "≥" in line] == [
-                f"≥ {bound}" for bound in sparks.bounds({4: 1, 5: 1, 6: 2, 9: 4, 15: 8}[height])[:-1]
+            assert [line[:8] for line in lines if "≥" in line] == [
+                f"≥{bound}".rjust(8) for bound in sparks.bounds({4: 1, 5: 1, 6: 2, 9: 4, 15: 8}[height])[:-1]
             ]
 
     journey(steps())

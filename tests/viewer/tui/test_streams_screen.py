@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import re
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from recorder import retention, tapefile
 from recorder.errors import NotFound, WiretapeError
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, TOOLS_READS, event
 from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, seen, shows, wait_for
+from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, resized, seen, shows, wait_for
 from viewer import queries
 from viewer.filtering import expressions
 from viewer.model import history
@@ -491,6 +492,33 @@ def test_a_filter_that_cannot_be_read_leaves_the_last_one_in_force(tape: Path) -
             pilot.app.screen.query_one(FilterInput).value = "is:live ttft>1h"
             text = await shows(pilot, "0 of 7 match.", "1  outcome:open  alone")
             assert "expected" not in text
+
+    journey(steps())
+
+
+def test_the_list_keeps_its_titles_below_a_filter_that_cannot_be_read(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            box = await type_filter(pilot, "ttft>fast")
+            await shows(pilot, "'fast' (character 6): expected a duration", "START▼")
+            press(pilot, "escape")
+            await wait_for(pilot, lambda: not box.has_focus)
+            lines = (await shows(pilot, "'fast' (character 6): expected a duration", "START▼")).splitlines()
+            assert ["START▼" in line for line in lines[:4]] == [False, False, False, True]
+
+    journey(steps())
+
+
+def test_the_preview_parts_no_number_from_its_unit(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            (figures,) = re.findall("^ (first output.*)", await resized(pilot, (149, 40)), re.MULTILINE)
+            widths = [unit.start() + 3 for unit in re.finditer(r"(?<=\d) [a-z]", figures) if unit.start() > 60]
+            assert widths
+            for width in widths:
+                text = await resized(pilot, (width, 40))
+                assert "first output" in text
+                assert not re.search(r"^ (ms|s|events?|reads?|tokens?)\b", text, re.MULTILINE)
 
     journey(steps())
 

@@ -259,8 +259,6 @@ class StreamsScreen(Screen[None]):
 
     def _heed_filter(self) -> None:
         self._listing.wanted = self._filter.applied(self._listing.wanted)
-        # The error takes their line, so that nothing jumps; while a filter is typed, it has one of its own.
-        self._titles.display = not self._filter.is_wrong or self._filter.line.is_entered
 
     def action_filter(self) -> None:
         """Go into the filter's box."""

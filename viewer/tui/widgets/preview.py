@@ -19,6 +19,7 @@ _LEAST_TEXT = 3
 """The end of the answer has so many lines at least, its heading included; where room is short, one."""
 _HIGH = 10
 _MORE = " …"
+_JOINT = "\N{NO-BREAK SPACE}"
 
 
 class Preview(Widget):
@@ -72,7 +73,8 @@ class Preview(Widget):
         told: list[list[Part]] = [list(streams.laid_out(endings.heading(row, self._look), width, right=False))]
         told += _told(endings.reason(row, self._look), width, "plain")
         figures = endings.figures(row, self._look)
-        told += _told(figures if height >= _HIGH else streams.cut(figures, width), width, "muted")
+        lines = _between_figures(figures, width) if height >= _HIGH else [streams.cut(figures, width)]
+        told += [[(line, "muted")] for line in lines]
         name, text, size = endings.text(row)
         odd = self._found_odd(row, width)
         room = height - len(told)
@@ -108,6 +110,12 @@ def _cut(lines: list[list[Part]], room: int, width: int) -> list[list[Part]]:
     *before, (text, tone) = last
     shown = streams.cut(text, width - sum(cell_len(part) for part, _ in before) - len(_MORE))
     return [*kept, [*before, (shown if shown.endswith(_MORE[-1]) else shown.rstrip() + _MORE, tone)]]
+
+
+def _between_figures(text: str, width: int) -> list[str]:
+    """Wrap figures at the dots between them, so that no number is parted from its unit."""
+    joined = text.replace(" ", _JOINT).replace(f"{_JOINT}·{_JOINT}", " · ")
+    return [line.replace(_JOINT, " ") for line in wrapping.wrapped(joined, width)]
 
 
 def _told(text: str, width: int, tone: streams.Tone) -> list[list[Part]]:

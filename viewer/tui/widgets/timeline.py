@@ -153,7 +153,7 @@ class Timeline(Remembering, Scrubbing):
         bars = [look[_gap_tone(gap)] for gap in longest]
         waited = waits.kinds(self._strips.waits, self.cells)
         for bound, cells in zip(sparks.bounds(rows), self._strips.gaps(rows), strict=True):
-            drawn: list[paint.Part] = [self._label(f"≥ {bound}" if bound else "gap", look, right=bool(bound))]
+            drawn: list[paint.Part] = [self._label(f"≥{bound}" if bound else "gap", look, right=bool(bound))]
             for sign, bar, kind in zip(cells.ljust(self.cells), bars, waited, strict=False):
                 if kind is None:
                     drawn.append((sign, bar))
