@@ -10,6 +10,8 @@ declared type.
 import functools
 import json
 import math
+import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,12 +31,14 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Select,
     String,
     Table,
     func,
     select,
     type_coerce,
 )
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
 
 from recorder.exchange import OUTCOMES
@@ -128,10 +132,11 @@ class Cell(TypeDecorator[Any]):
         if (types := _ANY_OF.get(is_good)) is not None:  # most cells: a call less for each
             types |= {NoneType} if may_be_none else frozenset()
             return lambda value: value if type(value) in types else damage.noted(name, instead)
-        if is_good is _is_duration and may_be_none:
+        if may_be_none and (is_good is _is_duration or is_good is _is_timestamp):
+            numeric = _WITHIN[is_good].types
             return lambda value: (
                 value
-                if value is None or (type(value) in _NUMBERS and -MOST < value < MOST)
+                if value is None or (type(value) in numeric and -MOST < value < MOST)
                 else damage.noted(name, instead)
             )
         if name in SHAPES and self.decoded:
@@ -139,6 +144,56 @@ class Cell(TypeDecorator[Any]):
         if isinstance(self.declared, Boolean):
             return lambda value: None if (number := checked(value)) is None else bool(number)
         return checked
+
+    def takes(self, values: Sequence[Any]) -> bool:
+        """Return whether all of these are good and left as they are; False if that takes a look at each of them."""
+        types = set(map(type, values))
+        if has_none := NoneType in types and (self.nullable or self.joined):
+            types.discard(NoneType)
+        is_good = self.kind.is_good
+        if (any_of := _ANY_OF.get(is_good)) is not None:
+            return types <= any_of
+        within = _WITHIN.get(is_good)
+        if within is None or not types <= within.types:
+            return False
+        numbers = [value for value in values if value is not None] if has_none else values
+        return not numbers or (within.least <= min(numbers) and max(numbers) <= within.greatest)
+
+
+def fetch(connection: Connection, statement: Select[Any]) -> list[tuple[Any, ...]]:
+    """Execute a statement and return its rows, checked column by column: that costs a fraction of cell by cell."""
+    columns: list[Sequence[Any]] = [*zip(*_unchecked(connection, statement), strict=True)]
+    for place, (column, values) in enumerate(zip(statement.selected_columns, columns, strict=False)):
+        kind = column.type
+        if isinstance(kind, Cell) and kind.takes(values):
+            continue
+        processor = kind if isinstance(kind, Cell) else kind.dialect_impl(connection.dialect)
+        if process := processor.result_processor(connection.dialect, None):
+            columns[place] = [*map(process, values)]
+    return [*zip(*columns, strict=True)]
+
+
+def _unchecked(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
+    """Execute a statement and return its rows as SQLite has them; of text that is no UTF-8, what can be decoded."""
+    driver: Any = connection.connection.driver_connection
+    tolerant, driver.text_factory = driver.text_factory, str  # which costs no call for each text
+    try:
+        return _all(connection, statement)
+    except OperationalError as error:
+        if "decode" not in str(error.orig):
+            raise
+    finally:
+        driver.text_factory = tolerant
+    return _all(connection, statement)
+
+
+def _all(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
+    with connection.execute(statement) as result:
+        assert result.cursor is not None
+        try:
+            return result.cursor.fetchall()
+        except sqlite3.Error as error:
+            raise DBAPIError.instance(None, None, error, sqlite3.Error) from error
 
 
 def check_when_read(metadata: MetaData) -> None:
@@ -279,7 +334,8 @@ def _kind(declared: TypeEngine[Any], name: str) -> Kind:
     if column.endswith("_at"):
         return Kind(_is_moment, "a time in UTC", _EPOCH)
     if column.endswith("_ns"):
-        return Kind(_is_duration, "a number of nanoseconds")
+        whole = isinstance(declared, Integer)
+        return Kind(_is_timestamp if whole else _is_duration, "a number of nanoseconds")
     if column in _SIZES:
         return Kind(_is_size, "a size or a position")
     return next(kind for type, kind in _DECLARED if isinstance(declared, type))
@@ -307,6 +363,10 @@ def _is_size(value: Any) -> bool:
 
 def _is_flag(value: Any) -> bool:
     return value in (0, 1) and type(value) is int
+
+
+def _is_timestamp(value: Any) -> bool:
+    return type(value) is int and -MOST < value < MOST
 
 
 def _is_duration(value: Any) -> bool:
@@ -366,11 +426,28 @@ def _empty(shape: Any) -> str:
     return "{}" if getattr(shape, "__origin__", None) is dict else "[]"
 
 
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """What a test of numbers asks for: a type, and both ends included, limits."""
+
+    types: frozenset[type]
+    least: float
+    greatest: float
+
+
+_WHOLE: Final = frozenset({int})
 _NUMBERS: Final = frozenset({int, float})
+_WITHIN: Final[dict[Callable[[Any], bool], _Range]] = {
+    _is_timestamp: _Range(_WHOLE, 1 - MOST, MOST - 1),
+    _is_duration: _Range(_NUMBERS, math.nextafter(-MOST, 0), math.nextafter(MOST, 0)),
+    _is_number: _Range(_NUMBERS, -sys.float_info.max, sys.float_info.max),
+    _is_small: _Range(_WHOLE, -(1 << 31), (1 << 31) - 1),
+    _is_size: _Range(_WHOLE, 0, MOST - 1),
+}
 _ANY_OF: Final[dict[Callable[[Any], bool], frozenset[type]]] = {
     _is_text: frozenset({str}),
     _is_blob: frozenset({bytes}),
-    _is_integer: frozenset({int}),
+    _is_integer: _WHOLE,
 }
 """Tests that ask for nothing but a type."""
 _PACKED: Final = {

@@ -56,8 +56,10 @@ def running(path: Path) -> tuple[str, list[providers.Upstream]] | None:
     return row.listen, [providers.make(name, url) for name, url in row.upstreams]
 
 
-def lives(pid: int) -> bool:
+def lives(pid: int | None) -> bool:
     """Say whether a process is there: a recorder that was killed leaves its session without an end."""
+    if pid is None or pid <= 0:  # the tape is damaged
+        return False
     if os.name != "posix":
         return True  # elsewhere there is no asking without harm
     try:

@@ -8,9 +8,9 @@ import os
 from recorder.boot import boot_id
 
 
-def is_gone(pid: int, boot: str | None) -> bool:
+def is_gone(pid: int | None, boot: str | None) -> bool:
     """Say whether a recorder is gone that ran as `pid`, on the machine and since its `boot`."""
-    return boot is not None and boot == boot_id() and not _lives(pid)
+    return boot is not None and boot == boot_id() and pid is not None and not _lives(pid)
 
 
 def _lives(pid: int) -> bool:

@@ -138,7 +138,7 @@ def _batches(
         if last is not None:
             query = query.where(_exchanges.c.no < last if newest_first else _exchanges.c.no > last)
         with connection.begin():
-            batch = connection.execute(query).all()
+            batch = celltypes.fetch(connection, query)
         if batch:
             yield batch
             last = batch[-1][0]
@@ -176,7 +176,7 @@ def numbered(
         batch = numbers[start : start + _BATCH]
         statement = _filtered(_selected(fields).where(_exchanges.c.no.in_(batch)), where)
         with connection.begin():
-            found = {no: values for no, *values in connection.execute(statement)}
+            found = {no: values for no, *values in celltypes.fetch(connection, statement)}
         yield from (rows.exchange(fields, found[no]) for no in batch if no in found)
 
 

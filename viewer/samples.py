@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, null, select
 
+from recorder import celltypes
 from recorder.exchange import OUTCOMES
 from recorder.schema import exchanges, measures
 from viewer.aggregates import Values
@@ -114,7 +115,8 @@ def group_of(name: str) -> ColumnElement[Any]:
     if name.startswith("label."):
         return label(name.removeprefix("label."))
     if name in _HEADS:
-        return func.substr(exchanges.c.started_at, 1, _HEADS[name], type_=Text)
+        head = func.substr(exchanges.c.started_at, 1, _HEADS[name], type_=Text)
+        return case((func.typeof(exchanges.c.started_at) == "text", head))  # of a blob it is one, too
     return column_of(name)
 
 
@@ -141,7 +143,7 @@ def _gather(connection: Connection, statement: Select[Any], keys: int) -> _Gathe
     gathered, numbers, last = _Gathering(), dict[Key, int](), 0
     while True:
         with connection.begin():
-            batch = connection.execute(statement.where(exchanges.c.no > last)).all()
+            batch = celltypes.fetch(connection, statement.where(exchanges.c.no > last))
         for row in batch:
             key = tuple(row[3 : 3 + keys])
             gathered.groups.append(numbers.setdefault(key, len(numbers)))
