@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from viewer import sparks
-from viewer.model import waits
+from viewer.model import gist, waits
 from viewer.model.tracks import Track
 from viewer.model.transcript import OUTPUT, Transcript
 from viewer.model.waits import Wait
@@ -86,7 +86,7 @@ class Lane:
             return ""
         voice = self.transcript.voices[0]
         calls = "\n".join(f"{call.name.text}({call.arguments.text})" for call in voice.calls)
-        return voice.content.text or voice.refusal.text or calls
+        return gist.said(voice.content.text or voice.refusal.text or calls)
 
     def parts(self, position: int) -> list[Part]:
         """Give the texts of all choices, each as far as it had come after so many events; empty ones are left out."""
@@ -95,7 +95,7 @@ class Lane:
             tracks = [("reasoning", voice.reasoning), ("content", voice.content), ("refusal", voice.refusal)]
             for call in voice.calls:
                 tracks += [("tool", call.name), ("tool", call.arguments)]
-            found += [Part(kind, track.length(position), track.text) for kind, track in tracks]
+            found += [Part(kind, track.length(position), gist.said(track.text)) for kind, track in tracks]
         return [part for part in found if part.length]
 
     def outputs(self, position: int) -> int:

@@ -365,3 +365,9 @@ def test_the_text_of_one_without_content_is_the_tools_that_it_calls(connection: 
     tools = taped(connection, TOOLS)
     assert Race(tools, lane(FAST), Now()).texts == ('get_weather({"city":"Oslo"})', "one two three")
     assert Race(lane([]), tools, Now()).texts == ("", 'get_weather({"city":"Oslo"})')
+
+
+def test_texts_stand_where_nul_cannot_as_on_all_screens() -> None:
+    race = Race(lane([(100, "a\0b")]), lane(SLOW), Now())
+    race.playback.seek_to(450 * MS)
+    assert said(race)[0] == race.texts[0] == "a\N{REPLACEMENT CHARACTER}b"
