@@ -239,7 +239,7 @@ def test_metric_window_and_filter_can_be_changed(tape: Path) -> None:
             await press(pilot, "enter")
             await typed(pilot, "ttft>1s")
             await press(pilot, "enter")
-            await shows(pilot, "ttft>1s", "nothing to draw")
+            await shows(pilot, "ttft>1s", "\n  nothing to draw", "\n  none")
 
     journey(steps())
 

@@ -135,7 +135,7 @@ class HeatGrid(Widget, can_focus=True):
         if y == 0:
             return toned.rule(self, self._head, width)
         if found is None:
-            return paint.strip([(self._said if y == 2 else "", self._label)], width, self.rich_style)
+            return paint.strip([(f"  {self._said}" if y == 2 else "", self._label)], width, self.rich_style)
         tall = self._tall
         if y <= len(found.bands) * tall:
             row, line = divmod(y - 1, tall)
