@@ -9,7 +9,7 @@ keeps.
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 TABLES: Final = ("alembic_version", "bodies", "exchanges", "measures", "reads", "segments", "sessions")
@@ -32,6 +32,13 @@ def unreadable(connection: sqlite3.Connection) -> str | None:
         for column in connection.execute("SELECT name FROM pragma_table_xinfo(?) WHERE hidden IN (2, 3)", (name,)):
             return f"holds {name!s:.40} with the computed column {column[0]!s:.40}"
     return None
+
+
+def lacking(connection: sqlite3.Connection, columns: Iterable[tuple[str, str]]) -> str | None:
+    """Return the first of these columns (table and name) that the tables lack; None if they have all."""
+    listed = "SELECT lower(m.name), lower(c.name) FROM sqlite_master AS m, pragma_table_info(m.name) AS c"
+    present = set(connection.execute(f"{listed} WHERE m.type = 'table'"))
+    return next((".".join(one) for one in columns if one not in present), None)
 
 
 def entries(connection: sqlite3.Connection) -> Entries:

@@ -24,7 +24,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
 from recorder import catalog, locking
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeDamaged, TapeError, WiretapeError
-from recorder.schema import APPLICATION_ID, REVISION
+from recorder.schema import APPLICATION_ID, REVISION, metadata
 
 _MAGIC = b"SQLite format 3\x00"
 _ID_OFFSET = 68
@@ -86,6 +86,7 @@ def read_engine(path: Path, *, limited: bool = True) -> Engine:
     path = path.resolve()
     _check_revision(_peek(path), path)
     engine = _reader(path, settled=_is_immutable(path))
+    event.listen(engine, "connect", lambda connection, _: _check_columns(connection, path))
     if limited and (seconds := query_seconds()):
         _limit(engine, seconds)
     return engine
@@ -176,11 +177,23 @@ def _check_readable(connection: sqlite3.Connection, path: Path) -> None:
         raise ForeignFile(f"{path} {reason}: it is not read. Name another tape with --db")
 
 
+def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise `SchemaMismatch` if a tape of our revision lacks a column of ours."""
+    columns = [(table.name, column.name) for table in metadata.tables.values() for column in table.c]
+    if missing := catalog.lacking(connection, columns):
+        raise SchemaMismatch(
+            f"{path} has schema {REVISION} and lacks {missing}: it is damaged, or something else made it, such as a"
+            " development version. Read it with what made it, or name another tape with --db"
+        )
+
+
 def _check_ours(path: Path, found: str | None) -> None:
     """Raise `ForeignFile` unless a tape of revision `found` holds what the migrations make, and nothing more."""
     with explained(path), _reader(path, settled=_is_settled(path)).connect() as connection:
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
+        if found == REVISION:
+            _check_columns(driver, path)
         reason = None if catalog.is_known(catalog.entries(driver)) else catalog.foreign(driver, _expected(found))
     if reason:
         raise ForeignFile(

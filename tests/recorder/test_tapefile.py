@@ -281,7 +281,6 @@ FOREIGN = {
     "a partial index": ("CREATE INDEX i ON exchanges (path) WHERE status > 200", "holds the index i"),
     "an index of an expression": ("CREATE INDEX i ON exchanges (length(path))", "holds the index i"),
     "another column": ("ALTER TABLE reads ADD COLUMN x INTEGER", "another definition of the table reads"),
-    "a missing table": ("DROP TABLE segments", "lacks the table segments"),
     "a missing index": ("DROP INDEX ix_exchanges_ended_by", "lacks the index ix_exchanges_ended_by"),
 }
 
@@ -371,3 +370,20 @@ def test_a_full_disk_is_named_however_sqlite_meets_it(
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
     with pytest.raises(TapeError, match=re.escape(words)), tapefile.explained(tape):
         raise sqlite3.OperationalError(reason)
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize(
+    ("statement", "missing"),
+    [
+        ("ALTER TABLE measures DROP COLUMN max_silence_ns", "measures.max_silence_ns"),
+        ("ALTER TABLE exchanges RENAME COLUMN request_sha256 TO x", "exchanges.request_sha256"),
+        ("DROP TABLE segments", "segments.exchange_no"),
+    ],
+)
+def test_a_tape_that_lacks_a_column_is_refused_in_one_line(tape: Path, statement: str, missing: str) -> None:
+    altered(tape, statement)
+    with pytest.raises(SchemaMismatch, match=f"lacks {missing}:.*name another tape"):
+        tapefile.read_engine(tape).connect()
+    with pytest.raises(SchemaMismatch, match=f"lacks {missing}:"):
+        write(tape)
