@@ -6,6 +6,7 @@ nothing that was sent. Two slots are written in turn, each with a checksum: one 
 """
 
 import contextlib
+import errno
 import os
 import queue
 import struct
@@ -73,7 +74,8 @@ def prepare(tape: Path, session: str) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise TapeBusy(f"{path} cannot be written ({error.strerror}): free some space, or use another tape") from error
+        cure = "free some space" if error.errno == errno.ENOSPC else "mend or remove it"
+        raise TapeBusy(f"{path} cannot be written ({error.strerror}): {cure}, or use another tape") from error
 
 
 def _take_room(descriptor: int, size: int) -> None:

@@ -76,3 +76,12 @@ def test_a_disk_without_room_stops_the_start(tape: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(TapeBusy, match=r"tape.db.unstored cannot be written \(No space left on device\): free"):
         unstored.prepare(tape, "session-1")
+
+
+@pytest.mark.damages
+def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("precious")
+    unstored.path_of(tmp_path / "tape.db").symlink_to(tmp_path / "other")
+    with pytest.raises(TapeBusy, match="mend or remove it"):
+        unstored.prepare(tmp_path / "tape.db", "session")
+    assert (tmp_path / "other").read_text() == "precious"
