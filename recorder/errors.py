@@ -40,6 +40,10 @@ class SchemaMismatch(TapeError):
     exit_code = 5
 
 
+class SchemaMissing(SchemaMismatch):
+    """The tape has no schema at all: a recorder is just making it, or was stopped before it had."""
+
+
 class TapeBusy(TapeError):
     """Somebody else holds the tape, or it may not be written."""
 

@@ -23,7 +23,16 @@ from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
 
 from recorder import catalog, locking
 from recorder.clock import SYSTEM, Clock
-from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeDamaged, TapeError, WiretapeError
+from recorder.errors import (
+    ForeignFile,
+    NotFound,
+    SchemaMismatch,
+    SchemaMissing,
+    TapeBusy,
+    TapeDamaged,
+    TapeError,
+    WiretapeError,
+)
 from recorder.schema import APPLICATION_ID, REVISION, metadata
 
 _MAGIC = b"SQLite format 3\x00"
@@ -341,7 +350,7 @@ def _check_revision(found: str | None, path: Path) -> None:
     if found == REVISION:
         return
     if found is None:
-        raise SchemaMismatch(f"{path} has no schema: its recorder was stopped before it began; record to it again")
+        raise SchemaMissing(f"{path} has no schema: its recorder was stopped before it began; record to it again")
     if found < REVISION:
         raise SchemaMismatch(f"{path} has the older schema {found}, not {REVISION}: run 'wiretape db upgrade'")
     raise SchemaMismatch(f"{path} has schema {found}, newer than this wiretape's {REVISION}: use a newer wiretape")

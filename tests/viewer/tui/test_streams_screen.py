@@ -15,6 +15,7 @@ from textual.widgets import SelectionList
 
 from recorder import retention, tapefile
 from recorder.errors import NotFound, WiretapeError
+from recorder.schema import APPLICATION_ID
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, TOOLS_READS, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, resized, seen, shows, wait_for
@@ -131,6 +132,23 @@ def test_a_tape_that_is_not_there_yet_is_shown_when_it_is(tmp_path: Path) -> Non
                 await shows(pilot, "No exchanges recorded yet.")
                 writing.record("a" * 16)
                 await shows(pilot, "aaaaaaaa", "1 exchange ", "REC 127.0.0.1:8377")
+
+    journey(steps())
+
+
+def test_a_tape_without_its_schema_yet_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:  # as a recorder that begins leaves it for a moment
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+    async def steps() -> None:
+        async with viewed(path) as pilot:
+            await shows(pilot, "There is no tape yet.")
+            with recorder(path) as writing:
+                writing.record("a" * 16)
+                await shows(pilot, "aaaaaaaa")
+            assert pilot.app.failure is None
 
     journey(steps())
 

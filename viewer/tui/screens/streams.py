@@ -18,7 +18,7 @@ from textual.events import DescendantFocus, Key
 from textual.screen import Screen
 from textual.worker import Worker
 
-from recorder.errors import ForeignFile, SchemaMismatch
+from recorder.errors import ForeignFile, SchemaMismatch, SchemaMissing
 from viewer.filtering.expressions import TooSlow
 from viewer.model import drilling, streams
 from viewer.model.streams import Look
@@ -188,7 +188,7 @@ class StreamsScreen(Screen[None]):
     def _unread(self) -> None:
         """Say what is wrong with the tape, which is looked at again; what no waiting can mend ends the viewer."""
         error = self._listing.trouble
-        if isinstance(error, SchemaMismatch | ForeignFile):
+        if isinstance(error, SchemaMismatch | ForeignFile) and not isinstance(error, SchemaMissing):
             self._host.give_up(error)
         self._rows.show(self._listing.catalog)
         self._say()

@@ -6,7 +6,7 @@ All of it is made of what `Listing` knows, as parts with their tones; where it s
 from collections.abc import Iterable
 from pathlib import Path
 
-from recorder.errors import NotFound
+from recorder.errors import NotFound, SchemaMissing
 from recorder.plurals import counted
 from viewer.model import notices
 from viewer.model.streams import Part
@@ -56,7 +56,8 @@ def count(listing: Listing, filter_text: str, *, wrong: bool, typing: bool) -> l
 def nothing(path: Path, listing: Listing) -> notices.Lines | None:
     """Say why there is nothing to list; None if there is something, or a filter is why."""
     if listing.is_unread and listing.trouble is not None:
-        return notices.no_tape(path) if isinstance(listing.trouble, NotFound) else notices.failed(listing.trouble)
+        is_awaited = isinstance(listing.trouble, NotFound | SchemaMissing)
+        return notices.no_tape(path) if is_awaited else notices.failed(listing.trouble)
     if listing.change is not None and not listing.change.total:
         return notices.empty(listing.recorder)
     return None
