@@ -172,7 +172,8 @@ def _numbers(row: Row, burst: bool) -> Iterator[tuple[str, str]]:
         yield "pace", f"tpot {ms(tpot)} ms, {rate}"
     tokens = ("prompt", "completion", "reasoning", "total")
     yield "tokens", ", ".join(f"{name} {count(row[f'{name}_tokens'])}" for name in tokens)
-    counts = ("reads", "events", "comments", "chunks", "output_chunks", "bytes", "gap_bytes")
+    of_streams = () if "nonstream" in row["flags"] else ("events", "comments", "chunks", "output_chunks")
+    counts = ("reads", *of_streams, "bytes", "gap_bytes")
     yield "counts", ", ".join(f"{name.replace('_', ' ')} {count(row[name])}" for name in counts)
     if row["sparkline"]:
         yield "", safe(row["sparkline"])

@@ -50,7 +50,10 @@ def figures(row: Row, look: Look) -> str:
     told += [] if between is None else [f"inter-chunk p50 {span(between)}"]
     told += [] if longest is None else [f"longest gap {span(longest)}"]
     told += [] if silent is None else [f"longest silence {span(silent)}"]
-    told.append(f"{_counted(row['events'], 'event')} in {_counted(row['reads'], 'read')}")
+    # A body that is no stream has no events of the standard: it is one record, which its last read completed.
+    is_one_record = "nonstream" in row["flags"] or (row["outcome"] == "http_error" and not row["events"])
+    what = "one body" if is_one_record else _counted(row["events"], "event")
+    told.append(f"{what} in {_counted(row['reads'], 'read')}")
     told.append(f"{span(elapsed_ms(row, look))}{'+' if row['outcome'] == 'open' else ''}")
     told += [] if row["completion_tokens"] is None else [counted(row["completion_tokens"], "token")]
     return " · ".join(told)

@@ -107,7 +107,7 @@ def test_figures_sum_the_timing_up(connection: Connection) -> None:
 
 
 def test_figures_leave_out_what_is_not_known(connection: Connection) -> None:
-    assert endings.figures(previewed(connection, 4), LOOK).startswith("longest silence 2 ms · 0 events in 1 read · ")
+    assert endings.figures(previewed(connection, 4), LOOK).startswith("longest silence 2 ms · one body in 1 read · ")
 
 
 def test_verdicts_come_before_flags_and_say_it_once(connection: Connection) -> None:
