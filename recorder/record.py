@@ -37,7 +37,7 @@ _NAMED = 3
 @click.option("--keep", type=options.read_age, metavar="AGE", envvar="WIRETAPE_KEEP",
               help="Delete exchanges when they are older than this: 12h, 30d, 8w.")  # fmt: skip
 @click.option("--max-db-size", type=options.read_size, metavar="SIZE", envvar="WIRETAPE_MAX_DB_SIZE",
-              help="Delete the oldest exchanges when the tape has grown to this: 500MB, 2GB.")  # fmt: skip
+              help="Delete the oldest exchanges when what is stored takes more than this: 500MB, 2GB.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
 def record(
     db: Path | None,

@@ -150,7 +150,12 @@ def _follow(
     width = output.width()
     recent: list[Row] | None = None
     with contextlib.suppress(KeyboardInterrupt), following.interrupts() as pause:
-        for batch in following.ended(connection, fields, selecting.condition(where), last=last, wait=pause):
+
+        def wait() -> None:
+            output.raise_if_unread()
+            pause()
+
+        for batch in following.ended(connection, fields, selecting.condition(where), last=last, wait=wait):
             if format != "table":
                 output.put(format, fields, batch, header=recent is None)
                 recent = []

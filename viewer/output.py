@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import re
+import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
@@ -212,6 +213,19 @@ def width() -> int | None:
 def on_terminal() -> bool:
     """Say whether stdout is a terminal."""
     return sys.stdout.isatty()
+
+
+def raise_if_unread() -> None:
+    """Raise `BrokenPipeError` if stdout is a pipe whose reader has gone, which otherwise only a write tells."""
+    if not hasattr(select, "poll"):
+        return
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError):  # not a file of the system's
+        return
+    if any(what & select.POLLERR for _, what in poll.poll(0)):
+        raise BrokenPipeError
 
 
 def has_utf8() -> bool:

@@ -110,6 +110,15 @@ def test_a_reader_that_leaves_is_no_error(tape: Path, unbuffered: str) -> None:
     assert (process.wait(timeout=30), said) == (141, b"")
 
 
+def test_a_list_that_is_followed_ends_when_its_reader_leaves_though_nothing_more_comes(tape: Path) -> None:
+    command = [*RUN, "ls", "-F", "--db", str(tape)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert (process.wait(timeout=30), process.stderr and process.stderr.read()) == (141, b"")
+
+
 def test_whatever_is_read_no_more_ends_quietly(tape: Path) -> None:
     commands = ["ls", "ls --format table", "stats", "db info", "env --listen :1", "completion bash", "--help"]
     unread, closed = os.pipe()
