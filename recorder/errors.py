@@ -4,6 +4,7 @@
     ├── NotFound            no such tape, no such exchange, or an id that fits several        exit 4
     ├── TapeError
     │   ├── SchemaMismatch  the tape is older or newer than this program                      exit 5
+    │   │   └── SchemaMissing  the tape has no schema yet                                     exit 5
     │   ├── TapeBusy        somebody else writes the tape, or it cannot be written            exit 6
     │   ├── TapeGone        the tape was removed or replaced while it was written             exit 1
     │   ├── ForeignFile     the file is not a tape                                            exit 8

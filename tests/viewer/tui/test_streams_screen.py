@@ -812,7 +812,8 @@ def test_columns_times_and_the_preview_can_be_changed(tape: Path) -> None:
             await wait_for(pilot, lambda: "gapmax" not in columns.selected)
             press(pilot, "escape")
             await wait_for(pilot, lambda: "GAPMAX" not in seen(pilot.app) and "ICL50" in seen(pilot.app))
-            await shows(pilot, "still running" if "still running" in seen(pilot.app) else "nothing records it")
+            words = ("still running", "nothing records it")
+            await wait_for(pilot, lambda: any(one in seen(pilot.app) for one in words))
             press(pilot, "p")
             await wait_for(pilot, lambda: "the last read came" not in seen(pilot.app))
 
@@ -868,8 +869,9 @@ def test_keys_that_do_not_apply_are_neither_in_the_footer_nor_in_help(tape: Path
 
     async def steps() -> None:
         async with viewed(tape) as pilot:
-            await shows(pilot, "S stats")
-            assert not listed(pilot) & {"streams.compare", "streams.toggle", "streams.clear", "app.back"}
+            await shows(pilot, "S stats", LIVE[:8])
+            idle = {"streams.compare", "streams.toggle", "streams.clear", "app.back"}
+            await wait_for(pilot, lambda: not listed(pilot) & idle)  # none is hidden until the list has been read
             press(pilot, "space", "e")
             await shows(pilot, "c compare", "/ is:failed")
             assert listed(pilot) >= {"streams.compare", "streams.toggle", "streams.clear"}
@@ -890,7 +892,7 @@ def test_marks_are_compared(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape) as pilot:
             await shows(pilot, LIVE[:8])
-            assert "c compare" not in seen(pilot.app)
+            await wait_for(pilot, lambda: "c compare" not in seen(pilot.app))
             press(pilot, "G", "space")
             await shows(pilot, "1 marked", "c compare")
             press(pilot, "k", "c")
