@@ -197,7 +197,8 @@ class _Builder:
             else:
                 self._id = chunk.id
         self._model = self._model or chunk.model
-        if chunk.content and not any(piece.content or piece.refusal for piece in chunk.pieces):
+        begins_with_text = bool(chunk.pieces and chunk.pieces[0].content)  # nearly always: what follows costs more
+        if chunk.content and not begins_with_text and not any(one.content or one.refusal for one in chunk.pieces):
             self._textless = True  # audio or an image: how many tokens it takes cannot be told from its size
         if chunk.usage:
             self._usage.update((key, value) for key, value in chunk.usage.items() if value is not None)

@@ -138,16 +138,30 @@ def longest_silence(exchange: Exchange, reads: Sequence[Read], end_ns: int | Non
     """
     if exchange.ended_by in (None, "died"):
         end_ns = None  # where a recorder died, the end is only its last read
-    found = [read for read in reads if read.size and (end_ns is None or read.at_ns <= end_ns)]
-    at = [read.at_ns for read in found]
-    ends = [read.start + read.size for read in found]
-    missing = list(map(sub, (read.start for read in found), [0, *ends]))  # bytes that are missing before each read
-    silences = [lasted for lasted, lost in zip(map(sub, at[1:], at), missing[1:], strict=True) if not lost]
-    if not at and exchange.headers_ns is not None and exchange.framing != "none":
-        at = [exchange.headers_ns]
-    if at and end_ns is not None and end_ns > at[-1] and sum(missing) == exchange.gap_bytes:
-        silences.append(end_ns - at[-1])
-    return max(silences, default=None)
+    longest, last, missing = _between_reads(reads, end_ns)
+    if last is None and exchange.framing != "none":
+        last = exchange.headers_ns
+    if last is not None and end_ns is not None and end_ns > last and missing == exchange.gap_bytes:
+        longest = max(end_ns - last, longest or 0)
+    return longest
+
+
+def _between_reads(reads: Sequence[Read], end_ns: int | None) -> tuple[int | None, int | None, int]:
+    """Return the longest time between two reads that nothing is missing between, when the last one came, and how many
+    bytes are missing before it; reads without bytes, or after `end_ns`, are passed over.
+    """
+    longest: int | None = None
+    last: int | None = None
+    position = missing = 0
+    for _, at_ns, _, start, size in reads:
+        if not size or (end_ns is not None and at_ns > end_ns):
+            continue
+        if start != position:
+            missing += start - position
+        elif last is not None and (longest is None or at_ns - last > longest):
+            longest = at_ns - last
+        last, position = at_ns, start + size
+    return longest, last, missing
 
 
 def flags(outputs: Sequence[TimedChunk]) -> set[str]:
