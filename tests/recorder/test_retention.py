@@ -1,4 +1,4 @@
-import itertools
+import random
 import shutil
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -23,6 +23,14 @@ def on_day(number: int, pieces: list[bytes] = STREAM) -> list:
     id = f"day{number}"
     began = begin(id, started_at=f"2026-03-{number:02d}T12:00:00.000000Z")
     return [began, head(id), *body(id, pieces), end(id, pieces)]
+
+
+def record_noise(tape: Path, count: int) -> None:
+    """Record an exchange a day, of 40 kB that do not compress."""
+    noise = [random.Random(1).randbytes(40_000)]
+    with opened(tape) as store:
+        for number in range(1, count + 1):
+            record(store, on_day(number, noise))
 
 
 @pytest.fixture
@@ -97,10 +105,7 @@ def test_the_number_of_a_deleted_exchange_is_not_used_again(days: Path) -> None:
 
 
 def test_a_tape_shrinks_to_its_size_by_its_oldest_exchanges(tape: Path) -> None:
-    noise = [bytes(random % 256 for random in itertools.islice(_noise(), 40_000))]
-    with opened(tape) as store:
-        for number in range(1, 11):
-            record(store, on_day(number, noise))
+    record_noise(tape, 10)
     with tapefile.writing(tape, "a test") as connection:
         limit = retention.size(connection).used - 150_000
         connection.rollback()
@@ -112,14 +117,6 @@ def test_a_tape_shrinks_to_its_size_by_its_oldest_exchanges(tape: Path) -> None:
 
 def test_what_died_is_deleted_by_age_with_the_rest(writing: Connection) -> None:
     assert sum(retention.enforce(writing, retention.Limits(timedelta(days=1)), Time().clock)) == 5
-
-
-def _noise() -> Iterator[int]:
-    """Yield bytes that do not compress."""
-    state = 1
-    while True:
-        state = state * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
-        yield state >> 33
 
 
 def test_a_vacuum_leaves_nothing_of_what_was_deleted_in_any_file(tape: Path) -> None:
@@ -178,10 +175,7 @@ def test_what_other_recorders_stored_is_not_counted_as_this_ones(writing: Connec
 
 
 def test_a_recorder_whose_tape_is_full_makes_some_room_at_once(tape: Path) -> None:
-    noise = [bytes(random % 256 for random in itertools.islice(_noise(), 40_000))]
-    with opened(tape) as store:
-        for number in range(1, 31):
-            record(store, on_day(number, noise))
+    record_noise(tape, 30)
     with tapefile.writing(tape, "a test") as connection:
         limit = retention.size(connection).used - 1
         connection.rollback()
