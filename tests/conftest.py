@@ -7,8 +7,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from recorder import checks, tapefile
 from recorder.errors import WiretapeError
+from recorder.tape import checks, file
 
 ROOT = Path(__file__).parent.parent
 
@@ -35,13 +35,13 @@ def whole_tapes(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if left is not None and request.node.get_closest_marker("damages") is None:
         for path in filter(_is_tape, left.rglob("*")):
-            with tapefile.read_engine(path).connect() as connection:
+            with file.read_engine(path).connect() as connection:
                 assert list(checks.problems(connection)) == []
 
 
 def _is_tape(path: Path) -> bool:
     try:
-        tapefile.identify(path)
+        file.identify(path)
     except WiretapeError:
         return False
     return path.stat().st_size > 0

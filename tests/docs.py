@@ -6,9 +6,9 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateTable
 
 import viewer.cli
-from recorder.exchange import FLAGS
-from recorder.providers import WELL_KNOWN
-from recorder.schema import measures, metadata
+from recorder.decode.outcome import FLAGS
+from recorder.relay.providers import WELL_KNOWN
+from recorder.tape.schema import measures, metadata
 
 WIDTH = 100
 _MEASURED = ("connect", "ttfb", "ttf_byte", "ttfc", "ttft", "ttfo", "ttf_content", "thinking", "ttst", "latency")

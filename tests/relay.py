@@ -27,10 +27,10 @@ from urllib.parse import urlsplit
 import h11
 import uvloop
 
-from recorder import providers
-from recorder.guard import Refusal
-from recorder.scripted import Asked, Scene, ScriptedUpstream, answer
-from recorder.service import Observer, Options, Recorder
+from recorder.demo.upstream import Asked, Scene, ScriptedUpstream, answer
+from recorder.relay import providers
+from recorder.relay.guard import Refusal
+from recorder.relay.service import Observer, Options, Recorder
 
 LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
 ROOT = Path(__file__).parents[1]

@@ -21,12 +21,13 @@ import pytest
 from click.testing import CliRunner, Result
 from numpy.random import Generator
 
-from recorder import journal, tapefile
-from recorder.schema import exchanges
-from recorder.store import Store
-from viewer import compare, queries, samples
-from viewer.authorities.tools import TOOLS
+from recorder.tape import file, journal
+from recorder.tape.schema import exchanges
+from recorder.tape.store import Store
 from viewer.cli import group
+from viewer.stats import compare, samples
+from viewer.stats.tools.tools import TOOLS
+from viewer.tape import queries
 
 ORACLES = json.loads((Path(__file__).parent / "data" / "oracles.json").read_text("utf-8"))
 POPULATION = ORACLES["ex5_population"]
@@ -137,7 +138,7 @@ def frames() -> Iterator[journal.Frame]:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("analysis") / "tape.db"
     session = journal.Session("u", "0", 1, None, "http://127.0.0.1:1", [], "2026-03-01T12:00:00.000000Z")
-    with tapefile.writing(path, "a test") as connection:
+    with file.writing(path, "a test") as connection:
         connection.connection.execute("PRAGMA synchronous=OFF")  # no power fails here
         store = Store(connection)
         store.begin_session(session)

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from recorder import __version__
-from recorder.cli import main as group
+from recorder.commands.cli import main as group
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -56,7 +56,7 @@ def test_the_readme_is_short_enough_to_be_read_but_for_what_is_generated() -> No
     assert len(written.splitlines()) <= 260
 
 
-@pytest.mark.parametrize("module", ["recorder.cli", "viewer.cli"])
+@pytest.mark.parametrize("module", ["recorder.commands.cli", "viewer.cli"])
 def test_importing_a_command_line_loads_no_heavy_library(module: str) -> None:
     heavy = "pandas textual sqlalchemy alembic uvicorn httpx"
     code = f"import sys, {module}; print([name for name in {heavy.split()!r} if name in sys.modules])"

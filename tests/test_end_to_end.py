@@ -16,8 +16,8 @@ import anthropic
 import openai
 import pytest
 
-from recorder import scenes
-from recorder.scripted import Asked, Scene, ScriptedUpstream, answer
+from recorder.demo import scenes
+from recorder.demo.upstream import Asked, Scene, ScriptedUpstream, answer
 from tests.relay import DONE, chunk, finish, kept, on_loop, recording, until, wiretape
 
 COMPLETION = {

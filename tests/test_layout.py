@@ -10,11 +10,7 @@ ROOT = Path(__file__).parent.parent
 TOP = {"pyproject.toml", "recorder", "viewer", "migrations", "tests", "README.md", "LICENSE", "CHANGELOG.md"}
 
 
-def modules(package: str) -> list[Path]:
-    return sorted(path for path in (ROOT / package).glob("*.py") if path.stem != "__init__")
-
-
-PACKAGES = ["recorder", "viewer", "viewer/authorities", "viewer/filtering", "viewer/model"]
+MODULES = sorted(path for package in ("recorder", "viewer") for path in (ROOT / package).rglob("*.py"))
 
 
 def test_nothing_else_is_at_the_top() -> None:
@@ -23,8 +19,6 @@ def test_nothing_else_is_at_the_top() -> None:
     assert {name for name in top if not name.startswith(".")} <= TOP
 
 
-@pytest.mark.parametrize(
-    "path", [path for package in PACKAGES for path in modules(package)], ids=lambda path: str(path.relative_to(ROOT))
-)
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_each_module_has_a_docstring(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text("utf-8")))

@@ -1,4 +1,4 @@
-"""The schema by alembic: the same as `recorder.schema`, all or nothing, and the same from an installed wiretape."""
+"""The schema by alembic: that of `recorder.tape.schema`, all or nothing, and the same from an installed wiretape."""
 
 import os
 import shutil
@@ -16,9 +16,9 @@ from alembic.script import ScriptDirectory
 from click.testing import CliRunner
 from sqlalchemy import create_engine, inspect
 
-from recorder import schema, tapefile
-from recorder.db import db
+from recorder.commands.db import db
 from recorder.errors import SchemaMismatch, TapeError
+from recorder.tape import file, schema
 from tests.recorder.frames import bodies_of, damage, exchange, opened, outcomes_of, reading, record
 
 ROOT = Path(__file__).parent.parent
@@ -43,10 +43,10 @@ def upgrade():
 UPGRADE = """
 import sys
 from pathlib import Path
-from recorder import schema, tapefile
+from recorder.tape import schema, file as tapefile
 tapefile.scripts = lambda: Path(sys.argv[1])
 schema.REVISION = tapefile.REVISION = "0003"
-from recorder.db import db
+from recorder.commands.db import db
 db(["upgrade", "--db", sys.argv[2]])
 """
 
@@ -58,8 +58,8 @@ def coming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.copytree(ROOT / "migrations", scripts, ignore=shutil.ignore_patterns("__pycache__"))
     (scripts / "versions" / "0003_next.py").write_text(NEXT)
     with monkeypatch.context() as patch:
-        patch.setattr(tapefile, "scripts", lambda: scripts)
-        patch.setattr(tapefile, "REVISION", "0003")
+        patch.setattr(file, "scripts", lambda: scripts)
+        patch.setattr(file, "REVISION", "0003")
         patch.setattr(schema, "REVISION", "0003")
         yield scripts
 
@@ -72,7 +72,7 @@ def recorded(tape: Path) -> Path:
 
 
 def tables(tape: Path) -> set[str]:
-    engine = tapefile._reader(tape, settled=False)
+    engine = file._reader(tape, settled=False)
     return set(inspect(engine).get_table_names())
 
 
@@ -83,7 +83,7 @@ def test_there_is_one_head_and_it_is_the_schema_of_the_program() -> None:
 
 
 def test_a_migrated_tape_is_what_the_tables_say(tape: Path) -> None:
-    with tapefile.writing(tape, "a test") as connection:
+    with file.writing(tape, "a test") as connection:
         options = {"compare_type": True, "compare_server_default": True}
         context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, schema.metadata) == []
@@ -133,7 +133,7 @@ def first_schema(recorded: Path) -> Path:
         connection.exec_driver_sql(f"PRAGMA application_id={schema.APPLICATION_ID}")
         connection.rollback()
         with connection.begin():
-            tapefile.migrate(connection, "0001")
+            file.migrate(connection, "0001")
         connection.exec_driver_sql("ATTACH ? AS recorded", (str(recorded),))
         connection.rollback()
         with connection.begin():
@@ -158,7 +158,7 @@ def test_a_tape_of_the_first_schema_is_upgraded_with_all_that_it_holds(recorded:
     again = CliRunner().invoke(db, ["upgrade", "--db", str(first)])
     assert (again.exit_code, again.stdout) == (0, f"{first} has schema {schema.REVISION} already\n")
     assert (bodies_of(first), outcomes_of(first)) == before
-    with tapefile.writing(first, "a test, once more"):
+    with file.writing(first, "a test, once more"):
         pass
     first.with_name(f"{first.name}.before-{schema.REVISION}").unlink()
 
@@ -181,7 +181,7 @@ def test_a_tape_cannot_be_made_by_halves(tape: Path, coming: Path, monkeypatch: 
         pass
     assert tables(tape) == set()
     with pytest.raises(TapeError, match="has no schema"):
-        tapefile.read_engine(tape)
+        file.read_engine(tape)
     monkeypatch.setenv("FAULT", "")
     with opened(tape):
         pass
@@ -194,7 +194,7 @@ def test_an_installed_wiretape_finds_the_migrations_it_ships(tape: Path, tmp_pat
     shutil.copytree(ROOT / "recorder", installed, ignore=skipped)
     shutil.copytree(ROOT / "migrations", installed / "migrations", ignore=skipped)
     program = (
-        "import sys; from pathlib import Path; from recorder import tapefile\n"
+        "import sys; from pathlib import Path; from recorder.tape import file as tapefile\n"
         "with tapefile.writing(Path(sys.argv[1]), 'a test'): print(tapefile.scripts())"
     )
     command = (sys.executable, "-P", "-c", program, str(tape))

@@ -47,7 +47,7 @@ def test_the_wheel_ships_the_packages_and_the_migrations(installed: Path) -> Non
     names = {str(path.relative_to(installed)) for path in installed.rglob("*")}
     assert {"recorder/migrations/env.py", "recorder/migrations/versions/0001_the_first_tape.py"} <= names
     assert {"recorder/py.typed", "viewer/py.typed", "wiretape/py.typed"} <= names
-    assert {"recorder/writer.py", "viewer/cli.py", "wiretape/__init__.py"} <= names
+    assert {"recorder/tape/writer.py", "viewer/cli.py", "wiretape/__init__.py"} <= names
     assert {path.name for path in installed.iterdir()} == {"recorder", "viewer", "wiretape", "wiretape-0.1.0.dist-info"}
     assert "viewer/public" not in names
 
@@ -56,7 +56,7 @@ def test_an_installed_wiretape_can_be_imported(installed: Path, tmp_path: Path) 
     code = "import wiretape; print(wiretape.__file__); print(wiretape.open_tape.__module__)"
     assert run(str(installed), code, tmp_path).splitlines() == [
         str(installed / "wiretape/__init__.py"),
-        "viewer.frames",
+        "viewer.export.frames",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The command `wiretape`, whole: the commands that write, from `recorder.cli`, and those that read a tape."""
+"""The command `wiretape`, whole: the commands that write, from `recorder.commands.cli`, and those that read a tape."""
 
 import io
 import os
@@ -6,16 +6,17 @@ import sys
 
 import click
 
-from recorder.cli import main as group
+from recorder.commands.cli import main as group
 from recorder.errors import WiretapeError
-from recorder.safe import safe
-from viewer import analysis, doctor, exporting, helping, listing, rm, shells, showing, viewing
-from viewer.demo import demo
+from recorder.sanitize import safe
+from viewer.commands import completion, doctor, export, ls, rm, show, stats, view
+from viewer.commands import help as helping
+from viewer.commands.demo import demo
 
 _SIGINT_EXIT = 128 + 2
 _SIGPIPE_EXIT = 128 + 13
 
-for _module in (listing, showing, exporting, rm, analysis, doctor, shells, viewing, helping):
+for _module in (ls, show, export, rm, stats, doctor, completion, view, helping):
     for _command in _module.COMMANDS:
         group.add_command(_command)
 group.add_command(demo)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Column, ColumnElement, TableValuedAlias, case, func, literal, null, select, type_coerce
 
-from recorder.schema import exchanges, measures, reads
+from recorder.tape.schema import exchanges, measures, reads
 from viewer import rows
 
 JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchanges.c.no)

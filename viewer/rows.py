@@ -12,12 +12,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from recorder.chat import Chunk, Piece
+from recorder.decode.chat import Chunk, Piece
+from recorder.decode.outcome import Read
 from recorder.errors import TapeDamaged
-from recorder.exchange import Read
 
 if TYPE_CHECKING:
-    from recorder.runs import Run
+    from recorder.decode.batch import Run
 
 Row = dict[str, Any]
 
@@ -48,7 +48,7 @@ CHUNK_FIELDS: Final = (
 PART_FIELDS: Final = {
     "content": "content", "reasoning": "reasoning", "refusal": "refusal", "arguments": "tool_arguments",
 }  # fmt: skip
-"""Where a chunk's row has what `recorder.repeats` calls a part."""
+"""Where a chunk's row has what `recorder.decode.templates` calls a part."""
 
 REQUEST_FIELDS: Final = (
     "id", "method", "path", "upstream", "headers", "body", "body_base64", "size", "sha256", "labels",

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from recorder.clock import SYSTEM  # noqa: E402
-from recorder.scripted import Asked, Scene, ScriptedUpstream, answer  # noqa: E402
+from recorder.demo.upstream import Asked, Scene, ScriptedUpstream, answer  # noqa: E402
 from tests.bench.relay import piece, start_wiretape, wait_for  # noqa: E402
 from tests.viewer.tui.terminal import Terminal  # noqa: E402
 

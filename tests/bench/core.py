@@ -2,8 +2,8 @@
 
 import time
 
-from recorder.derive import derive
-from recorder.exchange import Exchange, Read
+from recorder.decode.derive import derive
+from recorder.decode.outcome import Exchange, Read
 
 CHUNKS = 500
 ROUNDS = 40

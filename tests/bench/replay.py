@@ -22,10 +22,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from recorder import journal, tapefile
-from recorder.store import Store
+from recorder.tape import file, journal
+from recorder.tape.store import Store
 from viewer.tui.app import ViewerApp
-from viewer.tui.screens.inspector import InspectorScreen
+from viewer.tui.inspector.screen import InspectorScreen
 
 EVENTS = 100_000
 SECONDS = 60
@@ -52,7 +52,7 @@ def write(path: Path, at_ms: list[float]) -> None:
     session = journal.Session(
         "bench", "0", 1, None, "http://127.0.0.1", [("", "http://a")], "2026-01-01T00:00:00.000000Z"
     )
-    with tapefile.writing(path, "a benchmark") as connection:
+    with file.writing(path, "a benchmark") as connection:
         store = Store(connection)
         store.begin_session(session)
         store.settle(store.append(frames))

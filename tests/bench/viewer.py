@@ -20,8 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from recorder import journal, tapefile  # noqa: E402
-from recorder.store import Store  # noqa: E402
+from recorder.tape import file, journal  # noqa: E402
+from recorder.tape.store import Store  # noqa: E402
 from tests.viewer.conftest import COMPLETE_READS, begin, end, response  # noqa: E402
 from tests.viewer.tui.terminal import Screen, Terminal  # noqa: E402
 
@@ -85,7 +85,7 @@ def tailed(terminal: Terminal, tape: Path, count: int) -> Iterator[float]:
     """Time from a commit to the exchange on the screen."""
     session = journal.Session("bench", "0", 1, None, "http://127.0.0.1:8377", [], "2026-03-01T12:00:00.000000Z")
     run = secrets.token_hex(7)  # in each run another: else an id may stand on the screen before it is written
-    with tapefile.writing(tape, "a benchmark") as connection:
+    with file.writing(tape, "a benchmark") as connection:
         store = Store(connection)
         store.begin_session(session)
         for number in range(count):

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, select
 
-from recorder import journal, tapefile
-from recorder.schema import exchanges, measures, reads
-from recorder.store import Store, stored_body
+from recorder.tape import file, journal
+from recorder.tape.schema import exchanges, measures, reads
+from recorder.tape.store import Store, stored_body
 
 AT = "2026-03-01T12:00:00.000000Z"
 SESSION = journal.Session("session-1", "0.1.0", 4711, None, "http://127.0.0.1:8377", [("", "https://api.test")], AT)
@@ -60,7 +60,7 @@ def exchange(id: str, pieces: Sequence[bytes] = STREAM) -> list[journal.Frame]:
 @contextmanager
 def opened(tape: Path, session: journal.Session = SESSION) -> Iterator[Store]:
     """Hold a tape as a writer of that session would."""
-    with tapefile.writing(tape, "a test") as connection:
+    with file.writing(tape, "a test") as connection:
         store = Store(connection)
         store.begin_session(session)
         yield store
@@ -72,7 +72,7 @@ def other_session(uuid: str) -> journal.Session:
 
 @contextmanager
 def reading(tape: Path) -> Iterator[Connection]:
-    with tapefile.read_engine(tape).connect() as connection:
+    with file.read_engine(tape).connect() as connection:
         yield connection
 
 

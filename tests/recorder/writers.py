@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from recorder import journal
+from recorder.tape import journal
 from tests.recorder.frames import SESSION
 
 
@@ -61,7 +61,7 @@ class WriterProcess:
 @contextmanager
 def writer(tape: Path, *, code: str | None = None, session: journal.Session = SESSION) -> Iterator[WriterProcess]:
     """Start a writer, or the program `code` in its place, and send it the session."""
-    program = ("-m", "recorder.writer") if code is None else ("-c", code)
+    program = ("-m", "recorder.tape.writer") if code is None else ("-c", code)
     command = (sys.executable, "-P", *program, str(tape), "wiretape record (pid 1)")
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ) as process:
         started = WriterProcess(process)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from recorder import journal, tapefile
-from recorder.store import Store
-from viewer import queries
+from recorder.tape import file, journal
+from recorder.tape.store import Store
+from viewer.tape import queries
 
 MS = 1_000_000
 HOSTILE = (
@@ -107,7 +107,7 @@ def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
     session = journal.Session(
         "u", "0.1.0", 1, None, "http://127.0.0.1:8377", [("", "https://api.example.com")], started
     )
-    with tapefile.writing(path, "a test") as connection:
+    with file.writing(path, "a test") as connection:
         store = Store(connection)
         store.begin_session(session)
         store.settle(store.append(list(frames())))

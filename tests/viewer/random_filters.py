@@ -7,14 +7,14 @@ from typing import Any
 from hypothesis import strategies as st
 from sqlalchemy import JSON, Column, Connection, Engine, StaticPool, Table, create_engine, delete, event, insert
 
-from recorder.celltypes import declared
-from recorder.exchange import FLAGS, OUTCOMES
-from recorder.schema import exchanges, measures, metadata, sessions
+from recorder.decode.outcome import FLAGS, OUTCOMES
+from recorder.tape.celltypes import declared
+from recorder.tape.schema import exchanges, measures, metadata, sessions
 from viewer import rows
-from viewer.filtering import sql, syntax
-from viewer.filtering.expressions import Searches
-from viewer.filtering.fields import FIELDS, HAS, KNOWABLE
-from viewer.filtering.matching import needed
+from viewer.filters import sql, syntax
+from viewer.filters.fields import FIELDS, HAS, KNOWABLE
+from viewer.filters.matching import needed
+from viewer.filters.patterns import Searches
 
 Stored = list[tuple[dict[str, Any], dict[str, Any] | None]]
 """Exchanges: the facts of each, and its measures if it has ended."""

@@ -13,10 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from recorder import errors
+from tests.viewer.commanding import ROOT, RUN, on_terminal
+from tests.viewer.conftest import ODD, TOOLS
 from viewer.cli import group, main
-
-from .commanding import ROOT, RUN, on_terminal
-from .conftest import ODD, TOOLS
 
 
 def wiretape(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

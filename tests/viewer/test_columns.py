@@ -3,12 +3,11 @@
 import pytest
 from sqlalchemy import Connection, select
 
-from recorder.schema import exchanges
+from recorder.tape.schema import exchanges
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIVE
+from tests.viewer.random_filters import ended, engine, fill
 from viewer import rows
 from viewer.columns import JOINED, column, flagged
-
-from .conftest import COMPLETE, COMPLETE_READS, LIVE
-from .random_filters import ended, engine, fill
 
 
 @pytest.mark.parametrize("field", [*rows.FIELDS, *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, "request_body"])

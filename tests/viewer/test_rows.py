@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from recorder import chunks
-from recorder.derive import Decoded
+from recorder.decode import chunks
+from recorder.decode.batch import Run
+from recorder.decode.derive import Decoded
+from recorder.decode.outcome import TimedItem
 from recorder.errors import TapeDamaged
-from recorder.exchange import TimedItem
-from recorder.runs import Run
 from viewer import rows
-from viewer.model import event_rows
-from viewer.model.transcript import Transcript
+from viewer.model.exchange import event_rows
+from viewer.model.exchange.transcript import Transcript
 
 CONTRACT = (
     "id, started_at, method, path, upstream, model, status, outcome, outcome_detail, error_code, error_message, "

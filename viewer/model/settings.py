@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from recorder.safe import safe
-from viewer.thresholds import LOCAL_FILE, user_file
+from recorder.sanitize import safe
+from viewer.timing.thresholds import LOCAL_FILE, user_file
 
 _TEXTS: Final = ("theme", "slo")
 _TABLES: Final = ("keys", "views")
@@ -91,7 +91,7 @@ def _document(path: Path, wrong: list[str]) -> Mapping[str, Any]:
 
 
 def _check_views(found: Settings) -> None:
-    from viewer.filtering.parser import FilterError, parse
+    from viewer.filters.parser import FilterError, parse
 
     for name, text in list(found.views.items()):
         try:
@@ -102,7 +102,7 @@ def _check_views(found: Settings) -> None:
 
 
 def _check_objective(found: Settings) -> None:
-    from viewer.quantities import objective
+    from viewer.stats.metrics import objective
 
     if found.slo is None:
         return

@@ -15,7 +15,7 @@ from operator import sub
 from typing import Final
 
 from recorder.clock import Clock
-from viewer.model.streams import RECORDER_LOST_MS
+from viewer.model.states import RECORDER_LOST_MS
 
 TOLD_NS: Final = 500_000_000
 """A shorter silence is not worth telling: a recorder commits, and a screen looks, only so often."""

@@ -29,16 +29,17 @@ from textual.worker import Worker, WorkerError
 
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
-from viewer.apart import Decoders
 from viewer.model.settings import Settings
-from viewer.thresholds import Thresholds
-from viewer.tui import breaking, keys, themes
-from viewer.tui.paint import ASCII, WITHOUT_COLORS
-from viewer.tui.reader import TapeReader
-from viewer.tui.screens.cramped import LEAST, CrampedScreen
-from viewer.tui.screens.drilled import DrilledScreen
-from viewer.tui.screens.streams import StreamsScreen
-from viewer.tui.terminal import Lag, TerminalDriver
+from viewer.tape.decoder import Decoders
+from viewer.timing.thresholds import Thresholds
+from viewer.tui.base import crash, keys
+from viewer.tui.base import theme as themes
+from viewer.tui.base.paint import ASCII, WITHOUT_COLORS
+from viewer.tui.base.reader import TapeReader
+from viewer.tui.base.terminal import Lag, TerminalDriver
+from viewer.tui.dialogs.cramped import LEAST, CrampedScreen
+from viewer.tui.list.drilled import DrilledScreen
+from viewer.tui.list.screen import StreamsScreen
 from viewer.tui.widgets.slips import Slips
 
 _SIGNALS: Final = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
@@ -307,19 +308,19 @@ class ViewerApp(App[int]):
 
     def action_help(self) -> None:
         """Show the keys of this screen."""
-        from viewer.tui.screens.help import HelpScreen
+        from viewer.tui.dialogs.help import HelpScreen
 
         self._open_menu(HelpScreen, self.screen.active_bindings)
 
     def action_copy_menu(self) -> None:
         """Offer what this screen has to copy."""
-        from viewer.tui.screens.menus import CopyMenu
+        from viewer.tui.dialogs.menus import CopyMenu
 
         self._open_menu(CopyMenu, self._offered("copies"))
 
     def action_export_menu(self) -> None:
         """Offer what this screen has to export."""
-        from viewer.tui.screens.menus import ExportMenu
+        from viewer.tui.dialogs.menus import ExportMenu
 
         self._open_menu(ExportMenu, self._offered("exports"))
 
@@ -331,7 +332,7 @@ class ViewerApp(App[int]):
 
     def action_outside(self, name: str) -> None:
         """Show what is on the screen in the user's pager (`show`) or editor (`edit`)."""
-        from viewer.tui.screens import outside
+        from viewer.tui.dialogs import outside
 
         if self.screen.is_modal or (self._away is not None and not self._away.is_finished):
             return
@@ -353,7 +354,7 @@ class ViewerApp(App[int]):
 
     def action_picture(self) -> None:
         """Write what is on the screen to an SVG file in the current directory."""
-        from viewer.tui.screens.menus import file_name
+        from viewer.tui.dialogs.menus import file_name
 
         path = Path(file_name("wiretape", ["--format", "svg"]))
         try:
@@ -375,7 +376,7 @@ class ViewerApp(App[int]):
     def _fatal_error(self) -> None:
         """Leave after a fault of the viewer's own: a few words for people, the traceback in a file."""
         if not self._exit_renderables:
-            self._exit_renderables.append(Text(breaking.report(self._exception, self.clock)))
+            self._exit_renderables.append(Text(crash.report(self._exception, self.clock)))
         self._close_messages_no_wait()
 
 

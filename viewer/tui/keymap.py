@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from textual.binding import Binding
 from textual.dom import DOMNode
 
-from recorder.safe import safe
-from viewer.tui import screens
+from recorder.sanitize import safe
+from viewer import tui
 
 
 def unknown(names: Iterable[str]) -> str | None:
@@ -28,8 +28,8 @@ def unknown(names: Iterable[str]) -> str | None:
 
 
 def _known() -> set[str]:
-    for module in pkgutil.iter_modules(screens.__path__):
-        importlib.import_module(f"{screens.__name__}.{module.name}")
+    for module in pkgutil.walk_packages(tui.__path__, f"{tui.__name__}."):
+        importlib.import_module(module.name)
     own = (one for one in _below(DOMNode) if one.__module__.startswith("viewer.tui."))
     bindings = (binding for one in own for binding in vars(one).get("BINDINGS", ()))
     return {binding.id for binding in bindings if isinstance(binding, Binding) and binding.id}

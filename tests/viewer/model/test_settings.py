@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from viewer import thresholds
 from viewer.model import settings
+from viewer.timing import thresholds
 
 
 @pytest.fixture

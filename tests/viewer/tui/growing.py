@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from recorder import journal, tapefile
-from recorder.store import Store
+from recorder.tape import file, journal
+from recorder.tape.store import Store
 from tests.viewer.conftest import COMPLETE_READS, MS, begin, end, response
 
 Parts = Sequence[tuple[int, bytes]]
@@ -59,7 +59,7 @@ class Recorder:
 @contextlib.contextmanager
 def recorder(path: Path) -> Iterator[Recorder]:
     """Make a tape, or go on with it."""
-    with tapefile.writing(path, "a test") as connection:
+    with file.writing(path, "a test") as connection:
         store = Store(connection)
         store.begin_session(
             journal.Session(

@@ -10,12 +10,12 @@ from tests.viewer.conftest import LIVE, TOOLS
 from tests.viewer.tui.staging import Watch, journey, seen, shows, wait_for
 from viewer.model.settings import Settings
 from viewer.tui.app import ViewerApp
-from viewer.tui.screens.help import HelpScreen
-from viewer.tui.screens.inspector import InspectorScreen
-from viewer.tui.screens.menus import CopyMenu, ExportMenu
-from viewer.tui.screens.stats import StatsScreen
-from viewer.tui.screens.streams import StreamsScreen
-from viewer.tui.widgets.rows import StreamRows
+from viewer.tui.dialogs.help import HelpScreen
+from viewer.tui.dialogs.menus import CopyMenu, ExportMenu
+from viewer.tui.inspector.screen import InspectorScreen
+from viewer.tui.list.rows import StreamRows
+from viewer.tui.list.screen import StreamsScreen
+from viewer.tui.stats.screen import StatsScreen
 from viewer.tui.widgets.slips import Slips
 
 

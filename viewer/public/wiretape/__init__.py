@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         TapeError,
         WiretapeError,
     )
-    from viewer.frames import Tape, open_tape
+    from viewer.export.frames import Tape, open_tape
 
 __all__ = [
     "ForeignFile",
@@ -45,7 +45,7 @@ def __getattr__(name: str) -> Any:
     """Load a public name when it is first used."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module("viewer.frames" if name in _IN_FRAMES else "recorder.errors"), name)
+    value = getattr(import_module("viewer.export.frames" if name in _IN_FRAMES else "recorder.errors"), name)
     globals()[name] = value
     return value
 

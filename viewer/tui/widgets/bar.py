@@ -9,9 +9,9 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from recorder.safe import safe
-from viewer.model.streams import Tone
-from viewer.tui import paint
+from recorder.sanitize import safe
+from viewer.model.states import Tone
+from viewer.tui.base import paint
 from viewer.tui.widgets.look import looks
 from viewer.tui.widgets.pane import fitted
 

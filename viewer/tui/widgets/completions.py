@@ -10,9 +10,9 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer.model import streams
-from viewer.model.streams import Part, Tone, cut
-from viewer.tui import paint
+from viewer.model import states
+from viewer.model.states import Part, Tone, cut
+from viewer.tui.base import paint
 from viewer.tui.widgets import toned
 
 _INDENT: Final = "   "
@@ -85,7 +85,7 @@ class Completions(Widget):
 
     def _drawn(self, parts: Sequence[Part], ground: Style) -> Strip:
         tones, width = toned.styles(self, ground), self.size.width
-        drawn = streams.laid_out([(_INDENT, "plain"), *parts], width, right=False)
+        drawn = states.laid_out([(_INDENT, "plain"), *parts], width, right=False)
         return paint.strip(((text, tones[tone]) for text, tone in drawn), width, tones["plain"])
 
     def _top(self) -> int:

@@ -16,7 +16,7 @@ from textual.events import Leave, MouseDown, MouseMove
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer.tui import paint
+from viewer.tui.base import paint
 from viewer.tui.widgets import toned
 
 _ALWAYS: Final = frozenset({"help", "leave"})

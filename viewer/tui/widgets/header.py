@@ -8,10 +8,10 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from recorder.safe import safe
-from viewer.model import streams
-from viewer.model.streams import Part
-from viewer.tui import paint
+from recorder.sanitize import safe
+from viewer.model import states
+from viewer.model.states import Part
+from viewer.tui.base import paint
 from viewer.tui.widgets import toned
 
 
@@ -42,11 +42,9 @@ class HeaderLine(Widget):
         tones = toned.styles(self, self.rich_style)
         brand = " wiretape "
         room = self.size.width - len(brand) - 2
-        left = list(streams.laid_out([(safe(text), tone) for text, tone in self._left], room, right=False))
+        left = list(states.laid_out([(safe(text), tone) for text, tone in self._left], room, right=False))
         used = sum(cell_len(safe(text)) for text, _ in self._left)
-        right = streams.laid_out(
-            [(safe(text), tone) for text, tone in self._right], max(room - used - 2, 0), right=True
-        )
+        right = states.laid_out([(safe(text), tone) for text, tone in self._right], max(room - used - 2, 0), right=True)
         shown = [*left[:-1], ("  ", "plain"), *right] if room - used > 2 else left
         parts: list[paint.Part] = [(brand, toned.style(self, "header--brand")), (" ", None)]
         parts += [(text, tones[tone]) for text, tone in shown]

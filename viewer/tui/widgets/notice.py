@@ -3,9 +3,9 @@
 from textual.content import Content
 from textual.widgets import Static
 
-from viewer.model.notices import Lines
-from viewer.model.streams import Part
-from viewer.tui import paint
+from viewer.model.listing.notices import Lines
+from viewer.model.states import Part
+from viewer.tui.base import paint
 from viewer.tui.widgets import toned
 
 

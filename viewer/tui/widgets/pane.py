@@ -13,10 +13,10 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from recorder.safe import safe
-from viewer.model import streams
-from viewer.tui import paint
-from viewer.tui.paint import Part
+from recorder.sanitize import safe
+from viewer.model import states
+from viewer.tui.base import paint
+from viewer.tui.base.paint import Part
 from viewer.tui.widgets.lines import Lines
 from viewer.tui.widgets.look import Remembering, looks
 
@@ -44,7 +44,7 @@ class Heading(Widget):
         """Draw the rule."""
         look = looks(self)
         title, rule = look["accent" if self._active else "plain"], look["muted"]
-        text = streams.cut(safe(self._text), self.size.width - 3)
+        text = states.cut(safe(self._text), self.size.width - 3)
         drawn: list[Part] = [("─ ", rule), (text, title), (" ", None), ("─" * self.size.width, rule)]
         return paint.strip(drawn, self.size.width, look["ground"])
 
@@ -57,7 +57,7 @@ def fitted(parts: Iterable[Part], width: int) -> list[Part]:
         shown = safe(text)
         size = cell_len(shown)
         if size > room:
-            return [*kept, (streams.cut(shown, room), style)] if room else _ended(kept)
+            return [*kept, (states.cut(shown, room), style)] if room else _ended(kept)
         kept.append((shown, style))
         room -= size
     return kept
@@ -68,7 +68,7 @@ def _ended(parts: list[Part]) -> list[Part]:
     if not parts:
         return parts
     text, style = parts[-1]
-    return [*parts[:-1], (streams.cut(f"{text} ", cell_len(text)), style)]
+    return [*parts[:-1], (states.cut(f"{text} ", cell_len(text)), style)]
 
 
 class Pane(Lines, Remembering, can_focus=False, inherit_bindings=False):

@@ -6,7 +6,7 @@ from typing import Final
 from textual.content import Content
 from textual.widgets import Static
 
-from viewer.tui import paint
+from viewer.tui.base import paint
 
 _HEAD: Final = "configuration"
 _TOLD: Final = " · any key takes this away"

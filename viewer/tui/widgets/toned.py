@@ -9,8 +9,8 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer.model.streams import Tone, cut
-from viewer.tui import paint
+from viewer.model.states import Tone, cut
+from viewer.tui.base import paint
 
 COLORS: Final[dict[Tone, str]] = {
     "plain": "$foreground",

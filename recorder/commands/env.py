@@ -1,0 +1,72 @@
+"""The command `wiretape env`: what to export to point common SDKs at a recorder."""
+
+import os
+import shlex
+from pathlib import Path
+
+import click
+
+from recorder.commands import options
+from recorder.relay import providers
+
+
+@click.command()
+@options.db
+@click.option(
+    "--upstream",
+    "upstreams",
+    multiple=True,
+    metavar="URL|NAME=URL",
+    envvar="WIRETAPE_UPSTREAM",
+    help="As given to record. [default: as the running recorder's]",
+)
+@click.option("--listen", metavar="HOST:PORT", envvar="WIRETAPE_LISTEN",
+              help="As given to record. [default: as the running recorder's, else 127.0.0.1:8377]")  # fmt: skip
+def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None:
+    """Print the lines that point SDKs at a running recorder: eval "$(wiretape env)"."""
+    found = None if upstreams or listen else running(options.tape_path(db))
+    if found is None:
+        host, port = options.read_listen(listen or "127.0.0.1:8377", frozenset(["any"]))
+        base, chosen = f"http://{f'[{host}]' if ':' in host else host}:{port}", options.read_upstreams(upstreams)
+        if not upstreams and not listen:
+            click.echo("wiretape: no recorder is running on this tape; these are for 'wiretape record'", err=True)
+    else:
+        base, chosen = found
+    bases = providers.sdk_bases(base, chosen)
+    for variable, value in bases.items():
+        click.echo(f"export {variable}={shlex.quote(value)}")
+    if not bases:
+        served = ", ".join(f"{base}/{upstream.name}" for upstream in chosen)
+        click.echo(f"wiretape: no SDK's variable is for these upstreams; their base URLs are {served}", err=True)
+
+
+def running(path: Path) -> tuple[str, list[providers.Upstream]] | None:
+    """Give the base URL and upstreams of the recorder that holds the tape; None if there is none."""
+    from sqlalchemy import select
+
+    from recorder.tape import file, lock
+    from recorder.tape.schema import sessions
+
+    if not path.exists() or not lock.holder(path):
+        return None
+    newest = select(sessions).order_by(sessions.c.no.desc()).limit(1)
+    with file.read_engine(path).connect() as connection:
+        row = connection.execute(newest).one_or_none()
+    if row is None or row.ended_at is not None or not lives(row.pid):
+        return None
+    return row.listen, [providers.make(name, url) for name, url in row.upstreams]
+
+
+def lives(pid: int | None) -> bool:
+    """Say whether a process is there: a recorder that was killed leaves its session without an end."""
+    if pid is None or pid <= 0:  # the tape is damaged
+        return False
+    if os.name != "posix":
+        return True  # elsewhere there is no asking without harm
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

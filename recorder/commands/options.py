@@ -1,0 +1,150 @@
+"""What the commands that record have in common on the command line: options, and reading their values.
+
+Only click is imported at the top: `--help` must not wait for a database library.
+"""
+
+import ipaddress
+import os
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from recorder.relay import providers
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(s|m|h|d|w)")
+_AGE_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_LEAST_SIZE = 1_000_000
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([kMGT]?)(i?)B", re.IGNORECASE)
+
+
+def read_age(text: str) -> timedelta:
+    """Read a length of time with its unit, such as `30d`."""
+    match = _AGE.fullmatch(text)
+    if match is None or float(match[1]) == 0:
+        raise click.BadParameter(f"{text!r} is not an age: use a number and s, m, h, d or w, such as 30d")
+    try:
+        return timedelta(**{_AGE_UNITS[match[2]]: float(match[1])})
+    except OverflowError:
+        raise click.BadParameter(f"{text!r} is too long") from None
+
+
+def read_size(text: str) -> int:
+    """Read a number of bytes with its unit, such as `2GB` or `512MiB`: 1 MB at least, below which no tape is useful."""
+    match = _SIZE.fullmatch(text)
+    size = 0
+    if match is not None:
+        size = int(float(match[1]) * (1024 if match[3] else 1000) ** " kmgt".index(match[2].lower() or " "))
+    if size < _LEAST_SIZE:
+        raise click.BadParameter(
+            f"{text!r} is not a size of 1MB or more: use a number and a unit, such as 2GB or 500MiB"
+        )
+    return size
+
+
+db = click.option(
+    "--db",
+    type=click.Path(path_type=Path),
+    envvar="WIRETAPE_DB",
+    help="The tape. [default: in the user's data directory]",
+)
+
+
+def deleting(command: F) -> F:
+    """Add the options that every deleting command takes."""
+    added = (
+        click.option("--dry-run", is_flag=True, help="Only say what would be deleted."),
+        click.option("-y", "--yes", is_flag=True, help="Do not ask; needed where no terminal can be asked."),
+        click.option("--vacuum", is_flag=True,
+                     help="Then rewrite the tape, so that nothing deleted stays in the file and it shrinks."),
+    )  # fmt: skip
+    for option in reversed(added):
+        command = option(command)
+    return command
+
+
+def recording(command: F) -> F:
+    """Add the options that every recording command takes."""
+    added = (
+        db,
+        click.option("--upstream", "upstreams", multiple=True, metavar="URL|NAME=URL", envvar="WIRETAPE_UPSTREAM",
+                     help="API server: one URL is served at the root, named ones at /NAME/…  May be repeated."),
+        click.option("--label", "labels", multiple=True, metavar="K=V", help="Label every exchange. May be repeated."),
+        click.option("--keep-encoding", is_flag=True,
+                     help="Pass the client's Accept-Encoding on, instead of asking for identity."),
+        click.option("--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+                     help="Trust these certificates (PEM) besides the system's."),
+        click.option("--connect-timeout", type=click.FloatRange(min=0, min_open=True), default=10, show_default=True,
+                     metavar="S", help="Seconds to connect, TLS included."),
+        click.option("--headers-timeout", type=click.FloatRange(min=0, min_open=True), default=600, show_default=True,
+                     metavar="S", help="Seconds from the request to the response's head."),
+        click.option("--idle-timeout", type=click.FloatRange(min=0, min_open=True), default=300, show_default=True,
+                     metavar="S", help="Seconds of silence within a response."),
+    )  # fmt: skip
+    for option in reversed(added):
+        command = option(command)
+    return command
+
+
+def read_upstreams(given: tuple[str, ...]) -> list[providers.Upstream]:
+    """Read `--upstream` values; none gives the well-known APIs by name."""
+    found: list[providers.Upstream] = []
+    for text in given:
+        try:
+            upstream = providers.parse(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--upstream") from error
+        if any(upstream.name == other.name for other in found):
+            where = f"/{upstream.name}/" if upstream.name else "the root"
+            raise click.BadParameter(f"two upstreams for {where}: name them apart, NAME=URL", param_hint="--upstream")
+        found.append(upstream)
+    return found or providers.well_known()
+
+
+def read_labels(given: tuple[str, ...]) -> dict[str, str]:
+    """Read `--label` values."""
+    labels = {}
+    for text in given:
+        match = re.fullmatch(r"([A-Za-z0-9_.-]{1,64})=(.{0,256})", text)
+        if match is None or not text.isprintable():
+            raise click.BadParameter(f"{text!r} is not of the form key=value in plain text", param_hint="--label")
+        labels[match[1]] = match[2]
+    return labels
+
+
+def read_listen(text: str, allowed: frozenset[str]) -> tuple[str, int]:
+    """Read `HOST:PORT`, `:PORT` or `PORT`; an address that others can reach needs `--allow-host`."""
+    match = re.fullmatch(r"(?:(\[[0-9a-fA-F:.]+\]|[^:\[\]]*):)?(\d{1,5})", text)
+    if match is None or int(match[2]) > 65535:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--listen")
+    host = (match[1] or "127.0.0.1").strip("[]")
+    host = "127.0.0.1" if host == "localhost" else host
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError as error:
+        raise click.BadParameter(f"{host!r} is not an IP address", param_hint="--listen") from error
+    if not local and not allowed:
+        raise click.BadParameter(
+            f"{host} can be reached from other machines: name the hosts with --allow-host, or listen on 127.0.0.1",
+            param_hint="--listen",
+        )
+    return host, int(match[2])
+
+
+def tape_path(given: Path | None) -> Path:
+    """Give the tape's path: as given, else `WIRETAPE_DB`, else `tape.db` in the user's data directory.
+
+    No database library is loaded for it: a shell that completes a line asks, too.
+    """
+    if given is not None:
+        return given
+    if named := os.environ.get("WIRETAPE_DB"):
+        return Path(named)
+    import platformdirs
+
+    return Path(platformdirs.user_data_path("wiretape")) / "tape.db"

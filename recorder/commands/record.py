@@ -1,0 +1,207 @@
+"""The command `wiretape record`."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recorder.commands import options
+from recorder.plurals import counted
+from recorder.relay import providers
+
+if TYPE_CHECKING:
+    import asyncio
+    from datetime import timedelta
+
+    from recorder.commands.status import Screen
+    from recorder.relay.service import Options, Recorder
+
+_NAMED = 3
+"""At most this many upstreams are named in the line that says where to point SDKs."""
+
+
+@click.command()
+@options.recording
+@click.option(
+    "--listen",
+    default="127.0.0.1:8377",
+    show_default=True,
+    metavar="HOST:PORT",
+    envvar="WIRETAPE_LISTEN",
+    help="Where clients call; port 0 takes a free one.",
+)
+@click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME",
+              help="Another host name by which clients may call; needed to listen beyond loopback.")  # fmt: skip
+@click.option("--keep", type=options.read_age, metavar="AGE", envvar="WIRETAPE_KEEP",
+              help="Delete exchanges when they are older than this: 12h, 30d, 8w.")  # fmt: skip
+@click.option("--max-db-size", type=options.read_size, metavar="SIZE", envvar="WIRETAPE_MAX_DB_SIZE",
+              help="Delete the oldest exchanges when what is stored takes more than this: 500MB, 2GB.")  # fmt: skip
+@click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
+def record(
+    db: Path | None,
+    upstreams: tuple[str, ...],
+    labels: tuple[str, ...],
+    keep_encoding: bool,
+    ca_file: Path | None,
+    connect_timeout: float,
+    headers_timeout: float,
+    idle_timeout: float,
+    listen: str,
+    allow_hosts: tuple[str, ...],
+    verbose: bool,
+    keep: "timedelta | None",
+    max_db_size: int | None,
+) -> None:
+    """Relay streams and record every socket read.
+
+    When it is ready, three lines say where to point SDKs, where the tape is, and how to look at it. They go to standard
+    error, as does all that follows; on a pipe, standard output gets the base URL for clients, and nothing else.
+
+    Ctrl-c drains for up to 10 s, a second one cuts. The exit code is not 0 if anything could not be stored.
+    """
+    allowed = frozenset(host.lower() for host in allow_hosts)
+    host, port = options.read_listen(listen, allowed)
+    chosen, labelled = options.read_upstreams(upstreams), options.read_labels(labels)
+
+    from recorder.relay.service import Options, run
+    from recorder.relay.upstream import Limits
+    from recorder.tape.journal import Keep
+
+    told = Options(
+        tape=options.tape_path(db),
+        upstreams=chosen,
+        host=host,
+        port=port,
+        labels=labelled,
+        allow_hosts=allowed,
+        keep_encoding=keep_encoding,
+        limits=Limits(connect_timeout, headers_timeout, idle_timeout),
+        ca_file=ca_file,
+        keep=Keep(keep.total_seconds() if keep else None, max_db_size) if keep or max_db_size else None,
+    )
+    sys.exit(run(lambda: _record(told, verbose)))
+
+
+async def _record(told: "Options", verbose: bool = False) -> int:
+    import asyncio
+
+    from recorder.clock import SYSTEM
+    from recorder.commands.status import Screen, finished_line
+    from recorder.relay.service import Observer, Recorder
+
+    screen = Screen()
+    faults: list[str] = []
+
+    def failed(message: str) -> None:
+        faults.append(message)
+        screen.line(f"wiretape: {message}")
+
+    observer = Observer(
+        finished=lambda one: screen.line(finished_line(one, SYSTEM.wall()[11:19] + "Z")),
+        trouble=lambda message: screen.line(f"wiretape: storing: {message or 'works again'}"),
+        refused=lambda refusal: screen.line(f"wiretape: refused ({refusal.status}): {refusal.message}"),
+        failed=failed,
+    )
+    recorder = Recorder(told, observer)
+    stopped = asyncio.Event()
+    catch_signals(stopped, recorder)
+    await recorder.start()
+    _introduce(screen, recorder, told, verbose)
+    if not (screen.live and sys.stdout.isatty()):
+        print(recorder.base, flush=True)
+    painter = asyncio.create_task(_paint(screen, recorder))
+    await stopped.wait()
+    if recorder.live:
+        screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
+    unstored = await recorder.stop()
+    painter.cancel()
+    return _conclude(screen, recorder, unstored, len(faults))
+
+
+def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
+    """Let the first SIGINT, SIGTERM or SIGHUP stop the recorder and the second cut it."""
+    import asyncio
+    import signal
+
+    def stop() -> None:
+        if stopped.is_set():
+            recorder.cut()
+        stopped.set()
+
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+def _introduce(screen: "Screen", recorder: "Recorder", told: "Options", verbose: bool) -> None:
+    """Print where to point SDKs, where the tape is and how to look at it, in three lines, and then any warnings."""
+    from recorder import __version__
+    from recorder.tape.redact import Redactor
+
+    # The commands below find the tape by themselves where it is the one that they take without --db.
+    tape = "" if told.tape == options.tape_path(None) else f" --db {shlex.quote(str(told.tape))}"
+    screen.line(f"point SDKs  {_served(recorder.base, told.upstreams)}")
+    screen.line(f"tape        {told.tape}  (wiretape {__version__})")
+    bases = providers.sdk_bases(recorder.base, told.upstreams)
+    variables = f'    variables: eval "$(wiretape env{tape})"' if bases else ""
+    screen.line(f"look        wiretape view{tape}{variables}    stop: ctrl-c")
+    if verbose:
+        for upstream in told.upstreams:
+            mount = f"{recorder.base}/{upstream.name}" if upstream.name else recorder.base
+            screen.line(f"upstream    {mount}  →  {Redactor(None).url(upstream.url)}")
+        for variable, value in bases.items():
+            screen.line(f"SDKs        export {variable}={value}")
+    for warning in recorder.tap.warnings:
+        screen.line(f"wiretape: warning: {warning}")
+    if told.allow_hosts:
+        screen.line("wiretape: warning: other machines that reach this address may relay through it")
+
+
+def _served(base: str, upstreams: Sequence[providers.Upstream]) -> str:
+    """Return where the upstreams are served: for one, the variable of its SDK; for several, their names."""
+    from recorder.tape.redact import Redactor
+
+    if len(upstreams) > 1:
+        names = [upstream.name or "/" for upstream in upstreams]
+        others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return f"{base}/NAME: {', '.join(names[:_NAMED])}{others}"
+    (upstream,) = upstreams
+    bases = providers.sdk_bases(base, upstreams)
+    variable = providers.sdk_of(upstream)
+    served = f"{variable}={bases[variable]}" if variable in bases else f"{base}/{upstream.name}"
+    return f"{served}  →  {Redactor(None).url(upstream.url)}"
+
+
+async def _paint(screen: "Screen", recorder: "Recorder") -> None:
+    import asyncio
+
+    while True:
+        screen.status(_status(recorder))
+        await asyncio.sleep(0.25)
+
+
+def _status(recorder: "Recorder") -> str:
+    counts = recorder.tap.counts
+    return (
+        f"{recorder.live} live · {counts.recorded} recorded · {counts.failed} failed · "
+        f"write lag {recorder.tap.lag_ns() / 1e6:.0f} ms · dropped {counted(counts.dropped_bytes, 'byte')}"
+    )
+
+
+def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int) -> int:
+    screen.status("")
+    totals = recorder.tap.totals()
+    for problem in totals.problems:
+        screen.line(f"wiretape: {problem}")
+    lost = {"byte": totals.missing_bytes, "frame": unstored, "exchange": totals.missing_exchanges + faults}
+    missing = ", ".join(counted(count, thing) for thing, count in lost.items())
+    deleted = recorder.tap.counts.deleted
+    too_old = f"{counted(deleted, 'old exchange')} deleted, " if deleted else ""
+    recorded = f"{counted(totals.recorded, 'exchange')} recorded, {totals.failed} failed"
+    screen.line(f"{recorded}, {too_old}not stored: {missing}")
+    screen.close()
+    return 1 if any(lost.values()) or totals.problems else 0

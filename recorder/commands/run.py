@@ -1,0 +1,203 @@
+"""The command `wiretape run -- CMD`: records one command."""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recorder.commands import options
+from recorder.plurals import counted
+from recorder.relay import providers
+from recorder.sanitize import safe
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from recorder.relay.service import Options, Recorder
+    from recorder.tape.journal import Finished
+
+TAPE_FAILED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
+"""Exit codes as `env` and `timeout` have them."""
+_FORWARDED = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@options.recording
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
+def run(
+    db: Path | None,
+    upstreams: tuple[str, ...],
+    labels: tuple[str, ...],
+    keep_encoding: bool,
+    ca_file: Path | None,
+    connect_timeout: float,
+    headers_timeout: float,
+    idle_timeout: float,
+    command: tuple[str, ...],
+) -> None:
+    """Record one command: wiretape run [OPTIONS] -- CMD …
+
+    Sets OPENAI_BASE_URL, OPENAI_API_BASE and ANTHROPIC_BASE_URL for it; where they are set already, their values are
+    the upstreams. Exits with the command's own code; 125 if the tape failed before, or lacks something where that code
+    is 0; 126 and 127 if the command cannot be run or is not found.
+    """
+    chosen, environment = plan(upstreams, os.environ)
+
+    from recorder.errors import WiretapeError
+    from recorder.relay import service
+    from recorder.relay.upstream import Limits
+
+    told = service.Options(
+        tape=options.tape_path(db),
+        upstreams=chosen,
+        labels=options.read_labels(labels),
+        keep_encoding=keep_encoding,
+        limits=Limits(connect_timeout, headers_timeout, idle_timeout),
+        ca_file=ca_file,
+        purpose="wiretape run",
+    )
+    try:
+        code = service.run(lambda: _run(told, environment, command))
+    except WiretapeError as error:
+        _say(str(error))
+        code = TAPE_FAILED
+    sys.exit(code)
+
+
+def plan(given: tuple[str, ...], environ: Mapping[str, str]) -> tuple[list[providers.Upstream], dict[str, str]]:
+    """Decide the upstreams, and for each SDK variable the name of its upstream and the path to add: `NAME SUFFIX`."""
+    if given:
+        chosen = options.read_upstreams(given)
+        names = {upstream.name for upstream in chosen}
+        places = {
+            variable: f"{name if name in names else ''} {suffix}"
+            for variable, (name, suffix) in providers.SDK_VARIABLES.items()
+            if name in names or "" in names
+        }
+        return chosen, places
+    return _plan_by_environment(environ)
+
+
+def _plan_by_environment(environ: Mapping[str, str]) -> tuple[list[providers.Upstream], dict[str, str]]:
+    chosen: dict[str, providers.Upstream] = {}
+    places: dict[str, str] = {}
+    openai = environ.get("OPENAI_BASE_URL") or environ.get("OPENAI_API_BASE")
+    for variable, (name, suffix) in providers.SDK_VARIABLES.items():
+        value = environ.get(variable) or (openai if name == "openai" else None)
+        if value and name in chosen and chosen[name].url != value.rstrip("/"):
+            name = variable.lower()
+        try:
+            chosen[name] = providers.make(name, value or providers.WELL_KNOWN[name])
+        except ValueError as error:
+            raise click.UsageError(f"{variable} is set to something else than an API's base URL: {error}") from error
+        places[variable] = f"{name} {'' if value else suffix}"
+    return list(chosen.values()), places
+
+
+async def _run(told: "Options", places: Mapping[str, str], command: Sequence[str]) -> int:
+    from recorder.relay.service import Observer, Recorder
+
+    finished: list[Finished] = []
+    troubles: list[str] = []
+
+    def trouble(message: str) -> None:
+        troubles.append(message)
+        _say(f"storing: {message or 'works again'}")
+
+    recorder = Recorder(told, Observer(finished=finished.append, trouble=trouble, failed=_say))
+    await recorder.start()
+    if missed := sorted(set(providers.SDK_VARIABLES) - set(places)):
+        _say(f"{', '.join(missed)} not set: none of the upstreams is theirs; they are at {recorder.base}/NAME")
+    try:
+        code = await _child(command, {**os.environ, **_variables(recorder, told, places)})
+    finally:
+        unstored = await recorder.stop()
+    _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""))
+    is_whole = recorder.tap.totals().is_whole and not unstored
+    return code if code or is_whole else TAPE_FAILED
+
+
+def _say(message: str) -> None:
+    click.echo(f"wiretape: {safe(message)}", err=True)
+
+
+def _variables(recorder: "Recorder", told: "Options", places: Mapping[str, str]) -> dict[str, str]:
+    by_name = {upstream.name: upstream for upstream in told.upstreams}
+    found = {}
+    for variable, place in places.items():
+        name, _, suffix = place.partition(" ")
+        found[variable] = providers.sdk_base(recorder.base, by_name[name], suffix)
+    return found | past_proxies(os.environ)
+
+
+def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:
+    """Where a proxy is set, what has the command's SDKs call us directly all the same."""
+    if not any(name.lower() in ("http_proxy", "all_proxy") for name in environ):
+        return {}
+    given = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    past = given if given.strip() == "*" else f"{given},127.0.0.1".lstrip(",")
+    return {"NO_PROXY": past, "no_proxy": past}
+
+
+async def _child(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run the command with our own standard streams; give its exit code, or 128 + N if signal N ended it."""
+    import asyncio
+
+    try:
+        child = await asyncio.create_subprocess_exec(*command, env=environment)
+    except FileNotFoundError:
+        _say(f"{command[0]}: command not found")
+        return NOT_FOUND
+    except OSError as error:
+        _say(f"{command[0]} cannot be run ({error.strerror})")
+        return NOT_EXECUTABLE
+    _forward_signals(child)
+    code = await child.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _forward_signals(child: "asyncio.subprocess.Process") -> None:
+    """Pass signals on. A terminal sends its SIGINT to the child as well, so there we only have to survive it."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+
+    def forward(number: int) -> None:
+        if child.returncode is None:
+            child.send_signal(number)
+
+    for name in _FORWARDED:
+        if hasattr(signal, name):
+            loop.add_signal_handler(getattr(signal, name), forward, getattr(signal, name))
+    if sys.stdin is not None and sys.stdin.isatty():
+        loop.add_signal_handler(signal.SIGINT, lambda: None)
+    else:
+        loop.add_signal_handler(signal.SIGINT, forward, signal.SIGINT)
+
+
+def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: int, trouble: str) -> None:
+    import statistics
+
+    totals = recorder.tap.totals()
+    parts = [counted(totals.recorded, "exchange"), f"{totals.failed} failed"]
+    if ttft := [one.ttft_ns for one in finished if one.ttft_ns is not None]:
+        parts.append(f"ttft p50 {statistics.median(ttft) / 1e6:.0f} ms")
+    if stalls := [one.max_stall_ns for one in finished if one.max_stall_ns is not None]:
+        parts.append(f"longest gap {max(stalls) / 1e6:.0f} ms")
+    for problem in totals.problems:
+        _say(problem)
+    if unstored or not totals.is_whole:
+        lost = ", ".join(
+            (
+                counted(totals.missing_bytes, "byte"),
+                counted(unstored, "frame"),
+                counted(totals.missing_exchanges, "exchange"),
+            )
+        )
+        parts.append(f"NOT STORED: {lost} {trouble}")
+    look = f"  →  wiretape ls -n {totals.recorded}" if totals.recorded else ""
+    _say(f"{', '.join(parts)}{look}")

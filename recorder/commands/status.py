@@ -1,0 +1,100 @@
+"""What a recording command says on standard error: lines, and on a terminal one status line below, often rewritten."""
+
+import contextlib
+import os
+import queue
+import shutil
+import sys
+import threading
+from typing import TextIO
+
+from recorder.decode.outcome import NOTABLE
+from recorder.sanitize import clipped, safe
+from recorder.tape.journal import Finished
+
+_WAITING = 1000
+_LINE_CHARACTERS = 4096
+_NAME_CHARACTERS = 80
+_LAST_WORDS_SECONDS = 0.5
+
+
+class Screen:
+    """Lines above, a status line below; off a terminal there is no status line.
+
+    What is said is written by a thread of its own: a terminal that is held, or a pipe that nobody reads, must not hold
+    up a stream. Where too much waits, it is dropped.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self.live = self._stream.isatty()
+        self._status = ""
+        self._waiting: queue.Queue[str | None] = queue.Queue(_WAITING)
+        self._thread = threading.Thread(target=self._print, daemon=True)
+        self._thread.start()
+
+    def line(self, text: str) -> None:
+        """Print one line; recorded text in it is made safe, and clipped."""
+        self._write(f"{self._clear()}{safe(clipped(text, _LINE_CHARACTERS))}\n{self._status}")
+
+    def status(self, text: str) -> None:
+        """Rewrite the status line."""
+        if self.live:
+            width = shutil.get_terminal_size().columns
+            clear, self._status = self._clear(), safe(text)[: width - 1]
+            self._write(clear + self._status)
+
+    def close(self) -> None:
+        """Leave the last status line standing, and wait a moment for what is still to be written."""
+        if self._status:
+            self._write("\n")
+        self._status = ""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(None)
+        self._thread.join(_LAST_WORDS_SECONDS)
+
+    def _clear(self) -> str:
+        return "\r\x1b[K" if self._status else ""
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(text)
+
+    def _print(self) -> None:
+        """Write to the descriptor itself: a thread that is stuck in Python's own buffer would keep us from exiting."""
+        try:
+            descriptor: int | None = self._stream.fileno()
+        except (OSError, ValueError):
+            descriptor = None
+        with contextlib.suppress(OSError, ValueError):  # nobody reads us any more: recording goes on
+            while (text := self._waiting.get()) is not None:
+                if descriptor is None:
+                    self._stream.write(text)
+                else:
+                    _write_all(descriptor, text.encode("utf-8", "replace"))
+        self.live = False
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def finished_line(one: Finished, clock: str) -> str:
+    """Give an exchange's line, such as `14:01:57 7f3a81d0 complete 200 gpt-x ttft 388 ms gap p50 11 max 2914 ms`."""
+    outcome = one.outcome if one.outcome_detail is None else f"{one.outcome}/{one.outcome_detail}"
+    name = clipped(one.model or f"{one.method} {one.path}", _NAME_CHARACTERS)
+    parts = [clock, one.id[:8], outcome, str(one.status or "–"), name]
+    if one.ttft_ns is not None:
+        parts.append(f"ttft {_ms(one.ttft_ns)} ms")
+    if one.icl_p50_ns is not None and one.max_stall_ns is not None:
+        parts.append(f"gap p50 {_ms(one.icl_p50_ns)} max {_ms(one.max_stall_ns)} ms")
+    if one.completion_tokens is not None:
+        parts.append(f"{one.completion_tokens} tok")
+    if one.duration_ns is not None:
+        parts.append(f"{one.duration_ns / 1e9:.2f} s")
+    return "  ".join(parts + [flag for flag in NOTABLE if flag in one.flags and flag != one.outcome])
+
+
+def _ms(nanoseconds: float) -> str:
+    return f"{nanoseconds / 1e6:.0f}"

@@ -1,0 +1,1 @@
+"""Pure: bytes and timestamps become chunks, texts, metrics and an outcome."""

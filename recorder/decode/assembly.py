@@ -1,0 +1,273 @@
+"""Chunks put together: the text, reasoning, tool calls and usage of one answer, each choice by itself.
+
+The answer is that of choice 0, or of the lowest choice that was seen; the others are kept beside it. Where servers
+differ (tool calls without an index, or every call on index 0, usage spread over chunks) the conventions are stated at
+the function that holds them. Text is made storable at the end, in one place, by `encoding.Cleaner`. No clock here:
+`metrics` measures the same chunks.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from recorder.decode.chat import Chunk, Piece, ToolPiece
+from recorder.decode.encoding import Cleaner
+
+_MAX_COUNT = 1 << 63
+_MARKERS: Final = 16
+"""Tokens without text that an answer or a tool call may have: they begin it, end it or name its parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an answer says, ready to be stored; `finished` means that every seen choice has a finish reason."""
+
+    model: str | None
+    response_id: str | None
+    finish_reason: str | None
+    content: str | None
+    reasoning: str | None
+    refusal: str | None
+    tool_calls: list[dict[str, Any]] | None
+    choices: list[dict[str, Any]] | None
+    usage: dict[str, Any] | None
+    tokens: "Tokens"
+    finished: bool
+    failed: bool
+    flags: frozenset[str]
+
+    def values(self) -> dict[str, Any]:
+        """Return what a row of measures takes from the answer."""
+        names = "model response_id finish_reason content reasoning refusal tool_calls choices usage"
+        counts = {f"{name}_tokens": getattr(self.tokens, name) for name in self.tokens.__slots__}
+        return {name: getattr(self, name) for name in names.split()} | counts
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The counts that `usage` reports; only `total` is ever computed, and only where the wire has none."""
+
+    prompt: int | None = None
+    completion: int | None = None
+    total: int | None = None
+    reasoning: int | None = None
+
+
+def assemble(chunks: Iterable[Chunk], cleaner: Cleaner) -> Answer:
+    """Put the chunks of one answer together. `failed` says that a choice finished with the reason `error`."""
+    builder = _Builder()
+    for chunk in chunks:
+        builder.add(chunk)
+    return builder.answer(cleaner)
+
+
+def count(value: Any) -> int | None:
+    """Return a token count if the value is one: a non-negative integer of at most 63 bits, also written as a float."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and 0 <= value < _MAX_COUNT else None
+
+
+def completion_tokens(usage: dict[str, Any] | None) -> int | None:
+    """Return the completion tokens that one chunk's usage reports."""
+    return None if usage is None else count(usage.get("completion_tokens"))
+
+
+@dataclass(slots=True)
+class Call:
+    """One tool call as it grows; its arguments in the pieces in which they came."""
+
+    id: str
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+class Calls:
+    """The tool calls of one choice, in the order in which they began."""
+
+    __slots__ = ("_by_id", "_by_index", "calls")
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self._by_index: dict[int, Call] = {}
+        self._by_id: dict[str, Call] = {}
+
+    def add(self, pieces: tuple[ToolPiece, ...]) -> list[Call]:
+        """Add the pieces of one delta, and give the call that each of them went to."""
+        touched: set[int] = set()
+        found = []
+        for piece in pieces:
+            call = self._continued(piece)
+            if call is None or _starts_another(piece, call, id(call) in touched):
+                call = Call(piece.id)
+                self.calls.append(call)
+            touched.add(id(call))
+            if piece.index is not None:
+                self._by_index[piece.index] = call
+            call.id = call.id or piece.id
+            self._by_id.setdefault(call.id, call)
+            if piece.name != call.name:
+                call.name += piece.name
+            call.arguments.append(piece.arguments)
+            found.append(call)
+        return found
+
+    def _continued(self, piece: ToolPiece) -> Call | None:
+        if piece.index is not None:
+            return self._by_index.get(piece.index)
+        if piece.id:
+            return self._by_id.get(piece.id)
+        return self.calls[-1] if self.calls else None
+
+
+def _starts_another(piece: ToolPiece, call: Call, touched: bool) -> bool:
+    # A new id on a used index is another call (Gemini's compatible endpoint puts every call on index 0). So is, without
+    # any id, another name after arguments have come, or a second name in the same delta.
+    if piece.id and call.id:
+        return piece.id != call.id
+    if piece.id or not piece.name:
+        return False
+    return touched or (piece.name != call.name and any(call.arguments))
+
+
+class _Choice:
+    __slots__ = ("calls", "content", "finish_reason", "index", "reasoning", "refusal")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.content: list[str] = []
+        self.reasoning: list[str] = []
+        self.refusal: list[str] = []
+        self.calls = Calls()
+        self.finish_reason: str | None = None
+
+    def add(self, piece: Piece) -> None:
+        """Add what one chunk brings; the first finish reason holds."""
+        if piece.content:
+            self.content.append(piece.content)
+        if piece.reasoning:
+            self.reasoning.append(piece.reasoning)
+        if piece.refusal:
+            self.refusal.append(piece.refusal)
+        if piece.tools:
+            self.calls.add(piece.tools)
+        if self.finish_reason is None:
+            self.finish_reason = piece.finish_reason
+
+    def record(self, cleaner: Cleaner) -> dict[str, Any]:
+        """Return the choice as a JSON object of clean values."""
+        return {
+            "index": self.index,
+            "content": cleaner.optional("".join(self.content)),
+            "reasoning": cleaner.optional("".join(self.reasoning)),
+            "refusal": cleaner.optional("".join(self.refusal)),
+            "tool_calls": [_call_record(slot, call, cleaner) for slot, call in enumerate(self.calls.calls)] or None,
+            "finish_reason": cleaner.optional(self.finish_reason),
+        }
+
+
+def _call_record(slot: int, call: Call, cleaner: Cleaner) -> dict[str, Any]:
+    return {
+        "index": slot,
+        "id": cleaner.optional(call.id),
+        "name": cleaner.optional(call.name),
+        "arguments": cleaner.text("".join(call.arguments)),
+    }
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self._choices: dict[int, _Choice] = {}
+        self._usage: dict[str, Any] = {}
+        self._flags: set[str] = set()
+        self._id = ""
+        self._model = ""
+        self._textless = False
+
+    def add(self, chunk: Chunk) -> None:
+        """Add one chunk; the first non-empty id and model hold, and the last non-null value of each usage field."""
+        for piece in chunk.pieces:
+            choice = self._choices.get(piece.index)
+            if choice is None:
+                choice = self._choices[piece.index] = _Choice(piece.index)
+            choice.add(piece)
+        if chunk.id != self._id and chunk.id:
+            if self._id:
+                self._flags.add("id_changed")
+            else:
+                self._id = chunk.id
+        self._model = self._model or chunk.model
+        begins_with_text = bool(chunk.pieces and chunk.pieces[0].content)  # nearly always: what follows costs more
+        if chunk.content and not begins_with_text and not any(one.content or one.refusal for one in chunk.pieces):
+            self._textless = True  # audio or an image: how many tokens it takes cannot be told from its size
+        if chunk.usage:
+            self._usage.update((key, value) for key, value in chunk.usage.items() if value is not None)
+        if chunk.flags:
+            self._flags.update(chunk.flags)
+
+    def answer(self, cleaner: Cleaner) -> Answer:
+        """Return what has been added."""
+        choices = [self._choices[index] for index in sorted(self._choices)]
+        first, *others = [choice.record(cleaner) for choice in choices] or [_Choice(0).record(cleaner)]
+        tokens = _tokens(self._usage)
+        flags = self._flags | _answer_flags(len(choices), self._usage, tokens)
+        if _hides_tokens([first, *others], tokens, additive="reasoning_additive" in flags, textless=self._textless):
+            flags.add("hidden_tokens")
+        return Answer(
+            model=cleaner.optional(self._model),
+            response_id=cleaner.optional(self._id),
+            finish_reason=first["finish_reason"],
+            content=first["content"],
+            reasoning=first["reasoning"],
+            refusal=first["refusal"],
+            tool_calls=first["tool_calls"],
+            choices=others or None,
+            usage=cleaner.value(self._usage) or None,
+            tokens=tokens,
+            finished=bool(choices) and all(choice.finish_reason for choice in choices),
+            failed=any(choice.finish_reason == "error" for choice in choices),
+            flags=frozenset(flags),
+        )
+
+
+def _hides_tokens(choices: Sequence[Mapping[str, Any]], tokens: Tokens, *, additive: bool, textless: bool) -> bool:
+    """Return whether usage counts more tokens than the text that came can hold, as with reasoning that stays hidden.
+
+    A token is at least one byte of UTF-8, except for the markers around a text or a tool call, of which `_MARKERS` are
+    allowed for each. Reasoning tokens are compared with the reasoning that came, unless they are `additive`: not part
+    of the completion tokens. Of a `textless` answer (audio) only those can be judged.
+    """
+    if tokens.completion is None:
+        return False
+    calls = [call for choice in choices for call in choice["tool_calls"] or ()]
+    reasoning = _size(choice["reasoning"] for choice in choices)
+    answers = _size(choice[name] for choice in choices for name in ("content", "refusal"))
+    called = _size(call[name] for call in calls for name in ("name", "arguments"))
+    allowed = _MARKERS * (len(choices) + len(calls))
+    if not additive and (tokens.reasoning or 0) > reasoning + allowed:
+        return True
+    return not textless and tokens.completion > reasoning + answers + called + allowed
+
+
+def _size(texts: Iterable[str | None]) -> int:
+    return sum(len(text.encode("utf-8", "replace")) for text in texts if text)
+
+
+def _tokens(usage: dict[str, Any]) -> Tokens:
+    prompt, completion = count(usage.get("prompt_tokens")), completion_tokens(usage)
+    total = count(usage.get("total_tokens"))
+    if total is None and prompt is not None and completion is not None:
+        total = count(prompt + completion)
+    details = usage.get("completion_tokens_details")
+    reasoning = count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
+    return Tokens(prompt, completion, total, count(usage.get("reasoning_tokens")) if reasoning is None else reasoning)
+
+
+def _answer_flags(choices: int, usage: dict[str, Any], tokens: Tokens) -> set[str]:
+    flags = {"multi_choice"} if choices > 1 else set()
+    if not usage:
+        flags.add("no_usage")
+    # xAI and Gemini count reasoning beside the completion tokens, OpenAI within them.
+    if tokens.reasoning and tokens.total == (tokens.prompt or 0) + (tokens.completion or 0) + tokens.reasoning:
+        flags.add("reasoning_additive")
+    return flags

@@ -1,0 +1,227 @@
+"""An event's data, or an error body, as chunks: the only place that knows which API dialects there are.
+
+`DIALECTS` is where a dialect docks: a function from one JSON object (and the fault found in it) to a `Chunk`, or None
+if the object is not of its family; the first that claims it wins. Chat completions are built; Anthropic Messages,
+OpenAI Responses, Gemini and newline-delimited JSON are not: their events are chunks that no dialect claims.
+
+What every dialect shares is here: `[DONE]`, the shapes of errors, and the repairs that real wires need (payloads
+printed over several lines, several payloads in one event, JSON outside any event). Every repair leaves a flag.
+Bytes and standard events come from `sse`; deltas are put together by `assembly`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from recorder.decode import chat
+from recorder.decode.chat import Chunk, Fault, compact, text
+
+DIALECTS: Final[Mapping[str, Callable[[dict[str, Any], Fault | None], Chunk | None]]] = {
+    "chat": chat.parse,
+}
+
+DONE: Final = Chunk("", id="[DONE]")
+EMPTY: Final = Chunk("", id="empty")
+MALFORMED: Final = Chunk("", id="malformed")
+"""What an event can be instead of a chunk; compared by identity."""
+
+MAX_TEXT_ERROR: Final = 2000
+MAX_SEQUENCE: Final = 100_000
+"""Payloads read of one event, or of one region outside of any."""
+
+_GATEWAY_KEYS = frozenset({"error_type", "error_message", "base_resp", "x_groq", "code"})
+_CODE_KEYS = ("code", "type", "error_type", "status", "statusCode", "status_code")
+_MESSAGE_KEYS = ("message", "error_message", "detail", "msg", "error")
+_NO_ERROR_CODES = frozenset({"", "0", "200", "ok", "success"})
+_DATA_PREFIX = re.compile(r"data(?:: ?|$)")
+_OTHER_FIELD = re.compile(r"(?:event|id|retry|error)?:")
+_LINE_ENDS = re.compile(r"\r\n|\r|\n")
+_JSON_LINE = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
+_VISIBLE = re.compile(r"\S")
+_RAW = json.JSONDecoder()
+
+
+def read(data: str, event: str = "message") -> Chunk:
+    """Read the data of one event: a chunk, or `DONE`, `EMPTY` or `MALFORMED`, which `repair` may still save."""
+    if data == "[DONE]":
+        return DONE
+    try:
+        payload = msgspec.json.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        payload = _decode_slowly(data)
+    if type(payload) is dict:
+        return from_object(payload, event == "error")
+    stripped = data.strip()
+    if stripped == "[DONE]":
+        return DONE
+    found = _fault_in_list(payload)
+    if found or (event == "error" and not stripped):
+        return Chunk("", fault=found or Fault(None, None))
+    return MALFORMED if stripped else EMPTY
+
+
+def from_object(payload: dict[str, Any], is_error: bool = False) -> Chunk:
+    """Read one JSON object; with `is_error` it is one, whatever its shape."""
+    found = fault(payload)
+    if is_error and found is None:
+        found = _described(payload, payload)
+    for parse in DIALECTS.values():
+        chunk = parse(payload, found)
+        if chunk is not None:
+            return chunk
+    return Chunk("", fault=found)
+
+
+def fault(payload: dict[str, Any]) -> Fault | None:
+    """Find the error that a JSON object reports, in any of the shapes seen on real wires."""
+    error = payload.get("error")
+    if error and not _is_blank(error):
+        return _described(error, payload)
+    choices = payload.get("choices")
+    if isinstance(choices, list):
+        for choice in choices:
+            if isinstance(choice, dict) and choice.get("error"):
+                return _described(choice["error"], payload)
+    if payload.get("object") == "error" or payload.get("type") == "error":
+        return _described(payload, payload)
+    return None if _GATEWAY_KEYS.isdisjoint(payload) else _fault_of_gateway(payload)
+
+
+def body_fault(body: str) -> Fault:
+    """Find the error in the body of an HTTP error that is not an event stream: in its JSON, else its text."""
+    payload = _decode_slowly(body)
+    if isinstance(payload, list) and payload:
+        payload = payload[0]
+    if isinstance(payload, dict) and payload:
+        return fault(payload) or _described(payload, payload)
+    return Fault(None, body.strip()[:MAX_TEXT_ERROR] or None)
+
+
+def error_field(value: str) -> Fault:
+    """Read the value of an `error:` line, a field that the standard ignores: a JSON error, or its text."""
+    payload = _decode_slowly(value)
+    if isinstance(payload, dict) and payload:
+        return fault(payload) or _described(payload, payload)
+    return Fault(None, value.strip() or None)
+
+
+def repair(block: str, event: str = "message") -> tuple[list[Chunk], list[str]]:
+    """Read an event's block again, leniently: payloads over several lines, several payloads in one event.
+
+    Returns the chunks before the first thing that cannot be read, `MALFORMED` in its place, and the repair's flags.
+    """
+    lines, bare = _payload_lines(block)
+    found = [chunk for chunk, _ in sequence("\n".join(lines), event)]
+    if found == [MALFORMED]:
+        # The text of an error event need not be JSON.
+        return ([Chunk("", fault=Fault(None, "\n".join(lines).strip()))] if event == "error" else found), []
+    flags = ["glued"] if len(found) > 1 else []
+    if bare:
+        flags.append("unframed" if block.startswith(("{", "[")) else "pretty_printed")
+    return found, flags
+
+
+def sequence(body: str, event: str = "message") -> list[tuple[Chunk, int]]:
+    """Read the JSON objects and `[DONE]` that follow each other, each with the index where it ends.
+
+    Stops at the first thing that is neither, which is `MALFORMED`.
+    """
+    found: list[tuple[Chunk, int]] = []
+    position = 0
+    while len(found) < MAX_SEQUENCE and (start := _VISIBLE.search(body, position)):
+        chunk, position = _next(body, start.start(), event)
+        found.append((chunk, position))
+    return found
+
+
+def unframed(region: str) -> list[tuple[Chunk, int]]:
+    """Read the JSON that stands outside of any event, from its first line on, each chunk with the index of its end."""
+    first = _JSON_LINE.search(region)
+    if first is None:
+        return []
+    skipped = first.start()
+    return [(chunk, skipped + end) for chunk, end in sequence(region[skipped:]) if chunk is not MALFORMED]
+
+
+def _next(body: str, position: int, event: str) -> tuple[Chunk, int]:
+    if body.startswith("[DONE]", position):
+        return DONE, position + len("[DONE]")
+    try:
+        payload, end = _RAW.raw_decode(body, position)
+    except (ValueError, RecursionError):
+        return MALFORMED, len(body)
+    if isinstance(payload, dict):
+        return from_object(payload, event == "error"), end
+    found = _fault_in_list(payload)
+    return (Chunk("", fault=found), end) if found else (MALFORMED, len(body))
+
+
+def _payload_lines(block: str) -> tuple[list[str], bool]:
+    lines, bare = [], False
+    for line in _LINE_ENDS.split(block):
+        prefix = _DATA_PREFIX.match(line)
+        if prefix:
+            lines.append(line[prefix.end() :])
+        elif line.strip() and not _OTHER_FIELD.match(line):
+            lines.append(line)
+            bare = True
+    return lines, bare
+
+
+def _decode_slowly(data: str) -> Any:
+    # The standard library takes what msgspec refuses and servers send: lone surrogates, NaN, 1e400.
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _fault_in_list(payload: Any) -> Fault | None:
+    # Gemini's array transport wraps its error in a list.
+    return fault(payload[0]) if isinstance(payload, list) and payload and isinstance(payload[0], dict) else None
+
+
+def _is_blank(error: Any) -> bool:
+    # Objects that can fail later (a fine-tuning job, say) carry the form of an error with every field null.
+    return isinstance(error, dict) and all(value is None for value in error.values())
+
+
+def _fault_of_gateway(payload: dict[str, Any]) -> Fault | None:
+    if payload.get("error_message") or payload.get("error_type"):
+        return _described(payload, payload)
+    minimax, groq = payload.get("base_resp"), payload.get("x_groq")
+    if isinstance(minimax, dict) and minimax.get("status_code"):
+        return Fault(_code(minimax["status_code"]), text(minimax.get("status_msg")) or None)
+    if isinstance(groq, dict) and groq.get("error"):
+        return _described(groq["error"], {})
+    code = _code(payload.get("code"))
+    if "choices" in payload or code is None or code.lower() in _NO_ERROR_CODES or not text(payload.get("message")):
+        return None
+    return _described(payload, payload)
+
+
+def _described(error: Any, payload: dict[str, Any]) -> Fault:
+    """Name an error: `error` is its description, `payload` the object around it."""
+    if not isinstance(error, dict):
+        code = next(filter(None, (_code(payload.get(key)) for key in _CODE_KEYS)), None)
+        return Fault(code, _message(error))
+    code = next(filter(None, (_code(holder.get(key)) for holder in (error, payload) for key in _CODE_KEYS)), None)
+    message = next(filter(None, (_message(error.get(key)) for key in _MESSAGE_KEYS)), None)
+    return Fault(code, message or compact(error)[:MAX_TEXT_ERROR] or None)
+
+
+def _code(value: Any) -> str | None:
+    if isinstance(value, bool) or value == "error":
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value) if isinstance(value, int) else text(value) or None
+
+
+def _message(value: Any) -> str | None:
+    if value is None or isinstance(value, bool):
+        return None
+    return value or None if isinstance(value, str) else compact(value)[:MAX_TEXT_ERROR]

@@ -1,0 +1,254 @@
+"""Frozen records of what happened on the wire, and the pure judgement that ends in an outcome.
+
+The facts (`Exchange`, `Read`) are what the relay saw; nothing in them is interpreted. `judge` turns them, with the
+`Evidence` that decoding the body gave, into exactly one outcome. The flags say everything else worth knowing.
+What a stream may have a hundred thousand of is a tuple: one is made in half the time that a dataclass takes.
+Instants are integer nanoseconds since T0, the moment before the upstream request is issued; None is unknown.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from recorder.decode.chat import Chunk
+
+EndedBy = Literal[
+    "end", "eof", "length", "reset", "framing", "protocol", "dns", "refused", "tls", "connect_timeout",
+    "headers_timeout", "idle_timeout", "client", "client_stalled", "local", "shutdown", "died",
+]  # fmt: skip
+Outcome = Literal[
+    "open", "connect_error", "timeout", "http_error", "error_event", "client_closed", "truncated", "malformed",
+    "interrupted", "complete",
+]  # fmt: skip
+Verdict = tuple[Outcome, str | None]
+
+ENDED_BY: Final[dict[EndedBy, str]] = {
+    "end": "the HTTP body ended as framed, or a body delimited by close was closed",
+    "eof": "upstream closed before the end of its framing",
+    "length": "upstream closed before Content-Length was reached",
+    "reset": "the upstream connection was reset",
+    "framing": "upstream broke HTTP inside the body",
+    "protocol": "upstream broke HTTP in the head",
+    "dns": "the upstream name did not resolve",
+    "refused": "upstream refused the connection",
+    "tls": "the TLS handshake failed",
+    "connect_timeout": "no connection within the limit",
+    "headers_timeout": "no response head within the limit",
+    "idle_timeout": "no byte of the body within the limit",
+    "client": "the client left",
+    "client_stalled": "the client stopped reading",
+    "local": "wiretape's own machine had no file descriptors, ports or disk left for it",
+    "shutdown": "cut when the recorder was told to stop",
+    "died": "the recorder died",
+}
+"""How the transport ended: a fact, not a judgement. None means that it has not."""
+
+OUTCOMES: Final[dict[Outcome, str]] = {
+    "open": "still running, or not measured yet",
+    "connect_error": "no connection, no headers",
+    "timeout": "a limit was hit",
+    "http_error": "status 300 or above",
+    "error_event": "an error payload or finish_reason error after a 2xx",
+    "client_closed": "the client left before the stream was complete",
+    "truncated": "upstream ended before the stream was complete",
+    "malformed": "complete, but at least one data event is not a JSON object",
+    "interrupted": "the recorder stopped or died while it was open",
+    "complete": "[DONE], or a finish reason for every choice, or the end of a body that is not a stream",
+}
+
+FLAGS: Final[dict[str, str]] = {
+    "backpressure": "the client read so slowly that reading from upstream was paused",
+    "burst": "20 or more output chunks, 80 % of them in two reads or all within 5 % of the latency",
+    "client_left": "the client closed early, after the stream was complete",
+    "coalesced": "half or more of the output chunks share a read with an earlier one: gaps say little",
+    "coarse_clock": "instants are not those of socket reads",
+    "comments": "the stream holds comment lines, usually keep-alives",
+    "decode_limit": "decompression stopped at its limit; only the beginning was decoded",
+    "empty": "complete without any output",
+    "empty_data": "an event with empty data",
+    "error_field": "an error stood in an error: line, which the standard ignores",
+    "glued": "several payloads in one event, separated by one newline",
+    "hidden_tokens": "usage counts more tokens than what came can hold, as with hidden reasoning: rates are withheld",
+    "id_changed": "the response id changes within the stream",
+    "malformed": "at least one data event is not a JSON object",
+    "multi_choice": "more than one choice; the content is that of the first",
+    "no_done": "the stream has no [DONE]",
+    "no_finish": "a choice has no finish reason",
+    "no_usage": "the stream has no usage",
+    "nonstream": "the answer is not an event stream",
+    "object_mismatch": "chunks do not call themselves chat.completion.chunk",
+    "opaque_reasoning": "reasoning came encrypted",
+    "pretty_printed": "a payload over several lines of which only the first has data:",
+    "reasoning_additive": "total_tokens counts reasoning beside completion_tokens",
+    "request_not_stored": "the request body is not on the tape, or only its beginning; its size and hash are",
+    "sanitized": "text held NUL, lone surrogates or invalid UTF-8, now U+FFFD",
+    "single_chunk": "the whole output came in one chunk or one read",
+    "stall": "a gap of more than 2 s between reads with output",
+    "storage_gap": "bytes of the body are missing from the tape",
+    "surplus_bytes": "upstream sent bytes after the end of the response",
+    "unclean_end": "the transport failed after everything had come",
+    "undecoded": "a content encoding that is not decoded here, or a broken one",
+    "unframed": "JSON stood in the stream outside of any event",
+    "unknown_payload": "the stream's payloads are of no dialect known here",
+    "unterminated": "the last event lacks its blank line",
+}
+"""Every flag that a measure can carry, and what it means."""
+
+FAILURES: Final = tuple(name for name in OUTCOMES if name not in ("complete", "open", "client_closed"))
+"""The outcomes of an exchange that failed: not those that still run, nor those that the client left."""
+
+NOTABLE: Final = (
+    "stall", "burst", "storage_gap", "malformed", "empty", "backpressure", "unclean_end", "undecoded",
+    "unknown_payload", "coarse_clock", "coalesced",
+)  # fmt: skip
+"""The flags that are worth a place where an exchange has but one line, the gravest first."""
+
+_BROKEN = frozenset({"eof", "reset", "length", "framing", "idle_timeout", "shutdown", "local"})
+_CLIENT = frozenset({"client", "client_stalled"})
+_HTTP_ERRORS: Final = ((500, "server_error"), (400, "client_error"), (300, "redirect"))
+
+
+class Read(NamedTuple):
+    """What one socket read returned: `size` bytes of the body at `start`; `relayed_ns` is when the client had it."""
+
+    seq: int
+    at_ns: int
+    relayed_ns: int | None
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What is known of one request and its response, as fact.
+
+    `gap_bytes` is how much of the body the tape could not keep, `paused` how often reading had to wait for the client,
+    `surplus` whether bytes followed the response, `coarse_clock` whether instants are not those of socket reads,
+    `framing` how the body was delimited ("none": an answer that has no body, as to HEAD), `request_missing` how many
+    bytes of the request body are not on the tape.
+    """
+
+    status: int | None
+    content_type: str | None
+    content_encoding: str | None
+    ended_by: str | None
+    connected_ns: int | None
+    headers_ns: int | None
+    end_ns: int | None
+    gap_bytes: int = 0
+    paused: int = 0
+    surplus: bool = False
+    coarse_clock: bool = False
+    framing: str | None = None
+    request_missing: int = 0
+
+
+class TimedItem(NamedTuple):
+    """One piece of a body, at the instant of the read (`read` is its seq) that holds its last byte.
+
+    A standard event or comment; a `record`, which is a payload outside of any event, such as a line of NDJSON; or a
+    whole `body` that is not a stream. `seq` counts them all from 0 in the order in which they were completed.
+    """
+
+    seq: int
+    kind: Literal["event", "comment", "record", "body"]
+    at_ns: int | None
+    read: int | None
+    type: str
+    id: str
+    data: str
+    start: int
+    end: int
+
+
+class TimedChunk(NamedTuple):
+    """A chunk at the instant of its last byte, offset `end`; `item` is the seq of the item that holds it."""
+
+    item: int
+    at_ns: int | None
+    read: int | None
+    chunk: Chunk
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What decoding the body showed.
+
+    `stream` and `understood`: whether it is an event stream, and of a dialect known here. `whole`: whether all of what
+    came could be decoded. `done`: `[DONE]` was seen. `finished`: every seen choice has a finish reason.
+    """
+
+    stream: bool = False
+    understood: bool = False
+    whole: bool = True
+    done: bool = False
+    finished: bool = False
+    error: Literal["before_output", "mid_stream", "finish"] | None = None
+    malformed: bool = False
+
+
+def judge(exchange: Exchange, evidence: Evidence) -> Verdict:
+    """Return the outcome and its detail; the order of the rules is the order of `OUTCOMES`, the first match wins."""
+    if exchange.ended_by is None:
+        return "open", None
+    return _without_answer(exchange, evidence) or _error(exchange, evidence) or _ended(exchange, evidence)
+
+
+def transport_flags(exchange: Exchange, outcome: Outcome) -> set[str]:
+    """Return the flags that follow from the facts alone, given the outcome they led to."""
+    explained = outcome not in ("complete", "malformed", "error_event", "http_error")
+    raised = {
+        "storage_gap": exchange.gap_bytes > 0,
+        "backpressure": exchange.paused > 0,
+        "request_not_stored": exchange.request_missing > 0,
+        "surplus_bytes": exchange.surplus,
+        "coarse_clock": exchange.coarse_clock,
+        "unclean_end": exchange.ended_by in _BROKEN and not explained,
+        "client_left": exchange.ended_by in _CLIENT and not explained,
+    }
+    return {flag for flag, is_raised in raised.items() if is_raised}
+
+
+def _is_complete(exchange: Exchange, evidence: Evidence) -> bool:
+    if evidence.stream and (evidence.done or evidence.finished):
+        return True
+    # Where the payload cannot be judged, or we lost a part of it ourselves, the framing has to do.
+    judged = evidence.stream and evidence.understood and evidence.whole and exchange.gap_bytes == 0
+    return not judged and exchange.ended_by == "end"
+
+
+def _without_answer(exchange: Exchange, evidence: Evidence) -> Verdict | None:
+    ended = exchange.ended_by
+    if ended in ("dns", "refused", "tls", "protocol") or (ended == "local" and exchange.status is None):
+        return "connect_error", ended
+    if exchange.status is None and ended in ("reset", "eof", "length", "end"):
+        return "connect_error", "reset"
+    if exchange.status is None and ended == "framing":
+        return "connect_error", "protocol"
+    if ended in ("connect_timeout", "headers_timeout"):
+        return "timeout", ended.removesuffix("_timeout")
+    if ended == "idle_timeout" and not _is_complete(exchange, evidence):
+        return "timeout", "idle"
+    return None
+
+
+def _error(exchange: Exchange, evidence: Evidence) -> Verdict | None:
+    if exchange.status == 429:
+        return "http_error", "rate_limited"
+    for least, detail in _HTTP_ERRORS:
+        if exchange.status is not None and exchange.status >= least:
+            return "http_error", detail
+    return ("error_event", evidence.error) if evidence.error else None
+
+
+def _ended(exchange: Exchange, evidence: Evidence) -> Verdict:
+    ended = exchange.ended_by
+    if ended == "died":
+        return "interrupted", None
+    if not _is_complete(exchange, evidence):
+        if ended in _CLIENT:
+            return "client_closed", "stalled" if ended == "client_stalled" else None
+        if ended in ("shutdown", "local"):
+            return "interrupted", ended
+        return "truncated", ended if ended in ("reset", "length", "framing") else "eof"
+    return ("malformed", None) if evidence.malformed else ("complete", None)

@@ -1,0 +1,1 @@
+"""A scripted upstream and synthetic tapes."""

@@ -1,0 +1,204 @@
+"""The demo's streams: what five documents of streaming APIs print, and what goes wrong in the field.
+
+Each scene is asked for by the model's name. The texts are short and the delays real, so that a recording of them shows
+every outcome worth looking at within a few seconds.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from recorder.demo.upstream import Asked, Scene, answer
+
+Piece = tuple[float, bytes]
+
+
+class _Wanted(msgspec.Struct):
+    model: str
+
+
+def data(payload: Any) -> bytes:
+    """Give one event: `payload` as compact JSON on one `data:` line."""
+    return b"data: " + json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+def chunk(model: str, delta: dict[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
+    """Give a chat completion chunk with one choice."""
+    return {
+        "id": "chatcmpl-demo",
+        "object": "chat.completion.chunk",
+        "created": 1773042793,
+        "model": model,
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+        **more,
+    }
+
+
+def usage(prompt: int, completion: int, reasoning: int | None = None) -> dict[str, Any]:
+    """Give a usage object."""
+    counted: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": completion}
+    counted["total_tokens"] = prompt + completion
+    if reasoning is not None:
+        counted["completion_tokens_details"] = {"reasoning_tokens": reasoning}
+    return counted
+
+
+def words(model: str, text: str, gap: float, **more: Any) -> list[Piece]:
+    """Give `text` as one chunk per word, `gap` seconds apart."""
+    return [(gap, data(chunk(model, {"content": word + " "}, **more))) for word in text.split()]
+
+
+_TALE = "Once upon a time a robot learned to wait , and found that every pause has a length ."
+
+
+def _openai(model: str) -> Scene:
+    """The schema page: role first, usage last on a chunk without choices."""
+    body = [(0.12, data(chunk(model, {"role": "assistant", "content": ""}))), *words(model, _TALE, 0.03)]
+    body += [
+        (0.01, data(chunk(model, {}, "stop"))),
+        (0.0, data({**chunk(model, {}), "choices": [], "usage": usage(14, 18)})),
+    ]
+    return answer([*body, (0.0, DONE)], delay=0.08)
+
+
+def _envelope(_: str) -> Scene:
+    """`object` is chat.completion, the model is empty, a tool call comes whole, nothing is said at the end."""
+    more = {"id": "stream:chat:1", "object": "chat.completion"}
+    call: dict[str, Any] = {"index": 0, "id": "call_1", "type": "function"}
+    call["function"] = {"name": "get_weather", "arguments": '{"city":"Singapore"}'}
+    body = [
+        *words("", "Let me look that up .", 0.04, **more),
+        (0.08, data(chunk("", {"tool_calls": [call]}, **more))),
+    ]
+    return answer([*body, (0.02, data(chunk("", {"content": ""}, "tool_calls", **more)))], delay=0.1)
+
+
+def _pretty(model: str) -> Scene:
+    """Payloads over many lines, of which only the first begins with `data:`."""
+    deltas: Iterable[tuple[dict[str, Any], str | None]] = (
+        ({"role": "assistant"}, None),
+        *(({"content": word + " "}, None) for word in _TALE.split()[:8]),
+        ({"content": ""}, "stop"),
+    )
+    body = [(0.04, f"data: {json.dumps(chunk(model, delta, end), indent=2)}\n\n".encode()) for delta, end in deltas]
+    return answer([*body, (0.0, DONE)], delay=0.1)
+
+
+def _shifting(_: str) -> Scene:
+    """The id and the creation time change in mid-stream; no [DONE], no usage."""
+    more = {"id": "stream:chat:26e9476e", "object": "chat.completion"}
+    last = chunk("", {"content": ""}, "stop", **{**more, "id": "stream:chat:c51514fb", "created": 1773044133})
+    return answer([*words("", "Hello ! How can I help you today ?", 0.05, **more), (0.03, data(last))], delay=0.15)
+
+
+def _routed(model: str) -> Scene:
+    """A routing object on the first chunk, usage in the finish chunk: with reasoning that never came."""
+    sansa = {"routed": True, "routed_model": "openai/gpt-5.4-mini", "routing_latency_ms": 287}
+    body = [
+        (0.29, data(chunk(model, {"role": "assistant"}, sansa=sansa))),
+        *words(model, "Routed , then answered .", 0.04),
+    ]
+    last: dict[str, Any] = {"id": "chatcmpl-demo", "model": model, "usage": usage(12, 84, 78)}
+    last["choices"] = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
+    return answer([*body, (0.02, data(last)), (0.0, DONE)])
+
+
+def _reasoning(model: str) -> Scene:
+    """Keep-alive comments, then reasoning, then the answer."""
+    body = [(0.1, b": keep-alive\n\n"), (0.1, b": keep-alive\n\n")]
+    thoughts = "The user asks for the sum ; two and two make four ."
+    body += [(0.04, data(chunk(model, {"reasoning_content": word + " "}))) for word in thoughts.split()]
+    body += [(0.25, data(chunk(model, {"content": "Four"}))), (0.04, data(chunk(model, {"content": "."})))]
+    return answer([*body, (0.01, data(chunk(model, {}, "stop", usage=usage(9, 22, 16)))), (0.0, DONE)], delay=0.1)
+
+
+def _tool(model: str) -> Scene:
+    """A tool call whose arguments come in pieces."""
+    first = {"index": 0, "id": "call_a1", "type": "function", "function": {"name": "search", "arguments": ""}}
+    body = [
+        (0.1, data(chunk(model, {"role": "assistant", "content": None}))),
+        (0.1, data(chunk(model, {"tool_calls": [first]}))),
+    ]
+    for piece in ('{"que', 'ry":"', "stream ", "replay", '"}'):
+        call = {"index": 0, "function": {"arguments": piece}}
+        body.append((0.05, data(chunk(model, {"tool_calls": [call]}))))
+    return answer([*body, (0.01, data(chunk(model, {}, "tool_calls"))), (0.0, DONE)], delay=0.1)
+
+
+def _stall(model: str) -> Scene:
+    """A silence of 2.4 s in mid-sentence."""
+    before, after = (
+        words(model, "The model begins to speak ,", 0.03),
+        words(model, "and goes on as if nothing had happened .", 0.03),
+    )
+    after[0] = (2.4, after[0][1])
+    return answer(
+        [*before, *after, (0.01, data(chunk(model, {}, "stop", usage=usage(11, 14)))), (0.0, DONE)], delay=0.2
+    )
+
+
+def _burst(model: str) -> Scene:
+    """Everything was held back and comes in one piece: a stream by name only."""
+    held = b"".join(piece for _, piece in words(model, f"{_TALE} {_TALE}", 0.0))
+    return answer([(1.3, held + data(chunk(model, {}, "stop", usage=usage(14, 36))) + DONE)], delay=0.05)
+
+
+def _truncated(model: str) -> Scene:
+    """Upstream closes the connection in mid-stream."""
+    return answer(words(model, "This answer ends in the mid", 0.04), end="fin", delay=0.12)
+
+
+def _limited(model: str) -> Scene:
+    """A rate limit, before any stream."""
+    error = {
+        "message": "Rate limit reached for demo: try again in 20 s",
+        "type": "requests",
+        "code": "rate_limit_exceeded",
+    }
+    body = json.dumps({"error": error}).encode()
+    retry = [("retry-after", "20")]
+    return answer(
+        [(0.0, body)], status=429, content_type="application/json", framing="length", headers=retry, delay=0.06
+    )
+
+
+def _failing(model: str) -> Scene:
+    """An error inside a 200, followed by [DONE] as if all were well."""
+    error = {"error": {"code": "provider_error", "message": "Provider disconnected"}}
+    error["choices"] = [{"finish_reason": "error"}]  # type: ignore[assignment]
+    return answer([*words(model, "It all looked good until", 0.04), (0.2, data(error)), (0.0, DONE)], delay=0.1)
+
+
+SCENES = {
+    "openai": _openai,
+    "envelope": _envelope,
+    "pretty": _pretty,
+    "shifting": _shifting,
+    "routed": _routed,
+    "reasoning": _reasoning,
+    "tool": _tool,
+    "stall": _stall,
+    "burst": _burst,
+    "truncated": _truncated,
+    "limited": _limited,
+    "failing": _failing,
+}
+"""Scene by name; a request asks for one by the model `demo-NAME`."""
+
+
+def choose(asked: Asked) -> Scene:
+    """Give the scene that a request's model asks for; 404 if there is none of that name."""
+    try:
+        name = msgspec.json.decode(asked.body, type=_Wanted).model.removeprefix("demo-")
+    except msgspec.MsgspecError:
+        name = ""
+    if name in SCENES:
+        return SCENES[name](f"demo-{name}")
+    error = {"message": f"there is no scene {name!r}", "type": "invalid_request_error", "code": "model_not_found"}
+    body = json.dumps({"error": error}).encode()
+    return answer([(0.0, body)], status=404, content_type="application/json", framing="length")

@@ -1,0 +1,225 @@
+"""Synthetic exchanges: bodies as streaming APIs send them, every way to end, instants drawn at random.
+
+Building and decoding a body is slow, drawing instants is fast. So each distinct body (a model, an ending, a variation)
+is one `Template`, decoded once, and `timed` gives it instants and has `metrics` time it like any recording. Gaps are
+lognormal with rare stalls; models differ in pace, in how many chunks share a read, and in whether they report usage.
+Writing exchanges to a tape is left to `fixture`.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.random import Generator
+
+from recorder.decode import metrics
+from recorder.decode.derive import Decoded, Measures, decode, derive
+from recorder.decode.outcome import Exchange, Read, TimedChunk
+
+VARIATIONS: Final = 4
+STREAM: Final = "text/event-stream"
+JSON: Final = "application/json"
+_MS: Final = 1_000_000
+_STALL_SHARE: Final = 0.0002
+_SPLIT_SHARE: Final = 0.01
+_TIMING_FLAGS: Final = frozenset({"coalesced", "single_chunk", "stall", "burst"})
+_WORDS: Final = (
+    "the", "pause", "before", "a", "word", "has", "length", "and", "every", "stream", "ends", "once", "in", "time", "—",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model as its clients see it: medians in ms, and the share of events that come with the one before."""
+
+    name: str
+    upstream: str
+    ttft: float
+    gap: float
+    together: float = 0.0
+    usage: bool = True
+    reasoning: bool = False
+
+
+MODELS: Final = (
+    Model("gpt-x", "https://api.example.com", 420, 18),
+    Model("gpt-x-mini", "https://api.example.com", 260, 9),
+    Model("thinker-1", "https://reason.example.net", 900, 24, reasoning=True),
+    Model("local-8b", "http://127.0.0.1:8000", 120, 6, together=0.12, usage=False),
+)
+
+ENDINGS: Final = {
+    "complete": 930, "client_closed": 20, "http_error": 15, "truncated": 10, "error_event": 10, "connect_error": 5,
+    "timeout": 4, "malformed": 3, "interrupted": 2, "open": 1,
+}  # fmt: skip
+"""The outcomes, and how many of a thousand exchanges have each."""
+
+_ENDED_BY: Final = {
+    "client_closed": "client", "truncated": "eof", "connect_error": "refused", "interrupted": "died", "open": None,
+}  # fmt: skip
+_CUT: Final = frozenset({"client_closed", "truncated", "timeout", "interrupted", "open"})
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """An exchange without instants: its body, where its reads end in it, and what decoding it gave."""
+
+    model: Model
+    ending: str
+    facts: Exchange
+    body: bytes
+    ends: Sequence[int]
+    decoded: Decoded
+    derived: Measures
+    done_read: int | None
+
+
+def template(model: Model, ending: str, chunks: int, variation: int) -> Template:
+    """Build and decode a body of up to `chunks` output chunks; the same arguments give the same body."""
+    random = np.random.default_rng([chunks, variation])
+    facts = _facts(ending, variation)
+    pieces = _pieces(model, ending, chunks, variation) if facts.status is not None else []
+    body, ends = b"".join(pieces), _ends(pieces, model.together, random)
+    its_reads = _reads(ends, [1] * len(ends))
+    decoded = decode(facts, its_reads, body)
+    done = next((item.read for item in reversed(decoded.items) if item.data == "[DONE]"), None)
+    return Template(model, ending, facts, body, ends, decoded, derive(facts, its_reads, body), done)
+
+
+def timed(one: Template, random: Generator) -> tuple[Exchange, list[Read], Measures]:
+    """Give a template instants: its facts, its reads and its measures, which are what `derive` would give for them."""
+    first, at = _instants(one.model, len(one.ends), random)
+    waited = 30_000 * _MS if one.ending == "timeout" else 300_000
+    facts = replace(
+        one.facts,
+        connected_ns=first // 20 if one.ending != "connect_error" else None,
+        headers_ns=first - _MS if one.facts.status is not None else None,
+        end_ns=(at[-1] if at else first) + waited if one.facts.ended_by is not None else None,
+    )
+    its_reads = _reads(one.ends, at)
+    return facts, its_reads, _measured(one, facts, its_reads)
+
+
+def _measured(one: Template, facts: Exchange, its_reads: Sequence[Read]) -> Measures:
+    """Do what `derive` does with instants; all else was derived from the body already."""
+    values: dict[str, Any] = metrics.transport(facts, its_reads)
+    flags = set(one.derived.flags)
+    if one.decoded.stream:
+        at = [read.at_ns for read in its_reads]
+        # Not `replace`: this is the inner loop, and half as fast with it.
+        chunks = [TimedChunk(old.item, at[old.read or 0], old.read, old.chunk, old.end) for old in one.decoded.chunks]
+        done_ns = at[one.done_read] if one.done_read is not None else None
+        values |= metrics.stream(facts, chunks, done_ns, one.derived.completion_tokens)
+        flags = flags - _TIMING_FLAGS | metrics.flags([chunk for chunk in chunks if chunk.chunk.output])
+    values["max_silence_ns"] = metrics.longest_silence(facts, its_reads, values["duration_ns"])
+    return replace(one.derived, **values, flags=tuple(sorted(flags)))
+
+
+def _instants(model: Model, reads: int, random: Generator) -> tuple[int, list[int]]:
+    """Draw when the head and the first byte come, and when each read does, in ns since T0."""
+    pace = random.lognormal(0, 0.15)
+    gaps = random.lognormal(np.log(model.gap * pace), 0.35, reads)
+    gaps += np.where(random.random(reads) < _STALL_SHARE, random.uniform(2000, 6000, reads), 0)
+    first = random.lognormal(np.log(model.ttft * pace), 0.4)
+    gaps[:1] = first
+    return int(first * _MS), np.cumsum((gaps * _MS).astype(np.int64)).tolist()
+
+
+def _reads(ends: Sequence[int], at: Sequence[int]) -> list[Read]:
+    starts = [0, *ends[:-1]]
+    return [
+        Read(seq, moment, moment + 40_000, start, end - start)
+        for seq, (start, end, moment) in enumerate(zip(starts, ends, at, strict=False))
+    ]
+
+
+def _ends(pieces: Sequence[bytes], together: float, random: Generator) -> list[int]:
+    """Cut a body into reads: mostly at the ends of its pieces; some come together, some are cut in two."""
+    ends, position = list[int](), 0
+    for piece in pieces:
+        if random.random() < _SPLIT_SHARE:
+            ends.append(position + len(piece) // 2)
+        position += len(piece)
+        if random.random() >= together:
+            ends.append(position)
+    return [*ends, position] if position and ends[-1:] != [position] else ends
+
+
+def _facts(ending: str, variation: int) -> Exchange:
+    status: int | None = 200
+    ended_by = _ENDED_BY.get(ending, "end")
+    if ending == "timeout":
+        status, ended_by = (None, "headers_timeout") if variation % 2 else (200, "idle_timeout")
+    elif ending == "http_error":
+        status = 500 if variation % 2 else 429
+    elif ending == "connect_error":
+        status = None
+    kind = None if status is None else STREAM if status == 200 else JSON
+    return Exchange(status, kind, None, ended_by, None, None, 1 if ended_by is not None else None)
+
+
+def _pieces(model: Model, ending: str, chunks: int, variation: int) -> list[bytes]:
+    """Give the events of a body."""
+    if ending == "http_error":
+        return [_json({"error": {"message": "try again later", "code": "overloaded"}})]
+    outputs = [_event(model, _delta(model, at, chunks, variation)) for at in range(chunks)]
+    pieces = [_event(model, {"role": "assistant", "content": ""}), *outputs]
+    if ending in _CUT:
+        return pieces[: 2 + chunks * (1 + variation) // (2 + VARIATIONS)]
+    if ending == "error_event":
+        kept = 1 if variation % 2 else 1 + chunks // 2
+        return [*pieces[:kept], _sent({"error": {"message": "the model stopped", "code": "engine_error"}})]
+    if ending == "malformed":
+        pieces.insert(1 + chunks // 2, b'data: {"choices":[\n\n')
+    pieces.append(_event(model, {}, "tool_calls" if _calls(model, variation) else "stop"))
+    if model.usage:
+        pieces.append(_sent(_envelope(model, choices=[], usage=_usage(model, chunks))))
+    return [*pieces, b"data: [DONE]\n\n"]
+
+
+def _calls(model: Model, variation: int) -> bool:
+    return model.name == "gpt-x" and variation == VARIATIONS - 1
+
+
+def _delta(model: Model, at: int, chunks: int, variation: int) -> dict[str, Any]:
+    word = f" {_WORDS[(at * (variation + 1) + at // 7) % len(_WORDS)]}"
+    if model.reasoning and at < chunks * 2 // 5:
+        return {"reasoning_content": word}
+    if _calls(model, variation) and at >= chunks // 2:
+        named = {"id": "call_1", "type": "function"} if at == chunks // 2 else {}
+        function = {"name": "look_up", "arguments": ""} if named else {"arguments": word}
+        return {"tool_calls": [{"index": 0, **named, "function": function}]}
+    return {"content": word}
+
+
+def _usage(model: Model, chunks: int) -> dict[str, Any]:
+    counted: dict[str, Any] = {"prompt_tokens": 40, "completion_tokens": chunks + chunks // 4}
+    if model.reasoning:
+        counted["completion_tokens_details"] = {"reasoning_tokens": chunks // 2}
+    return {**counted, "total_tokens": 40 + chunks + chunks // 4}
+
+
+def _event(model: Model, delta: dict[str, Any], finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    return _sent(_envelope(model, choices=[choice]))
+
+
+def _envelope(model: Model, **more: Any) -> dict[str, Any]:
+    return {
+        "id": "chatcmpl-fixture",
+        "object": "chat.completion.chunk",
+        "created": 1767225600,
+        "model": f"{model.name}-2026-01-01",
+        "system_fingerprint": "fp_0123456789",
+        **more,
+    }
+
+
+def _sent(payload: dict[str, Any]) -> bytes:
+    return b"data: " + _json(payload) + b"\n\n"
+
+
+def _json(payload: dict[str, Any]) -> bytes:
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()

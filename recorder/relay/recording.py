@@ -1,0 +1,121 @@
+"""One exchange's way onto the tape: numbers its reads, counts what could not be kept, and says how it ended."""
+
+import msgspec
+
+from recorder.clock import Clock
+from recorder.relay.connection import Instants, Reads
+from recorder.relay.tap import Tap
+from recorder.tape import journal
+from recorder.tape.unstored import Relayed
+
+REQUEST_STORED_BYTES = 16 << 20
+"""A request body is stored up to this; its size and hash are those of the whole."""
+STORED_BYTES = 64 << 20
+"""A body is stored up to this; what follows is relayed and counted."""
+
+
+class Recording:
+    """The frames of one exchange; instants are given as the clock's and stored relative to T0."""
+
+    def __init__(self, tap: Tap, clock: Clock, id: str) -> None:
+        self._tap, self._clock, self.id = tap, clock, id
+        self._seq = 0
+        self._gap = 0
+        self.bytes = 0
+        self.instants = Instants()
+        self.client_closed: int | None = None
+        self._unrecorded = False
+        self._answer: tuple[int, str, int] | None = None
+        self._end: journal.End | None = None
+        self.t0 = clock.now()
+
+    def has_room_for_body(self, size: int) -> bool:
+        """Return whether a request body of `size` bytes can be stored."""
+        return self._tap.has_room_for_request(min(size, REQUEST_STORED_BYTES))
+
+    def begin(self, frame: journal.Begin) -> None:
+        """Enter the request, and set T0; where there is no room, its body is left out, but not its size and hash."""
+        if frame.body and not self.has_room_for_body(len(frame.body)):
+            frame = msgspec.structs.replace(frame, body=None)
+        if frame.body is None:
+            self._tap.counts.dropped_bytes += min(frame.body_size, REQUEST_STORED_BYTES)
+        self._unrecorded = not self._tap.admits()
+        if self._unrecorded:
+            self._tap.counts.unrecorded += 1
+        self._tap.follow(self)
+        self._put(frame)
+        self.t0 = self._clock.now()
+
+    def head(self, status: int, headers: list[tuple[bytes, bytes]], framing: str) -> None:
+        """Enter the response's head."""
+        at = self._since(self.instants.headers)
+        assert at is not None
+        instants = (self._since(self.instants.connected), self._since(self.instants.sent), at)
+        self._answer = (status, framing, at)
+        self._put(journal.Head(self.id, status, headers, framing, *instants))
+
+    def read(self, at: int, relayed: int | None, data: bytes) -> None:
+        """Enter one read; once one of a stream could not be kept, none after it is."""
+        start = self.bytes
+        self.bytes += len(data)
+        kept = not (self._gap or self._unrecorded) and self.bytes <= STORED_BYTES
+        if kept:
+            relayed_ns = None if relayed is None else relayed - self.t0
+            kept = self._tap.offer(journal.Read(self.id, self._seq, at - self.t0, relayed_ns, start, data))
+        if kept:
+            self._seq += 1
+        else:
+            self._gap += len(data)
+            self._tap.counts.dropped_bytes += len(data)
+
+    def end(self, ended_by: str, detail: str | None, at: int, reads: Reads | None) -> None:
+        """Enter how the exchange ended, after the reads that the client never got."""
+        for came_at, data in reads.left() if reads else ():
+            self.read(came_at, None, data)
+        self._end = journal.End(
+            id=self.id,
+            ended_by=ended_by,
+            ended_detail=detail and detail.encode("utf-8", "replace").decode(),
+            end_ns=at - self.t0,
+            client_closed_ns=self._since(self.client_closed),
+            connected_ns=self._since(self.instants.connected),
+            sent_ns=self._since(self.instants.sent),
+            bytes=self.bytes,
+            gap_bytes=self._gap,
+            paused=reads.paused if reads else 0,
+            surplus=bool(reads and reads.surplus),
+        )
+        self._put(self._end)
+        if self._unrecorded:
+            self._tap.forget(self)
+
+    @property
+    def lacks(self) -> bool:
+        """Whether the tape lacks a part of what was relayed, for good."""
+        return self._unrecorded or self._gap > 0
+
+    def relayed(self) -> Relayed:
+        """Return what is known so far, for a tape that cannot be written."""
+        status, framing, headers_ns = self._answer or (None, None, None)
+        end = self._end
+        return Relayed(
+            id=self.id,
+            bytes=self.bytes,
+            ended_by=end.ended_by if end else None,
+            status=status,
+            framing=framing,
+            connected_ns=self._since(self.instants.connected),
+            sent_ns=self._since(self.instants.sent),
+            headers_ns=headers_ns,
+            end_ns=end.end_ns if end else None,
+            client_closed_ns=self._since(self.client_closed),
+            paused=end.paused if end else 0,
+            surplus=end is not None and end.surplus,
+        )
+
+    def _put(self, frame: journal.Frame) -> None:
+        if not self._unrecorded:
+            self._tap.put(frame)
+
+    def _since(self, instant: int | None) -> int | None:
+        return None if instant is None else instant - self.t0

@@ -1,0 +1,503 @@
+"""The relay's end of the journal: hands frames to the writer process, never blocks, counts what could not be kept.
+
+Frames are gathered for a few milliseconds and written to the writer's pipe; they are kept until acknowledged, up to a
+bound. If the writer dies, another is started and is sent again what was not acknowledged. Past the bound a stream is
+relayed but no longer stored, and its gap is counted: what is on a tape is always an exact prefix.
+"""
+
+import asyncio
+import contextlib
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from recorder.clock import SYSTEM, Clock
+from recorder.decode.outcome import FAILURES
+from recorder.errors import BY_EXIT_CODE, LASTING, TapeGone, WiretapeError, WriterFailed
+from recorder.plurals import counted
+from recorder.relay import local
+from recorder.tape import journal
+from recorder.tape.identity import Identity, identity
+from recorder.tape.losses import LATE_NS, Counts, LossReporter, Totals, reconcile
+from recorder.tape.unstored import Keeper, Relayed, Unstored
+
+QUEUE_BYTES = 64 << 20
+"""Unacknowledged bytes kept at most; reads beyond it become gaps, and request bodies are left out."""
+GATHER_SECONDS = 0.008
+"""Frames wait this long for company; well under the commit window, so a killed relay loses no more than that."""
+_PIPE_BYTES = 4 << 20
+_JOINED_BYTES = 256 << 10
+_LATER_SECONDS = 0.05
+_HEARTBEAT_SECONDS = 5.0
+_LAST_SECONDS = 0.5
+_CUT_SECONDS = 1.0
+_LOOK_SECONDS = 0.05
+_BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
+_EXIT_SECONDS = 5.0
+_WATCH_SECONDS = 0.25
+
+
+class _Kept(NamedTuple):
+    """A frame that is not acknowledged; `ends` is the exchange that it ends, if it does."""
+
+    seq: int
+    at: int
+    data: bytes
+    body: int
+    begins: bool
+    ends: str
+
+
+class Followed(Protocol):
+    """An exchange whose end is not stored yet."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def lacks(self) -> bool:
+        """Whether the tape lacks a part of it for good."""
+
+    def relayed(self) -> Relayed:
+        """Return what was relayed of it so far."""
+
+
+class Tap:
+    """Owns the writer process of one tape."""
+
+    def __init__(
+        self,
+        path: Path,
+        session: journal.Session,
+        purpose: str,
+        *,
+        on_finished: Callable[[journal.Finished], None] = lambda _: None,
+        on_trouble: Callable[[str], None] = lambda _: None,
+        clock: Clock = SYSTEM,
+        queue_bytes: int = QUEUE_BYTES,
+        keep: journal.Keep | None = None,
+    ) -> None:
+        self.counts = Counts()
+        self.warnings: list[str] = []
+        self._path, self._session, self._purpose = path, session, purpose
+        self._keep = keep
+        self._announced: journal.Deleting | None = None
+        self._on_finished, self._on_trouble = on_finished, on_trouble
+        self._clock, self._queue_bytes = clock, queue_bytes
+        self._seq = 0
+        self._kept: deque[_Kept] = deque()
+        self._kept_bytes = 0
+        self._outbox: deque[bytes] = deque()
+        self._flush_at: asyncio.TimerHandle | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closing = False
+        self._settled = asyncio.Event()
+        self._starting = asyncio.Lock()
+        self._lost = 0
+        self._unfinished: set[str] = set()
+        self._verified: journal.Verified | None = None
+        self._file: Identity | None = None
+        self._reporter = LossReporter()
+        self._followed: dict[str, Followed] = {}
+        self._forgotten = Unstored(session.uuid)
+        self._keeper: Keeper | None = None
+        self._last_kept = Unstored(session.uuid)
+        self._over = False
+        self._until = sys.maxsize
+
+    @property
+    def pid(self) -> int | None:
+        """The writer's process id; None while there is none."""
+        return self._process.pid if self._process else None
+
+    async def start(self) -> None:
+        """Start the writer and wait until it holds the tape; raises what kept it from that."""
+        await self._launch()
+        self._tasks = [asyncio.create_task(work()) for work in (self._keep_up, self._watch_losses, self._beat)]
+
+    async def _launch(self) -> None:
+        command = [sys.executable, "-P", "-m", "recorder.tape.writer", str(self._path), self._purpose]
+        if self._file is not None:
+            command += [str(self._file), self._session.uuid]
+        try:
+            async with self._starting:
+                process = self._process = await asyncio.create_subprocess_exec(
+                    *command,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    limit=journal.ANSWER_BYTES,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise WriterFailed(f"the writer process cannot be started: {local.cause(error)}") from error
+        assert process.stdin is not None
+        # Nothing may come before the session, and all that is kept follows at once, lest a flush come between.
+        preamble = (journal.encode(0, frame) for frame in self._preamble())
+        self._outbox = deque((*preamble, *(kept.data for kept in self._kept)))
+        self._flush()
+        try:
+            answer = await _answer(process)
+            if not isinstance(answer, journal.Ready):
+                await self._take_last(process, answer)
+                raise _start_failure(answer)
+        except WiretapeError:
+            self._process = None
+            process.stdin.close()
+            await _ended(process)
+            raise
+        self.warnings = answer.warnings
+        self._file = self._file or identity(self._path)
+        self._open_keeper()
+
+    def _preamble(self) -> Iterator[journal.Frame]:
+        yield self._session
+        if self._keep:
+            yield msgspec.structs.replace(self._keep, announced=self._announced)
+
+    async def _take_last(self, process: asyncio.subprocess.Process, answer: journal.Answer | None) -> None:
+        """Take what a writer that refuses the tape for good has read from it: what earlier ones stored may be gone."""
+        if isinstance(answer, journal.Fatal) and answer.final:
+            last = await _answer(process)
+            self._verified = last if isinstance(last, journal.Verified) else None
+
+    async def _keep_up(self) -> None:
+        """Take the writer's answers; when it dies, start another, later and later."""
+        attempt = 0
+        while True:
+            if self._process is not None:
+                attempt = 0 if await self._hear(self._process) else attempt
+                await _ended(self._process)
+                self._process = None
+            if self._over or (self._closing and not self._kept):
+                return
+            self.counts.restarts += 1
+            self._say(f"the writer ended; starting another (to be sent again: {counted(len(self._kept), 'frame')})")
+            await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
+            attempt += 1
+            await self._relaunch()
+
+    async def _relaunch(self) -> None:
+        try:
+            await self._launch()
+        except WiretapeError as error:
+            self._say(str(error))
+            if isinstance(error, LASTING):
+                self._give_up()
+
+    async def _hear(self, process: asyncio.subprocess.Process) -> bool:
+        """Take answers until the writer ends; return whether it was of use.
+
+        A failure to take one is the writer's end, whatever its cause: nobody would hear it acknowledge anything.
+        """
+        try:
+            return await self._listen(process)
+        except Exception as error:  # noqa: BLE001 - a relay whose reader has ended would store nothing for ever
+            self._say(f"the writer's answers cannot be read ({error})")
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            return False
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> bool:
+        """Take answers until the writer ends; return whether it ever acknowledged anything."""
+        useful = False
+        while answer := await _answer(process):
+            match answer:
+                case journal.Ack():
+                    useful = True
+                    self._take(answer)
+                case journal.Trouble(message=message):
+                    self._say(message)
+                case journal.Fatal(message=message, final=final):
+                    self._say(message)
+                    if final:
+                        self._give_up()
+                case journal.Deleting() | journal.Deleted():
+                    self._count_deleted(answer)
+                case journal.Verified():
+                    self._verified = answer
+        return useful
+
+    def _take(self, ack: journal.Ack) -> None:
+        self._acknowledge(ack.seq)
+        self._count_lost(ack.lost)
+        for one in ack.finished:
+            self._count(one)
+
+    def _acknowledge(self, seq: int) -> None:
+        now = self._clock.now()
+        if self._kept and self._kept[0].seq <= seq:
+            self.counts.lag_ns = now - self._kept[0].at
+        while self._kept and self._kept[0].seq <= seq:
+            kept = self._kept.popleft()
+            self._kept_bytes -= len(kept.data)
+            self.counts.stored_bytes += kept.body
+            self.counts.stored_exchanges += kept.begins
+            if kept.ends:
+                self._followed.pop(kept.ends, None)
+        if not self._kept:
+            self._settled.set()
+        if self.counts.trouble:
+            self._say("")
+
+    def _count_deleted(self, deleted: journal.Deleting | journal.Deleted) -> None:
+        """Count what was deleted; remember what is about to be, lest its writer dies before it can report that."""
+        if isinstance(deleted, journal.Deleting):
+            self._announced = deleted
+            return
+        self._announced = None
+        self.counts.deleted += deleted.exchanges
+        self.counts.own_deleted += deleted.own_exchanges
+        self.counts.own_failed_deleted += deleted.own_failed
+        self.counts.stored_exchanges -= deleted.own_exchanges
+        self.counts.stored_bytes -= deleted.own_bytes
+
+    def _count_lost(self, lost: list[journal.Lost]) -> None:
+        """Count what was acknowledged, but has no place on the tape; name new exchanges of which that is so."""
+        gone = [one.id for one in lost if one.whole and one.id in self._unfinished]
+        size = sum(one.bytes for one in lost)
+        self._unfinished.difference_update(gone)
+        self.counts.stored_bytes -= size
+        self.counts.dropped_bytes += size
+        self.counts.stored_exchanges -= len(gone)
+        self.counts.unrecorded += len(gone)
+        if gone:
+            self._on_trouble(
+                f"the tape does not hold {counted(len(gone), 'running exchange')} ({gone[0][:8]}…): what still"
+                " comes of them is relayed, but not stored"
+            )
+
+    def _give_up(self) -> None:
+        """Store nothing more: streams go on, and what is not stored is counted."""
+        self._over = True
+        self._lose()
+        self._settled.set()
+
+    def _lose(self) -> None:
+        """Count what is kept as lost."""
+        self._lost += len(self._kept)
+        self.counts.dropped_bytes += sum(kept.body for kept in self._kept)
+        self.counts.unrecorded += sum(kept.begins for kept in self._kept)
+        self._kept.clear()
+        self._kept_bytes = 0
+
+    def _count(self, one: journal.Finished) -> None:
+        """Count an exchange, once: a writer that was started again may report what another has reported."""
+        if one.id not in self._unfinished:
+            return
+        self._unfinished.discard(one.id)
+        self.counts.recorded += 1
+        self.counts.failed += one.outcome in FAILURES
+        self._on_finished(one)
+
+    def _say(self, message: str) -> None:
+        self.counts.trouble = message
+        self._on_trouble(message)
+
+    def follow(self, exchange: Followed) -> None:
+        """Follow an exchange until its end is stored."""
+        self._followed[exchange.id] = exchange
+
+    def forget(self, exchange: Followed) -> None:
+        """Only count an exchange that has ended and of which nothing was stored."""
+        self._followed.pop(exchange.id, None)
+        before = self._forgotten
+        size = before.unlisted_bytes + exchange.relayed().bytes
+        self._forgotten = msgspec.structs.replace(before, unlisted=before.unlisted + 1, unlisted_bytes=size)
+
+    async def _watch_losses(self) -> None:
+        """Report losses, and keep beside the tape what it lacks."""
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            lacking = self._over or any(exchange.lacks for exchange in self._followed.values())
+            now = self._clock.now()
+            if line := self._reporter.report(now, self.counts, self._waiting_ns(now), lacking=lacking):
+                self._on_trouble(line)
+            self._keep_beside()
+
+    def _keep_beside(self) -> None:
+        late = self._over or self._closing or self._waiting_ns(self._clock.now()) > LATE_NS
+        lacking = [exchange.relayed() for exchange in self._followed.values() if late or exchange.lacks]
+        unstored = msgspec.structs.replace(self._forgotten, exchanges=lacking)
+        if self._keeper is not None and unstored != self._last_kept:
+            self._keeper.keep(unstored)
+            self._last_kept = unstored
+
+    def _open_keeper(self) -> None:
+        """Open the file that the writer has prepared; another one after the file was removed."""
+        if self._keeper is not None:
+            self._keeper.close(0)
+        try:
+            self._keeper = Keeper(self._path)
+        except OSError as error:
+            self._keeper = None
+            self._on_trouble(f"what cannot be stored cannot be kept beside the tape either ({error.strerror})")
+        self._last_kept = Unstored(self._last_kept.session)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
+            # While streams run there is always a frame without an acknowledgement yet.
+            if self._waiting_ns(self._clock.now()) <= LATE_NS:
+                self.put(journal.Heartbeat(self._clock.wall()))
+
+    def put(self, frame: journal.Frame) -> None:
+        """Hand over a frame that is small or must not be lost."""
+        if self._over:
+            self._lost += 1
+            return
+        self._seq += 1
+        data = journal.encode(self._seq, frame)
+        body, begins, ends = 0, False, ""
+        match frame:
+            case journal.Read():
+                body = len(frame.data)
+            case journal.Begin():
+                begins = True
+                self._unfinished.add(frame.id)
+            case journal.End():
+                ends = frame.id
+        self._kept.append(_Kept(self._seq, self._clock.now(), data, body, begins, ends))
+        self._kept_bytes += len(data)
+        self._settled.clear()
+        self._outbox.append(data)
+        if self._flush_at is None:
+            self._flush_at = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._flush)
+
+    def offer(self, frame: journal.Read) -> bool:
+        """Hand over a read; False if there is no room for it."""
+        if not self.has_room(len(frame.data)):
+            return False
+        self.put(frame)
+        return True
+
+    def has_room(self, size: int) -> bool:
+        """Say whether `size` more bytes may be kept."""
+        return not self._over and self._kept_bytes + size <= self._queue_bytes
+
+    def has_room_for_request(self, size: int) -> bool:
+        """Return whether a request body may be kept: bodies leave a quarter of the room to what responses bring."""
+        return not self._over and self._kept_bytes + size <= self._queue_bytes // 4 * 3
+
+    def admits(self) -> bool:
+        """Say whether another exchange may be recorded: what must not be lost has a bound, too."""
+        return not self._over and self._kept_bytes <= 2 * self._queue_bytes
+
+    def lag_ns(self) -> int:
+        """Give the time from a frame's birth to its commit: the last one's, or that of what is waiting, if longer."""
+        return max(self.counts.lag_ns, self._waiting_ns(self._clock.now()))
+
+    def _waiting_ns(self, now: int) -> int:
+        return now - self._kept[0].at if self._kept else 0
+
+    def totals(self) -> Totals:
+        """Return how the recording ended, after `close`."""
+        return reconcile(self.counts, self._verified)
+
+    def cut(self) -> None:
+        """Let `close` wait for a moment only."""
+        self._until = self._clock.now() + int(_CUT_SECONDS * 1e9)
+
+    def _flush(self) -> None:
+        self._flush_at = None
+        if self._process is None or self._process.stdin is None or self._process.returncode is not None:
+            return  # whatever is kept is sent again to the next writer
+        pipe = self._process.stdin
+        if pipe.is_closing():
+            return
+        if pipe.transport.get_write_buffer_size() > _PIPE_BYTES:
+            self._flush_at = asyncio.get_running_loop().call_later(_LATER_SECONDS, self._flush)
+            return
+        while self._outbox and pipe.transport.get_write_buffer_size() <= _PIPE_BYTES:
+            if len(self._outbox[0]) >= _JOINED_BYTES:  # not copied: it may be as large as a request body
+                pipe.write(self._outbox.popleft())
+            else:
+                pipe.write(b"".join(self._small_frames()))
+        if self._outbox:
+            self._flush_at = asyncio.get_running_loop().call_later(_LATER_SECONDS, self._flush)
+
+    def _small_frames(self) -> Iterator[bytes]:
+        """Take frames off the front of the outbox, up to a large one."""
+        size = 0
+        while self._outbox and len(self._outbox[0]) < _JOINED_BYTES and size < _PIPE_BYTES:
+            size += len(self._outbox[0])
+            yield self._outbox.popleft()
+
+    async def close(self, grace: float = 10.0) -> int:
+        """Let the writer commit everything and end; give the number of frames that could not be stored."""
+        self._closing = True
+        for task in self._tasks[2:]:
+            task.cancel()  # no sign of life may come after the end
+        self.put(journal.Close(self._clock.wall()))
+        self._flush_now()
+        self._until = min(self._until, self._clock.now() + int(grace * 1e9))
+        while self._kept and self._clock.now() < self._until:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._settled.wait()
+        if self._kept:
+            self._say(f"{counted(len(self._kept), 'frame')} could not be stored within {grace:.2g} s")
+            self._keep_beside()
+        left = (self._until - self._clock.now()) / 1e9
+        await self._end_writer(max(left, _LAST_SECONDS))
+        if self._keeper is not None:
+            self._keeper.close(_LAST_SECONDS)
+        self._lose()
+        return self._lost
+
+    def _flush_now(self) -> None:
+        if self._flush_at is not None:
+            self._flush_at.cancel()
+        self._flush()
+
+    async def _end_writer(self, seconds: float) -> None:
+        """Give the writer the end of file, and listen to what it still reports until it ends."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks[:1], timeout=seconds)
+        async with self._starting:  # a start that is cancelled half-way would leave a process to nobody
+            for task in self._tasks:
+                task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._process is None:
+            return
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+
+async def _answer(process: asyncio.subprocess.Process) -> journal.Answer | None:
+    """Wait for the writer's next answer; None at its end, even if that came in the middle of a line.
+
+    Raises `WriterFailed` for anything that is no answer; there is no telling then what is committed.
+    """
+    assert process.stdout is not None
+    try:
+        line = await process.stdout.readline()
+        return journal.decode_answer(line) if line.endswith(b"\n") else None
+    except (ValueError, msgspec.MsgspecError) as error:  # a line that is too long, or junk
+        raise WriterFailed(f"the writer process sent what is not an answer: {error}") from error
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Wait until a writer that answers no more has ended; kill it if it takes its time."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_EXIT_SECONDS):
+            await process.wait()
+            return
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+def _start_failure(answer: journal.Answer | None) -> WiretapeError:
+    if isinstance(answer, journal.Fatal):
+        kind = BY_EXIT_CODE.get(answer.exit_code, WriterFailed)
+        return TapeGone(answer.message) if answer.final and kind is WriterFailed else kind(answer.message)
+    return WriterFailed("the writer process ended before it was ready: run 'wiretape db check'")

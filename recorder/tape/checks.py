@@ -1,0 +1,239 @@
+"""Whether a tape keeps its promises: SQLite's own checks, and what must hold between the tables.
+
+Each problem is one sentence that names the exchange. Mending is left to `wiretape db rebuild` and to people.
+`problems` looks at everything; `damage` and `verify` take a limited time, for a recorder that starts or ends.
+"""
+
+import contextlib
+import hashlib
+import itertools
+import sqlite3
+import threading
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, func, select, text
+from sqlalchemy.exc import DatabaseError
+
+from recorder.clock import SYSTEM, Clock
+from recorder.decode import encoding
+from recorder.decode.outcome import FAILURES
+from recorder.errors import ForeignFile
+from recorder.plurals import counted
+from recorder.tape import celltypes, file
+from recorder.tape.journal import Verified
+from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
+
+_MOST = 5
+_EXCHANGES_SECONDS = 0.3
+_INTERRUPT_SECONDS = 0.02
+
+_CHECKED = [exchanges.c[name] for name in ("no", "id", "ended_by", "bytes", "gap_bytes")]
+
+
+def problems(connection: Connection) -> Iterator[str]:
+    """Look for damage; an undamaged tape gives nothing."""
+    yield from _sqlite_problems(connection, "integrity_check")
+    yield from _orphans(connection)
+    yield from _of_cells(connection)
+    numbers = connection.execute(select(exchanges.c.no).order_by(exchanges.c.no)).scalars().all()
+    for no in numbers:
+        with _snapshot(connection):
+            exchange = connection.execute(select(*_CHECKED).where(exchanges.c.no == no)).one()
+            found = [f"exchange {exchange.id}: {problem}" for problem in _of_exchange(connection, exchange)]
+            if _lacks_measures(connection, exchange):
+                found.append(f"exchange {exchange.id}: it has ended but has no measures: run 'wiretape db rebuild'")
+        yield from found
+
+
+def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> list[str]:
+    """Return the first few problems found in limited time: `seconds` for SQLite's checks, then the newest exchanges.
+
+    Missing measures are no damage: they can be derived again. Raises what SQLite raises when it cannot read the tape.
+    """
+    found: list[str] = []
+    with _interrupted_after(connection, seconds):
+        found += itertools.islice(_sqlite_problems(connection, "quick_check"), _MOST)
+        if not found:  # what is damaged may not be readable
+            found += itertools.islice(itertools.chain(_orphans(connection), _of_cells(connection)), _MOST)
+    if found:
+        return found[:_MOST]
+    until = clock.now() + int(_EXCHANGES_SECONDS * 1e9)
+    with _interrupted_after(connection, _EXCHANGES_SECONDS):
+        for exchange in connection.execute(select(*_CHECKED).order_by(exchanges.c.no.desc())):
+            if len(found) >= _MOST or clock.now() >= until:
+                break
+            found += (f"exchange {exchange.id}: {problem}" for problem in _of_exchange(connection, exchange))
+    return found[:_MOST]
+
+
+def verify(path: Path, uuid: str, seconds: float) -> Verified:
+    """Read from the file what it holds of a session, and check it, within `seconds` each.
+
+    What a damaged file does not let be read, it does not hold.
+    """
+    if not path.exists():
+        return Verified(0, 0, 0, ["it was removed"])
+    held = Verified(None, None, None, [])
+    try:
+        with file.reader_beside_writer(path).connect() as connection:
+            with _interrupted_after(connection, seconds):
+                before = _last_of_others(connection, uuid)
+                held = _count(connection, before)
+                size = select(func.coalesce(func.sum(reads.c.size), 0)).where(reads.c.exchange_no > before)
+                held = msgspec.structs.replace(held, bytes=connection.execute(size).scalar_one())
+            return msgspec.structs.replace(held, problems=damage(connection, seconds))
+    except DatabaseError as error:
+        if type(error.orig) is sqlite3.DatabaseError:  # damaged; its subclasses are, say, a lock
+            held = Verified(held.exchanges or 0, held.failed or 0, held.bytes or 0, [])
+        return msgspec.structs.replace(held, problems=[str(error.orig)])
+    except ForeignFile as error:
+        return Verified(0, 0, 0, [str(error)])
+
+
+def _last_of_others(connection: Connection, uuid: str) -> int:
+    """Return the number of the last exchange that is not of a session.
+
+    A tape has one recorder at a time: the exchanges of the newest session are those after all others.
+    """
+    session = select(sessions.c.no).where(sessions.c.uuid == uuid).scalar_subquery()
+    others = select(func.max(exchanges.c.no)).where(exchanges.c.session_no.is_distinct_from(session))
+    return connection.execute(others).scalar() or 0
+
+
+def _count(connection: Connection, before: int) -> Verified:
+    """Count the exchanges after a number, and those of them that failed."""
+    failed = func.count().filter(measures.c.outcome.in_(FAILURES))
+    statement = select(func.count(), failed).select_from(exchanges).outerjoin(measures).where(exchanges.c.no > before)
+    return Verified(*connection.execute(statement).one(), None, [])
+
+
+@contextlib.contextmanager
+def _interrupted_after(connection: Connection, seconds: float) -> Iterator[None]:
+    """Interrupt SQLite, and leave the block, when it works for longer than `seconds`."""
+    driver: Any = connection.connection.driver_connection
+    left = threading.Event()
+
+    def interrupt() -> None:
+        wait = seconds
+        while not left.wait(wait):  # again and again, as the first time may be between two statements
+            driver.interrupt()
+            wait = _INTERRUPT_SECONDS
+
+    thread = threading.Thread(target=interrupt, daemon=True)
+    thread.start()
+    try:
+        yield
+    except DatabaseError as error:
+        if str(error.orig) != "interrupted":
+            raise
+    finally:
+        left.set()
+        thread.join()
+
+
+def _sqlite_problems(connection: Connection, check: str) -> Iterator[str]:
+    """Yield what one of SQLite's checks says, line by line and without its headings."""
+    for (said,) in connection.execute(text(f"PRAGMA {check}")):
+        yield from (f"SQLite: {line}" for line in said.splitlines() if line != "ok" and not line.startswith("***"))
+
+
+def _orphans(connection: Connection) -> Iterator[str]:
+    for row in connection.execute(text("PRAGMA foreign_key_check")):
+        yield f"a row of {row[0]} refers to a row of {row[2]} that is not there"
+
+
+def _lacks_measures(connection: Connection, exchange: Row[Any]) -> bool:
+    """Say whether an exchange's body is packed, but not measured."""
+    packed = select(bodies.c.size).where(bodies.c.exchange_no == exchange.no)
+    measured = select(measures.c.outcome).where(measures.c.exchange_no == exchange.no)
+    return connection.execute(packed).scalar() is not None and connection.execute(measured).scalar() is None
+
+
+def _of_cells(connection: Connection) -> Iterator[str]:
+    """Check that every cell is of its column's kind; reads and bodies are checked with their exchange."""
+    for table in (sessions, exchanges, measures):
+        for key, problem in celltypes.faults(connection, celltypes.checked(table)):
+            yield f"{celltypes.row_of(connection, table, key)}: {problem}"
+
+
+@contextlib.contextmanager
+def _snapshot(connection: Connection) -> Iterator[None]:
+    """See one state of a tape that is being written meanwhile."""
+    connection.rollback()
+    with connection.begin():
+        driver: Any = connection.connection.driver_connection
+        if not driver.in_transaction:
+            driver.execute("BEGIN")
+        yield
+
+
+def of_exchange(connection: Connection, no: int) -> list[str]:
+    """Return what is wrong with the reads and the body of one exchange; nothing if it is not there."""
+    with _snapshot(connection):
+        exchange = connection.execute(select(*_CHECKED).where(exchanges.c.no == no)).one_or_none()
+        return list(_of_exchange(connection, exchange)) if exchange else []
+
+
+def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
+    stored = yield from _of_reads(connection, exchange.no)
+    if exchange.ended_by is None:
+        yield from _of_open(connection, exchange.no, stored)
+        return
+    if None in (exchange.bytes, exchange.gap_bytes):
+        yield "its counts of bytes are damaged"
+    elif exchange.bytes != stored + exchange.gap_bytes:
+        yield f"{exchange.bytes} bytes came, but {stored} are in reads and {exchange.gap_bytes} are counted as a gap"
+    outcome = connection.execute(select(measures.c.outcome).where(measures.c.exchange_no == exchange.no)).scalar()
+    packed = connection.execute(select(bodies.c.size).where(bodies.c.exchange_no == exchange.no)).scalar()
+    if outcome is None and packed is None:  # the writer has yet to come to it: all is as in an open exchange
+        yield from _of_open(connection, exchange.no, stored)
+        return
+    yield from _of_body(connection, exchange.no, stored)
+    left = select(func.count()).select_from(segments).where(segments.c.exchange_no == exchange.no)
+    if connection.execute(left).scalar():
+        yield "it has ended but still has segments"
+
+
+def _of_reads(connection: Connection, no: int) -> Generator[str, None, int]:
+    """Check that the reads follow each other in number, time and place; return the bytes that they cover."""
+    position, last = 0, None
+    columns = (reads.c.seq, reads.c.at_ns, reads.c.start, reads.c.size)
+    rows = connection.execute(select(*columns).where(reads.c.exchange_no == no).order_by(reads.c.seq))
+    for expected, (seq, at_ns, start, size) in enumerate(rows):
+        if seq != expected:
+            yield f"read {expected} is missing"
+            break
+        if None in (at_ns, start, size):
+            yield f"read {seq} is damaged"
+            break
+        if last is not None and at_ns < last:
+            yield f"read {seq} came before the one that it follows"
+        if start != position:
+            yield f"read {seq} starts at {start}, not at {position}"
+        position, last = position + size, at_ns
+    return position
+
+
+def _of_open(connection: Connection, no: int, stored: int) -> Iterator[str]:
+    size = select(func.coalesce(func.sum(func.length(segments.c.data)), 0)).where(segments.c.exchange_no == no)
+    if (held := connection.execute(size).scalar()) != stored:
+        yield f"its segments hold {held} bytes, its reads {stored}"
+
+
+def _of_body(connection: Connection, no: int, stored: int) -> Iterator[str]:
+    body = connection.execute(select(bodies).where(bodies.c.exchange_no == no)).one_or_none()
+    if body is None:
+        yield "it has ended but has no body"
+        return
+    try:
+        data = encoding.unpack(body.data or b"", -1 if body.size is None else body.size)
+    except ValueError as error:
+        yield f"its body cannot be unpacked ({error})"
+        return
+    if len(data) != body.size or body.size != stored:
+        yield f"its body has {counted(len(data), 'byte')}, its reads {stored}"
+    if hashlib.sha256(data).hexdigest() != body.sha256:
+        yield "its body is not the one that was stored (sha256)"

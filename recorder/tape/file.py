@@ -1,0 +1,430 @@
+"""The tape as a file: where it is, that it is one, who may write it, and the two ways to connect to it.
+
+A tape is created with mode 0600 before SQLite sees it, so that its `-wal` and `-shm` are private too. It has one writer
+at a time: the holder of an advisory lock on `<tape>.lock`. Everybody else connects with `mode=ro`. SQLite before 3.51.3
+has a WAL-reset bug that needs two connections that write or checkpoint; there is only ever one.
+Tables are `recorder.tape.schema`'s; what is written into them is left to `recorder.tape.store`.
+"""
+
+import contextlib
+import math
+import operator
+import os
+import shutil
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, pool, text
+from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
+
+from recorder.clock import SYSTEM, Clock
+from recorder.errors import (
+    ForeignFile,
+    NotFound,
+    SchemaMismatch,
+    SchemaMissing,
+    TapeBusy,
+    TapeDamaged,
+    TapeError,
+    WiretapeError,
+)
+from recorder.tape import catalog
+from recorder.tape import lock as locking
+from recorder.tape.schema import APPLICATION_ID, REVISION, metadata
+
+_MAGIC = b"SQLite format 3\x00"
+_ID_OFFSET = 68
+_BUSY_MS = 5000
+_LEAST_FREE = 64 << 10
+_LOCK = "tape_lock"
+_READABLE = operator.methodcaller("decode", "utf-8", "replace")
+_STEPS = 100_000
+"""So many steps of SQLite's, a few ms, pass between two looks at the clock."""
+QUERY_SECONDS = 60.0
+"""A query for reading may take this long, unless `WIRETAPE_QUERY_TIMEOUT` says otherwise (0: for ever). Reading comes
+in batches; the longest query known here, counting over 10 million exchanges, takes a tenth of it."""
+
+
+def default_path() -> Path:
+    """Give the tape's path: `WIRETAPE_DB`, else `tape.db` in the user's data directory."""
+    if given := os.environ.get("WIRETAPE_DB"):
+        return Path(given)
+    import platformdirs
+
+    return Path(platformdirs.user_data_path("wiretape")) / "tape.db"
+
+
+def identify(path: Path) -> None:
+    """Raise unless `path` is a tape: `NotFound`, or `ForeignFile`. Reads the file's header and nothing else."""
+    if not path.exists():
+        raise NotFound(f"no tape at {path}: record one with 'wiretape record', or name another with --db")
+    if not path.is_file():
+        raise ForeignFile(f"{path} is not a regular file, so it cannot be a tape: name another with --db")
+    if _application_id(path) == APPLICATION_ID:
+        return
+    with path.open("rb") as file:
+        head = file.read(100)
+    found = int.from_bytes(head[_ID_OFFSET : _ID_OFFSET + 4], "big")
+    if head and (not head.startswith(_MAGIC) or found != APPLICATION_ID):
+        kind = "another application's database" if head.startswith(_MAGIC) else "not a database"
+        raise ForeignFile(f"{path} is {kind}, not a wiretape tape: name another with --db")
+
+
+def _application_id(path: Path) -> int:
+    """Read what kind of database a file is; 0 if it cannot be told.
+
+    SQLite reads it: a process that closes a descriptor of its own loses the locks of its connections to the file.
+    """
+    uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+            return int(connection.execute("PRAGMA application_id").fetchone()[0])
+    except sqlite3.Error:
+        return 0
+
+
+def read_engine(path: Path, *, limited: bool = True) -> Engine:
+    """Connect for reading only; raises `NotFound`, `ForeignFile`, `SchemaMismatch` or `TapeError`.
+
+    If `limited`, each query may take `query_seconds`.
+    """
+    identify(path)
+    path = path.resolve()
+    _check_revision(_peek(path), path)
+    engine = _reader(path, settled=_is_immutable(path))
+    event.listen(engine, "connect", lambda connection, _: _check_columns(connection, path))
+    if limited and (seconds := query_seconds()):
+        _limit(engine, seconds)
+    return engine
+
+
+def query_seconds() -> float:
+    """Return how long a query for reading may take; 0 is for ever."""
+    given = os.environ.get("WIRETAPE_QUERY_TIMEOUT", "")
+    try:
+        seconds = float(given or QUERY_SECONDS)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise WiretapeError(f"WIRETAPE_QUERY_TIMEOUT={given!r} is not a number of seconds: give one, or 0 for no limit")
+    return seconds
+
+
+def _limit(engine: Engine, seconds: float, clock: Clock = SYSTEM) -> None:
+    """Stop each query after so long; SQLite raises "interrupted" then."""
+    deadline_ns = 0
+
+    def begin(*_: Any) -> None:
+        nonlocal deadline_ns
+        deadline_ns = clock.now() + round(seconds * 1e9)
+
+    def is_late() -> bool:
+        return clock.now() > deadline_ns
+
+    event.listen(engine, "connect", lambda connection, _: connection.set_progress_handler(is_late, _STEPS))
+    event.listen(engine, "before_cursor_execute", begin)
+
+
+def stopped(path: Path) -> TapeError:
+    """Return the error for a query that reached the time limit."""
+    limit = f"{query_seconds():g} s"
+    return TapeError(f"{path}: a query was stopped after {limit}: filter more, or set WIRETAPE_QUERY_TIMEOUT (seconds)")
+
+
+def read_uri(path: Path) -> str:
+    """Return the SQLite URI that opens a tape for reading only."""
+    path = path.resolve()
+    return _uri(path, settled=_is_immutable(path))
+
+
+def _is_immutable(path: Path) -> bool:
+    """Say whether a tape can only be opened as immutable: without a `-wal`, in a directory that may not be written."""
+    return _is_settled(path) and not os.access(path.parent, os.W_OK)
+
+
+def reader_beside_writer(path: Path) -> Engine:
+    """Connect for reading in the process that writes the tape.
+
+    Only SQLite opens the file there: whoever closes a descriptor of it drops the locks that SQLite holds.
+    """
+    return _reader(path.resolve(), settled=False)
+
+
+def _peek(path: Path) -> str | None:
+    """Give a tape's revision without leaving a trace, where that can be: without a `-wal` it needs no `-shm`."""
+    with explained(path), _reader(path, settled=_is_settled(path)).connect() as connection:
+        return revision(connection)
+
+
+def _is_settled(path: Path) -> bool:
+    return not Path(f"{path}-wal").exists()
+
+
+def _reader(path: Path, *, settled: bool) -> Engine:
+    engine = _engine(_uri(path, settled=settled))
+    event.listen(engine, "connect", _set_up_reader)
+    event.listen(engine, "connect", lambda connection, _: _check_readable(connection, path))
+    return engine
+
+
+def _uri(path: Path, *, settled: bool) -> str:
+    return f"file:{quote(str(path))}?mode=ro" + ("&immutable=1" if settled else "")
+
+
+def _set_up_reader(connection: sqlite3.Connection, _: Any) -> None:
+    connection.isolation_level = None
+    connection.text_factory = _READABLE  # a text that is no UTF-8 fails a query otherwise
+    for setting in (f"busy_timeout={_BUSY_MS}", "query_only=ON", "trusted_schema=OFF", "cell_size_check=ON"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _check_readable(connection: sqlite3.Connection, path: Path) -> None:
+    if reason := catalog.unreadable(connection):
+        raise ForeignFile(f"{path} {reason}: it is not read. Name another tape with --db")
+
+
+def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise `SchemaMismatch` if a tape of our revision lacks a column of ours."""
+    columns = [(table.name, column.name) for table in metadata.tables.values() for column in table.c]
+    if missing := catalog.lacking(connection, columns):
+        raise SchemaMismatch(
+            f"{path} has schema {REVISION} and lacks {missing}: it is damaged, or something else made it, such as a"
+            " development version. Read it with what made it, or name another tape with --db"
+        )
+
+
+def _check_ours(path: Path, found: str | None) -> None:
+    """Raise `ForeignFile` unless a tape of revision `found` holds what the migrations make, and nothing more."""
+    with explained(path), _reader(path, settled=_is_settled(path)).connect() as connection:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        if found == REVISION:
+            _check_columns(driver, path)
+        reason = None if catalog.is_known(catalog.entries(driver)) else catalog.foreign(driver, _expected(found))
+    if reason:
+        raise ForeignFile(
+            f"{path} {reason}, so it is only read, and not written to: record to another tape with --db; "
+            "'wiretape db merge' copies the exchanges of this one"
+        )
+
+
+def _expected(revision: str | None) -> catalog.Entries:
+    """Return the schema that the migrations make up to a revision; None: an empty one."""
+    if revision is None:
+        return {}
+    with create_engine("sqlite://").connect() as connection:
+        migrate(connection, revision)
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        return catalog.entries(driver)
+
+
+@contextlib.contextmanager
+def writing(path: Path, purpose: str, *, create: bool = True, any_revision: bool = False) -> Iterator[Connection]:
+    """Hold the tape for writing: lock it, create it if need be, check it, and connect.
+
+    `purpose` is what others are told who find the tape taken. Raises `TapeError` and its kinds; nothing has been
+    written then, not even a lock.
+    """
+    path = _admit(path, create, any_revision)
+    with locking.held(path, purpose) as lock, _created(path, lock):
+        engine = _engine(f"file:{quote(str(path))}?mode=rw")
+        event.listen(engine, "connect", _set_up_writer)
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        with explained(path), engine.connect() as connection:
+            _prepare(connection, path, any_revision)
+        with explained(path), engine.connect() as connection:
+            lock.renew()
+            connection.info[_LOCK] = lock
+            try:
+                yield connection
+            finally:  # a tape that was moved would leave its log to whatever takes its name
+                with contextlib.suppress(SQLAlchemyError, sqlite3.Error):
+                    connection.rollback()
+                    connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+@contextlib.contextmanager
+def _created(path: Path, lock: locking.Lock) -> Iterator[None]:
+    """Create the tape's file if need be, and lock it, before SQLite opens it."""
+    if not path.exists():
+        _create(path)
+    with lock.on_file():
+        yield
+
+
+def keep_lock(connection: Connection) -> None:
+    """Put the lock file of a tape that is held for writing back, if it was removed. Raises `TapeGone`."""
+    connection.info[_LOCK].renew()
+
+
+def _admit(path: Path, create: bool, any_revision: bool) -> Path:
+    """Raise unless `path` may become or is a tape that may be written, without leaving a trace; give the real path."""
+    if not path.exists():
+        if not create:
+            identify(path)
+        path = path.absolute()
+        _check_writable(path)
+        return path
+    path = path.resolve()
+    _check_writable(path)
+    identify(path)
+    found = _peek(path)
+    if found is not None and not (any_revision and found < REVISION):
+        _check_revision(found, path)
+    _check_ours(path, found)
+    return path
+
+
+def _engine(uri: str) -> Engine:
+    return create_engine(
+        "sqlite+pysqlite://",
+        creator=lambda: sqlite3.connect(uri, uri=True, timeout=_BUSY_MS / 1000, check_same_thread=False),
+        poolclass=pool.NullPool,
+        json_serializer=_compact_json,
+        hide_parameters=True,  # they are recorded data, and errors are printed
+    )
+
+
+def _compact_json(value: Any) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _check_writable(path: Path) -> None:
+    if path.exists() and path.is_file() and (not path.stat().st_mode & 0o222 or not os.access(path, os.W_OK)):
+        raise TapeBusy(f"{path} is read-only: make it writable, or record to another tape with --db")
+    if path.parent.exists() and not os.access(path.parent, os.W_OK):
+        raise TapeBusy(f"{path.parent} may not be written: record to another tape with --db")
+
+
+def _create(path: Path) -> None:
+    """Make the file private before SQLite opens it, and make its name durable."""
+    if not path.parent.exists():
+        path.parent.mkdir(mode=0o700, parents=True)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600))
+    except OSError as error:
+        raise TapeError(f"{path} cannot be created ({error.strerror}): record to another tape with --db") from error
+    if hasattr(os, "O_DIRECTORY"):
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        os.fsync(directory)
+        os.close(directory)
+
+
+def _set_up_writer(connection: sqlite3.Connection, _: Any) -> None:
+    connection.isolation_level = None  # SQLAlchemy's own BEGIN IMMEDIATE opens transactions
+    settings = ("synchronous=FULL", "fullfsync=1", "foreign_keys=ON", "trusted_schema=OFF", "cell_size_check=ON")
+    for setting in (f"busy_timeout={_BUSY_MS}", f"journal_size_limit={64 << 20}", *settings):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _prepare(connection: Connection, path: Path, any_revision: bool) -> None:
+    """Make an empty file a tape; the header is written before WAL mode, so that it is in the file itself."""
+    driver: Any = connection.connection
+    if driver.execute("PRAGMA application_id").fetchone()[0] == 0:
+        driver.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    driver.execute("PRAGMA journal_mode=WAL")
+    if revision(connection) is None:
+        connection.rollback()
+        with connection.begin():
+            migrate(connection)
+    if not any_revision:
+        _check_revision(revision(connection), path)
+
+
+def revision(connection: Connection) -> str | None:
+    """Give the tape's alembic revision; None if it has none yet."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return None if found is None else str(found)
+
+
+def _check_revision(found: str | None, path: Path) -> None:
+    """Raise `SchemaMismatch` unless the tape's schema is this program's."""
+    if found == REVISION:
+        return
+    if found is None:
+        raise SchemaMissing(f"{path} has no schema: its recorder was stopped before it began; record to it again")
+    if found < REVISION:
+        raise SchemaMismatch(f"{path} has the older schema {found}, not {REVISION}: run 'wiretape db upgrade'")
+    raise SchemaMismatch(f"{path} has schema {found}, newer than this wiretape's {REVISION}: use a newer wiretape")
+
+
+def migrate(connection: Connection, target: str = "head") -> None:
+    """Bring the tape's schema to this program's, or to another revision, inside the connection's transaction."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(scripts()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, target)
+
+
+def scripts() -> Path:
+    """Give the directory of the migrations: in an installed wiretape inside the package, else beside it."""
+    package = Path(__file__).parents[1]
+    shipped = package / "migrations"
+    return shipped if shipped.is_dir() else package.parent / "migrations"
+
+
+def upgrade(connection: Connection, path: Path) -> Path:
+    """Migrate a tape of an older schema in one transaction, after a backup; give the backup's path."""
+    connection.rollback()
+    copy = _back_up(connection, path, f"before-{REVISION}")
+    # A migration may replace a table that others refer to; SQLite asks for this outside of the transaction.
+    connection.connection.execute("PRAGMA foreign_keys=OFF")
+    with connection.begin():
+        migrate(connection)
+    return copy
+
+
+def too_open(path: Path) -> bool:
+    """Say whether others on this machine may read the tape."""
+    return os.name == "posix" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+
+
+def _is_full(path: Path) -> bool:
+    """Say whether the disk has no room for an index of the log, which SQLite reports as an I/O error."""
+    return path.parent.exists() and shutil.disk_usage(path.parent).free < _LEAST_FREE
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn SQLite's words into ours: what is wrong, whose fault it is, what to do."""
+    try:
+        yield
+    except (OperationalError, sqlite3.OperationalError) as error:
+        reason = str(getattr(error, "orig", error))
+        if "interrupted" in reason:
+            raise stopped(path) from error
+        if "full" in reason or ("I/O" in reason and _is_full(path)):
+            raise TapeBusy(f"{path} cannot be written, the disk is full: free some space") from error
+        if "locked" in reason:
+            raise TapeBusy(f"{path} is locked by another program: close it there, or use another tape") from error
+        if "readonly" in reason or "read-only" in reason:
+            raise TapeBusy(f"{path} cannot be written ({reason}): record to another tape with --db") from error
+        raise TapeError(f"{path} cannot be used ({reason}): run 'wiretape db check'") from error
+    except (DatabaseError, sqlite3.DatabaseError) as error:
+        cause = getattr(error, "orig", error)
+        if type(cause) is not sqlite3.DatabaseError:
+            raise
+        raise TapeDamaged(f"{path} is damaged ({cause}): restore it from a backup") from error
+
+
+def _back_up(connection: Connection, path: Path, name: str) -> Path:
+    """Copy the tape as it is to a private and durable file beside it; the connection may not be in a transaction."""
+    copy = path.with_name(f"{path.name}.{name}")
+    copy.unlink(missing_ok=True)
+    _create(copy)
+    connection.connection.execute("VACUUM INTO ?", (str(copy),))
+    with copy.open("rb") as file:  # SQLite does not
+        os.fsync(file.fileno())
+    return copy

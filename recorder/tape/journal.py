@@ -1,0 +1,256 @@
+"""The journal: the frames that a relay sends to its writer, and what the writer answers.
+
+A log format. Each frame is a little-endian `uint32` length, then a `uint64` sequence number, then a MessagePack array
+whose first element is the frame's tag. Frames of one exchange come in the order `begin`, `head`, `read`…, `end`;
+frames of different exchanges interleave. The writer acknowledges a sequence number after the transaction that holds
+all frames up to it has been committed; a relay sends what was not acknowledged again, and appends are idempotent.
+All `_ns` are nanoseconds since the exchange's T0. Nothing here is redacted: the pipe is memory, the disk is not.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from recorder.sanitize import clipped
+
+ANSWER_BYTES = 1 << 20
+"""An answer's line is shorter than this: recorded text in it is clipped."""
+_HEAD = struct.Struct("<IQ")
+_SHOWN_CHARACTERS = 256
+_MESSAGE_CHARACTERS = 2000
+
+
+class _Frame(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="tag"):
+    pass
+
+
+class Session(_Frame, tag="session", frozen=True):
+    """One run of a recorder; sent first, and again to each writer that is started."""
+
+    uuid: str
+    version: str
+    pid: int
+    boot_id: str | None
+    listen: str
+    upstreams: list[tuple[str, str]]
+    started_at: str
+
+
+class Deleted(msgspec.Struct, tag="deleted", frozen=True):
+    """So many exchanges were past what the tape keeps; of this session so many, failed ones, and bytes of reads."""
+
+    exchanges: int
+    own_exchanges: int
+    own_failed: int
+    own_bytes: int
+
+
+class Deleting(msgspec.Struct, tag="deleting", frozen=True):
+    """A transaction that deletes exchanges is about to begin; `first` is the number of the first of them."""
+
+    first: int
+    what: Deleted
+
+
+class Keep(_Frame, tag="keep", frozen=True):
+    """What the tape keeps while it is recorded: exchanges younger than `age_seconds`, `size` bytes of pages in use.
+
+    `announced` is what the writer before announced to delete, and died before it could report that it had.
+    """
+
+    age_seconds: float | None = None
+    size: int | None = None
+    announced: Deleting | None = None
+
+
+class Begin(_Frame, tag="begin", frozen=True):
+    """A request is about to be sent upstream: T0."""
+
+    id: str
+    started_at: str
+    method: str
+    path: str
+    upstream: str
+    headers: list[tuple[bytes, bytes]]
+    body: bytes | None
+    body_size: int
+    body_sha256: str
+    labels: dict[str, str]
+    coarse_clock: bool = False
+
+
+class Head(_Frame, tag="head", frozen=True):
+    """The response's status and headers came."""
+
+    id: str
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    framing: str
+    connected_ns: int | None
+    sent_ns: int | None
+    headers_ns: int
+
+
+class Read(_Frame, tag="read", frozen=True):
+    """One socket read's share of the body."""
+
+    id: str
+    seq: int
+    at_ns: int
+    relayed_ns: int | None
+    start: int
+    data: bytes
+
+
+class End(_Frame, tag="end", frozen=True):
+    """The exchange is over; `ended_by` is one of `exchange.ENDED_BY`."""
+
+    id: str
+    ended_by: str
+    ended_detail: str | None
+    end_ns: int
+    client_closed_ns: int | None
+    connected_ns: int | None
+    sent_ns: int | None
+    bytes: int
+    gap_bytes: int
+    paused: int
+    surplus: bool
+
+
+class Heartbeat(_Frame, tag="heartbeat", frozen=True):
+    """The relay is alive at this wall time."""
+
+    at: str
+
+
+class Close(_Frame, tag="close", frozen=True):
+    """The recorder ended in good order at this wall time."""
+
+    at: str
+
+
+Frame = Session | Keep | Begin | Head | Read | End | Heartbeat | Close
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """What the relay shows of an exchange that has been stored and measured."""
+
+    id: str
+    method: str
+    path: str
+    model: str | None
+    status: int | None
+    outcome: str
+    outcome_detail: str | None
+    ttft_ns: int | None
+    icl_p50_ns: float | None
+    max_stall_ns: int | None
+    duration_ns: int | None
+    completion_tokens: int | None
+    flags: list[str]
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """Frames of an exchange that could not be stored: so many body bytes; `whole`: the tape does not know it at all."""
+
+    id: str
+    bytes: int
+    whole: bool
+
+
+class Ready(msgspec.Struct, tag="ready", frozen=True):
+    """The writer holds the tape, has entered the session, and is listening."""
+
+    tape: str
+    warnings: list[str]
+
+
+class Ack(msgspec.Struct, tag="ack", frozen=True):
+    """All frames up to and including `seq` are committed, except for those of `lost`."""
+
+    seq: int
+    finished: list[Finished]
+    lost: list[Lost] = []
+
+
+class Trouble(msgspec.Struct, tag="trouble", frozen=True):
+    """Storing is held up (a full disk, a lock); the writer keeps trying. An empty message: it is over."""
+
+    message: str
+
+
+class Fatal(msgspec.Struct, tag="fatal", frozen=True):
+    """The writer cannot go on and ends; `final`: another would not help."""
+
+    exit_code: int
+    message: str
+    final: bool = False
+
+
+class Verified(msgspec.Struct, tag="verified", frozen=True):
+    """What the tape holds of this session, read from the file at the end; None is what could not be read in time."""
+
+    exchanges: int | None
+    failed: int | None
+    bytes: int | None
+    problems: list[str]
+
+
+Answer = Ready | Ack | Trouble | Fatal | Deleting | Deleted | Verified
+
+_encode_frame = msgspec.msgpack.Encoder().encode
+_frame_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Frame)
+_answer_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Answer)
+
+
+def encode(seq: int, frame: Frame) -> bytes:
+    """Encode one frame under its sequence number."""
+    payload = _encode_frame(frame)
+    return _HEAD.pack(len(payload), seq) + payload
+
+
+def decode(buffer: bytearray) -> Iterator[tuple[int, Frame]]:
+    """Take the whole frames off the front of `buffer`; what remains is the beginning of the next."""
+    position = 0
+    try:
+        while len(buffer) - position >= _HEAD.size:
+            size, seq = _HEAD.unpack_from(buffer, position)
+            end = position + _HEAD.size + size
+            if end > len(buffer):
+                break
+            with memoryview(buffer) as view:  # a frame may hold a large body: not copied twice
+                frame = _frame_decoder.decode(view[position + _HEAD.size : end])
+            position = end
+            yield seq, frame
+    finally:
+        del buffer[:position]
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """Encode an answer as one line of JSON, shorter than `ANSWER_BYTES` whatever clients and upstreams sent."""
+    match answer:
+        case Ack(finished=finished) if finished:
+            answer = msgspec.structs.replace(answer, finished=[_clip(one) for one in finished])
+        case Trouble(message=message) | Fatal(message=message):
+            answer = msgspec.structs.replace(answer, message=clipped(message, _MESSAGE_CHARACTERS))
+        case Verified(problems=problems):
+            answer = msgspec.structs.replace(answer, problems=[clipped(one, _SHOWN_CHARACTERS) for one in problems])
+    return msgspec.json.encode(answer) + b"\n"
+
+
+def _clip(finished: Finished) -> Finished:
+    texts = {
+        name: clipped(value, _SHOWN_CHARACTERS)
+        for name, value in msgspec.structs.asdict(finished).items()
+        if isinstance(value, str)
+    }
+    return msgspec.structs.replace(finished, **texts)
+
+
+def decode_answer(line: bytes) -> Answer:
+    """Decode an answer's line."""
+    answer: Answer = _answer_decoder.decode(line)
+    return answer

@@ -1,0 +1,274 @@
+"""The lock on a tape: one writer at a time, by whatever name the tape is called. Readers are never hindered.
+
+The file itself is locked, so that neither a hard link nor a removed lock file lets a second writer in: one byte of it,
+far beyond those that SQLite locks. On Linux that is an open file description lock, which lasts until its descriptor is
+closed, whatever else this process opens and closes; elsewhere it is a POSIX record lock. Both work on NFS, unlike a
+lock on the whole file, which a network server (and macOS) would hold against SQLite's own. A second byte carries a
+POSIX lock that excludes nobody: the kernel tells from it which process holds the tape now.
+
+Beside the tape, `<tape>.lock` is locked as a whole. It says in words who holds the tape, and older recorders look at
+nothing else. The operating system frees all of them when the holder dies.
+"""
+
+import contextlib
+import os
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from recorder.errors import TapeBusy, TapeGone
+
+_TRIES = 10
+_TRY_SECONDS = 0.02
+_HELD_BYTE = 1 << 62
+_HOLDER_BYTE = _HELD_BYTE + 1
+_COMMAND_LENGTH = 100
+_SOMEBODY = "another wiretape"
+
+if os.name == "nt":  # pragma: no cover
+    import msvcrt
+
+    def _take_whole(descriptor: int, *, shared: bool = False) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
+
+    def _take_byte(descriptor: int) -> None:
+        pass
+
+    def _name_holder(descriptor: int) -> None:
+        pass
+
+    def _is_taken(descriptor: int) -> bool:
+        return False
+
+    def _holder_pid(descriptor: int) -> int | None:
+        return None
+else:
+    import fcntl
+
+    # struct flock: type, whence, start, length, pid. Other systems order it otherwise, and Python does not tell how.
+    _FLOCK = "hhqqi4x"
+    _HAS_DESCRIPTION_LOCKS = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
+
+    def _take_whole(descriptor: int, *, shared: bool = False) -> None:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+
+    def _take_byte(descriptor: int) -> None:
+        if _HAS_DESCRIPTION_LOCKS:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _wanted(_HELD_BYTE))
+        else:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _HELD_BYTE)
+
+    def _name_holder(descriptor: int) -> None:
+        if not _HAS_DESCRIPTION_LOCKS:  # what SQLite drops includes the lock itself
+            _take_byte(descriptor)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _HOLDER_BYTE)
+
+    def _is_taken(descriptor: int) -> bool:
+        if not _HAS_DESCRIPTION_LOCKS:
+            return _holder_pid(descriptor) is not None
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _wanted(_HELD_BYTE))
+        return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+
+    def _holder_pid(descriptor: int) -> int | None:
+        if sys.platform != "linux":
+            return None
+        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, _wanted(_HOLDER_BYTE)))
+        return pid if kind != fcntl.F_UNLCK and pid > 0 else None
+
+    def _wanted(byte: int) -> bytes:
+        return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+
+
+class Lock:
+    """The lock of one tape, held by this process."""
+
+    def __init__(self, tape: Path, purpose: str, descriptor: int) -> None:
+        self._tape = tape
+        self._purpose = purpose if "(pid " in purpose else f"{purpose} (pid {os.getpid()})"
+        self._beside = descriptor
+        self._file: int | None = None
+
+    @contextlib.contextmanager
+    def on_file(self) -> Iterator[None]:
+        """Lock the tape's file as well, which exists by now. Raises `TapeBusy`.
+
+        Enter this before SQLite opens the file and leave it after SQLite has closed it: on some systems, a process that
+        closes any descriptor of a file loses SQLite's locks on it.
+        """
+        try:
+            descriptor = os.open(self._tape, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+        except OSError as error:
+            raise TapeBusy(f"{self._tape} cannot be opened ({error.strerror}): use another tape") from error
+        try:
+            with contextlib.suppress(OSError):  # a file system without such locks: the lock file has to do
+                try:
+                    _in_time(lambda: _take_byte(descriptor))
+                except (BlockingIOError, PermissionError) as error:
+                    raise _busy(self._tape, _describe(descriptor, None)) from error
+            self._file = descriptor
+            yield
+        finally:
+            self._file = None
+            os.close(descriptor)
+
+    def renew(self) -> None:
+        """Name this process as the holder again, and put the lock file back if it was removed.
+
+        SQLite's first transactions drop the name. Raises `TapeGone` if somebody else has taken the lock file.
+        """
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # it is only for messages
+                _name_holder(self._file)
+        path = lock_of(self._tape)
+        if _is_open(path, self._beside):
+            return
+        descriptor = _open(path)
+        try:
+            _take_whole(descriptor)
+        except OSError as error:
+            words = _words(descriptor) or _SOMEBODY
+            os.close(descriptor)
+            raise TapeGone(f"{path} was removed, and {words} has taken it: nothing more is stored") from error
+        os.dup2(descriptor, self._beside, inheritable=False)
+        os.close(descriptor)
+        self.speak()
+
+    def speak(self) -> None:
+        """Write into the lock file who holds it."""
+        with contextlib.suppress(OSError):  # a full disk: the lock holds all the same, and says less
+            os.ftruncate(self._beside, 0)
+            os.pwrite(self._beside, f"{self._purpose}\n{os.getpid()}\n".encode(), 0)
+
+
+@contextlib.contextmanager
+def held(tape: Path, purpose: str) -> Iterator[Lock]:
+    """Hold the lock beside a tape for the length of the block; raises `TapeBusy`, with the holder, if it is taken.
+
+    `Lock.on_file` locks the tape itself, once it exists.
+    """
+    path = lock_of(tape)
+    descriptor = _open(path)
+    try:
+        try:
+            _in_time(lambda: _take_whole(descriptor))
+        except OSError as error:
+            with _opened(tape) as file:
+                raise _busy(tape, _describe(file, descriptor)) from error
+        lock = Lock(tape, purpose, descriptor)
+        lock.speak()
+        try:
+            yield lock
+        finally:
+            os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def lock_of(tape: Path) -> Path:
+    """Return the path of a tape's lock file: beside the file itself, by whatever symbolic link it is called."""
+    tape = tape.resolve()
+    return tape.with_name(tape.name + ".lock")
+
+
+def holder(tape: Path) -> str:
+    """Return who holds a tape's lock now, in words; empty if nobody does.
+
+    Call it only while this process has no SQLite connection to the tape: it opens and closes the file.
+    """
+    with _opened(lock_of(tape)) as beside, _opened(tape) as file:
+        if file is not None and _is_taken(file):
+            return _describe(file, beside)
+        # A recorder of an older version locks nothing else; asking takes its lock for a moment.
+        return _words(beside) or _SOMEBODY if beside is not None and _is_taken_whole(beside) else ""
+
+
+def _describe(file: int | None, beside: int | None) -> str:
+    """Say who holds a tape that is known to be held.
+
+    The lock file may have the words of an earlier holder, or be gone: its words count only if they name the process
+    that holds the tape now; otherwise its command line does.
+    """
+    pid = _holder_pid(file) if file is not None else None
+    words = "" if beside is None else _words(beside)
+    written_by = 0 if beside is None else _written_by(beside)
+    if pid is None or pid == written_by:
+        return words or _SOMEBODY
+    return _command(pid) or f"process {pid}"
+
+
+def _words(descriptor: int) -> str:
+    return _lines(descriptor)[0]
+
+
+def _written_by(descriptor: int) -> int:
+    """Return the process that wrote a lock file; 0 if it does not say."""
+    *_, last = _lines(descriptor)
+    return int(last) if last.isdecimal() else 0
+
+
+def _lines(descriptor: int) -> list[str]:
+    return os.pread(descriptor, 4096, 0).decode("utf-8", "replace").strip().split("\n")
+
+
+def _command(pid: int) -> str:
+    """Return what a process does, where the system tells: a writer's last argument says it in words."""
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").rstrip("\0").split("\0")
+    except OSError:
+        return ""
+    if "recorder.tape.writer" in arguments:
+        return arguments[-1]
+    return f"process {pid} ({' '.join(arguments)[:_COMMAND_LENGTH]})"
+
+
+def _is_taken_whole(descriptor: int) -> bool:
+    try:
+        _take_whole(descriptor, shared=True)
+    except OSError:
+        return True
+    return False
+
+
+def _in_time(take: Callable[[], None]) -> None:
+    """Try for a moment: whoever only asks who holds the lock has it for a blink."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(OSError):
+            return take()
+        threading.Event().wait(_TRY_SECONDS)
+    take()
+
+
+def _busy(tape: Path, holder: str) -> TapeBusy:
+    return TapeBusy(f"{tape} is being written by {holder}: stop it, or use another tape")
+
+
+def _open(path: Path) -> int:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    except OSError as error:
+        raise TapeBusy(f"{path} cannot be opened ({error.strerror}): record to another tape with --db") from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int | None]:
+    """Open a file for asking who has locked it; None if that cannot be."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_open(path: Path, descriptor: int) -> bool:
+    """Say whether a path still names the file that a descriptor has open."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except OSError:
+        return False

@@ -1,0 +1,170 @@
+"""Merging tapes: copying the exchanges of other tapes onto one, with all that belongs to them.
+
+Exchanges and sessions are known by their ids, so that a merge that was interrupted, or is repeated, copies only what is
+missing. Copies are numbered by the time at which they began, across all sources, after what is on the tape already.
+Every cell of a source is checked before anything is written: what is damaged stays out, so that a tape that was whole
+is whole afterwards, whoever made the sources.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import Connection, Table, select
+
+from recorder.errors import WiretapeError
+from recorder.tape import celltypes, checks, file, lock
+from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
+
+_BATCH = 500
+"""Exchanges copied in one transaction."""
+_SHOWN_CHARACTERS = 80
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a merge does: `(started_at, source, no)` of each exchange to copy, in the order of their new numbers.
+
+    `present` counts those that are on the tape already, `running` those that a recorder still runs: both are left out,
+    and so is what `damaged` tells of, in one sentence for each exchange.
+    """
+
+    exchanges: list[tuple[str, int, int]] = field(default_factory=list)
+    present: int = 0
+    running: int = 0
+    damaged: list[str] = field(default_factory=list)
+
+
+def plan(connection: Connection | None, sources: Sequence[Path]) -> Plan:
+    """Find out what there is to copy onto the tape of `connection` (None: a new one).
+
+    Raises `WiretapeError`, also of the kinds of `TapeError` for a source that is not a tape of this schema.
+    """
+    result = Plan()
+    known: set[str] = set()
+    if connection is not None:
+        with connection.begin():
+            known.update(connection.execute(select(exchanges.c.id)).scalars())
+    columns = (exchanges.c.no, exchanges.c.id, exchanges.c.started_at, exchanges.c.ended_by)
+    for number, source in enumerate(sources):
+        is_recorded = bool(lock.holder(source))
+        with file.explained(source), file.read_engine(source).connect() as other:
+            damaged = _damaged_rows(other)
+            for no, id, started_at, ended_by in other.execute(select(*columns)).all():
+                if ended_by is None and is_recorded:
+                    result.running += 1
+                elif problem := damaged.get(no) or next(iter(checks.of_exchange(other, no)), ""):
+                    row = celltypes.row_of(other, exchanges, no)[:_SHOWN_CHARACTERS]
+                    result.damaged.append(f"{row} of {source} is damaged and left out: {problem}")
+                elif id in known:
+                    result.present += 1
+                else:
+                    known.add(id)
+                    result.exchanges.append((started_at, number, no))
+    result.exchanges.sort()
+    return result
+
+
+def _damaged_rows(source: Connection) -> dict[int, str]:
+    """Find the exchanges with a damaged cell in their row, their measures or their session, and say what it is."""
+    problems: dict[int, str] = {}
+    for table in (exchanges, measures):
+        for no, problem in celltypes.faults(source, celltypes.checked(table)):
+            problems.setdefault(no, problem)
+    of_sessions = dict(celltypes.faults(source, celltypes.checked(sessions)))
+    known = set(source.execute(select(sessions.c.no)).scalars())
+    for no, session_no in source.execute(select(exchanges.c.no, exchanges.c.session_no)):
+        if session_no not in known or session_no in of_sessions:
+            problems.setdefault(no, of_sessions.get(session_no, "its session is missing"))
+    return problems
+
+
+def copy(connection: Connection, sources: Sequence[Path], plan: Plan) -> Iterator[int]:
+    """Copy what is planned onto the tape of its only writing connection; yield how many each transaction has copied."""
+    _run(connection, "CREATE TEMP TABLE numbered (source INTEGER, was INTEGER, no INTEGER, PRIMARY KEY (source, no))")
+    (base,) = _row(connection, "SELECT coalesce(max(no), 0) FROM main.exchanges")
+    rows = ((source, was, base + 1 + index) for index, (_, source, was) in enumerate(plan.exchanges))
+    connection.connection.executemany("INSERT INTO temp.numbered VALUES (?, ?, ?)", rows)
+    for number, source in enumerate(sources):
+        with _attached(connection, source):
+            _skip_what_changed(connection, number)
+            _copy_sessions(connection, number)
+            yield from _copy_exchanges(connection, number)
+
+
+def _skip_what_changed(connection: Connection, source: int) -> None:
+    """Leave out what came onto the tape, or went from the source, after the plan was made."""
+    wanted = "SELECT no FROM source.exchanges WHERE id NOT IN (SELECT id FROM main.exchanges)"
+    _run(connection, f"DELETE FROM temp.numbered WHERE source = {source} AND was NOT IN ({wanted})")
+
+
+def _copy_sessions(connection: Connection, source: int) -> None:
+    names = ", ".join(column.name for column in sessions.c if column.name != "no")
+    used = f"SELECT e.session_no FROM temp.numbered n JOIN source.exchanges e ON e.no = n.was WHERE n.source = {source}"
+    missing = f"uuid NOT IN (SELECT uuid FROM main.sessions) AND no IN ({used})"
+    _run(connection, f"INSERT INTO main.sessions ({names}) SELECT {names} FROM source.sessions WHERE {missing}")
+
+
+def _copy_exchanges(connection: Connection, source: int) -> Iterator[int]:
+    last = 0
+    while True:
+        batch = f"FROM temp.numbered WHERE source = {source} AND no > {last} ORDER BY no LIMIT {_BATCH}"
+        count, until = _row(connection, f"SELECT count(*), max(no) FROM (SELECT no {batch})")
+        if not count:
+            return
+        with _transaction(connection):
+            for table in (exchanges, reads, segments, bodies, measures):
+                _run(connection, _copying(table, f"n.source = {source} AND n.no > {last} AND n.no <= {until}"))
+        yield count
+        last = until
+
+
+def _copying(table: Table, batch: str) -> str:
+    key = "no" if table is exchanges else "exchange_no"
+    session = "(SELECT no FROM main.sessions WHERE uuid = (SELECT uuid FROM source.sessions WHERE no = s.session_no))"
+    replaced = {key: "n.no", "session_no": session}
+    values = ", ".join(replaced.get(column.name, f's."{column.name}"') for column in table.c)
+    names = ", ".join(f'"{column.name}"' for column in table.c)
+    joined = f"temp.numbered n CROSS JOIN source.{table.name} s ON s.{key} = n.was"
+    return f"INSERT INTO main.{table.name} ({names}) SELECT {values} FROM {joined} WHERE {batch}"
+
+
+@contextmanager
+def _transaction(connection: Connection) -> Iterator[None]:
+    _run(connection, "BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.connection.in_transaction:  # SQLite has rolled back already if the disk is full
+            _run(connection, "ROLLBACK")
+        raise
+    _run(connection, "COMMIT")
+
+
+@contextmanager
+def _attached(connection: Connection, source: Path) -> Iterator[None]:
+    """Attach a tape as `source`, for reading only."""
+    connection.rollback()
+    with file.explained(source):
+        _run(connection, "ATTACH ? AS source", file.read_uri(source))
+    try:
+        yield
+    finally:
+        _run(connection, "DETACH source")
+
+
+def refuse_itself(path: Path, sources: Sequence[Path]) -> None:
+    """Raise `WiretapeError` if a source is the tape that is merged into, by whatever link it is called."""
+    for source in sources:
+        if path.exists() and source.exists() and path.samefile(source):
+            raise WiretapeError(f"{source} is the tape that is merged into: name others")
+
+
+def _run(connection: Connection, statement: str, *values: object) -> None:
+    connection.connection.execute(statement, values)
+
+
+def _row(connection: Connection, statement: str) -> tuple[int, ...]:
+    row: tuple[int, ...] = connection.connection.execute(statement).fetchone()
+    return row

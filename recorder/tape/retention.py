@@ -1,0 +1,244 @@
+"""Which exchanges a tape keeps: deleting chosen ones, those past an age, and the oldest until the tape fits a size.
+
+Works on the tape's only writing connection. A tape's size here is that of its pages in use: deleting leaves free pages
+in the file, which new recordings fill first. What was deleted can be read from free pages until they are filled;
+`vacuum` rewrites the file without them. Selecting by a filter is left to `viewer`.
+"""
+
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Select, delete, exists, func, select
+
+from recorder.clock import Clock
+from recorder.decode.outcome import FAILURES
+from recorder.errors import TapeBusy
+from recorder.tape import celltypes
+from recorder.tape.journal import Deleted, Deleting
+from recorder.tape.schema import bodies, exchanges, measures, reads, segments
+
+_BATCH = 100
+"""Exchanges deleted in one transaction: short enough for a recorder to commit in between."""
+_SLICE = 20
+"""Exchanges that a recorder deletes at once, between two of its commits."""
+_LOOK_NS = 1_000_000_000
+_ROOM = 0.95
+"""A recorder whose tape is full deletes down to this share of its limit, so as not to delete at every commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a recorder keeps: exchanges younger than `age`, and at most `size` bytes of pages in use."""
+
+    age: timedelta | None = None
+    size: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.age is not None or self.size is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What is about to be deleted: how many exchanges, the bytes of their bodies, and when the first and last began."""
+
+    exchanges: int
+    body_bytes: int
+    oldest: str | None
+    newest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A tape's file in bytes, and how many of these are free pages."""
+
+    file: int
+    free: int
+
+    @property
+    def used(self) -> int:
+        """Bytes of pages in use."""
+        return self.file - self.free
+
+
+def size(connection: Connection) -> Size:
+    """Return the size of the tape; what still stands in its log counts as in the file."""
+    pages, free, page_size = (
+        connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return Size(pages * page_size, free * page_size)
+
+
+def past(
+    connection: Connection, limits: Limits, clock: Clock, *, settled: bool = False, most: int | None = None
+) -> list[str]:
+    """Return the ids of the exchanges that are past the limits, the oldest first.
+
+    Only `settled` ones if asked, and at most `most`: of a large tape it takes long to name all.
+    """
+    ids: list[str] = []
+    if limits.age is not None:
+        before = datetime.fromisoformat(clock.wall()) - limits.age
+        ids = older_than(connection, before, settled=settled, most=most)
+    if limits.size is not None:
+        oldest = beyond(connection, limits.size, settled=settled, most=most)
+        ids = oldest if len(oldest) > len(ids) else ids  # both begin with the oldest
+    return ids
+
+
+def older_than(
+    connection: Connection, before: datetime, *, settled: bool = False, most: int | None = None
+) -> list[str]:
+    """Return the ids of the exchanges that began before an instant, as `past` does."""
+    at = before.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    statement = _oldest_first(select(exchanges.c.id), settled).where(exchanges.c.started_at < at)
+    return list(connection.execute(statement.limit(most)).scalars())
+
+
+def beyond(connection: Connection, limit: int, *, settled: bool = False, most: int | None = None) -> list[str]:
+    """Return the ids of the oldest exchanges, about as many as have to go for the pages in use to fit `limit`.
+
+    All are taken to be of one size: look again after deleting.
+    """
+    used = size(connection).used
+    if used <= limit:
+        return []
+    total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
+    count = math.ceil(total * (used - limit) / used)
+    count = count if most is None else min(count, most)
+    return list(connection.execute(_oldest_first(select(exchanges.c.id), settled).limit(count)).scalars())
+
+
+def _oldest_first(statement: Select[Any], settled: bool) -> Select[Any]:
+    statement = statement.order_by(exchanges.c.started_at, exchanges.c.no)
+    return statement.where(exists().where(bodies.c.exchange_no == exchanges.c.no)) if settled else statement
+
+
+def summary(connection: Connection, ids: Sequence[str]) -> Summary:
+    """Return what deleting these exchanges deletes."""
+    count = total = 0
+    began: list[str] = []
+    for start in range(0, len(ids), _BATCH):
+        ends = celltypes.least(exchanges.c.started_at), celltypes.greatest(exchanges.c.started_at)
+        statement = select(func.count(), func.sum(exchanges.c.bytes - exchanges.c.gap_bytes), *ends).where(
+            exchanges.c.id.in_(ids[start : start + _BATCH])
+        )
+        number, bytes_, first, last = connection.execute(statement).one()
+        count, total = count + number, total + (bytes_ or 0)
+        began += [at for at in (first, last) if at is not None]
+    return Summary(count, total, min(began, default=None), max(began, default=None))
+
+
+def erase(connection: Connection, ids: Sequence[str]) -> Iterator[int]:
+    """Delete exchanges with all that belongs to them, some at a time; yield how many each transaction deleted.
+
+    Ids that are not on the tape are passed over. Sessions stay: they hold the key of the redaction hashes.
+    """
+    for start in range(0, len(ids), _BATCH):
+        with connection.begin():
+            statement = select(exchanges.c.no).where(exchanges.c.id.in_(ids[start : start + _BATCH]))
+            numbers = connection.execute(statement).scalars().all()
+            for table in (reads, segments, bodies, measures):
+                connection.execute(delete(table).where(table.c.exchange_no.in_(numbers)))
+            connection.execute(delete(exchanges).where(exchanges.c.no.in_(numbers)))
+        yield len(numbers)
+
+
+def enforce(connection: Connection, limits: Limits, clock: Clock) -> Iterator[int]:
+    """Delete what is past the limits, whatever ran when its recorder died included; yield as `erase` does."""
+    if limits.age is not None:
+        with connection.begin():
+            ids = past(connection, Limits(limits.age), clock)
+        yield from erase(connection, ids)
+    while limits.size is not None:
+        with connection.begin():
+            ids = beyond(connection, limits.size, most=_BATCH)
+        if not ids:
+            return
+        yield from erase(connection, ids)
+
+
+def vacuum(connection: Connection, path: Path) -> tuple[Size, Size]:
+    """Rewrite the tape without free pages; return its size before and after.
+
+    Raises `TapeBusy` if the disk has no room for it: SQLite writes the tape to a temporary file, and then to its log.
+    It is raised, too, if the log cannot be moved into the file: what was deleted is still there then.
+    """
+    connection.rollback()
+    with connection.begin():
+        before = size(connection)
+    free = shutil.disk_usage(path.parent).free
+    if free < 2 * before.used:
+        need = 2 * before.used - free
+        raise TapeBusy(f"{path} cannot be rewritten: the disk needs {need:,} more free bytes for it: free some space")
+    connection.rollback()
+    # SQLite would take the system's temporary folder, which may be smaller and is others' too.
+    os.environ.setdefault("SQLITE_TMPDIR", str(path.parent))
+    connection.connection.execute("VACUUM")
+    (is_busy, *_) = connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if is_busy:
+        raise TapeBusy(
+            f"{path} is being read by another program, so that what was deleted is still in the file: end that program"
+            " and run 'wiretape db vacuum' again"
+        )
+    with connection.begin():
+        return before, size(connection)
+
+
+class Pruner:
+    """Deletes what is past the limits while a tape is recorded, a little at a time.
+
+    What still runs, or is not measured yet, is never deleted; so a tape may grow past its size by what runs.
+    """
+
+    def __init__(self, connection: Connection, limits: Limits, clock: Clock, session_no: int) -> None:
+        self._connection, self._limits, self._clock = connection, limits, clock
+        self._session_no = session_no
+        self._is_shrinking = False
+        self.due = clock.now()
+        """When `step` is due, on the monotonic clock."""
+
+    def step(self, announce: Callable[[Deleting], None] = lambda _: None) -> Deleted:
+        """Delete some of what is past the limits, in one transaction, after announcing it. Raises what SQLite raises.
+
+        Whoever hears the announcement only, as this process was killed, asks `is_done` of the next one.
+        """
+        self.due = self._clock.now() + _LOOK_NS
+        with self._connection.begin():
+            ids = past(self._connection, self._target(), self._clock, settled=True, most=_SLICE)
+            own = self._own(ids)
+            first = self._connection.execute(select(func.min(exchanges.c.no)).where(exchanges.c.id.in_(ids))).scalar()
+        if first is not None:
+            announce(Deleting(first, Deleted(len(ids), *own)))
+        deleted = sum(erase(self._connection, ids))
+        self._is_shrinking = bool(deleted)
+        if deleted:
+            self.due = self._clock.now()
+        return Deleted(deleted, *own)
+
+    def is_done(self, announced: Deleting) -> bool:
+        """Return whether what was announced has been deleted."""
+        first = select(exchanges.c.no).where(exchanges.c.no == announced.first)
+        with self._connection.begin():
+            return self._connection.execute(first).scalar() is None
+
+    def _target(self) -> Limits:
+        limit = self._limits.size
+        if limit is None or not self._is_shrinking:
+            return self._limits
+        return Limits(self._limits.age, int(limit * _ROOM))
+
+    def _own(self, ids: Sequence[str]) -> tuple[int, int, int]:
+        """Count the exchanges of this session, those that failed, and the bytes of their reads."""
+        failed = func.count().filter(measures.c.outcome.in_(FAILURES))
+        size = func.coalesce(func.sum(exchanges.c.bytes - exchanges.c.gap_bytes), 0)
+        statement = select(func.count(), failed, size).select_from(exchanges).outerjoin(measures)
+        its = exchanges.c.id.in_(ids), exchanges.c.session_no == self._session_no
+        row: tuple[int, int, int] = tuple(self._connection.execute(statement.where(*its)).one())
+        return row

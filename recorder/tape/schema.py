@@ -1,0 +1,204 @@
+"""The tape's tables, as SQLAlchemy Core; the source for alembic, for every query and for the README.
+
+Facts (`sessions`, `exchanges`, `reads`, `segments`, `bodies`) are apart from what is derived from them (`measures`).
+Column types are portable to PostgreSQL. Instants end in `_ns`: integer nanoseconds on the monotonic clock since the
+exchange's T0, the moment just before the request was sent upstream. Unknown is NULL, never 0. Comments are for people
+who open a tape with plain `sqlite3`, too.
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+from recorder.tape.celltypes import check_when_read
+
+APPLICATION_ID = 0x77746170
+"""SQLite's `application_id` of every tape: the letters `wtap`."""
+
+REVISION = "0002"
+"""The alembic revision that this program reads and writes."""
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+_KEY = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _json() -> JSON:
+    return JSON(none_as_null=True)
+
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("no", _KEY, primary_key=True, comment="row number"),
+    Column("uuid", String(36), unique=True, nullable=False, comment="identity of one run of a recorder"),
+    Column("version", Text, nullable=False, comment="wiretape's version"),
+    Column("pid", Integer, nullable=False, comment="process id of the relay"),
+    Column("boot_id", Text, comment="identity of the machine's boot, where the system has one"),
+    Column("listen", Text, nullable=False, comment="base URL that clients were given"),
+    Column(
+        "upstreams", _json(), nullable=False, comment="[[name, URL]], user info redacted; the name is empty at the root"
+    ),
+    Column("salt", LargeBinary, nullable=False, comment="key of the redaction hashes; the same in all of a tape"),
+    Column("started_at", Text, nullable=False, comment="wall time, UTC, ISO 8601"),
+    Column("heartbeat_at", Text, nullable=False, comment="when the relay was last heard of"),
+    Column("ended_at", Text, comment="NULL: still running, or died"),
+    comment="one run of a recorder",
+)
+
+exchanges = Table(
+    "exchanges",
+    metadata,
+    Column("no", _KEY, primary_key=True, comment="row number; what the other tables refer to"),
+    Column("id", String(16), unique=True, nullable=False, comment="the exchange's id, 16 hex digits (X-Wiretape-Id)"),
+    Column("session_no", _KEY, ForeignKey("sessions.no"), nullable=False),
+    Column("started_at", Text, nullable=False, index=True, comment="wall time at T0, UTC, ISO 8601; only for show"),
+    Column("method", Text, nullable=False),
+    Column("path", Text, nullable=False, comment="below the upstream's URL, with the query; secret values redacted"),
+    Column("upstream", Text, nullable=False, comment="base URL of the API server, user info redacted"),
+    Column("request_model", Text, comment="the model asked for"),
+    Column("request_headers", _json(), nullable=False, comment="[[name, value]] as the client sent them, redacted"),
+    Column("request_body", LargeBinary, comment="as it came, up to a cap"),
+    Column("request_size", BigInteger, nullable=False, comment="bytes of the whole request body"),
+    Column("request_sha256", String(64), nullable=False, comment="of the whole request body"),
+    Column("labels", _json(), nullable=False, comment="{key: value}, credentials redacted"),
+    Column("status", Integer, comment="HTTP status; NULL: no answer came"),
+    Column("response_headers", _json(), comment="[[name, value]] as upstream sent them, redacted"),
+    Column("connected_ns", BigInteger, comment="connected, TLS included"),
+    Column("sent_ns", BigInteger, comment="request written"),
+    Column("headers_ns", BigInteger, comment="the read that completed the response head"),
+    Column("end_ns", BigInteger, comment="the body ended, or the exchange was cut"),
+    Column("client_closed_ns", BigInteger, comment="the client was seen to have left"),
+    Column("ended_by", Text, index=True, comment="how the transport ended: a fact, no judgement; NULL: still open"),
+    Column("ended_detail", Text, comment="the transport's own words, redacted"),
+    Column("framing", Text, comment="how the body was delimited: chunked, length, close, none"),
+    Column("bytes", BigInteger, nullable=False, server_default="0", comment="body bytes that upstream sent"),
+    Column(
+        "gap_bytes", BigInteger, nullable=False, server_default="0", comment="of these, bytes that could not be stored"
+    ),
+    Column(
+        "paused", Integer, nullable=False, server_default="0", comment="times upstream had to wait for a slow client"
+    ),
+    Column(
+        "surplus", Boolean, nullable=False, server_default="0", comment="upstream sent bytes after the response's end"
+    ),
+    Column(
+        "coarse_clock", Boolean, nullable=False, server_default="0", comment="instants are not those of socket reads"
+    ),
+    comment="one request and its response: the facts",
+    sqlite_autoincrement=True,  # a number is not used again after its exchange was deleted
+)
+
+reads = Table(
+    "reads",
+    metadata,
+    Column("exchange_no", _KEY, ForeignKey("exchanges.no"), primary_key=True),
+    Column("seq", Integer, primary_key=True, comment="0, 1, 2, …"),
+    Column("at_ns", BigInteger, nullable=False, comment="when the socket gave it"),
+    Column("relayed_ns", BigInteger, comment="when it had been handed to the client; NULL: never"),
+    Column("start", BigInteger, nullable=False, comment="offset of its first byte in the body"),
+    Column("size", Integer, nullable=False, comment="body bytes"),
+    comment="what one socket read returned of a body, and when",
+    sqlite_with_rowid=False,
+)
+
+segments = Table(
+    "segments",
+    metadata,
+    Column("exchange_no", _KEY, ForeignKey("exchanges.no"), primary_key=True),
+    Column("start", BigInteger, primary_key=True, autoincrement=False, comment="offset in the body"),
+    Column("data", LargeBinary, nullable=False),
+    comment="body bytes as they came, while the exchange is open",
+)
+
+bodies = Table(
+    "bodies",
+    metadata,
+    Column("exchange_no", _KEY, ForeignKey("exchanges.no"), primary_key=True),
+    Column("size", BigInteger, nullable=False, comment="bytes before compression"),
+    Column("sha256", String(64), nullable=False, comment="of the bytes before compression"),
+    Column("data", LargeBinary, nullable=False, comment="zlib"),
+    comment="the body of an ended exchange, byte for byte as upstream sent it",
+)
+
+measures = Table(
+    "measures",
+    metadata,
+    Column("exchange_no", _KEY, ForeignKey("exchanges.no"), primary_key=True),
+    Column("decoder_version", Integer, nullable=False),
+    Column("outcome", Text, nullable=False, index=True, comment="how the exchange ended, judged by what came"),
+    Column("outcome_detail", Text),
+    Column("error_code", Text),
+    Column("error_message", Text),
+    Column("dialect", Text, comment="chat; unknown: the payload is not understood; NULL: nothing to understand"),
+    Column("model", Text, comment="the model that answered"),
+    Column("response_id", Text),
+    Column("finish_reason", Text, comment="of choice 0, as the wire has it"),
+    Column("prompt_tokens", BigInteger, comment="tokens are only what usage reports"),
+    Column("completion_tokens", BigInteger),
+    Column("total_tokens", BigInteger),
+    Column("reasoning_tokens", BigInteger),
+    Column("usage", _json(), comment="the last value of each field that came"),
+    Column("connect_ns", BigInteger, comment="T0 → connected"),
+    Column("ttfb_ns", BigInteger, comment="T0 → response head"),
+    Column("ttf_byte_ns", BigInteger, comment="T0 → first body byte, comments too"),
+    Column("ttfc_ns", BigInteger, comment="T0 → first chunk of any kind"),
+    Column("ttft_ns", BigInteger, comment="T0 → first output chunk: reasoning, content or tool call"),
+    Column("ttfo_ns", BigInteger, comment="T0 → first answer: content or tool call"),
+    Column("ttf_content_ns", BigInteger, comment="T0 → first text"),
+    Column("thinking_ns", BigInteger, comment="first reasoning → first answer"),
+    Column("ttst_ns", BigInteger, comment="first → second output chunk"),
+    Column("latency_ns", BigInteger, comment="T0 → last output chunk"),
+    Column("duration_ns", BigInteger, comment="T0 → [DONE], else the end of the exchange"),
+    Column("tail_ns", BigInteger, comment="duration − latency"),
+    Column("max_stall_ns", BigInteger, comment="longest gap: between reads that completed an output chunk"),
+    Column("tpot_ns", Float, comment="(last − first output) / (completion tokens − 1)"),
+    Column("tpot_est_ns", Float, comment="the same per output chunk: an estimate"),
+    Column("tpot_adj_ns", Float, comment="the same without the first chunk's tokens; needs usage on every chunk"),
+    Column("tps_user", Float, comment="tokens a second: 1 s / tpot"),
+    Column("e2e_tps", Float, comment="completion tokens / latency"),
+    Column("tokens_per_chunk", Float, comment="completion tokens / output chunks"),
+    Column("coalesced_fraction", Float, comment="output chunks that share a read with an earlier one"),
+    Column("icl_mean_ns", Float, comment="inter-chunk latency: gaps between output chunks"),
+    Column("icl_p50_ns", Float),
+    Column("icl_p90_ns", Float),
+    Column("icl_p99_ns", Float),
+    Column("icl_max_ns", BigInteger),
+    Column("reads", Integer, nullable=False),
+    Column("events", Integer, nullable=False, comment="as the standard dispatches them, [DONE] included"),
+    Column("comments", Integer, nullable=False),
+    Column("chunks", Integer, nullable=False),
+    Column("output_chunks", Integer, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("flags", Text, nullable=False, comment="names, separated by spaces, sorted"),
+    Column("content", Text, comment="of choice 0, assembled"),
+    Column("reasoning", Text),
+    Column("refusal", Text),
+    Column("tool_calls", _json(), comment="[{index, id, name, arguments}]"),
+    Column("choices", _json(), comment="the other choices of an answer that has several"),
+    Column("icl", LargeBinary, nullable=False, comment="all gaps between output chunks: little-endian int64, ns"),
+    Column("gap_hist", LargeBinary, nullable=False, comment="64 little-endian uint32: gaps by bit length of their ns"),
+    Column("sparkline", Text, nullable=False, comment="the gaps, drawn on an absolute scale"),
+    Column("max_silence_ns", BigInteger, comment="longest silence: no byte of the body, from its first to the end"),
+    comment="derived from the facts by the decoder named; rebuilding gives the same",
+)
+
+check_when_read(metadata)

@@ -1,0 +1,347 @@
+"""A program: journal frames on standard input → group commits on the tape → answers on standard output.
+
+Run by `recorder.relay.tap` as `python -m recorder.tape.writer TAPE PURPOSE`. Everything that costs is here:
+fsync, JSON, compression, metrics. It ignores SIGINT and SIGTERM and ends at end of file, so that ctrl-c drains; if its
+relay was killed, it commits what the pipe still holds and marks the open exchanges as interrupted. A full disk or a
+lock is waited out; on any other failure it ends, and the relay starts another and
+sends what was not acknowledged again.
+It refuses a tape that is damaged, and at the end reads from the file what the tape really holds.
+"""
+
+import os
+import queue
+import signal
+import sqlite3
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy.exc import DatabaseError, OperationalError
+
+from recorder.clock import SYSTEM, Clock
+from recorder.errors import LASTING, TapeBusy, TapeDamaged, TapeError, TapeGone, WiretapeError
+from recorder.plurals import counted
+from recorder.tape import checks, file, journal, unstored
+from recorder.tape.identity import LogGone, Watch, identity
+from recorder.tape.retention import Limits, Pruner
+from recorder.tape.settling import Decoded, Facts, decode_facts
+from recorder.tape.store import Store
+
+WINDOW_NS = 200_000_000
+"""A commit is due this long after the first frame that it holds …"""
+PROMPT_NS = 20_000_000
+"""… this long after a request's or an exchange's end, so that what is finished is soon to be seen …"""
+WINDOW_BYTES = 1 << 20
+WINDOW_READS = 2000
+"""… or when it holds this much."""
+_PIPE_READ = 1 << 18
+_PIPE_PIECES = 16
+_RETRY_SECONDS = 0.5
+_LAST_TRIES = 20
+_IDLE_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
+"""A tape is checked about this long before and after it is recorded to."""
+_LAST_SETTLING_NS = 5_000_000_000
+"""After the end of the pipe; what is not settled then is left to the next writer."""
+
+_OF_EXCHANGE = journal.Begin | journal.Head | journal.Read | journal.End
+
+T = TypeVar("T")
+
+
+class Writer:
+    """Collects frames into batches and commits them."""
+
+    def __init__(
+        self, store: Store, path: Path, clock: Clock = SYSTEM, keep_lock: Callable[[], None] = lambda: None
+    ) -> None:
+        self._store = store
+        self._path = path
+        self._watch: Watch | None = None
+        self._clock = clock
+        self._keep_lock = keep_lock
+        self._buffer = bytearray()
+        self._batch: list[journal.Frame] = []
+        self._size = 0
+        self._seq = 0
+        self._committed = 0
+        self._due: int | None = None
+        self._pieces: queue.Queue[bytes | Decoded] = queue.Queue(_PIPE_PIECES)
+        self._to_decode: queue.Queue[Facts] = queue.Queue()
+        self._decoding: int | None = None
+        self._reported = False
+        self._parent = os.getppid()
+        self._ended = False
+        self._closed = False
+        self._unsettled: deque[int] = deque()
+        self._leftover: deque[int] = deque()
+        self._pruner: Pruner | None = None
+
+    def run(self) -> None:
+        """Serve until end of file; raises what SQLite raises when a batch cannot be stored."""
+        for work in (self._read_pipe, self._decode):
+            threading.Thread(target=work, daemon=True).start()
+        while not self._ended:
+            self._take()
+            if self._is_due():
+                self._commit()
+            self._prune()
+        self._commit()
+        if self._closed:
+            unstored.remove(self._path)
+        else:
+            self._store.recover(unstored.read(self._path))
+            self._leftover.extend(no for no in self._store.unsettled() if no not in self._unsettled)
+        until = self._clock.now() + _LAST_SETTLING_NS
+        self._hand_over()
+        while self._decoding and self._clock.now() < until:
+            self._take()
+        while self._closed and self._clock.now() < until and self._prune_some():
+            pass  # measuring came after the facts: until now, what ended last could not be deleted
+
+    def _read_pipe(self) -> None:
+        while piece := os.read(0, _PIPE_READ):
+            self._pieces.put(piece)
+        self._pieces.put(b"")
+
+    def _decode(self) -> None:
+        """Decode beside the thread that commits: a body that takes long may not hold up the facts of others."""
+        while True:
+            self._pieces.put(decode_facts(self._to_decode.get()))
+
+    def _hand_over(self) -> None:
+        """Give the decoding thread the next of what has ended; first what this recorder is waiting to report."""
+        waiting = self._unsettled or self._leftover
+        if self._decoding is None and waiting:
+            self._reported = waiting is self._unsettled
+            self._decoding = waiting.popleft()
+            self._to_decode.put(self._store.unsettled_facts(self._decoding))
+
+    def _put(self, decoded: Decoded) -> None:
+        finished = self._tried(lambda: self._store.put(decoded))
+        if self._reported:  # what another recorder left behind is not this one's to report
+            answer(journal.Ack(self._committed, [finished]))
+        self._decoding = None
+        self._hand_over()
+
+    def _take(self) -> None:
+        """Wait for a piece of the pipe or something decoded, or until a commit is due."""
+        wait = self._seconds_until_due()
+        try:
+            piece = self._pieces.get(timeout=wait) if wait else self._pieces.get_nowait()
+        except queue.Empty:
+            return
+        if isinstance(piece, Decoded):
+            self._put(piece)
+            return
+        self._ended = self._ended or not piece
+        self._buffer += piece
+        self._size += len(piece)
+        for seq, frame in journal.decode(self._buffer):
+            self._seq = seq
+            self._accept(frame)
+
+    def _seconds_until_due(self) -> float:
+        due = self._pruner.due if self._due is None and self._pruner else self._due
+        return _IDLE_SECONDS if due is None else min(_IDLE_SECONDS, max(0.0, (due - self._clock.now()) / 1e9))
+
+    def _accept(self, frame: journal.Frame) -> None:
+        if isinstance(frame, journal.Keep):
+            age = None if frame.age_seconds is None else timedelta(seconds=frame.age_seconds)
+            self._pruner = self._store.pruner(Limits(age, frame.size), self._clock)
+            if frame.announced and self._pruner.is_done(frame.announced):
+                answer(frame.announced.what)
+            return
+        if isinstance(frame, journal.Session):
+            warnings = self._begin_session(frame)
+            self._watch = Watch(self._path)
+            self._leftover.extend(self._store.unsettled())
+            answer(journal.Ready(str(self._path), warnings))
+            self._hand_over()
+            return
+        self._batch.append(frame)
+        self._closed = self._closed or isinstance(frame, journal.Close)
+        window = WINDOW_NS if isinstance(frame, journal.Read | journal.Heartbeat) else PROMPT_NS
+        due = self._clock.now() + window
+        self._due = due if self._due is None else min(self._due, due)
+
+    def _begin_session(self, session: journal.Session) -> list[str]:
+        """Enter the session and what an earlier recorder could not store; return what the user should know."""
+        left = unstored.read(self._path)
+        if left is not None and left.session == session.uuid:  # another writer of this recorder has been here
+            self._store.begin_session(session)
+            return _warnings(self._path)
+        self._store.begin_session(session, left)
+        missing, size = self._store.missing(left) if left else (0, 0)
+        unstored.prepare(self._path, session.uuid)
+        warnings = _warnings(self._path)
+        if missing:
+            lost = f"{counted(missing, 'exchange')} ({counted(size, 'byte')})"
+            warnings.append(f"the recorder before could not store {lost}: the tape lacks them")
+        return warnings
+
+    def _is_due(self) -> bool:
+        if not self._batch:
+            return False
+        full = self._size >= WINDOW_BYTES or len(self._batch) >= WINDOW_READS
+        return full or (self._due is not None and self._clock.now() >= self._due)
+
+    def _commit(self) -> None:
+        if not self._batch:
+            return
+        ended, lost = self._append(self._batch)
+        self._unsettled.extend(ended)
+        self._look_after_files()
+        self._keep_lock()
+        self._committed = self._seq
+        answer(journal.Ack(self._committed, [], lost))
+        self._hand_over()
+        self._batch, self._size, self._due = [], 0, None
+
+    def _prune(self) -> None:
+        """Delete some of what is past the limits if it is time, and nothing waits to be committed."""
+        if self._pruner is not None and not self._batch and self._clock.now() >= self._pruner.due:
+            self._prune_some()
+
+    def _prune_some(self) -> bool:
+        """Delete some of what is past the limits; return whether there was anything."""
+        if self._pruner is None:
+            return False
+        try:
+            deleted = self._pruner.step(answer)
+        except OperationalError as error:
+            if not _passing(error):
+                raise
+            return False
+        if deleted.exchanges:
+            answer(deleted)
+        return deleted.exchanges > 0
+
+    def _append(self, frames: list[journal.Frame]) -> tuple[list[int], list[journal.Lost]]:
+        """Commit frames; if a value is refused, commit each exchange for itself, so that one of them cannot stop all.
+
+        Return the numbers of the exchanges that ended, and what is not stored.
+        """
+        try:
+            return self._tried(lambda: self._store.append(frames)), self._store.lost
+        except Exception as error:
+            its = {frame.id for frame in frames if isinstance(frame, _OF_EXCHANGE)}
+            if not _is_refusal(error) or not its:
+                raise
+            if len(its) == 1 and all(isinstance(frame, _OF_EXCHANGE) for frame in frames):
+                (id,) = its
+                answer(journal.Trouble(f"a part of exchange {id} cannot be stored ({error})"))
+                size = sum(len(frame.data) for frame in frames if isinstance(frame, journal.Read))
+                return [], [journal.Lost(id, size, any(isinstance(frame, journal.Begin) for frame in frames))]
+        return self._append_apart(frames)
+
+    def _append_apart(self, frames: list[journal.Frame]) -> tuple[list[int], list[journal.Lost]]:
+        parts: dict[str | None, list[journal.Frame]] = {}
+        for frame in frames:
+            parts.setdefault(frame.id if isinstance(frame, _OF_EXCHANGE) else None, []).append(frame)
+        results = [self._append(part) for part in parts.values()]
+        return [no for ended, _ in results for no in ended], [one for _, lost in results for one in lost]
+
+    def _look_after_files(self) -> None:
+        """Raise if what was committed has no name: the tape is gone, or its log, which is saved into the tape first."""
+        assert self._watch is not None
+        try:
+            self._watch.check(self._store.size())
+        except LogGone as error:
+            saved = "what it held is in the tape" if self._store.checkpoint() else "a part of what it held is lost"
+            raise TapeError(f"{error}: {saved}, and recording goes on") from error
+
+    def _tried(self, write: Callable[[], T]) -> T:
+        """Write, waiting out a full disk or a lock; what is to be written is kept until its commit returned."""
+        tries = 0
+        while True:
+            try:
+                result = write()
+            except OperationalError as error:
+                tries += 1
+                orphaned = (self._ended or os.getppid() != self._parent) and tries > _LAST_TRIES
+                if orphaned or not _passing(error):
+                    raise
+                if tries == 1:
+                    answer(journal.Trouble(str(error.orig)))
+                threading.Event().wait(_RETRY_SECONDS)
+            else:
+                if tries:
+                    answer(journal.Trouble(""))
+                return result
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Say whether SQLite or its driver refused a value, and nothing is wrong with the tape."""
+    if isinstance(error, DatabaseError):
+        return not isinstance(error, OperationalError) and type(error.orig) is not sqlite3.DatabaseError
+    return not isinstance(error, WiretapeError)
+
+
+def _passing(error: OperationalError) -> bool:
+    reason = str(error.orig)
+    return "full" in reason or "locked" in reason
+
+
+def answer(what: journal.Answer) -> None:
+    """Tell the relay; a relay that is gone is no reason to stop storing."""
+    try:
+        os.write(1, journal.encode_answer(what))
+    except BrokenPipeError:
+        return
+
+
+def _warnings(path: Path) -> list[str]:
+    open_to_others = file.too_open(path)
+    return [f"{path} may be read by others on this machine: chmod 600 {path}"] if open_to_others else []
+
+
+def _refuse_damaged(path: Path) -> None:
+    """Raise `TapeDamaged` if a check of the tape finds anything within its time."""
+    with file.explained(path), file.reader_beside_writer(path).connect() as connection:
+        problems = checks.damage(connection, _CHECK_SECONDS)
+    if problems:
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise TapeDamaged(
+            f"{path} is damaged ({problems[0]}{more}): see 'wiretape db check', restore it from a backup, or record to"
+            " another tape with --db"
+        )
+
+
+def main(arguments: list[str]) -> int:
+    """Hold the tape named in `arguments` and write it until end of file; return the exit code.
+
+    Where an earlier writer of this recorder wrote the tape, two more say which file that was (its `identity`) and name
+    the session (its uuid).
+    """
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_IGN)
+    path, purpose = Path(arguments[0]), arguments[1]
+    store: Store | None = None
+    try:
+        if arguments[2:] and arguments[2] != str(identity(path)):
+            raise TapeGone(f"{path} was removed or replaced while no writer ran: nothing more is stored")
+        with file.writing(path, purpose, create=not arguments[2:]) as connection:
+            _refuse_damaged(path)
+            store = Store(connection)
+            Writer(store, path, keep_lock=lambda: file.keep_lock(connection)).run()
+            answer(checks.verify(path, store.session, _CHECK_SECONDS))
+    except WiretapeError as error:
+        final = isinstance(error, LASTING)
+        answer(journal.Fatal(error.exit_code, str(error), final))
+        if final and (store is not None or arguments[3:]):
+            answer(checks.verify(path, store.session if store else arguments[3], _CHECK_SECONDS))
+        return error.exit_code
+    except OSError as error:
+        reason = error.strerror or str(error)
+        answer(journal.Fatal(TapeBusy.exit_code, f"{path} cannot be used ({reason}): mend that, or use another tape"))
+        return TapeBusy.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

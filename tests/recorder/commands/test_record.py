@@ -1,0 +1,273 @@
+"""`wiretape record` as a program: what it prints, how it ends, and what it leaves when it is killed."""
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from recorder import __version__
+from recorder.commands import record
+from recorder.demo.upstream import Asked, Scene, ScriptedUpstream, answer
+from recorder.relay import providers, service
+from tests.relay import DONE, Kept, chunk, dial, fetch, finish, kept, on_loop, post, recording, run, select, take, until
+
+STREAM = [(0.0, chunk("a")), (0.03, chunk("b", finish="stop")), (0.0, DONE)]
+LONG = [*((0.02, chunk(str(number))) for number in range(40)), (0.0, DONE)]
+HELD = Scene([(0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")], "stall")
+
+
+def choose(asked: Asked) -> Scene:
+    scenes = {b"/long": answer(LONG), b"/held": HELD, b"/bad": answer([(0, b"{}")], status=429)}
+    return scenes.get(asked.target) or answer(STREAM)
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def ended(tape: Path, path: str) -> Kept:
+    found: Kept = await until(lambda: kept(tape, path))
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@on_loop
+async def test_it_prints_one_url_and_ends_well_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    tape = tmp_path / "tape.db"
+    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url, "--label", "a=1") as (process, base):
+        got = await fetch(base, post("/x", headers=[("x-wiretape-label", "b=2")]))
+        await fetch(base, post("/bad"))
+        await fetch(base, b"GET //evil.test/x HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        row = (await ended(tape, "/x")).row
+        await ended(tape, "/bad")
+        code, out, err = await finish(process, number)
+    assert (code, out) == (0, "")
+    assert base.startswith("http://127.0.0.1:")
+    assert row["id"] == got.headers["x-wiretape-id"]
+    assert row["labels"] == '{"a":"1","b":"2"}'
+    lines = err.splitlines()
+    assert [line for line in lines if f"  {row['id'][:8]}  complete  200  " in line]
+    assert [line for line in lines if "  http_error/rate_limited  429  " in line]
+    assert [line for line in lines if line.startswith("wiretape: refused (400): ")]
+    assert lines[:3] == [
+        f"point SDKs  OPENAI_BASE_URL={base}/v1  →  {upstream.url}",
+        f"tape        {tape}  (wiretape {__version__})",
+        f'look        wiretape view --db {tape}    variables: eval "$(wiretape env --db {tape})"    stop: ctrl-c',
+    ]
+    assert lines[-1] == "2 exchanges recorded, 1 failed, not stored: 0 bytes, 0 frames, 0 exchanges"
+    assert select(tape, "SELECT ended_at FROM sessions")[0][0]
+
+
+@on_loop
+async def test_verbose_lists_every_upstream_and_every_variable(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    given = ("--upstream", "gpu=http://10.0.0.7:8000", "--upstream", "anthropic=https://api.anthropic.com", "-v")
+    async with recording(tape, "openai=https://user:secret@api.openai.com", *given) as (process, base):
+        code, _, err = await finish(process, signal.SIGINT)
+    lines = err.splitlines()
+    assert code == 0
+    assert lines[0] == f"point SDKs  {base}/NAME: openai, gpu, anthropic"
+    assert f"upstream    {base}/gpu  →  http://10.0.0.7:8000" in lines
+    assert f"SDKs        export ANTHROPIC_BASE_URL={base}/anthropic" in lines
+    assert f"SDKs        export OPENAI_BASE_URL={base}/openai/v1" in lines
+    assert "secret" not in err
+
+
+@on_loop
+async def test_a_running_stream_ends_before_it_does(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url) as (process, base):
+        async with dial(base) as (reader, writer):
+            writer.write(post("/long"))
+            await until(lambda: upstream.asked)
+            stopping = asyncio.create_task(finish(process, signal.SIGINT))
+            got = await take(reader)
+        code, _, err = await stopping
+    assert (got.complete, got.body) == (True, b"".join(piece for _, piece in LONG))
+    assert code == 0
+    assert "draining 1 live exchange (" in err
+    found = kept(tape, "/long")
+    assert found is not None
+    assert (found.outcome, found.body) == (("complete", None), got.body)
+
+
+@on_loop
+async def test_a_second_signal_cuts(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with (
+        ScriptedUpstream(choose) as upstream,
+        recording(tape, upstream.url) as (process, base),
+        dial(base) as (reader, writer),
+    ):
+        writer.write(post("/held"))
+        await reader.readuntil(b"3\r\nabc\r\n")
+        assert process.stderr is not None
+        process.send_signal(signal.SIGTERM)
+        await process.stderr.readuntil(b"draining")
+        code, _, _ = await finish(process, signal.SIGINT, seconds=4.0)
+        assert await reader.read() == b""
+    found = kept(tape, "/held")
+    assert found is not None
+    assert (code, found.outcome, found.body) == (0, ("interrupted", "shutdown"), b"abc")
+
+
+@on_loop
+async def test_a_signal_that_was_to_be_ignored_is(tmp_path: Path) -> None:
+    ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}
+    async with (
+        ScriptedUpstream(choose) as upstream,
+        recording(tmp_path / "tape.db", upstream.url, **ignoring) as (process, base),
+    ):
+        process.send_signal(signal.SIGHUP)
+        assert (await fetch(base, post("/x"))).complete
+        assert (await finish(process, signal.SIGTERM))[0] == 0
+
+
+@on_loop
+async def test_a_port_that_is_taken_is_one_line_and_exit_7(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        async with recording(tmp_path / "tape.db", "http://127.0.0.1:1", "--listen", f":{port}") as (process, base):
+            code, out, err = await finish(process)
+    assert (code, base, out) == (7, "", "")
+    assert err == (
+        f"wiretape: cannot listen on 127.0.0.1:{port} (Address already in use): stop what does, or use --listen :0\n"
+    )
+    assert not (tmp_path / "tape.db").exists()
+
+
+@on_loop
+async def test_a_tape_that_is_taken_is_one_line_and_exit_6(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with recording(tape, "http://127.0.0.1:1") as (first, base):
+        async with recording(tape, "http://127.0.0.1:1") as (second, nothing):
+            code, _, err = await finish(second)
+        assert (code, nothing, err.count("\n")) == (6, "", 1)
+        assert f"is being written by wiretape record (pid {first.pid}) at {base}" in err
+        assert (await finish(first, signal.SIGTERM))[0] == 0
+
+
+def test_it_fails_if_anything_could_not_be_stored(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> int:
+        async with ScriptedUpstream(choose) as upstream:
+            told = service.Options(tmp_path / "tape.db", [providers.parse(upstream.url)])
+            recording = asyncio.create_task(record._record(told))
+            base = await until(lambda: capfd.readouterr().out.strip())
+            os.kill(children(os.getpid())[-1], signal.SIGSTOP)  # as a disk that never answers
+            got = await fetch(base, post("/x"))
+            assert (got.complete, got.body) == (True, b"".join(piece for _, piece in STREAM))
+            os.kill(os.getpid(), signal.SIGTERM)
+            return await recording
+
+    monkeypatch.setattr(service, "STOP_SECONDS", 1.0)
+    assert run(main()) == 1
+    err = capfd.readouterr().err
+    assert "frames could not be stored" in err
+    assert "0 exchanges recorded" in err.splitlines()[-1]
+
+
+@on_loop
+async def test_when_the_relay_is_killed_the_tape_holds_an_exact_prefix(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url) as (process, base):
+        async with dial(base) as (reader, writer):
+            writer.write(post("/long"))
+            got = await reader.readuntil(b'"content": "20"')
+            process.kill()
+            got += await reader.read()
+        found = await ended(tape, "/long")
+        await until(lambda: upstream.asked[0].peer_left_ns, seconds=1.0)
+    whole = b"".join(piece for _, piece in LONG)
+    assert found.outcome == ("interrupted", None)
+    assert whole.startswith(found.body)
+    assert found.body.count(b"data:") >= 15
+    assert found.body.count(b"data:") <= got.count(b"data:") + 1
+
+
+@on_loop
+async def test_when_the_writer_is_killed_the_tape_holds_everything(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url) as (process, base):
+        async with dial(base) as (reader, writer):
+            writer.write(post("/long"))
+            got = await reader.readuntil(b'"content": "20"')
+            os.kill(children(process.pid)[0], signal.SIGKILL)
+            got += await reader.readuntil(b"\r\n0\r\n\r\n")
+        found = await ended(tape, "/long")
+        code, _, err = await finish(process, signal.SIGTERM)
+    assert found.body == b"".join(piece for _, piece in LONG)
+    assert (found.outcome, found.row["gap_bytes"], code) == (("complete", None), 0, 0)
+    assert "the writer ended; starting another" in err
+    assert select(tape, "SELECT count(*) FROM sessions")[0][0] == 1
+
+
+@pytest.mark.damages
+@on_loop
+async def test_a_tape_that_is_overwritten_meanwhile_is_reported_and_then_refused(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with ScriptedUpstream(choose) as upstream:
+        for number in range(2):
+            async with recording(tape, upstream.url) as (process, base):
+                await fetch(base, post(f"/{number}"))
+                await ended(tape, f"/{number}")
+                if number:
+                    os.truncate(tape, 8192)
+                code, _, err = await finish(process, signal.SIGTERM)
+        assert code == 1
+        assert "wiretape: the tape is damaged: " in err
+        async with recording(tape, upstream.url) as (process, base):
+            code, _, err = await finish(process)
+    assert (code, base, err.count("\n")) == (3, "", 1)
+    assert f"{tape} is damaged" in err
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@on_loop
+async def test_a_log_that_is_removed_costs_nothing_or_is_counted(tmp_path: Path, is_killed: bool) -> None:
+    tape, whole = tmp_path / "tape.db", b"".join(piece for _, piece in LONG)
+    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url) as (process, base):
+        async with dial(base) as (reader, writer):
+            writer.write(post("/long"))
+            got = await reader.readuntil(b'"content": "20"')
+            (pid,) = children(process.pid)
+            if is_killed:
+                os.kill(pid, signal.SIGSTOP)
+            os.unlink(f"{tape}-wal")
+            if is_killed:
+                os.kill(pid, signal.SIGKILL)
+            await reader.readuntil(b"\r\n0\r\n\r\n")
+        if not is_killed:
+            await ended(tape, "/long")
+        code, _, err = await finish(process, signal.SIGTERM)
+    assert got
+    if is_killed:
+        assert code == 1
+        assert "the tape does not hold 1 running exchange (" in err
+        assert err.endswith(f"not stored: {len(whole):,} bytes, 0 frames, 1 exchange\n")
+    else:
+        assert code == 0
+        found = kept(tape, "/long")
+        assert found is not None
+        assert (found.body, found.row["gap_bytes"]) == (whole, 0)
+
+
+@on_loop
+async def test_what_is_too_old_is_deleted_while_it_records_and_is_not_missing(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url, "--keep", "1s") as (process, base):
+        await fetch(base, post("/x"))
+        await fetch(base, post("/bad"))
+        await ended(tape, "/bad")
+        await until(lambda: not select(tape, "SELECT no FROM exchanges"))
+        code, _, err = await finish(process, signal.SIGINT)
+    assert code == 0
+    assert err.splitlines()[-1] == (
+        "2 exchanges recorded, 1 failed, 2 old exchanges deleted, not stored: 0 bytes, 0 frames, 0 exchanges"
+    )

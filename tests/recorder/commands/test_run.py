@@ -1,0 +1,170 @@
+"""`wiretape run -- CMD`: the command's own streams, signals and exit code, and its calls on a tape."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recorder.commands import run
+from recorder.demo.upstream import ScriptedUpstream, answer
+from recorder.relay import providers
+from tests.relay import DONE, chunk, finish, kept, on_loop, wiretape
+
+CALL = """
+import os, urllib.request
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+for variable, path in (("OPENAI_BASE_URL", "/chat/completions"), ("ANTHROPIC_BASE_URL", "/v1/messages")):
+    with opener.open(urllib.request.Request(os.environ[variable] + path, data=b"{}")) as answer:
+        answer.read()
+print(os.environ["OPENAI_BASE_URL"] == os.environ["OPENAI_API_BASE"])
+"""
+STREAM = answer([(0.0, chunk("a", finish="stop")), (0.0, DONE)])
+NOWHERE = ("--upstream", "http://127.0.0.1:1")
+
+
+async def ran(tape: Path, *arguments: object, script: str, **more: Any) -> tuple[int, str, str]:
+    async with wiretape("run", "--db", tape, *arguments, "--", sys.executable, "-c", script, **more) as process:
+        return await finish(process)
+
+
+@on_loop
+async def test_a_commands_calls_are_recorded_and_summed_up_in_one_line(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with ScriptedUpstream(lambda _: STREAM) as upstream:
+        code, out, err = await ran(tape, "--upstream", upstream.url, "--label", "a=1", script=CALL)
+    assert (code, out) == (0, "True\n")
+    assert [asked.target for asked in upstream.asked] == [b"/v1/chat/completions", b"/v1/messages"]
+    found = kept(tape, "/v1/chat/completions")
+    assert found is not None
+    assert (found.outcome, found.row["labels"]) == (("complete", None), '{"a":"1"}')
+    assert err.startswith("wiretape: 2 exchanges, 0 failed, ttft p50 ")
+    assert err.endswith("→  wiretape ls -n 2\n")
+    assert err.count("\n") == 1
+
+
+@on_loop
+async def test_where_an_sdk_is_pointed_already_is_the_upstream(tmp_path: Path) -> None:
+    async with ScriptedUpstream(lambda _: STREAM) as one, ScriptedUpstream(lambda _: STREAM) as two:
+        env = {"OPENAI_BASE_URL": f"{one.url}/mine/v1", "ANTHROPIC_BASE_URL": two.url}
+        code, _, _ = await ran(tmp_path / "tape.db", script=CALL, env=env)
+    assert code == 0
+    assert [asked.target for asked in one.asked] == [b"/mine/v1/chat/completions"]
+    assert [asked.target for asked in two.asked] == [b"/v1/messages"]
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137)],
+)
+@on_loop
+async def test_it_ends_as_its_command_ends(tmp_path: Path, script: str, code: int) -> None:
+    assert (await ran(tmp_path / "tape.db", *NOWHERE, script=script))[0] == code
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"), [("/no/such/command", 127, "command not found"), ("/", 126, "cannot be run")]
+)
+@on_loop
+async def test_a_command_that_cannot_be_run_is_said(tmp_path: Path, command: str, code: int, words: str) -> None:
+    async with wiretape("run", "--db", tmp_path / "tape.db", *NOWHERE, "--", command) as process:
+        got, _, err = await finish(process)
+    assert (got, words in err) == (code, True)
+
+
+@on_loop
+async def test_without_a_tape_the_command_is_not_started(tmp_path: Path) -> None:
+    (tmp_path / "tape.db").write_text("something else")
+    code, out, err = await ran(tmp_path / "tape.db", *NOWHERE, script="print('started')")
+    assert (code, out, err.count("\n")) == (125, "", 1)
+    assert "not a wiretape tape" in err
+
+
+@on_loop
+async def test_standard_streams_are_the_commands(tmp_path: Path) -> None:
+    script = "import sys; data = sys.stdin.buffer.read(); sys.stdout.buffer.write(data[::-1])"
+    tape = tmp_path / "tape.db"
+    command = ("run", "--db", tape, *NOWHERE, sys.executable, "-c", script)
+    async with wiretape(*command, stdin=subprocess.PIPE) as process:
+        out, err = await process.communicate(b"\x00\xff\n" * 100_000)
+    assert (out, process.returncode) == (b"\n\xff\x00" * 100_000, 0)
+    assert err == b"wiretape: 0 exchanges, 0 failed\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@on_loop
+async def test_a_signal_is_passed_on_and_the_command_decides(tmp_path: Path, number: signal.Signals) -> None:
+    script = f"import signal as s; s.signal({number:d}, lambda *_: exit(42)); print('ready', flush=True); s.pause()"
+    async with wiretape("run", "--db", tmp_path / "t.db", *NOWHERE, "--", sys.executable, "-c", script) as process:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+        assert (await finish(process, number))[0] == 42
+
+
+def test_a_proxy_of_the_machine_does_not_stand_between() -> None:
+    assert run.past_proxies({"HTTPS_PROXY": "http://proxy.test"}) == {}
+    assert run.past_proxies({"http_proxy": "http://proxy.test", "NO_PROXY": "a.test"}) == {
+        "NO_PROXY": "a.test,127.0.0.1",
+        "no_proxy": "a.test,127.0.0.1",
+    }
+    assert run.past_proxies({"all_proxy": "http://proxy.test", "no_proxy": "*"})["NO_PROXY"] == "*"
+
+
+# The plan
+
+
+def planned(given: tuple[str, ...], **environ: str) -> dict[str, str]:
+    """Give where each variable would point, and at whom: `base URL → upstream`."""
+    upstreams, places = run.plan(given, environ)
+    found = {}
+    for variable, place in places.items():
+        name, _, suffix = place.partition(" ")
+        upstream = next(upstream for upstream in upstreams if upstream.name == name)
+        found[variable] = f"{providers.sdk_base('http://x', upstream, suffix)} → {upstream.url}"
+    return found
+
+
+def test_with_nothing_said_the_apis_are_those_of_the_sdks() -> None:
+    assert planned(()) == {
+        "OPENAI_BASE_URL": "http://x/openai/v1 → https://api.openai.com",
+        "OPENAI_API_BASE": "http://x/openai/v1 → https://api.openai.com",
+        "ANTHROPIC_BASE_URL": "http://x/anthropic → https://api.anthropic.com",
+    }
+
+
+def test_one_of_openais_variables_stands_for_both() -> None:
+    for variable in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        found = planned((), **{variable: "http://api.test/v1/"})
+        assert found["OPENAI_BASE_URL"] == found["OPENAI_API_BASE"] == "http://x/openai → http://api.test/v1"
+
+
+def test_two_openai_variables_that_differ_stay_two() -> None:
+    found = planned((), OPENAI_BASE_URL="http://a.test", OPENAI_API_BASE="http://b.test/y")
+    assert found["OPENAI_BASE_URL"] == "http://x/openai → http://a.test"
+    assert found["OPENAI_API_BASE"] == "http://x/openai_api_base → http://b.test/y"
+
+
+def test_a_variable_whose_api_is_not_served_is_left_alone() -> None:
+    assert planned(("anthropic=http://a.test",)) == {"ANTHROPIC_BASE_URL": "http://x/anthropic → http://a.test"}
+
+
+def test_a_variable_that_is_no_url_is_wrong_usage() -> None:
+    with pytest.raises(run.click.UsageError, match="OPENAI_BASE_URL"):
+        planned((), OPENAI_BASE_URL="api.test")
+
+
+@pytest.mark.damages
+@on_loop
+async def test_a_tape_that_is_damaged_meanwhile_makes_a_good_command_fail(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    script = f"{CALL}\nimport time; time.sleep(1); os.truncate({str(tape)!r}, 4096)"
+    async with ScriptedUpstream(lambda _: STREAM) as upstream:
+        assert (await ran(tape, "--upstream", upstream.url, script=CALL))[0] == 0
+        code, _, err = await ran(tape, "--upstream", upstream.url, script=script)
+        assert code == 125
+        assert "wiretape: storing: " in err
+        assert "cut short while it was recorded" in err
+        code, _, err = await ran(tape, "--upstream", upstream.url, script="print('started')")
+    assert (code, "is damaged" in err) == (125, True)

@@ -1,0 +1,115 @@
+"""What the recording commands say."""
+
+import io
+import os
+
+from recorder.commands.status import Screen, finished_line
+from recorder.decode.outcome import FLAGS, NOTABLE
+from recorder.tape.journal import Finished
+
+ONE = Finished(
+    id="7f3a81d0c0ffee00",
+    method="POST",
+    path="/v1/chat/completions",
+    model="gpt-x",
+    status=200,
+    outcome="complete",
+    outcome_detail=None,
+    ttft_ns=388_400_000,
+    icl_p50_ns=11_000_000.0,
+    max_stall_ns=2_914_000_000,
+    duration_ns=7_200_000_000,
+    completion_tokens=42,
+    flags=["no_usage", "stall"],
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Closed(io.StringIO):
+    def write(self, _: str) -> int:
+        raise BrokenPipeError
+
+
+def test_off_a_terminal_there_are_lines_only() -> None:
+    stream = io.StringIO()
+    screen = Screen(stream)
+    screen.line("one")
+    screen.status("busy")
+    screen.line("two")
+    screen.close()
+    assert stream.getvalue() == "one\ntwo\n"
+
+
+def test_on_a_terminal_the_status_stays_below_the_lines() -> None:
+    stream = Terminal()
+    screen = Screen(stream)
+    screen.status("busy")
+    screen.line("one")
+    screen.status("done")
+    screen.close()
+    assert stream.getvalue() == "busy\r\x1b[Kone\nbusy\r\x1b[Kdone\n"
+
+
+def test_a_status_is_never_wider_than_the_terminal() -> None:
+    stream = Terminal()
+    screen = Screen(stream)
+    screen.status("x" * 1000)
+    screen.close()
+    assert 20 < len(stream.getvalue()) < 1000
+
+
+def test_recorded_text_cannot_steer_the_terminal() -> None:
+    stream = io.StringIO()
+    screen = Screen(stream)
+    screen.line("a\x1b]0;title\x07\nb\u202e")
+    screen.close()
+    assert stream.getvalue() == "a␛]0;title␇␊b◆\n"
+
+
+def test_a_pipe_that_nobody_reads_holds_nothing_up() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        screen = Screen(stream)
+        for _ in range(5000):
+            screen.line("x" * 100)
+        screen.close()
+        os.close(reading)
+
+
+def test_nobody_reading_is_no_reason_to_stop() -> None:
+    screen = Screen(Closed())
+    screen.line("one")
+    screen.status("two")
+    screen.close()
+
+
+def test_a_finished_exchange_is_one_line() -> None:
+    assert finished_line(ONE, "14:01:57") == (
+        "14:01:57  7f3a81d0  complete  200  gpt-x  ttft 388 ms  gap p50 11 max 2914 ms  42 tok  7.20 s  stall"
+    )
+
+
+def test_the_flags_that_a_list_shows_come_the_gravest_first_and_none_says_the_outcome_again() -> None:
+    flags = [*sorted(FLAGS, reverse=True), "malformed"]
+    one = Finished(**{name: getattr(ONE, name) for name in ONE.__struct_fields__} | {"flags": flags})
+    assert finished_line(one, "14:01:57").split("  ")[-len(NOTABLE) :] == list(NOTABLE)
+    one = Finished(**{name: getattr(one, name) for name in one.__struct_fields__} | {"outcome": "malformed"})
+    assert finished_line(one, "14:01:57").count("malformed") == 1
+
+
+def test_what_is_unknown_is_left_out_and_a_detail_is_told() -> None:
+    unknown = dict.fromkeys(("status", "model", "ttft_ns", "icl_p50_ns", "max_stall_ns", "duration_ns"))
+    fields = {name: getattr(ONE, name) for name in ONE.__struct_fields__} | unknown
+    one = Finished(
+        **fields | {"outcome": "connect_error", "outcome_detail": "tls", "completion_tokens": None, "flags": []}
+    )
+    assert finished_line(one, "14:01:57") == "14:01:57  7f3a81d0  connect_error/tls  –  POST /v1/chat/completions"
+
+
+def test_a_long_name_is_clipped() -> None:
+    one = Finished(**{name: getattr(ONE, name) for name in ONE.__struct_fields__} | {"model": "m" * 10_000})
+    assert "m" * 79 + "…  ttft" in finished_line(one, "14:01:57Z")

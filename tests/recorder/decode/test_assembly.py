@@ -1,0 +1,122 @@
+import pytest
+
+from recorder.decode.assembly import assemble, count
+from recorder.decode.chat import parse
+from recorder.decode.encoding import Cleaner
+
+
+def answer(*payloads):
+    return assemble([parse(payload, None) for payload in payloads], Cleaner())
+
+
+def calls(*deltas):
+    found = answer(*({"choices": [{"delta": {"tool_calls": delta}}]} for delta in deltas)).tool_calls
+    return [(call["id"], call["name"], call["arguments"]) for call in found or []]
+
+
+def call(id=None, name=None, arguments=None, index=None):
+    return {"index": index, "id": id, "function": {"name": name, "arguments": arguments}}
+
+
+@pytest.mark.parametrize(
+    ("deltas", "expected"),
+    [
+        ([[call("a", "f", "", 0)], [call(None, None, "{", 0)], [call("", "", "}", 0)]], [("a", "f", "{}")]),
+        (
+            [[call("a", "f", "1", 0), call("b", "g", "2", 1)], [call(arguments="3", index=0)]],
+            [("a", "f", "13"), ("b", "g", "2")],
+        ),
+        ([[call("a", "f", "{}", 0)], [call("b", "g", "{}", 0)]], [("a", "f", "{}"), ("b", "g", "{}")]),
+        (
+            [[call("a", "f", "1", 0)], [call("b", "g", "2", 0)], [call(arguments="3", index=0)]],
+            [("a", "f", "1"), ("b", "g", "23")],
+        ),
+        ([[call("a", "f", "{}")], [call("b", "g", "{}")]], [("a", "f", "{}"), ("b", "g", "{}")]),
+        ([[call("a", "f", "1")], [call("b", "g", "2")], [call("a", None, "3")]], [("a", "f", "13"), ("b", "g", "2")]),
+        ([[call("a", "f", "1")], [call(arguments="2")]], [("a", "f", "12")]),
+        ([[call(None, "f", "")], [call(arguments="{}")]], [(None, "f", "{}")]),
+        ([[call(None, "f", "{}"), call(None, "f", "{}")]], [(None, "f", "{}"), (None, "f", "{}")]),
+        ([[call(None, "f", "{}")], [call(None, "g", "{}")]], [(None, "f", "{}"), (None, "g", "{}")]),
+        ([[call(None, "get_", "", 0)], [call(None, "time", "{}", 0)]], [(None, "get_time", "{}")]),
+        ([[call("a", "f", "1", 0)], [call("a", "f", "2", 0)]], [("a", "f", "12")]),
+        ([[call(None, "f", "", 0)], [call("a", None, "{}", 0)]], [("a", "f", "{}")]),
+        ([[call("a", "f", {"x": 1}, 5)]], [("a", "f", '{"x":1}')]),
+        ([[call("a", None, "", 0)]], [("a", None, "")]),
+        ([[]], []),
+    ],
+)
+def test_tool_calls_are_told_apart(deltas, expected):
+    assert calls(*deltas) == expected
+
+
+def choice(index, content, reason=None):
+    return {"choices": [{"index": index, "delta": {"content": content}, "finish_reason": reason}]}
+
+
+def test_the_lowest_choice_is_the_answer():
+    found = answer(choice(2, "c", "stop"), choice(1, "b"), choice(2, "C"))
+    assert (found.content, found.finish_reason) == ("b", None)
+    assert [(other["index"], other["content"], other["finish_reason"]) for other in found.choices] == [
+        (2, "cC", "stop")
+    ]
+    assert "multi_choice" in found.flags
+
+
+@pytest.mark.parametrize(
+    ("payloads", "finished"),
+    [
+        ([], False),
+        ([choice(0, "a")], False),
+        ([choice(0, "a", "stop")], True),
+        ([choice(0, "a", "stop"), choice(1, "b")], False),
+        ([choice(0, "a", "stop"), choice(1, "b", "length")], True),
+        ([choice(0, "", "stop"), {"choices": [{"index": 1, "content_filter_offsets": {}}]}], True),
+    ],
+)
+def test_finished_needs_every_seen_choice(payloads, finished):
+    assert answer(*payloads).finished is finished
+
+
+def test_what_did_not_come_is_none():
+    found = answer(choice(0, ""), choice(0, "", "stop"))
+    assert (found.content, found.reasoning, found.refusal, found.tool_calls, found.choices) == (None,) * 5
+    assert answer().finish_reason is None
+
+
+def test_the_first_model_and_id_hold():
+    found = answer(
+        *({"choices": [], "id": id, "model": model} for id, model in [("", ""), ("a", ""), ("a", "m"), ("b", "n")])
+    )
+    assert (found.response_id, found.model) == ("a", "m")
+    assert "id_changed" in found.flags
+
+
+def test_usage_keeps_the_last_value_of_each_field():
+    first = {"prompt_tokens": 1, "completion_tokens": 1, "x": {"y": 1}}
+    found = answer(
+        *({"choices": [], "usage": usage} for usage in [first, {"completion_tokens": 5, "x": None}, {"z": "\0"}])
+    )
+    assert found.usage == {"prompt_tokens": 1, "completion_tokens": 5, "x": {"y": 1}, "z": "\ufffd"}
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens", "additive"),
+    [
+        ({"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 9}, (1, 2, 9, None), False),
+        ({"prompt_tokens": 1, "completion_tokens": 2}, (1, 2, 3, None), False),
+        ({"completion_tokens": 2.0}, (None, 2, None, None), False),
+        ({"completion_tokens": 2, "completion_tokens_details": {"reasoning_tokens": 1}}, (None, 2, None, 1), False),
+        ({"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 7, "reasoning_tokens": 4}, (1, 2, 7, 4), True),
+        ({"prompt_tokens": "1", "completion_tokens": -1, "total_tokens": True}, (None,) * 4, False),
+        ({"prompt_tokens": 1 << 63, "completion_tokens_details": [1]}, (None,) * 4, False),
+    ],
+)
+def test_tokens_are_what_usage_reports(usage, tokens, additive):
+    found = answer({"choices": [], "usage": usage})
+    assert (found.tokens.prompt, found.tokens.completion, found.tokens.total, found.tokens.reasoning) == tokens
+    assert ("reasoning_additive" in found.flags) is additive
+
+
+@pytest.mark.parametrize("value", [None, "3", -1, 1.5, float("inf"), float("nan"), 1e30, True, [], 1 << 63])
+def test_what_is_no_count_is_unknown(value):
+    assert count(value) is None

@@ -1,0 +1,201 @@
+"""Chunks by the run: the same as `derive.decode` gives, of ordinary bodies and of hostile ones."""
+
+import json
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recorder.decode import batch, derive, templates
+from recorder.decode.batch import Run, Span
+from recorder.decode.outcome import Exchange, Read
+from recorder.decode.templates import filler
+
+STREAMS = sorted((Path(__file__).parents[2] / "data" / "streams").glob("*.sse"))
+
+
+def exchange(content_type: str | None = "text/event-stream", coding: str | None = None, **more: Any) -> Exchange:
+    return Exchange(200, content_type, coding, "end", None, None, None, **more)
+
+
+def told(found: Sequence[Run]) -> list[tuple[Any, ...]]:
+    """Spell runs out: what `TimedChunk` has of each chunk, but for where it ends."""
+    return [
+        (item, at_ns, read, run.chunk if run.part is None else filler(run.chunk, run.part)(text))
+        for run in found
+        for text, item, at_ns, read in zip(run.texts, run.items, run.at_ns, run.reads, strict=True)
+    ]
+
+
+def assert_the_same(facts: Exchange, reads: Sequence[Span], body: bytes) -> None:
+    slow = derive.decode(facts, [Read(seq, at_ns, None, start, size) for seq, at_ns, start, size in reads], body)
+    assert told(batch.runs(facts, reads, body)) == [(one.item, one.at_ns, one.read, one.chunk) for one in slow.chunks]
+
+
+def cut(body: bytes, sizes: Sequence[int]) -> list[Span]:
+    """Cut a body into reads of these sizes, the last one as long as it must be."""
+    reads: list[Span] = []
+    start = 0
+    for seq, size in enumerate([*sizes, len(body)]):
+        if start < len(body):
+            reads.append((seq, 1_000 * seq, start, min(size, len(body) - start)))
+            start += size
+    return reads
+
+
+def payload(text: str, name: str, choice: int, ascii: bool, more: dict[str, Any]) -> str:
+    delta = {"tool_calls": [{"function": {"arguments": text}}]} if name == "arguments" else {name: text}
+    chunk = {"id": "r", "choices": [{"index": choice, "delta": delta, "finish_reason": None}], **more}
+    return json.dumps(chunk, ensure_ascii=ascii)
+
+
+TEXTS = st.one_of(
+    st.sampled_from(["a", " word", " word", "", "\n", '"', "\\", "é—", "data: ", "error:", "\ufffd", "\x7f"]),
+    st.text(max_size=4),
+)
+SHAPES = st.tuples(
+    st.sampled_from(["data: ", "data: ", "data: ", "data:", "data:  "]),
+    st.sampled_from(["content", "content", "reasoning", "refusal", "arguments", "role"]),
+    st.sampled_from([0, 0, 0, 1]),
+    st.booleans(),
+    st.sampled_from([{}, {}, {}, {"usage": {"completion_tokens": 3}}, {"obfuscation": "xyz"}, {"error": {"code": 1}}]),
+)
+ODD_DATA = st.sampled_from(
+    ["[DONE]", "", "{", "{}", "[1]", "null", '{"choices":[', '{"object":"error","message":"no"}']
+)
+ODD_BLOCKS = st.one_of(
+    st.sampled_from([": OPENROUTER PROCESSING", ":", ": a\n: b", "", "\n", "data", "id: 1", "error: no", "retry: 1"]),
+    st.sampled_from(["event: error\ndata: {}", ": x\ndata: {}", "data: {}\nid: 7", "event: message\ndata: {}"]),
+    st.builds("data: {}".format, ODD_DATA),
+    ODD_DATA,
+    TEXTS,
+)
+
+
+@st.composite
+def events(draw: st.DrawFn) -> list[str]:
+    """Events in a row of a few shapes that take turns, as the chunks of an answer do."""
+    shapes = draw(st.lists(SHAPES, min_size=1, max_size=2))
+    found = []
+    for place, text in enumerate(draw(st.lists(TEXTS, min_size=1, max_size=12))):
+        lead, name, choice, ascii, more = shapes[place % len(shapes)]
+        own = {**more, "obfuscation": text * 2} if "obfuscation" in more else more
+        found.append(lead + payload(text, name, choice, ascii, own))
+    return found
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> bytes:
+    """Bodies of events: most as APIs send them, some with whatever else a body may hold."""
+    blocks = [block for some in draw(st.lists(events(), min_size=1, max_size=2)) for block in some]
+    for odd in draw(st.lists(ODD_BLOCKS, max_size=2)):
+        blocks.insert(draw(st.integers(0, len(blocks))), odd)
+    line_end = draw(st.sampled_from(["\n", "\n", "\n", "\r\n", "\r"]))
+    written = "".join(f"{block}\n\n" for block in blocks).replace("\n", line_end).encode("utf-8", "replace")
+    match draw(st.integers(0, 9)):
+        case 0:
+            return written[: draw(st.integers(0, len(written)))]
+        case 1:
+            at = draw(st.integers(0, len(written)))
+            return written[:at] + draw(st.sampled_from([b"\xff", b"\0", b'"', b"\\", b"}", b"\xe2\x80"])) + written[at:]
+    return written
+
+
+@settings(max_examples=300)
+@given(
+    bodies(), st.lists(st.integers(1, 200), max_size=30), st.sampled_from([None, "gzip", "deflate", "br"]), st.data()
+)
+def test_runs_are_the_chunks_that_decoding_gives(
+    plain: bytes, sizes: Sequence[int], coding: str | None, data: st.DataObject
+) -> None:
+    window = {"gzip": 31, "deflate": 15}.get(coding or "")
+    body = plain if window is None else zlib.compress(plain, wbits=window)
+    reads = cut(body, sizes)
+    if reads and data.draw(st.integers(0, 3)) == 0:  # one is missing on the tape
+        del reads[data.draw(st.integers(0, len(reads) - 1))]
+    kind = data.draw(st.sampled_from(["text/event-stream", None, "application/json", "application/x-ndjson"]))
+    assert_the_same(exchange(kind, coding), reads, body)
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("size", [1, 7, 100, 1_000_000])
+def test_runs_of_real_streams_are_their_chunks(path: Path, size: int) -> None:
+    body = path.read_bytes()
+    assert_the_same(exchange(), cut(body, [size] * (len(body) // size)), body)
+
+
+def stream(count: int, separator: str = "\n\n", **more: Any) -> bytes:
+    payloads = [payload(f" word {place}", "content", 0, False, more) for place in range(count)]
+    return "".join(f"data: {one}{separator}" for one in [*payloads, "[DONE]"]).encode()
+
+
+@pytest.mark.parametrize("separator", ["\n\n", "\r\n\r\n", "\n\n: ping\n\n", "\n\n: two\n: pings\n\n"])
+def test_a_long_answer_is_two_runs_whatever_its_line_ends(separator: str) -> None:
+    body = stream(100, separator)
+    found = batch.runs(exchange(), cut(body, [100] * 99), body)
+    assert sum(len(run.texts) for run in found) == 100
+    assert_the_same(exchange(), cut(body, [1] * len(body)), body)
+    if "ping" not in separator:
+        assert [(run.part, len(run.texts)) for run in found] == [(None, 1), ("content", 99)]
+    assert_the_same(exchange(), cut(body, [100] * 99), body)
+
+
+@pytest.mark.parametrize("window", [1, 150, 1000])
+def test_a_run_is_the_same_however_much_is_looked_at_at_once(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(templates, "_WINDOW", window)
+    odd = stream(20, "\n\n: ping\n\n") + stream(40).replace(b"word 7", b"\\n")
+    body = stream(60) + stream(9, obfuscation="x") + odd
+    assert_the_same(exchange(), cut(body, [100] * 99), body)
+    assert len(batch.runs(exchange(), cut(body, [100]), body)) < 40
+
+
+def test_what_has_no_read_has_no_instant() -> None:
+    body = stream(9)
+    reads = [read for read in cut(body, [100] * 20) if read[0] not in (2, 3, 4, 9)]
+    assert_the_same(exchange(), reads, body)
+    assert None in [at_ns for run in batch.runs(exchange(), reads, body) for at_ns in run.at_ns]
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        [(0, 1, 300, 300), (1, 2, 0, 300), (2, 3, 600, 9999)],
+        [(0, 1, 0, 0), (1, 2, 0, 300), (2, 3, 300, 0), (3, 4, 300, 9999)],
+        [(0, 1, 0, 400), (1, 2, 300, 300), (2, 3, 600, 9999)],
+        [(0, 1, 0, 300), (1, 2, 300, -100), (2, 3, 200, 9999)],
+        [],
+    ],
+)
+def test_reads_that_do_not_follow_each_other_are_taken_as_decoding_takes_them(reads: list[Span]) -> None:
+    body = stream(9)
+    fitting = [(seq, at_ns, start, len(body) - start if size == 9999 else size) for seq, at_ns, start, size in reads]
+    assert_the_same(exchange(), fitting, body)
+
+
+def test_an_answer_without_a_body_and_an_empty_one_have_no_chunks() -> None:
+    assert batch.runs(exchange(), [], b"") == []
+    assert batch.runs(exchange(framing="none"), [(0, 1, 0, 9)], b"data: {}\n\n") == []
+
+
+def test_more_than_is_decoded_of_one_body_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in range(1, 30):
+        monkeypatch.setattr(derive, "MAX_ITEMS", limit)
+        monkeypatch.setattr(batch, "MAX_ITEMS", limit)
+        body = stream(9)
+        assert_the_same(exchange(), cut(body, [100]), body)
+
+
+def test_simple_events_are_given_as_they_stand_with_their_reads() -> None:
+    body = stream(2, "\r\n\r\n")
+    half = len(body) // 2
+    found = batch.events(exchange(), cut(body, [half]), body)
+    assert found is not None
+    assert (2 * found.line_end).join([*found.blocks, b""]) == body
+    assert (found.reads, found.at_ns) == ([0, 1, 1], [0, 1000, 1000])
+    assert found.runs == batch.runs(exchange(), cut(body, [half]), body)
+    assert batch.events(exchange(), cut(body, [half]), body[:-1]) is None
+    assert batch.events(exchange(coding="br"), cut(body, [half]), body) is None

@@ -1,0 +1,174 @@
+import pytest
+
+from recorder.decode.chat import Chunk, Piece, ToolPiece, compact, parse
+
+
+def delta(value, **choice):
+    return parse({"choices": [{"index": 0, "delta": value, **choice}]}, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "content", "reasoning", "refusal"),
+    [
+        ({"content": "x"}, "x", "", ""),
+        ({"content": " "}, " ", "", ""),
+        ({"content": None, "reasoning_content": "r"}, "", "r", ""),
+        ({"reasoning": "r", "reasoning_details": [{"text": "r"}]}, "", "r", ""),
+        ({"reasoning_content": "", "reasoning": "r"}, "", "r", ""),
+        ({"reasoning_content": "a", "reasoning": "b"}, "", "a", ""),
+        ({"reasoning_details": [{"text": "a"}, {"summary": "b"}]}, "", "ab", ""),
+        ({"refusal": "no"}, "", "", "no"),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, "c"]}, "abc", "", ""),
+        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "t"}]}]}, "", "t", ""),
+        ({"content": [{"type": "thinking", "thinking": "t"}, {"type": "text", "text": "a"}]}, "a", "t", ""),
+    ],
+)
+def test_a_delta_gives_its_text_once(value, content, reasoning, refusal):
+    chunk = delta(value)
+    assert chunk.pieces == (Piece(0, content, reasoning, refusal, (), None),)
+    assert (chunk.content, chunk.reasoning) == (bool(content or refusal), bool(reasoning))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"role": "assistant", "content": ""},
+        {"content": None, "refusal": None},
+        {"content": []},
+        {"content": [{"type": "text", "text": ""}]},
+        {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "", "arguments": ""}}]},
+        {"tool_calls": [{"index": 0, "id": "a"}]},
+        {"reasoning_details": [{"type": "reasoning.text", "signature": "s"}]},
+        {"content": 7, "reasoning": [], "refusal": {}, "audio": "x", "tool_calls": "x", "function_call": 1},
+    ],
+)
+def test_a_delta_without_text_is_no_output(value):
+    assert not delta(value).output
+
+
+@pytest.mark.parametrize(
+    ("value", "flags"),
+    [
+        ({"audio": {"data": "AAAA"}}, ()),
+        ({"content": [{"type": "image_url", "image_url": {}}]}, ()),
+        ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "gAAA"}]}, ("opaque_reasoning",)),
+    ],
+)
+def test_what_has_no_text_can_be_output(value, flags):
+    chunk = delta(value)
+    assert chunk.output
+    assert chunk.flags == flags
+
+
+@pytest.mark.parametrize(
+    ("call", "piece"),
+    [
+        ({"index": 1, "id": "a", "function": {"name": "f", "arguments": "{"}}, ToolPiece(1, "a", "f", "{")),
+        ({"id": None, "function": {"name": None, "arguments": {"x": [1]}}}, ToolPiece(None, "", "", '{"x":[1]}')),
+        ({"index": "0", "function": {"name": "f"}}, ToolPiece(None, "", "f", "")),
+        ({"index": -1, "function": "f"}, ToolPiece(None, "", "", "")),
+        ({"index": True}, ToolPiece(None, "", "", "")),
+    ],
+)
+def test_a_tool_call_is_read_whatever_it_lacks(call, piece):
+    assert delta({"tool_calls": [call]}).pieces[0].tools == (piece,)
+    assert delta({"tool_calls": call}).pieces[0].tools == (piece,)
+
+
+def test_a_legacy_function_call_is_a_tool_call():
+    chunk = delta({"function_call": {"name": "f", "arguments": "{}"}})
+    assert chunk.tool
+    assert chunk.pieces[0].tools == (ToolPiece(None, "", "f", "{}"),)
+
+
+@pytest.mark.parametrize(
+    ("reason", "read"), [("stop", "stop"), ("", None), ("null", None), (None, None), (3, None), ([], None)]
+)
+def test_finish_reasons_that_say_nothing_are_absent(reason, read):
+    assert delta({}, finish_reason=reason).pieces[0].finish_reason == read
+
+
+@pytest.mark.parametrize(
+    ("index", "read"), [(3, 3), (None, 1), ("0", 1), (-1, 1), (True, 1), (1 << 31, 1), (1e3, 1), ({}, 1)]
+)
+def test_a_choice_without_an_index_has_its_position(index, read):
+    chunk = parse({"choices": [None, {"index": index, "delta": {}}]}, None)
+    assert [piece.index for piece in chunk.pieces] == [read]
+
+
+@pytest.mark.parametrize(
+    ("choice", "content"),
+    [
+        ({"delta": {"content": "d"}, "message": {"content": "m"}, "text": "t"}, "d"),
+        ({"delta": None, "message": {"content": "m"}, "text": "t"}, "m"),
+        ({"text": "t"}, "t"),
+    ],
+)
+def test_a_delta_goes_before_a_message_before_text(choice, content):
+    assert parse({"choices": [choice]}, None).pieces[0].content == content
+
+
+def test_an_annotation_is_no_sight_of_a_choice():
+    assert parse({"choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {}}]}, None).pieces == ()
+
+
+@pytest.mark.parametrize(
+    ("payload", "usage"),
+    [
+        ({"choices": [], "usage": {"a": 1}}, {"a": 1}),
+        ({"choices": [{"delta": {}, "usage": {"a": 2}}], "usage": None}, {"a": 2}),
+        ({"choices": [], "x_groq": {"usage": {"a": 3}}}, {"a": 3}),
+        ({"choices": [], "usage": {}}, None),
+        ({"choices": [], "usage": [1]}, None),
+        ({"choices": [], "usage": "1", "x_groq": "x"}, None),
+        ({"usage": {"completion_tokens": 4}}, {"completion_tokens": 4}),
+    ],
+)
+def test_usage_is_found_where_servers_put_it(payload, usage):
+    assert parse(payload, None).usage == usage
+
+
+@pytest.mark.parametrize(
+    ("payload", "claimed"),
+    [
+        ({"choices": []}, True),
+        ({"choices": None}, True),
+        ({"choices": {"0": {}}}, True),
+        ({"object": "chat.completion.chunk"}, True),
+        ({}, False),
+        ({"type": "message_delta", "usage": {"completion_tokens": 1}}, False),
+        ({"candidates": []}, False),
+        ({"object": ["chat.completion"]}, False),
+    ],
+)
+def test_the_shape_decides_what_is_chat(payload, claimed):
+    assert (parse(payload, None) is not None) is claimed
+
+
+@pytest.mark.parametrize(
+    ("kind", "choice", "mismatch"),
+    [
+        ("chat.completion.chunk", {"delta": {}}, False),
+        ("", {"delta": {}}, False),
+        (None, {"delta": {}}, False),
+        ("text_completion", {"text": "x"}, False),
+        ("chat.completion", {"message": {}}, False),
+        ("chat.completion", {"delta": {}}, True),
+        ("chat.completion.done", {"delta": {}, "message": {}}, True),
+    ],
+)
+def test_an_object_that_claims_something_else_is_flagged(kind, choice, mismatch):
+    assert ("object_mismatch" in parse({"object": kind, "choices": [choice]}, None).flags) is mismatch
+
+
+def test_ids_and_models_of_the_wrong_type_are_empty():
+    assert parse({"id": 1, "model": ["m"], "choices": []}, None) == Chunk("chat")
+
+
+def test_what_cannot_be_written_is_empty():
+    deep: list = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert compact(deep) == ""
+    assert compact({"é": [1, 2]}) == '{"é":[1,2]}'

@@ -1,0 +1,364 @@
+"""Whole bodies in, measures out: one file of `tests/data/streams` per behaviour, and what must hold for any body."""
+
+import gzip
+import itertools
+import json
+import re
+import zlib
+from pathlib import Path
+
+import pytest
+
+from recorder.decode import chunks
+from recorder.decode import derive as derive_module
+from recorder.decode.derive import decode, derive
+from recorder.decode.outcome import Exchange, Read
+
+STREAMS = Path(__file__).parents[2] / "data" / "streams"
+MS = 1_000_000
+BLOCK = re.compile(rb".*?(?:\r\n\r\n|\n\n)|.+\Z", re.DOTALL)
+FIELDS = ("content", "reasoning", "refusal", "finish_reason", "completion_tokens", "reasoning_tokens")
+FIELDS += ("error_code", "error_message", "tool_calls", "choices")
+
+
+def exchange(**changed):
+    facts = {"status": 200, "content_type": "text/event-stream", "content_encoding": None, "ended_by": "end"}
+    return Exchange(**{**facts, "connected_ns": None, "headers_ns": None, "end_ns": 10_000 * MS, **changed})
+
+
+def cut(body, sizes):
+    reads, start = [], 0
+    for seq, size in enumerate(sizes):
+        reads.append(Read(seq, (100 + 10 * seq) * MS, None, start, size))
+        start += size
+    return reads
+
+
+def by_event(body):
+    return cut(body, (len(block[0]) for block in BLOCK.finditer(body)))
+
+
+def measure(body, reads=None, **changed):
+    body = body.encode() if isinstance(body, str) else body
+    return derive(exchange(**changed), by_event(body) if reads is None else reads, body)
+
+
+def chunk(content, reason=None, **top):
+    payload = {"id": "c1", "choices": [{"index": 0, "delta": {"content": content}, "finish_reason": reason}], **top}
+    return f"data: {json.dumps(payload)}\n\n"
+
+
+def brief(found):
+    values = {name: getattr(found, name) for name in FIELDS if getattr(found, name) is not None}
+    for name, keys in (("tool_calls", ("id", "name", "arguments")), ("choices", ("index", "content", "finish_reason"))):
+        if name in values:
+            values[name] = [[value[key] for key in keys] for value in values[name]]
+    return " ".join(filter(None, (found.outcome, found.outcome_detail))), " ".join(found.flags), values
+
+
+EXPECTED = json.loads((STREAMS / "expected.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_stream_is_read_as_it_was_meant(name):
+    outcome, flags, values = brief(measure((STREAMS / f"{name}.sse").read_bytes()))
+    assert {"outcome": outcome, "flags": flags, **values} == EXPECTED[name]
+
+
+def test_every_stream_has_its_expectation():
+    assert {path.stem for path in STREAMS.glob("*.sse")} == set(EXPECTED)
+
+
+NONSTREAM = {
+    "id": "c1",
+    "model": "m",
+    "object": "chat.completion",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
+}
+
+
+def test_a_json_answer_is_read_but_has_no_first_token():
+    found = measure(json.dumps(NONSTREAM, indent=1), content_type="application/json; charset=utf-8")
+    assert brief(found) == ("complete", "nonstream", {"content": "Hi", "finish_reason": "stop", "completion_tokens": 2})
+    assert (found.dialect, found.model, found.total_tokens, found.duration_ns) == ("chat", "m", 3, 10_000 * MS)
+    assert (found.ttf_byte_ns, found.ttfc_ns, found.ttft_ns, found.latency_ns, found.chunks) == (
+        100 * MS,
+        None,
+        None,
+        None,
+        0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"\0\1\2\xff", "audio/mpeg"),
+        (b"<html>", "text/html"),
+        (b"", None),
+        (b'{"object": "list", "data": [], "usage": {"prompt_tokens": 1}}', "application/json"),
+        (b"{" * 100_000, "application/json"),
+    ],
+)
+def test_a_body_that_is_no_chat_is_just_bytes(body, content_type):
+    found = measure(body, content_type=content_type)
+    assert brief(found) == ("complete", "nonstream", {})
+    assert (found.dialect, found.bytes, found.events) == (None, len(body), 0)
+
+
+def test_an_error_in_a_json_answer_with_status_200_is_an_error():
+    body = '{"base_resp": {"status_code": 1008, "status_msg": "no funds"}}'
+    assert brief(measure(body, content_type="application/json")) == (
+        "error_event before_output",
+        "nonstream",
+        {"error_code": "1008", "error_message": "no funds"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ('{"error": {"code": "insufficient_credits", "message": "m"}}', "insufficient_credits", "m"),
+        ('{"detail": "Not Found"}', None, "Not Found"),
+        ('data: {"error": {"code": 400, "message": "m"}}\n\ndata: [DONE]\n\n', "400", "m"),
+        ("<h1>Bad Gateway</h1>", None, "<h1>Bad Gateway</h1>"),
+        ("x\0" * 3000, None, "x\ufffd" * 1000),
+        ("", None, None),
+    ],
+)
+@pytest.mark.parametrize("content_type", ["application/json", "text/event-stream"])
+def test_an_http_error_says_why_and_has_no_flags(body, code, message, content_type):
+    found = measure(body, status=429, content_type=content_type)
+    assert (found.outcome, found.outcome_detail, found.error_code, found.error_message) == (
+        "http_error",
+        "rate_limited",
+        code,
+        message,
+    )
+    assert (found.dialect, found.ttfc_ns, found.content) == (None, None, None)
+    assert found.flags == (("sanitized",) if "\0" in body else ())
+
+
+@pytest.mark.parametrize(
+    "head", ["data:", "data: ", "event: x\n", "id: 1\n", "retry: 1\n", ": hi\n", "data\n", "\n\r\ndata:", "\ufeffdata:"]
+)
+def test_an_event_stream_is_known_by_its_beginning(head):
+    assert decode(exchange(content_type="application/json"), [], head.encode()).stream
+
+
+@pytest.mark.parametrize("head", ["", "{", "dat", "database: x", " data: x", "<data:"])
+def test_other_beginnings_are_no_event_stream(head):
+    assert not decode(exchange(content_type="text/plain"), [], head.encode()).stream
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "ended_by", "outcome", "flags", "ttfc_ms"),
+    [
+        ('data: {"candidates": []}\n\n', "text/event-stream", "end", "complete", ("unknown_payload",), 100),
+        ('data: {"candidates": []}\n\n', "text/event-stream", "eof", "truncated", ("unknown_payload",), 100),
+        (
+            '{"message": {}, "done": false}\n{"done": true}\n',
+            "application/x-ndjson",
+            "end",
+            "complete",
+            ("unknown_payload",),
+            100,
+        ),
+        ('{"a": 1}\n{"error": "busy"}\n', "application/x-ndjson", "end", "error_event", ("unknown_payload",), 100),
+        ("data: hello\n\n", "text/event-stream", "end", "malformed", ("malformed", "unknown_payload"), None),
+        ("", "text/event-stream", "end", "truncated", (), None),
+        (": ping\n\n", "text/event-stream", "end", "truncated", ("comments",), None),
+        ("data: [DONE]\n\n", "text/event-stream", "end", "complete", ("empty", "no_finish", "no_usage"), None),
+    ],
+)
+def test_a_stream_that_is_not_understood_is_judged_by_its_framing(
+    body, content_type, ended_by, outcome, flags, ttfc_ms
+):
+    found = measure(body, content_type=content_type, ended_by=ended_by)
+    assert (found.outcome, found.flags) == (outcome, flags)
+    assert found.ttfc_ns == (ttfc_ms and ttfc_ms * MS)
+    assert (found.chunks, found.output_chunks, found.ttft_ns, found.coalesced_fraction) == (0, 0, None, None)
+
+
+ANSWER = (chunk("a") + chunk("b") + chunk("", "stop") + "data: [DONE]\n\n").encode()
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_a_compressed_stream_has_the_instants_of_its_reads(coding):
+    compressor = zlib.compressobj(wbits=31 if coding == "gzip" else 15)
+    pieces = [compressor.compress(block[0]) + compressor.flush(zlib.Z_SYNC_FLUSH) for block in BLOCK.finditer(ANSWER)]
+    found = measure(b"".join(pieces), cut(b"", map(len, pieces)), content_encoding=coding)
+    assert (found.content, found.outcome, found.bytes) == ("ab", "complete", sum(map(len, pieces)))
+    assert (found.ttft_ns, found.latency_ns, found.duration_ns) == (100 * MS, 110 * MS, 130 * MS)
+
+
+def test_an_unknown_coding_leaves_bytes():
+    found = measure(b"\x1b\x03", content_encoding="br")
+    assert (found.outcome, found.flags, found.dialect, found.events) == ("complete", ("undecoded",), "unknown", 0)
+
+
+def test_a_bomb_is_cut_but_kept():
+    bomb = gzip.compress(ANSWER[:-14] + b": " + bytes(8 << 20))
+    found = measure(bomb, cut(bomb, [len(bomb)]), content_encoding="gzip")
+    assert (found.outcome, found.content) == ("complete", "ab")
+    assert "decode_limit" in found.flags
+
+
+@pytest.mark.parametrize("ended_by", ["reset", "eof", "framing", "length", "idle_timeout", "shutdown", "client"])
+def test_what_fails_after_the_end_is_a_flag(ended_by):
+    found = measure(ANSWER, ended_by=ended_by)
+    assert found.outcome == "complete"
+    assert ("client_left" if ended_by == "client" else "unclean_end") in found.flags
+
+
+def test_an_open_exchange_is_measured_as_far_as_it_came():
+    found = measure(chunk("a"), ended_by=None, end_ns=None)
+    assert (found.outcome, found.ttft_ns, found.duration_ns) == ("open", 100 * MS, None)
+
+
+@pytest.mark.parametrize("sizes", [[], [30], [10_000], [0, 30, 0, 10_000, 50]])
+def test_reads_need_not_match_the_body(sizes):
+    found = measure(ANSWER, cut(ANSWER, sizes))
+    assert (found.content, found.output_chunks, found.reads) == ("ab", 2, len(sizes))
+
+
+def test_what_has_no_read_has_no_instant():
+    first = ANSWER.index(b"\n\n") + 2
+    items = decode(exchange(), cut(ANSWER, [first]), ANSWER).items
+    assert [(item.read, item.at_ns) for item in items] == [(0, 100 * MS), (None, None), (None, None), (None, None)]
+
+
+def test_items_and_chunks_are_in_time_and_name_their_read():
+    body = b": hi\n\n" + ANSWER
+    decoded = decode(exchange(), cut(body, [3, 10, len(body)]), body)
+    assert [(item.seq, item.kind, item.read) for item in decoded.items] == [
+        (0, "comment", 1),
+        *((seq, "event", 2) for seq in (1, 2, 3, 4)),
+    ]
+    assert (decoded.chunks[0].item, decoded.chunks[0].read, decoded.chunks[0].end) == (1, 2, decoded.items[1].end)
+    assert body[decoded.items[1].start : decoded.items[1].end].startswith(b"data: {")
+
+
+def test_an_unframed_payload_has_the_instant_of_its_last_byte():
+    body = chunk("a").encode() + '{"error": "é"}'.encode() + b"\n: later\n"
+    end = body.index(b"\n: later")
+    decoded = decode(exchange(), cut(body, [end - 1, 1, len(body)]), body)
+    assert [(timed.read, timed.end) for timed in decoded.chunks] == [(0, len(chunk("a"))), (1, end)]
+
+
+def test_the_first_of_two_errors_is_reported():
+    body = 'error: {"message": "one"}\n\n' + 'data: {"error": "two"}\n\n'
+    assert measure(body).error_message == "one"
+    assert measure('data: {"error": "two"}\n\n' + 'error: {"message": "one"}\n\n').error_message == "two"
+
+
+def test_an_error_wins_even_if_a_complete_answer_came():
+    found = measure(ANSWER + b'data: {"error": {"message": "late"}}\n\n')
+    assert (found.outcome, found.outcome_detail, found.content) == ("error_event", "mid_stream", "ab")
+
+
+def test_an_error_beside_output_keeps_the_output():
+    found = measure(chunk("a", error={"message": "m"}))
+    assert (found.outcome_detail, found.content, found.chunks) == ("mid_stream", "a", 1)
+
+
+def test_an_error_after_unknown_payloads_is_mid_stream():
+    body = 'data: {"type": "message_start"}\n\n' + 'data: {"type": "error", "message": "m"}\n\n'
+    assert measure(body).outcome_detail == "mid_stream"
+
+
+def test_dropped_bytes_are_not_called_truncation():
+    assert measure(chunk("a"), gap_bytes=100).outcome == "complete"
+    assert "storage_gap" in measure(chunk("a"), gap_bytes=100).flags
+
+
+def test_cuts_of_a_real_stream_never_gain_content():
+    body = (STREAMS / "deepseek_reasoning_then_content.sse").read_bytes()
+    lengths = [len(measure(body[:end], cut(body, [end])).content or "") for end in range(len(body) + 1)]
+    assert all(later >= earlier for earlier, later in itertools.pairwise(lengths))
+
+
+@pytest.mark.parametrize("item", [b":\n", b"data: {}\n\n", b"{}\n", b"error: x\n", b"data:\n\n"])
+def test_a_body_of_nothing_but_small_items_is_decoded_up_to_a_limit(item, monkeypatch):
+    monkeypatch.setattr(derive_module, "MAX_ITEMS", 1000)
+    monkeypatch.setattr(chunks, "MAX_SEQUENCE", 1000)
+    decoded = decode(exchange(), [], item * 5000)
+    assert len(decoded.items) + len(decoded.chunks) <= 1000
+
+
+@pytest.mark.parametrize("path", sorted(STREAMS.glob("*.sse")), ids=lambda path: path.stem)
+def test_every_chunk_is_in_an_item_and_items_are_numbered_in_the_order_of_bytes(path):
+    body = path.read_bytes()
+    decoded = decode(exchange(), by_event(body), body)
+    assert [item.seq for item in decoded.items] == list(range(len(decoded.items)))
+    assert [item.end for item in decoded.items] == sorted(item.end for item in decoded.items)
+    for timed in decoded.chunks:
+        item = decoded.items[timed.item]
+        assert (item.at_ns, item.read) == (timed.at_ns, timed.read)
+        assert item.start < timed.end <= item.end
+
+
+def test_a_body_that_is_no_stream_is_one_item_completed_by_the_read_of_its_last_byte():
+    body = b'{"object":"chat.completion","choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}]}'
+    decoded = decode(exchange(content_type="application/json"), cut(body, (20, len(body) - 20)), body)
+    assert [(item.kind, item.at_ns, item.read, item.start, item.end) for item in decoded.items] == [
+        ("body", 110 * MS, 1, 0, len(body))
+    ]
+    assert [(timed.item, timed.at_ns, timed.read) for timed in decoded.chunks] == [(0, 110 * MS, 1)]
+    assert measure(body, cut(body, (len(body),)), content_type="application/json").ttft_ns is None
+
+
+def test_a_body_that_is_no_json_is_one_item_without_a_payload():
+    for body, text in ((b"<h1>502</h1>", "<h1>502</h1>"), (b"\xff\xd8\x00", "")):
+        decoded = decode(exchange(status=502, content_type="text/html"), cut(body, (len(body),)), body)
+        assert [(item.kind, item.data, item.at_ns) for item in decoded.items] == [("body", text, 100 * MS)]
+        assert decoded.chunks == []
+    assert decode(exchange(content_type="text/html"), [], b"").items == []
+
+
+def test_an_error_line_is_an_item_where_it_stands():
+    body = (chunk("a") + "error: gone\n\n" + chunk("b")).encode()
+    decoded = decode(exchange(), by_event(body), body)
+    assert [(item.kind, item.seq, item.at_ns) for item in decoded.items] == [
+        ("event", 0, 100 * MS), ("record", 1, 110 * MS), ("event", 2, 120 * MS)
+    ]  # fmt: skip
+    assert [timed.item for timed in decoded.chunks] == [0, 1, 2]
+
+
+def test_each_line_of_ndjson_is_an_item():
+    body = b'{"a":1}\n{"error":{"message":"no"}}\n'
+    decoded = decode(exchange(content_type="application/x-ndjson"), cut(body, (8, len(body) - 8)), body)
+    assert [(item.kind, item.data, item.at_ns) for item in decoded.items] == [
+        ("record", '{"a":1}', 100 * MS), ("record", '{"error":{"message":"no"}}', 110 * MS)
+    ]  # fmt: skip
+    assert [timed.item for timed in decoded.chunks] == [0, 1]
+
+
+def used(completion, reasoning=None, **more):
+    details = {} if reasoning is None else {"completion_tokens_details": {"reasoning_tokens": reasoning}}
+    counted = {"prompt_tokens": 5, "completion_tokens": completion, "total_tokens": 5 + completion, **details, **more}
+    return f"data: {json.dumps({'choices': [], 'usage': counted})}\n\ndata: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(("texts", "usage", "is_hidden"), [
+    (["Routed ", ", ", "then ", "answered ", ". "], used(84), True),
+    (["Routed ", ", ", "then ", "answered ", ". "], used(41), False),  # 25 bytes, and 16 markers
+    (["Routed ", ", ", "then ", "answered ", ". "], used(42), True),
+    (["x" * 400, "y" * 400], used(300, 200), True),  # usage says that there was reasoning, and none came
+    (["x" * 400, "y" * 400], used(300, 16), False),
+    (["x" * 400, "y" * 400], used(300, 200, total_tokens=505), False),  # counted beside, not within
+    (["é" * 20, "é" * 20], used(96), False),
+    (["a", "b"], "data: [DONE]\n\n", False),
+])  # fmt: skip
+def test_usage_that_counts_more_than_what_came_can_hold_is_flagged(texts, usage, is_hidden):
+    found = measure("".join(map(chunk, texts)) + chunk("", "stop") + usage)
+    assert ("hidden_tokens" in found.flags) is is_hidden
+    assert (found.tps_user is not None) is (found.completion_tokens is not None)
+
+
+def test_reasoning_that_came_and_audio_hide_no_tokens():
+    thought = f"data: {json.dumps({'choices': [{'index': 0, 'delta': {'reasoning_content': 'x' * 200}}]})}\n\n"
+    assert "hidden_tokens" not in measure(thought + chunk("a" * 9) + used(200, 190)).flags
+    sound = f"data: {json.dumps({'choices': [{'index': 0, 'delta': {'audio': {'data': 'AAAA'}}}]})}\n\n"
+    assert "hidden_tokens" not in measure(sound + sound + used(200)).flags

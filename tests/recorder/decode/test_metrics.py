@@ -1,0 +1,265 @@
+import struct
+from dataclasses import fields
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recorder.decode import metrics
+from recorder.decode.chat import Chunk, Fault
+from recorder.decode.derive import Measures
+from recorder.decode.outcome import Exchange, Read, TimedChunk
+
+MS = 1_000_000
+ENDED = Exchange(200, None, None, "end", 5, 10, 900 * MS)
+KINDS = {
+    "c": Chunk("chat", content=True),
+    "r": Chunk("chat", reasoning=True),
+    "t": Chunk("chat", tool=True),
+    "b": Chunk("chat", content=True, reasoning=True),
+    ".": Chunk("chat"),
+    "!": Chunk("chat", fault=Fault(None, None)),
+}
+
+
+def chunks(kinds, at_ms, reads=None):
+    return [
+        TimedChunk(seq, None if at is None else at * MS, read, KINDS[kind], 0)
+        for seq, (kind, at, read) in enumerate(zip(kinds, at_ms, reads or range(len(at_ms)), strict=True))
+    ]
+
+
+def measure(kinds, at_ms, reads=None, done_ms=None, tokens=None):
+    done = None if done_ms is None else done_ms * MS
+    return metrics.stream(ENDED, chunks(kinds, at_ms, reads), done, tokens)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "at_ms", "expected"),
+    [
+        (".c.", [1, 2, 3], {"ttfc": 1, "ttft": 2, "ttfo": 2, "ttf_content": 2, "thinking": None, "latency": 2}),
+        ("rrc", [1, 2, 5], {"ttft": 1, "ttfo": 5, "ttf_content": 5, "thinking": 4, "ttst": 1}),
+        ("rtc", [1, 2, 5], {"ttft": 1, "ttfo": 2, "ttf_content": 5, "thinking": 1}),
+        ("cr", [1, 2], {"thinking": None, "latency": 2}),
+        ("b", [1], {"thinking": None, "ttst": None}),
+        ("rr", [1, 2], {"ttft": 1, "ttfo": None, "thinking": None}),
+        ("..", [1, 2], {"ttfc": 1, "ttft": None, "latency": None, "tail": None, "duration": 900}),
+        ("!.c", [1, 2, 3], {"ttfc": 2, "ttft": 3}),
+        ("", [], {"ttfc": None, "ttft": None, "duration": 900}),
+        ("c.c", [None, None, 7], {"ttfc": 7, "ttft": 7, "latency": 7}),
+    ],
+)
+def test_instants_are_those_of_the_first_and_last_chunks(kinds, at_ms, expected):
+    found = measure(kinds, at_ms)
+    assert {name: found[f"{name}_ns"] for name in expected} == {
+        name: None if value is None else value * MS for name, value in expected.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "done_ms", "duration"), [([1, 5], 7, 7), ([1, 5], None, 900), ([1, 5], 3, 900), ([1, 999], None, 999)]
+)
+def test_the_answer_ends_with_done_unless_output_follows(at_ms, done_ms, duration):
+    found = measure("cc", at_ms, done_ms=done_ms)
+    assert found["duration_ns"] == duration * MS
+    assert found["tail_ns"] == found["duration_ns"] - found["latency_ns"]
+
+
+def test_two_chunks_in_one_read_have_no_gap():
+    found = measure("ccc", [1, 1, 4], [0, 0, 1])
+    assert struct.unpack("<2q", found["icl"]) == (0, 3 * MS)
+    assert found["max_stall_ns"] == 3 * MS
+    assert found["coalesced_fraction"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "reads", "tokens", "tpot", "estimate", "per_user", "per_answer"),
+    [
+        ([100, 120, 140], [0, 1, 2], 3, 20 * MS, 20 * MS, 50, 3 / 0.14),
+        ([100, 120, 140], [0, 1, 2], None, None, 20 * MS, None, None),
+        ([100, 120, 140], [0, 1, 2], 1, None, 20 * MS, None, 1 / 0.14),
+        ([100, 120, 140], [0, 1, 2], 0, None, 20 * MS, None, 0),
+        ([100, 100, 100], [0, 0, 0], 3, None, None, None, 30),
+        ([0, 0, 0], [0, 0, 0], 3, None, None, None, None),
+    ],
+)
+def test_rates_are_unknown_without_tokens_or_time(at_ms, reads, tokens, tpot, estimate, per_user, per_answer):
+    found = measure("ccc", at_ms, reads, tokens=tokens)
+    assert found["tpot_ns"] == tpot
+    assert found["tpot_est_ns"] == estimate
+    assert (found["tps_user"], found["e2e_tps"]) == (per_user, pytest.approx(per_answer) if per_answer else per_answer)
+
+
+def test_one_chunk_has_no_gaps():
+    found = measure("c", [1], tokens=5)
+    assert {"icl", "gap_hist", "sparkline", "icl_p50_ns"}.isdisjoint(found)
+    assert (found["max_stall_ns"], found["tpot_ns"], found["tokens_per_chunk"]) == (None, None, 5)
+
+
+def test_the_histogram_counts_gaps_by_their_bits():
+    counts = struct.unpack("<64I", measure("ccccc", [0, 0, 1, 2, 4])["gap_hist"])
+    assert {bits: times for bits, times in enumerate(counts) if times} == {0: 1, 20: 2, 21: 1}
+
+
+def test_percentiles_interpolate():
+    assert [metrics.percentile([100, 110, 115, 120, 400], p) for p in (0, 0.5, 0.9, 0.99, 1)] == [
+        100,
+        115,
+        pytest.approx(288),
+        pytest.approx(388.8),
+        400,
+    ]
+    assert metrics.percentile([7], 0.99) == 7
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "line"),
+    [
+        ([], ""),
+        ([5], ""),
+        ([5, 5, 5], "▁"),
+        ([0, 2, 4, 6], "▁▁▁"),
+        ([0, 5], "▂"),
+        ([0, 10, 40, 140, 440, 1440, 4440], "▆▇   █"),
+        ([0, 4000, 4001, 4002, 8002], " █▁█"),
+    ],
+)
+def test_a_sparkline_shows_gaps_on_an_absolute_scale(at_ms, line):
+    assert metrics.sparkline([at * MS for at in at_ms]) == line
+
+
+def test_a_sparkline_fits_its_width():
+    assert len(metrics.sparkline(range(0, 10**12, 10**9))) == 24
+    assert len(metrics.sparkline(range(0, 10**12, 10**9), 60)) == 60
+
+
+def drawn(at, cells, span):
+    """What `sparkline` draws, found by looking for the cell of each gap."""
+    start, end = span or (at[0], at[-1])
+    if span is None:
+        cells = min(cells, len(at) - 1) if end > start else 1
+    longest = [-1] * cells
+    for earlier, later in pairwise(at):
+        cell = max(-((start - later) * cells // (end - start)) - 1, 0) if end > start else 0
+        if cell < cells:
+            longest[cell] = max(longest[cell], later - earlier)
+    return "".join(map(metrics._spark, longest))
+
+
+@given(
+    st.lists(st.integers(0, 4000), min_size=2, max_size=40).map(sorted),
+    st.integers(1, 30),
+    st.none() | st.tuples(st.integers(0, 4000), st.integers(0, 9000)),
+)
+def test_each_gap_of_a_sparkline_is_in_the_cell_in_which_it_ended(at_ms, cells, span_ms):
+    at, span = [one * MS for one in at_ms], span_ms and tuple(one * MS for one in span_ms)
+    assert metrics.sparkline(at, cells, span) == drawn(at, cells, span)
+
+
+def test_a_sparkline_of_a_longer_span_has_a_cell_for_each_of_its_slices():
+    assert metrics.sparkline([20 * MS, 50 * MS], 10, (0, 100 * MS)) == "    ▄     "
+    assert metrics.sparkline([0, 5 * MS, 500 * MS], 4, (0, 20 * MS)) == "▂   "
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "reads", "flags"),
+    [
+        ([], [], set()),
+        ([1], [0], {"single_chunk"}),
+        ([1, 1], [0, 0], {"single_chunk", "coalesced"}),
+        ([1, 1, 2], [0, 0, 1], set()),
+        ([1, 1, 2, 2], [0, 0, 1, 1], {"coalesced"}),
+        ([1, 2001], [0, 1], set()),
+        ([1, 2002], [0, 1], {"stall"}),
+        (list(range(100, 119)), range(19), set()),
+        (list(range(100, 120)), range(20), set()),
+        (list(range(1000, 1020)), range(20), {"burst"}),
+        ([1] * 8 + [500] * 8 + [900, 901, 902, 903], [0] * 8 + [1] * 8 + [2, 3, 4, 5], {"burst", "coalesced"}),
+        ([1] * 7 + [500] * 8 + [9] * 5, [0] * 7 + [1] * 8 + [2, 3, 4, 5, 6], {"coalesced"}),
+    ],
+)
+def test_the_shape_of_the_output_raises_flags(at_ms, reads, flags):
+    assert metrics.flags(chunks("c" * len(at_ms), at_ms, reads)) == flags
+
+
+def test_output_without_an_instant_raises_little():
+    assert metrics.flags(chunks("c", [None])) == {"single_chunk"}
+    assert metrics.flags(chunks("cc", [None, None])) == set()
+
+
+@pytest.mark.parametrize(
+    ("totals", "at_ms", "gaps"),
+    [
+        ([3, 4, 8, 8, 12], [100, 150, 200, 230, 300], [50, *[12.5] * 4, *[25] * 4]),
+        ([1, 1], [0, 5], None),
+        ([1, None], [0, 5], None),
+        ([2, 1], [0, 5], None),
+        ([1, 1 << 62], [0, 5], None),
+        ([1], [0], None),
+        ([], [], None),
+    ],
+)
+def test_token_gaps_need_the_tokens_so_far_on_every_chunk(totals, at_ms, gaps):
+    outputs = [
+        TimedChunk(0, at * MS, seq, Chunk("chat", content=True, usage=total and {"completion_tokens": total}), 0)
+        for seq, (total, at) in enumerate(zip(totals, at_ms, strict=True))
+    ]
+    assert metrics.itl_tokens(outputs) == (gaps and [gap * MS for gap in gaps])
+
+
+def test_what_needs_no_decoding_comes_from_the_facts():
+    reads = [Read(0, 7, None, 0, 0), Read(1, 8, 9, 0, 5), Read(2, 9, 9, 5, 6)]
+    assert metrics.transport(ENDED, reads) == {
+        "connect_ns": 5,
+        "ttfb_ns": 10,
+        "ttf_byte_ns": 8,
+        "duration_ns": 900 * MS,
+        "reads": 3,
+        "bytes": 11,
+    }
+
+
+def test_every_measure_is_explained():
+    assert all(field.metadata["doc"] for field in fields(Measures))
+
+
+def silence(at_ms, end_ms=None, sizes=None, **facts):
+    """Return the longest silence, in ms, of reads of 10 bytes each; `sizes` has other spans (start, size)."""
+    spans = sizes or [(10 * seq, 10) for seq in range(len(at_ms))]
+    its_reads = [Read(seq, at * MS, None, *span) for seq, (at, span) in enumerate(zip(at_ms, spans, strict=True))]
+    exchange = Exchange(**{
+        "status": 200, "content_type": None, "content_encoding": None, "ended_by": "end", "connected_ns": 5,
+        "headers_ns": 20 * MS, "end_ns": None, "framing": "chunked", **facts,
+    })  # fmt: skip
+    found = metrics.longest_silence(exchange, its_reads, None if end_ms is None else end_ms * MS)
+    return None if found is None else found / MS
+
+
+def test_the_longest_silence_is_between_reads_of_any_kind_or_before_the_end():
+    assert silence([100, 140, 160], 170) == 40
+    assert silence([100, 140, 160], 360) == 200
+    assert silence([100, 140, 160, 900], 170) == 40  # what came after [DONE] is not of the answer
+    assert silence([100, 100], 100) == 0
+    assert silence([100], 100) is None
+
+
+def test_the_wait_for_the_first_byte_is_no_silence_but_a_body_that_never_came_is():
+    assert silence([5000, 5010], 5010) == 10
+    assert silence([], 60_020, ended_by="idle_timeout") == 60_000
+    assert silence([], 60_020, framing="none") is None
+    assert silence([], 60_020, headers_ns=None) is None
+
+
+def test_while_it_runs_and_after_its_recorder_died_the_end_is_not_known():
+    assert silence([100, 140], None, ended_by=None) == 40
+    assert silence([100], 100, ended_by="died") is None
+    assert silence([100, 140], 140, ended_by="died") == 40
+    assert silence([100], 900, ended_by="client") == 800
+
+
+def test_what_is_missing_from_the_tape_may_have_come_at_any_time():
+    assert silence([100, 900], 910, sizes=[(0, 10), (30, 10)], gap_bytes=20) == 10
+    assert silence([100, 110], 910, gap_bytes=5) == 10
+    assert silence([100], 910, gap_bytes=5) is None
+    assert silence([100, 110], 910, sizes=[(7, 10), (17, 10)], gap_bytes=7) == 800

@@ -1,0 +1,241 @@
+"""The six worked examples with every figure that this layer can give, and what holds for any stream."""
+
+import json
+import struct
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import fmean, pstdev
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recorder.decode import metrics
+from recorder.decode.derive import decode, derive
+from recorder.decode.outcome import FLAGS, Exchange, Read
+
+ORACLES = json.loads((Path(__file__).parents[2] / "data" / "oracles.json").read_text("utf-8"))
+MS = 1_000_000
+NAMES = {"output_tokens": "completion_tokens", "n_out_chunks": "output_chunks"}
+POPULATION = ORACLES["ex5_population"]
+
+
+def facts(given, end_ms, status=200, ended_by="end"):
+    reads, body = [], b""
+    for seq, read in enumerate(given["reads"]):
+        data = read["text"].encode()
+        reads.append(Read(seq, read["t_ms"] * MS, None, len(body), len(data)))
+        body += data
+    return Exchange(status, "text/event-stream", None, ended_by, None, None, end_ms * MS), reads, body
+
+
+def in_ms(measures, name):
+    if name.endswith("_ms"):
+        value = getattr(measures, name.removesuffix("_ms") + "_ns")
+        return None if value is None else value / MS
+    return getattr(measures, NAMES.get(name, name))
+
+
+@pytest.mark.parametrize("example", [name for name in ORACLES if name != "ex5_population"])
+def test_an_example_has_every_figure(example):
+    given, ours = ORACLES[example]["input"], dict(ORACLES[example]["expected"]["ours"])
+    exchange, reads, body = facts(given, given["t_eof_ms"])
+    found = derive(exchange, reads, body)
+    outputs = [timed for timed in decode(exchange, reads, body).chunks if timed.chunk.output]
+    assert [gap / MS for gap in struct.unpack(f"<{len(found.icl) // 8}q", found.icl)] == ours.pop("icl_ms")
+    assert [gap / MS for gap in metrics.burst_gaps(outputs)] == ours.pop("burst_gap_ms")
+    per_token = metrics.itl_tokens(outputs)
+    assert (per_token and [gap / MS for gap in per_token]) == ours.pop("itl_token_ms")
+    assert list(found.flags) == ours.pop("flags")
+    for name, expected in ours.items():
+        assert in_ms(found, name) == (pytest.approx(expected, abs=5e-5) if isinstance(expected, float) else expected), (
+            name
+        )
+
+
+def test_gaps_per_token_have_the_expected_statistics():
+    example = ORACLES["ex6_continuous_usage_multi_token"]
+    outputs = [timed for timed in decode(*facts(example["input"], 302)).chunks if timed.chunk.output]
+    gaps = [int(gap) for gap in metrics.itl_tokens(outputs)]
+    expected = example["itl_token_stats"] if "itl_token_stats" in example else example["expected"]["itl_token_stats"]
+    assert fmean(gaps) / MS == pytest.approx(expected["mean"], abs=5e-5)
+    assert metrics.percentile(sorted(gaps), 0.5) / MS == expected["p50"]
+    assert metrics.percentile(sorted(gaps), 0.99) / MS == pytest.approx(expected["p99"])
+
+
+def population():
+    for row in POPULATION["input"]:
+        status = row.get("status", 200)
+        ended_by = {"client": "client"}.get(row.get("end"), "end" if status else "refused")
+        end_ms = row.get("t_eof") or row["reads"][-1]["t_ms"] + 1
+        yield row["id"], derive(*facts(row, end_ms, status, ended_by))
+
+
+def test_the_population_has_the_expected_rows():
+    found = [
+        {"id": name, "outcome": row.outcome, "ttft_ms": in_ms(row, "ttft_ms"), "flags": list(row.flags)}
+        for name, row in population()
+    ]
+    assert found == POPULATION["rows"]
+
+
+def test_the_population_has_the_expected_rates():
+    rows = [row for _, row in population()]
+    cancelled = sum(row.outcome == "client_closed" for row in rows)
+    complete = [row for row in rows if row.outcome == "complete"]
+    errors = len(rows) - cancelled - len(complete)
+    after_headers = errors - sum(row.outcome in ("http_error", "connect_error") for row in rows)
+    assert (len(rows), cancelled, len(complete), errors) == (12, 1, 5, 6)
+    assert 100 * errors / (len(rows) - cancelled) == pytest.approx(POPULATION["error_rate_pct"], abs=5e-5)
+    assert 100 * after_headers / 9 == pytest.approx(POPULATION["stream_error_rate_pct"], abs=5e-5)
+    ttft = sorted(row.ttft_ns // MS for row in complete)
+    expected = POPULATION["ttft_complete"]
+    assert (fmean(ttft), pstdev(ttft)) == pytest.approx((expected["mean"], expected["std_pop"]), abs=5e-5)
+    for percent in (50, 90, 95, 99):
+        assert metrics.percentile(ttft, percent / 100) == pytest.approx(expected[f"p{percent}"])
+
+
+SEEN = settings(derandomize=True, deadline=None)
+SSE = Exchange(200, "text/event-stream", None, "end", None, None, 10_000 * MS)
+
+
+def cut(sizes):
+    reads, start = [], 0
+    for seq, size in enumerate(sizes):
+        reads.append(Read(seq, (100 + 10 * seq) * MS, None, start, size))
+        start += size
+    return reads
+
+
+def chunk(content, reason=None, **top):
+    payload = {"id": "c1", "choices": [{"index": 0, "delta": {"content": content}, "finish_reason": reason}], **top}
+    return f"data: {json.dumps(payload)}\n\n"
+
+
+PIECES = [chunk("", None), chunk("x"), chunk(" y", usage={"completion_tokens": 3}), chunk("z", "stop")]
+PIECES += [
+    'data: {"choices":[{"delta":{"reasoning":"r"}}]}\n\n',
+    'data: {"choices":[{"delta":{"tool_calls":[{"function":{"name":"f"}}]}}]}\n\n',
+]
+PIECES += [
+    "data: [DONE]\n\n",
+    ": c\n\n",
+    "data: {\n\n",
+    'data: {\n"choices": []\n}\n\n',
+    'error: {"message":"m"}\n\n',
+    '{"error":"é"}\n',
+]
+BODIES = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+ENDS = st.sampled_from(["\n", "\r\n", "\r"])
+TIMELESS = ("outcome", "outcome_detail", "error_message", "content", "reasoning", "tool_calls", "finish_reason")
+TIMELESS += ("events", "comments", "chunks", "output_chunks", "usage", "total_tokens", "dialect", "choices")
+SHAPE = {"coalesced", "single_chunk", "stall", "burst"}
+
+
+@SEEN
+@given(BODIES, ENDS, st.lists(st.integers(1, 400), max_size=8))
+def test_any_cutting_gives_the_same_answer(text, end, sizes):
+    body = text.replace("\n", end).encode()
+    whole, pieces = derive(SSE, cut([len(body)]), body), derive(SSE, cut(sizes), body)
+    for name in TIMELESS:
+        assert getattr(pieces, name) == getattr(whole, name), name
+    assert set(pieces.flags) - SHAPE == set(whole.flags) - SHAPE
+    # A repaired payload ends where the block does, whatever the line ends.
+    assert [item.data for item in decode(SSE, [], body).items] == [
+        item.data for item in decode(SSE, [], text.encode()).items
+    ]
+
+
+@SEEN
+@given(BODIES, st.lists(st.integers(1, 60), max_size=40))
+def test_instants_are_in_order_and_gaps_add_up(text, sizes):
+    body = text.encode()
+    found = derive(SSE, cut([*sizes, len(body)]), body)
+    order = [found.ttf_byte_ns, found.ttfc_ns, found.ttft_ns, found.ttfo_ns, found.latency_ns, found.duration_ns]
+    if found.ttfo_ns is not None:
+        assert found.ttft_ns <= found.ttfo_ns <= found.ttf_content_ns if found.ttf_content_ns else True
+    known = [instant for instant in order if instant is not None]
+    assert known == sorted(known)
+    gaps = struct.unpack(f"<{len(found.icl) // 8}q", found.icl)
+    assert sum(gaps) == (found.latency_ns - found.ttft_ns if gaps else 0)
+    assert len(gaps) == max(found.output_chunks - 1, 0)
+    assert (found.max_stall_ns or 0) <= sum(gaps)
+    assert set(found.flags) <= set(FLAGS)
+
+
+@SEEN
+@given(st.lists(st.sampled_from(PIECES[:7]), min_size=1, max_size=10), st.data())
+def test_comments_change_only_the_first_byte_the_silences_and_their_number(events, data):
+    plain = derive(SSE, cut(map(len, events)), "".join(events).encode())
+    commented, reads, start = "", [], 0
+    for seq, event in enumerate(events):
+        comment = ": c\n\n" * data.draw(st.integers(0, 2))
+        for at, text in ((seq - 0.5, comment), (seq, event)):
+            reads.append(Read(len(reads), int((100 + 10 * at) * MS), None, start, len(text)))
+            start += len(text)
+        commented += comment + event
+    found = derive(SSE, reads, commented.encode())
+    ignored = {"comments", "ttf_byte_ns", "flags", "reads", "bytes", "max_silence_ns"}
+    assert {k: v for k, v in asdict(found).items() if k not in ignored} == {
+        k: v for k, v in asdict(plain).items() if k not in ignored
+    }
+    assert set(found.flags) - {"comments"} == set(plain.flags)
+
+
+WORDS = """choices delta content index finish_reason message text tool_calls function name arguments id model usage
+error code type object reasoning reasoning_details completion_tokens x_groq base_resp status_code audio data"""
+KEYS = st.sampled_from(WORDS.split())
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=5) | st.just("stop"),
+    lambda value: st.lists(value, max_size=3) | st.dictionaries(KEYS, value, max_size=4),
+    max_leaves=12,
+)
+HOSTILE = st.builds(
+    lambda choice, rest: {**rest, "choices": choice},
+    JSON | st.lists(st.dictionaries(KEYS, JSON), max_size=3),
+    st.dictionaries(KEYS, JSON),
+)
+
+
+@SEEN
+@given(st.lists(HOSTILE | JSON, max_size=4), st.booleans(), st.sampled_from([200, 400]))
+def test_no_json_is_an_error_of_ours(payloads, stream, status):
+    texts = [json.dumps(payload) for payload in payloads]
+    body = "".join(f"data: {text}\n\n" for text in texts) if stream else "".join(texts)
+    facts = replace(SSE, status=status, content_type="text/event-stream" if stream else "application/json")
+    found = derive(facts, cut([len(body)]), body.encode())
+    assert set(found.flags) <= set(FLAGS)
+    assert "\0" not in json.dumps(asdict(found), default=str, allow_nan=False, ensure_ascii=False).encode().decode()
+
+
+@SEEN
+@given(
+    st.binary(max_size=300),
+    st.sampled_from(["", "data: ", "data: {", "error:", ": "]),
+    st.sampled_from([None, "gzip", "deflate", "br"]),
+)
+def test_no_bytes_are_an_error_of_ours(noise, head, coding):
+    body = head.encode() + noise
+    found = derive(replace(SSE, content_encoding=coding), cut([3, 7, 50]), body)
+    assert set(found.flags) <= set(FLAGS)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        "[" * 100_000 + "]" * 100_000,
+        '{"choices":' * 50_000 + "1" + "}" * 50_000,
+        '{"choices":[{"delta":{"content":"x"}}],"n":' + "9" * 10_000_000 + "}",
+        '{"choices":[{"delta":{"content":"x"}}],"usage":{"completion_tokens":1e400,"total_tokens":NaN}}',
+        '{"choices":[{"delta":{"content":"x"},"index":' + "9" * 4000 + "}]}",
+        '{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":' + "[" * 900 + "]" * 900 + "}}]}}]}",
+        '{"choices":[],"usage":{"completion_tokens":5,"x":' + "[" * 900 + "]" * 900 + "}}",
+        '{"error":' + "[" * 900 + "]" * 900 + "}",
+    ],
+)
+@pytest.mark.parametrize("frame", ["data: {}\n\n", "{}", "data: {}", "error: {}\n\n", "event: error\ndata: {}\n\n"])
+def test_extreme_json_is_survived(payload, frame):
+    body = (frame.replace("{}", payload) + chunk("b")).encode()
+    found = derive(SSE, cut([len(body)]), body)
+    json.dumps(found.usage, allow_nan=False)
+    assert found.outcome in ("truncated", "malformed", "error_event", "complete")

@@ -1,0 +1,140 @@
+import itertools
+from typing import get_args
+
+import pytest
+
+from recorder.decode.outcome import (
+    ENDED_BY,
+    FLAGS,
+    OUTCOMES,
+    EndedBy,
+    Evidence,
+    Exchange,
+    Outcome,
+    judge,
+    transport_flags,
+)
+
+CUT = Evidence(stream=True, understood=True)
+WHOLE = Evidence(stream=True, understood=True, done=True)
+FINISHED = Evidence(stream=True, understood=True, finished=True)
+FOREIGN = Evidence(stream=True, understood=False)
+BROKEN = Evidence(stream=True, understood=True, done=True, malformed=True)
+FAILED = Evidence(stream=True, understood=True, error="mid_stream")
+FAILED_DONE = Evidence(stream=True, understood=True, done=True, error="before_output")
+FINISH_ERROR = Evidence(stream=True, understood=True, done=True, finished=True, error="finish")
+BODY = Evidence()
+
+
+def exchange(ended_by, status=200, gap_bytes=0):
+    return Exchange(status, None, None, ended_by, None, None, None, gap_bytes)
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "status", "evidence", "outcome", "detail"),
+    [
+        (None, None, BODY, "open", None),
+        (None, 500, BODY, "open", None),
+        (None, 200, WHOLE, "open", None),
+        ("dns", None, BODY, "connect_error", "dns"),
+        ("refused", None, BODY, "connect_error", "refused"),
+        ("tls", None, BODY, "connect_error", "tls"),
+        ("protocol", None, BODY, "connect_error", "protocol"),
+        ("framing", None, BODY, "connect_error", "protocol"),
+        ("reset", None, BODY, "connect_error", "reset"),
+        ("eof", None, BODY, "connect_error", "reset"),
+        ("length", None, BODY, "connect_error", "reset"),
+        ("connect_timeout", None, BODY, "timeout", "connect"),
+        ("headers_timeout", None, BODY, "timeout", "headers"),
+        ("idle_timeout", 200, CUT, "timeout", "idle"),
+        ("idle_timeout", 200, BODY, "timeout", "idle"),
+        ("idle_timeout", 200, WHOLE, "complete", None),
+        ("client", None, BODY, "client_closed", None),
+        ("shutdown", None, BODY, "interrupted", "shutdown"),
+        ("died", None, BODY, "interrupted", None),
+        ("end", 429, BODY, "http_error", "rate_limited"),
+        ("end", 404, BODY, "http_error", "client_error"),
+        ("end", 503, BODY, "http_error", "server_error"),
+        ("end", 302, BODY, "http_error", "redirect"),
+        ("client", 500, BODY, "http_error", "server_error"),
+        ("reset", 500, BODY, "http_error", "server_error"),
+        ("end", 200, FAILED, "error_event", "mid_stream"),
+        ("reset", 200, FAILED, "error_event", "mid_stream"),
+        ("client", 200, FAILED, "error_event", "mid_stream"),
+        ("died", 200, FAILED, "error_event", "mid_stream"),
+        ("end", 200, FAILED_DONE, "error_event", "before_output"),
+        ("end", 200, FINISH_ERROR, "error_event", "finish"),
+        ("client", 200, CUT, "client_closed", None),
+        ("client_stalled", 200, CUT, "client_closed", "stalled"),
+        ("client", 200, WHOLE, "complete", None),
+        ("client", 200, FOREIGN, "client_closed", None),
+        ("client", 200, BODY, "client_closed", None),
+        ("end", 200, CUT, "truncated", "eof"),
+        ("eof", 200, CUT, "truncated", "eof"),
+        ("reset", 200, CUT, "truncated", "reset"),
+        ("length", 200, CUT, "truncated", "length"),
+        ("framing", 200, CUT, "truncated", "framing"),
+        ("reset", 200, WHOLE, "complete", None),
+        ("eof", 200, FINISHED, "complete", None),
+        ("end", 200, FOREIGN, "complete", None),
+        ("eof", 200, FOREIGN, "truncated", "eof"),
+        ("end", 200, BROKEN, "malformed", None),
+        ("reset", 200, BROKEN, "malformed", None),
+        ("shutdown", 200, CUT, "interrupted", "shutdown"),
+        ("shutdown", 200, WHOLE, "complete", None),
+        ("died", 200, CUT, "interrupted", None),
+        ("died", 200, WHOLE, "interrupted", None),
+        ("end", 200, BODY, "complete", None),
+        ("end", 204, BODY, "complete", None),
+        ("length", 200, BODY, "truncated", "length"),
+    ],
+)
+def test_the_first_rule_that_matches_decides(ended_by, status, evidence, outcome, detail):
+    assert judge(exchange(ended_by, status), evidence) == (outcome, detail)
+
+
+def test_a_loss_of_ours_is_not_blamed_on_upstream():
+    assert judge(exchange("end", gap_bytes=1), CUT) == ("complete", None)
+    assert judge(exchange("end"), Evidence(stream=True, understood=True, whole=False)) == ("complete", None)
+    assert judge(exchange("reset", gap_bytes=1), CUT) == ("truncated", "reset")
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "outcome", "flags"),
+    [
+        ("end", "complete", set()),
+        ("reset", "complete", {"unclean_end"}),
+        ("idle_timeout", "malformed", {"unclean_end"}),
+        ("shutdown", "complete", {"unclean_end"}),
+        ("length", "http_error", {"unclean_end"}),
+        ("eof", "error_event", {"unclean_end"}),
+        ("client", "complete", {"client_left"}),
+        ("client_stalled", "http_error", {"client_left"}),
+        ("reset", "truncated", set()),
+        ("reset", "connect_error", set()),
+        ("client", "client_closed", set()),
+        ("idle_timeout", "timeout", set()),
+        ("shutdown", "interrupted", set()),
+    ],
+)
+def test_a_transport_failure_is_a_flag_where_the_outcome_does_not_tell_it(ended_by, outcome, flags):
+    assert transport_flags(exchange(ended_by), outcome) == flags
+
+
+def test_facts_that_harm_the_measurement_are_flags():
+    facts = Exchange(200, None, None, "end", None, None, None, gap_bytes=1, paused=2, surplus=True, coarse_clock=True)
+    assert transport_flags(facts, "complete") == {"storage_gap", "backpressure", "surplus_bytes", "coarse_clock"}
+
+
+def test_every_combination_has_an_outcome():
+    evidences = [BODY, CUT, WHOLE, FINISHED, FOREIGN, BROKEN, FAILED, FAILED_DONE, FINISH_ERROR]
+    for ended_by, status, evidence in itertools.product([*ENDED_BY, None], [None, 200, 302, 429, 500], evidences):
+        outcome, _ = judge(exchange(ended_by, status), evidence)
+        assert outcome in OUTCOMES
+        assert transport_flags(exchange(ended_by, status), outcome) <= set(FLAGS)
+
+
+def test_every_value_is_explained():
+    assert set(ENDED_BY) == set(get_args(EndedBy))
+    assert set(OUTCOMES) == set(get_args(Outcome))
+    assert list(FLAGS) == sorted(FLAGS)

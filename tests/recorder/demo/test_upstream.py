@@ -1,0 +1,96 @@
+"""The scripted upstream: it sends what it is told, when it is told, and says what it saw."""
+
+import asyncio
+import contextlib
+from itertools import pairwise
+
+import pytest
+
+from recorder.demo.upstream import Scene, ScriptedUpstream, answer
+from tests.relay import LOOPS, dial, fetch, on_loop, post, raw, take, until
+
+BODY = [(0.0, b"one"), (0.05, b"two")]
+
+
+@pytest.mark.parametrize("framing", ["chunked", "length", "close"])
+@on_loop
+async def test_an_answer_is_framed_as_asked(framing: str) -> None:
+    async with ScriptedUpstream(lambda _: answer(BODY, framing=framing)) as upstream:  # type: ignore[arg-type]
+        got = await fetch(upstream.url, post("/x"))
+    assert (got.complete, got.body) == (True, b"onetwo")
+    assert ("content-length" in got.headers, "transfer-encoding" in got.headers) == (
+        framing == "length",
+        framing == "chunked",
+    )
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
+@on_loop
+async def test_what_was_asked_and_sent_is_noted(loop: object) -> None:
+    async with ScriptedUpstream(lambda asked: answer([(0.0, asked.body)], status=529)) as upstream:
+        got = await fetch(upstream.url, post("/a?b=1", b"body", [("X-Case", "Kept")]))
+        (asked,) = upstream.asked
+    assert (got.status, got.body) == (529, b"body")
+    assert (asked.method, asked.target, asked.body) == ("POST", b"/a?b=1", b"body")
+    assert (b"x-case", b"Kept") in asked.headers
+    assert b"".join(piece for _, piece in asked.sent).endswith(b"4\r\nbody\r\n0\r\n\r\n")
+
+
+@on_loop
+async def test_no_piece_goes_out_before_its_time() -> None:
+    async with ScriptedUpstream(lambda _: answer([(0.02, b"x")] * 20)) as upstream:
+        await fetch(upstream.url, post("/x"))
+        instants = [at for at, data in upstream.asked[0].sent if data.startswith(b"1")]
+    assert len(instants) == 20
+    assert all(later - earlier > 10_000_000 for earlier, later in pairwise(instants))
+    assert instants[-1] - instants[0] > 370_000_000
+
+
+@on_loop
+async def test_a_connection_serves_several_requests() -> None:
+    async with ScriptedUpstream(lambda asked: answer([(0.0, asked.target)])) as upstream:
+        async with dial(upstream.url) as (reader, writer):
+            for target in ("/one", "/two"):
+                writer.write(post(target))
+                assert (await take(reader)).body == target.encode()
+        assert upstream.connections == 1
+
+
+@on_loop
+async def test_a_reset_is_a_reset() -> None:
+    async with (
+        ScriptedUpstream(lambda _: Scene([(0, b"HTTP/1.1 200 OK\r\n\r\n"), (0.05, b"")], "reset")) as upstream,
+        dial(upstream.url) as (reader, writer),
+    ):
+        writer.write(post("/x"))
+        got = await take(reader)
+    assert (got.status, got.complete) == (200, False)
+    assert "ConnectionResetError" in got.error
+
+
+@on_loop
+async def test_the_peers_leaving_is_noted_in_a_scene_and_in_silence() -> None:
+    scenes = iter([Scene([], "stall"), answer([(0.01, b"x")] * 1000)])
+    async with ScriptedUpstream(lambda _: next(scenes)) as upstream:
+        for number in range(2):
+            async with dial(upstream.url) as (_, writer):
+                writer.write(post("/x"))
+                await until(lambda: len(upstream.asked) > number)  # noqa: B023 - called at once
+            await until(lambda: upstream.asked[-1].peer_left_ns)
+
+
+@on_loop
+async def test_what_is_no_http_is_hung_up_on() -> None:
+    async with ScriptedUpstream(lambda _: answer(BODY)) as upstream:
+        assert await raw(upstream.url, b"\x16\x03\x01garbage\r\n\r\n") == b""
+        assert (upstream.asked, upstream.connections) == ([], 1)
+
+
+@on_loop
+async def test_leaving_it_ends_what_still_plays() -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        async with ScriptedUpstream(lambda _: Scene([], "stall")) as upstream:
+            _, writer = await stack.enter_async_context(dial(upstream.url))
+            writer.write(post("/x"))
+            await until(lambda: upstream.asked)
+        assert len(asyncio.all_tasks()) == 1

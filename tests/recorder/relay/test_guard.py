@@ -1,0 +1,191 @@
+"""Which requests pass: by raw bytes over a socket, and the pure rules by table."""
+
+import h11
+import pytest
+
+from recorder.demo.upstream import answer
+from recorder.relay import guard
+from recorder.relay.guard import Policy, Refusal
+from tests.relay import Relay, on_loop, raw
+
+JSON = answer([(0.0, b"{}")], content_type="application/json", framing="length")
+
+
+def heads(*lines: str) -> bytes:
+    return "\r\n".join([*lines, "\r\n"]).encode("latin-1")
+
+
+HOST, LENGTH = "Host: 127.0.0.1", "Content-Length: 2"
+REFUSED = {
+    "absolute_form": (heads("POST http://evil.test/x HTTP/1.1", HOST), 400),
+    "absolute_form_of_ours": (heads("GET http://127.0.0.1/x HTTP/1.1", HOST), 400),
+    "authority_form": (heads("GET evil.test:80 HTTP/1.1", HOST), 400),
+    "connect": (heads("CONNECT evil.test:443 HTTP/1.1", HOST), 400),
+    "trace": (heads("TRACE /x HTTP/1.1", HOST), 405),
+    "asterisk": (heads("OPTIONS * HTTP/1.1", HOST), 400),
+    "two_slashes": (heads("GET //evil.test/x HTTP/1.1", HOST), 400),
+    "at": (heads("GET @evil.test/x HTTP/1.1", HOST), 400),
+    "port_at": (heads("GET :80@evil.test/x HTTP/1.1", HOST), 400),
+    "dot": (heads("GET .evil.test/x HTTP/1.1", HOST), 400),
+    "backslashes": (heads(r"GET \\evil.test\x HTTP/1.1", HOST), 400),
+    "utf8_target": (b"GET /\xc3\xa9 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    "long_target": (heads(f"GET /{'x' * 8192} HTTP/1.1", HOST), 414),
+    "two_hosts": (heads("GET /x HTTP/1.1", HOST, HOST), 400),
+    "no_host": (heads("GET /x HTTP/1.1"), 400),
+    "foreign_host": (heads("GET /x HTTP/1.1", "Host: evil.test:8377"), 421),
+    "host_with_a_path": (heads("GET /x HTTP/1.1", "Host: a/?y"), 421),
+    "host_of_a_rebinder": (heads("GET /x HTTP/1.1", "Host: 127.0.0.1.nip.io"), 421),
+    "host_with_a_dot": (heads("GET /x HTTP/1.1", "Host: localhost."), 421),
+    "foreign_origin": (heads("GET /x HTTP/1.1", HOST, "Origin: https://evil.test"), 403),
+    "null_origin": (heads("GET /x HTTP/1.1", HOST, "Origin: null"), 403),
+    "cross_site": (heads("GET /x HTTP/1.1", HOST, "Sec-Fetch-Site: cross-site"), 403),
+    "connection_names_a_key": (heads("GET /x HTTP/1.1", HOST, "Connection: x-api-key, close", "x-api-key: k"), 400),
+    "upgrade_with_a_body": (
+        heads("POST /x HTTP/1.1", HOST, LENGTH, "Connection: upgrade", "Upgrade: h2c") + b"{}",
+        400,
+    ),
+    "websocket": (heads("GET /x HTTP/1.1", HOST, "Connection: keep-alive, Upgrade", "Upgrade: websocket"), 400),
+    "hundred_and_one_headers": (heads("GET /x HTTP/1.1", HOST, *["x: y"] * 100), 431),
+    "head_over_64_kib": (heads("GET /x HTTP/1.1", HOST, "x: " + "y" * (64 << 10)), 431),
+    "head_of_1_mib": (heads("GET /x HTTP/1.1", HOST, "x: " + "y" * (1 << 20)), 431),
+    "endless_request_line": (b"GET /" + b"x" * (1 << 18), 431),
+    "length_and_chunked": (heads("POST /x HTTP/1.1", HOST, LENGTH, "Transfer-Encoding: chunked") + b"0\r\n\r\n", 400),
+    "two_lengths": (heads("POST /x HTTP/1.1", HOST, LENGTH, "Content-Length: 3") + b"abc", 400),
+    "signed_length": (heads("POST /x HTTP/1.1", HOST, "Content-Length: +3") + b"abc", 400),
+    "space_before_colon": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding : chunked") + b"0\r\n\r\n", 400),
+    "xchunked": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: xchunked") + b"0\r\n\r\n", 400),
+    "vertical_tab": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: \x0bchunked") + b"0\r\n\r\n", 400),
+    "chunked_identity": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: chunked, identity") + b"0\r\n\r\n", 400),
+    "gzip_chunked": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n", 501),
+    "gzip_and_chunked_apart": (
+        heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: gzip", "Transfer-Encoding: chunked") + b"0\r\n\r\n",
+        501,
+    ),
+    "chunked_twice": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: chunked, chunked") + b"0\r\n\r\n", 400),
+    "gzip_alone": (heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: gzip"), 400),
+    "nul_in_a_value": (heads("GET /x HTTP/1.1", HOST, "x: a\0b"), 400),
+    "cr_in_a_value": (heads("GET /x HTTP/1.1", HOST, "x: a\rb"), 400),
+    "escape_in_a_value": (heads("GET /x HTTP/1.1", HOST, "x: a\x1bb"), 400),
+    "folded_header": (heads("GET /x HTTP/1.1", HOST, "x: a", " b"), 400),
+    "bare_line_feeds": (b"GET /x HTTP/1.1\nHost: localhost\n\n", 400),
+    "http_2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+    "garbage": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@on_loop
+async def test_nothing_of_a_refused_request_reaches_upstream(relay: Relay, case: str) -> None:
+    request, status = REFUSED[case]
+    before = relay.upstream.connections
+    got = await raw(relay.base, request)
+    assert got.startswith(b"HTTP/1.1 %d " % status), got
+    assert got.count(b"HTTP/1.1 ") == 1
+    assert relay.upstream.connections == before
+
+
+@pytest.mark.parametrize("bad", [b"Z\r\n", b"3\nabc\n", b"3\r\nabcX\r\n", b"3\r\nabc\r\n0\r\nx\0: y\r\n\r\n"])
+@on_loop
+async def test_a_request_with_a_broken_body_never_reaches_upstream(relay: Relay, bad: bytes) -> None:
+    before = relay.upstream.connections
+    got = await raw(relay.base, heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: chunked"), bad)
+    assert got.startswith(b"HTTP/1.1 4")
+    assert relay.upstream.connections == before
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8377", "127.0.0.1:1", "[::1]", "[::1]:8377"])
+@on_loop
+async def test_the_names_of_loopback_are_let_in(relay: Relay, host: str) -> None:
+    got = await raw(relay.base, heads("GET /x HTTP/1.1", f"Host: {host}", "Connection: close"))
+    assert got.startswith(b"HTTP/1.1 200 ")
+
+
+@on_loop
+async def test_what_a_parser_of_another_make_sends_arrives_as_it_reads_it(relay: Relay) -> None:
+    target = relay.plays(JSON)
+    request = h11.Request(
+        method="POST", target=target, headers=[("host", "localhost"), ("x", "a  b"), ("content-length", "3")]
+    )
+    sender = h11.Connection(h11.CLIENT)
+    parts = (sender.send(request), sender.send(h11.Data(data=b"abc")), sender.send(h11.EndOfMessage()))
+    await raw(relay.base, b"".join(part or b"" for part in parts), seconds=0.3)
+    asked = relay.asked(target)
+    assert asked is not None
+    assert (asked.method, asked.target, asked.body) == ("POST", target.encode(), b"abc")
+    assert (b"x", b"a  b") in asked.headers
+
+
+# The rules
+
+
+def verdict(*headers: tuple[str, str], target: str = "/v1/x", policy: Policy | None = None) -> int | None:
+    """Give the status that a GET with these headers is refused with."""
+    pairs = [(name.encode(), value.encode()) for name, value in headers]
+    refusal = guard.check("GET", target.encode(), pairs, policy or Policy())
+    return refusal and refusal.status
+
+
+LOCAL = ("host", "localhost")
+
+
+@pytest.mark.parametrize("host", ["api.test", "API.test:80", "[fe80::1]:8377"])
+def test_a_host_that_is_allowed_besides_is_let_in(host: str) -> None:
+    policy = Policy(frozenset({"api.test", "[fe80::1]"}))
+    assert verdict(("host", host), policy=policy) is None
+    assert verdict(("host", "x" + host), policy=policy) == 421
+
+
+@pytest.mark.parametrize(
+    "host", ["", " ", "localhost:", "localhost:x", "localhost:123456", "127.1", "0", "[::1", "::1"]
+)
+def test_what_is_no_name_of_loopback_is_no_host_of_ours(host: str) -> None:
+    assert verdict(("host", host)) == 421
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:1"])
+def test_a_page_from_this_machine_may_call(origin: str) -> None:
+    assert verdict(LOCAL, ("origin", origin), ("sec-fetch-site", "same-site")) is None
+
+
+@pytest.mark.parametrize("origin", ["http://localhost.evil.test", "file://", "ftp://localhost", "localhost", ""])
+def test_a_page_from_elsewhere_may_not(origin: str) -> None:
+    assert verdict(LOCAL, ("origin", origin)) == 403
+
+
+@pytest.mark.parametrize("target", ["/", "/a//b", "/..", "/%2f%2e?x=//y", "/a#b", "/" + "x" * 8191])
+def test_any_path_passes(target: str) -> None:
+    assert verdict(LOCAL, target=target) is None
+
+
+@pytest.mark.parametrize("name", ["authorization", "X-API-Key", "api-key", "cookie", "content-type", "content-length"])
+def test_connection_may_not_take_away_what_a_request_is_made_of(name: str) -> None:
+    assert verdict(LOCAL, ("connection", f"close, {name}")) == 400
+
+
+@pytest.mark.parametrize("name", ["close", "keep-alive", "te", "proxy-authorization", "x-private", "upgrade"])
+def test_connection_may_name_what_is_for_this_hop(name: str) -> None:
+    assert verdict(LOCAL, ("connection", name)) is None
+
+
+def test_headers_that_connection_names_are_not_passed_on_whatever_their_case() -> None:
+    headers = [
+        (b"Connection", b"X-One, close"),
+        (b"x-one", b"1"),
+        (b"X-Two", b"2"),
+        (b"TE", b"trailers"),
+        (b"Via", b"v"),
+    ]
+    assert guard.end_to_end(headers, without=frozenset({b"x-two"})) == [(b"Via", b"v")]
+
+
+def test_a_label_is_utf_8_or_else_latin_1() -> None:
+    assert guard.labels([(b"x-wiretape-label", "run=日本".encode())]) == {"run": "日本"}
+    assert guard.labels([(b"x-wiretape-label", "run=é".encode("latin-1"))]) == {"run": "é"}
+
+
+def test_labels_are_read_from_any_number_of_headers() -> None:
+    headers = [(b"x-wiretape-label", b"a=1, b = "), (b"x", b"c=3"), (b"x-wiretape-label", b"d.e-f_9=x=y")]
+    refusal = guard.labels([headers[0], headers[1]])
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status, "key=value" in refusal.message, "b =" in refusal.message) == (400, True, False)
+    assert guard.labels([(b"x-wiretape-label", b"a=1,b="), *headers[1:]]) == {"a": "1", "b": "", "d.e-f_9": "x=y"}

@@ -1,0 +1,128 @@
+"""A machine that has no file descriptors left, with real limits."""
+
+import asyncio
+import contextlib
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from recorder.demo.upstream import Asked, Scene, ScriptedUpstream, answer
+from recorder.errors import UpstreamError
+from recorder.relay import local
+from recorder.relay.upstream import Transport
+from tests.relay import DONE, Answer, chunk, fetch, finish, on_loop, post, recording, select, wiretape
+
+FEW = 40
+ADVICE = "no file descriptors are left (the limit is 40): raise the limit with 'ulimit -n' and start wiretape again"
+
+
+def limit(soft: int, hard: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def few() -> None:
+    limit(FEW, FEW)
+
+
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Lower this process's limit to what it has open."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open("/dev/null") as lowest:
+        limit(lowest.fileno(), before[1])
+        try:
+            yield
+        finally:
+            limit(*before)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "name.test"])
+@on_loop
+async def test_an_upstream_is_not_blamed_for_descriptors_that_are_missing_here(host: str) -> None:
+    transport = Transport()
+    request = httpx.Request("GET", f"http://{host}:9/", headers=[("host", "x")])
+    with no_descriptors(), pytest.raises(UpstreamError) as caught:
+        await transport.handle_async_request(request)
+    assert (caught.value.ended_by, "ulimit -n" in str(caught.value)) == ("local", True)
+
+
+def test_what_is_missing_is_named_with_what_to_do() -> None:
+    assert local.cause(OSError(28, "No space left on device")).startswith("no space is left in /")
+    assert local.cause(OSError(24, "Too many open files")).endswith(
+        "raise the limit with 'ulimit -n' and start wiretape again"
+    )
+    assert local.cause(OSError(13, "Permission denied")) == "Permission denied"
+
+
+async def ask(base: str, number: int) -> Answer:
+    return await fetch(base, post(f"/v1/{number}", headers=[("connection", "close")]))
+
+
+@on_loop
+async def test_with_few_descriptors_each_client_gets_its_answer_or_the_reason(tmp_path: Path) -> None:
+    def choose(asked: Asked) -> Scene:
+        return answer([(0.0, chunk("a")), (0.7, chunk("b", finish="stop")), (0.0, DONE)])
+
+    tape = tmp_path / "tape.db"
+    async with (
+        ScriptedUpstream(choose) as upstream,
+        recording(tape, upstream.url, preexec_fn=few) as (process, base),
+    ):
+        answers = await asyncio.gather(*(ask(base, number) for number in range(30)))
+        served = [got for got in answers if got.status == 200]
+        refused = [got for got in answers if got.status == 503]
+        assert len(served) + len(refused) == 30
+        assert all(got.complete for got in answers)
+        assert all(got.body.decode().startswith("wiretape: " + ADVICE) for got in refused)
+        assert served
+        assert refused
+        assert (await ask(base, 99)).status == 200
+        code, _, err = await finish(process, signal.SIGTERM)
+    rows = select(tape, "SELECT outcome FROM measures")
+    assert [row["outcome"] for row in rows] == ["complete"] * (len(served) + 1)
+    assert (code, err.count(ADVICE)) == (0, 2)
+
+
+@on_loop
+async def test_connections_that_do_nothing_do_not_end_the_recorder(tmp_path: Path) -> None:
+    async with (
+        ScriptedUpstream(lambda _: answer([(0.0, DONE)])) as upstream,
+        recording(tmp_path / "tape.db", upstream.url, preexec_fn=few) as (_, base),
+    ):
+        host, port = base.removeprefix("http://").split(":")
+        idle = [await asyncio.open_connection(host, int(port)) for _ in range(FEW + 20)]
+        assert (await ask(base, 1)).status == 503
+        for _, writer in idle:
+            writer.transport.abort()
+        assert any([(await ask(base, number)).status == 200 for number in range(100)])
+
+
+@on_loop
+async def test_a_start_that_fails_for_want_of_descriptors_says_so(tmp_path: Path) -> None:
+    command = ("record", "--db", tmp_path / "tape.db", "--upstream", "http://127.0.0.1:9", "--listen", ":0")
+    async with wiretape(*command, preexec_fn=lambda: limit(20, 20)) as process:
+        code, out, err = await finish(process)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "no file descriptors are left (the limit is 20)" in err
+
+
+@on_loop
+async def test_the_limit_is_raised_for_the_relay_and_its_writer(tmp_path: Path) -> None:
+    async with (
+        ScriptedUpstream(lambda _: answer([(0.0, DONE)])) as upstream,
+        recording(tmp_path / "tape.db", upstream.url, preexec_fn=lambda: limit(64, 4096)) as (process, _),
+    ):
+        assert [soft_limit(pid) for pid in (process.pid, child_of(process.pid))] == [4096, 4096]
+
+
+def child_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
+def soft_limit(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("Max open files")).split()[3])

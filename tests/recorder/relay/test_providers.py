@@ -1,0 +1,112 @@
+"""Upstreams by table: how they are read, and where a request goes."""
+
+import pytest
+
+from recorder.relay import providers
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "scheme", "host", "port", "authority", "prefix"),
+    [
+        ("https://api.test", "", "https", "api.test", 443, b"api.test", b""),
+        ("https://api.test/", "", "https", "api.test", 443, b"api.test", b""),
+        ("http://127.0.0.1:8000/v1/", "", "http", "127.0.0.1", 8000, b"127.0.0.1:8000", b"/v1"),
+        ("one=http://[::1]:80/a/b", "one", "http", "::1", 80, b"[::1]:80", b"/a/b"),
+        ("my-api_2=https://API.Test:8443", "my-api_2", "https", "api.test", 8443, b"api.test:8443", b""),
+        ("http://bücher.test", "", "http", "xn--bcher-kva.test", 80, b"xn--bcher-kva.test", b""),
+    ],
+)
+def test_an_upstream_is_read_in_its_parts(
+    text: str, name: str, scheme: str, host: str, port: int, authority: bytes, prefix: bytes
+) -> None:
+    found = providers.parse(text)
+    assert (found.name, found.scheme, found.host, found.port) == (name, scheme, host, port)
+    assert (found.authority, found.prefix, found.authorization) == (authority, prefix, None)
+
+
+def test_user_info_becomes_basic_authorization_and_no_part_of_the_authority() -> None:
+    found = providers.parse("https://me:s%2Fcret@api.test:1/x")
+    assert (found.authority, found.authorization) == (b"api.test:1", b"Basic bWU6cy9jcmV0")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "api.test", "ftp://api.test", "https://", "https://api.test?x=1", "https://api.test/#f", "https://api.test:x",
+     "https://api.test:99999", "Name=https://api.test", "=https://api.test", "https://a..b", "https://.evil.test",
+     "https://api.test/a b", "https://api.test/é", "https://" + "x" * 64,
+     f"https://é{'x' * 62}.test", "https://" + ".".join(["x" * 60] * 5), "https://a%41.test",
+     "https://☃.test", "https://xn--a.test", "https://xn--.test", "https://٣.test",
+     "https://[::1", "https://a b.test", "https://a\ud800.test"],
+)  # fmt: skip
+def test_what_is_no_upstream_is_said(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        providers.parse(text)
+
+
+def test_what_is_said_of_a_url_quotes_no_part_of_a_password() -> None:
+    with pytest.raises(ValueError, match="percent-encoded") as caught:
+        providers.parse("https://me:hunter2#x@api.test")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "rest"),
+    [
+        (b"/openai/v1/chat", "openai", b"/v1/chat"),
+        (b"/openai", "openai", b"/"),
+        (b"/openai?q=1", "openai", b"/?q=1"),
+        (b"/openai//evil.test/x", "openai", b"//evil.test/x"),
+        (b"/openaix/v1", "", b"/openaix/v1"),
+        (b"/openai@evil.test/x", "", b"/openai@evil.test/x"),
+        (b"/v1/chat?x=/openai/", "", b"/v1/chat?x=/openai/"),
+    ],
+)
+def test_a_target_goes_to_the_upstream_that_it_names_or_to_the_one_at_the_root(
+    target: bytes, name: str, rest: bytes
+) -> None:
+    upstreams = [providers.parse("https://root.test"), providers.parse("openai=https://api.test/base")]
+    found = providers.route(upstreams, target)
+    assert found is not None
+    assert (found[0].name, found[1]) == (name, rest)
+    assert found[0].target(rest) == (b"/base" if name else b"") + rest
+
+
+def test_without_one_at_the_root_other_targets_go_nowhere() -> None:
+    assert providers.route(providers.well_known(), b"/v1/chat") is None
+
+
+def test_the_well_known_apis_are_served_by_name() -> None:
+    found = providers.route(providers.well_known(), b"/groq/v1/chat/completions")
+    assert found is not None
+    assert found[0].target(found[1]) == b"/openai/v1/chat/completions"
+
+
+def test_an_sdk_is_pointed_at_the_path_that_it_expects() -> None:
+    bare, versioned = providers.parse("https://api.test"), providers.parse("openai=https://api.test/v1")
+    beta = providers.parse("https://api.test/v1beta")
+    assert providers.sdk_base("http://x", bare, "/v1") == "http://x/v1"
+    assert providers.sdk_base("http://x", versioned, "/v1") == "http://x/openai"
+    assert providers.sdk_base("http://x", beta, "/v1") == "http://x"
+
+
+def test_a_named_api_wins_over_the_one_at_the_root() -> None:
+    root, named = providers.parse("https://root.test"), providers.parse("anthropic=https://api.test")
+    assert providers.sdk_bases("http://x", [root, named]) == {
+        "OPENAI_BASE_URL": "http://x/v1",
+        "OPENAI_API_BASE": "http://x/v1",
+        "ANTHROPIC_BASE_URL": "http://x/anthropic",
+    }
+    assert providers.sdk_bases("http://x", [named]) == {"ANTHROPIC_BASE_URL": "http://x/anthropic"}
+
+
+@pytest.mark.parametrize(
+    ("text", "variable"),
+    [
+        ("https://api.anthropic.com", "ANTHROPIC_BASE_URL"),
+        ("anthropic=http://127.0.0.1:9", "ANTHROPIC_BASE_URL"),
+        ("https://api.openai.com/v1", "OPENAI_BASE_URL"),
+        ("http://127.0.0.1:8000", "OPENAI_BASE_URL"),
+    ],
+)
+def test_an_upstream_has_the_variable_of_its_api(text: str, variable: str) -> None:
+    assert providers.sdk_of(providers.parse(text)) == variable

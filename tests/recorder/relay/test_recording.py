@@ -1,0 +1,124 @@
+import asyncio
+import hashlib
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from recorder.clock import Clock
+from recorder.relay import recording
+from recorder.relay.connection import Instants
+from recorder.relay.recording import Recording
+from recorder.relay.tap import Tap
+from tests.recorder.frames import BODY, SESSION, STREAM, begin, bodies_of, reading, reads_of
+
+HEADERS = [(b"content-type", b"text/event-stream")]
+
+
+def record(tape: Path, scenario: Callable[[Tap, Recording], None], queue_bytes: int = 1 << 20) -> dict[str, Any]:
+    """Play a scenario at instants 1000, 1001, … and give the exchange as it is on the tape.
+
+    The writer is stopped meanwhile, so that nothing is acknowledged and the tap's bound is met exactly.
+    """
+    instants = iter(range(1000, 10_000))
+
+    async def main() -> None:
+        tap = Tap(tape, SESSION, "a test", queue_bytes=queue_bytes)
+        await tap.start()
+        os.kill(tap.pid or 0, signal.SIGSTOP)
+        scenario(tap, Recording(tap, Clock(now=lambda: next(instants)), "e1"))
+        os.kill(tap.pid or 0, signal.SIGCONT)
+        assert await tap.close(grace=20) == 0
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+    query = "SELECT exchanges.*, outcome, flags FROM exchanges JOIN measures ON exchange_no = no"
+    with reading(tape) as connection:
+        return dict(connection.exec_driver_sql(query).mappings().one())
+
+
+def test_instants_are_counted_from_just_before_the_request_is_sent(tape: Path) -> None:
+    def scenario(tap: Tap, recording: Recording) -> None:
+        recording.begin(begin("e1"))
+        assert recording.t0 == 1001
+        recording.instants = Instants(connected=1011, sent=1021, headers=1031)
+        recording.head(200, HEADERS, "chunked")
+        for place, data in enumerate(STREAM):
+            recording.read(1041 + place, 1051 + place, data)
+        recording.end("end", None, 1061, None)
+
+    row = record(tape, scenario)
+    assert [row[name] for name in ("connected_ns", "sent_ns", "headers_ns", "end_ns")] == [10, 20, 30, 60]
+    assert [read[:3] for read in reads_of(tape, "e1")] == [(seq, 40 + seq, 50 + seq) for seq in range(len(STREAM))]
+    assert (row["outcome"], row["bytes"], row["gap_bytes"]) == ("complete", len(b"".join(STREAM)), 0)
+
+
+def test_what_a_client_never_got_has_no_instant_of_its_own(tape: Path) -> None:
+    class Left:
+        paused, surplus = 3, True
+
+        def left(self) -> list[tuple[int, bytes]]:
+            return [(1009, b"late")]
+
+    def scenario(tap: Tap, recording: Recording) -> None:
+        recording.begin(begin("e1"))
+        recording.client_closed = 1008
+        left: Any = Left()
+        recording.end("client", "the client \ud800left", 1010, left)
+
+    row = record(tape, scenario)
+    assert reads_of(tape, "e1") == [(0, 8, None, 0, 4)]
+    assert (row["client_closed_ns"], row["ended_detail"]) == (7, "the client ?left")
+    assert (row["paused"], row["surplus"], row["headers_ns"]) == (3, 1, None)
+
+
+def test_reads_without_room_are_a_counted_gap_and_the_body_is_an_exact_prefix(tape: Path) -> None:
+    pieces = [b"%06d" % no * 100 for no in range(50)]
+    dropped: list[int] = []
+
+    def scenario(tap: Tap, recording: Recording) -> None:
+        recording.begin(begin("e1"))
+        for no, data in enumerate(pieces):
+            recording.read(2000 + no, 2000 + no, data)
+        tap._queue_bytes += 100_000
+        recording.read(3000, 3000, b"there is room again, but a hole would be before it")
+        recording.end("end", None, 4000, None)
+        dropped.append(tap.counts.dropped_bytes)
+
+    row = record(tape, scenario, queue_bytes=10_000)
+    whole = b"".join(pieces) + b"there is room again, but a hole would be before it"
+    stored = bodies_of(tape)["e1"]
+    assert whole.startswith(stored)
+    assert 8000 < len(stored) < 10_000
+    assert row["bytes"] == len(whole)
+    assert row["gap_bytes"] == len(whole) - len(stored) == dropped[0]
+    assert "storage_gap" in row["flags"].split()
+
+
+def test_a_body_is_stored_up_to_a_bound(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "STORED_BYTES", 10)
+
+    def scenario(tap: Tap, recording: Recording) -> None:
+        recording.begin(begin("e1"))
+        for data in (b"12345", b"67890", b"x"):
+            recording.read(2000, 2000, data)
+        recording.end("end", None, 3000, None)
+
+    row = record(tape, scenario)
+    assert bodies_of(tape) == {"e1": b"1234567890"}
+    assert (row["bytes"], row["gap_bytes"]) == (11, 1)
+
+
+def test_a_request_body_without_room_is_left_out_but_its_size_and_hash_are_kept(tape: Path) -> None:
+    def scenario(tap: Tap, recording: Recording) -> None:
+        recording.begin(begin("e1"))
+        recording.end("refused", None, 3000, None)
+
+    row = record(tape, scenario, queue_bytes=10)
+    assert (row["request_body"], row["request_size"]) == (None, len(BODY))
+    assert row["request_sha256"] == hashlib.sha256(BODY).hexdigest()
+    assert (row["outcome"], row["flags"]) == ("connect_error", "request_not_stored")

@@ -1,0 +1,226 @@
+"""Sockets, the bounds on a request's head, and the drain."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from recorder.demo.upstream import Scene, answer
+from recorder.errors import CannotListen
+from recorder.relay import server
+from tests.relay import DONE, Relay, address, chunk, dial, kept, on_loop, post, raw, take, until
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def test_a_port_that_is_taken_is_said_in_one_line() -> None:
+    with server.listen("127.0.0.1", 0) as taken, pytest.raises(CannotListen) as caught:
+        server.listen("127.0.0.1", taken.getsockname()[1])
+    assert caught.value.exit_code == 7
+    assert "Address already in use" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_address_that_is_not_ours_cannot_be_listened_on() -> None:
+    with pytest.raises(CannotListen):
+        server.listen("192.0.2.1", 0)
+
+
+def test_clients_may_connect_from_the_moment_of_listening() -> None:
+    with server.listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname(), timeout=1):
+        assert server.base_url(listening) == "http://127.0.0.1:{}".format(*listening.getsockname()[1:])
+
+
+@pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("::1", "[::1]"), ("::", "[::1]")])
+def test_the_base_url_is_one_that_can_be_called(host: str, shown: str) -> None:
+    with server.listen(host, 0) as listening:
+        assert server.base_url(listening) == f"http://{shown}:{listening.getsockname()[1]}"
+
+
+def test_only_loopback_is_listened_on(relay: Relay) -> None:
+    port = address(relay.base)[1]
+    sockets = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines() if f":{port:04X} 0" in line]
+    assert sockets == [f"0100007F:{port:04X}"]
+
+
+@on_loop
+async def test_a_head_that_does_not_come_is_not_waited_for(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    assert await raw(relay.base) == b""
+    assert await raw(relay.base, b"POST /x HTTP/1.1\r\nhost: loc") == b""
+
+
+@on_loop
+async def test_a_stream_may_last_longer_than_a_head_may_take(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    got, _ = await relay.shows(answer([(0.5, b"late")]))
+    assert (got.complete, got.body) == (True, b"late")
+
+
+FIRST = b"3\r\n:a\n\r\n"
+LAST = b"e\r\n" + DONE + b"\r\n0\r\n\r\n"
+
+
+class Held:
+    """A response that stays open in the middle until it is released."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.target = relay.plays(Scene([(0, CHUNKED + FIRST), (0.6, LAST)]))
+
+    async def begun(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(post(self.target))
+        return await reader.readuntil(FIRST)
+
+
+NEXT = {
+    "a part of a head": (b"POST /x HTTP/1.1\r\nhost: loc", None),
+    "a head without end": (b"GET /x HTTP/1.1\r\nx: " + b"y" * 70_000, 431),
+    "no HTTP": (b"\x16\x03\x01 what is this", 400),
+    "a body that is broken": (
+        b"POST /x HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nZ\r\n",
+        400,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NEXT)
+@on_loop
+async def test_what_follows_a_request_does_not_touch_its_response(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.1)
+    more, status = NEXT[case]
+    held = Held(relay)
+    async with dial(relay.base) as (reader, writer):
+        head = await held.begun(reader, writer)
+        writer.write(more)
+        async with asyncio.timeout(5):
+            rest = await reader.read()  # until the connection is closed: after the response
+    assert rest.startswith(LAST)
+    after = rest.removeprefix(LAST)
+    assert after.startswith(b"HTTP/1.1 %d " % status) if status else after == b""
+    assert (head + rest).count(b"HTTP/1.1 ") == (2 if status else 1)
+    found = await relay.kept(held.target)
+    assert (found.outcome, found.body, found.row["client_closed_ns"]) == (("complete", None), b":a\n" + DONE, None)
+
+
+@on_loop
+async def test_a_head_that_came_in_part_may_be_completed_after_the_response(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.4)
+    held, target = Held(relay), relay.plays(answer([(0, b"second")]))
+    request = post(target)
+    async with dial(relay.base) as (reader, writer):
+        await held.begun(reader, writer)
+        writer.write(request[:20])
+        await reader.readuntil(LAST)
+        writer.write(request[20:])
+        assert (await take(reader)).body == b"second"
+
+
+@on_loop
+async def test_endless_trailers_of_a_request_are_refused(relay: Relay) -> None:
+    head = b"POST /v1/x HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    trailers = (b"x-%d: " % number + b"y" * 30_000 + b"\r\n" for number in range(400))
+    got = await raw(relay.base, head, *trailers)
+    assert got == b"" or got.startswith(b"HTTP/1.1 431 ")  # a reset may overtake the answer
+    assert not relay.asked("/v1/x")
+
+
+@on_loop
+async def test_requests_that_come_in_one_read_count_each_for_itself(relay: Relay) -> None:
+    target = relay.plays(answer([(0, b"whole")]))
+    large = b"z" * 200_000
+    head = f"POST {target} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(large)}\r\n\r\n".encode()
+    async with dial(relay.base) as (reader, writer):
+        writer.write((head + large) * 2 + head[:40])
+        for _ in range(2):
+            assert (await take(reader)).body == b"whole"
+        writer.write(head[40:] + large)
+        assert (await take(reader)).body == b"whole"
+
+
+@on_loop
+async def test_a_client_that_sent_nonsense_may_still_leave(relay: Relay) -> None:
+    target = relay.plays(Scene([(0, CHUNKED + b"3\r\nabc\r\n")], "stall"))
+    async with dial(relay.base) as (reader, writer):
+        writer.write(post(target))
+        await reader.readuntil(b"3\r\nabc\r\n")
+        writer.write(b"nonsense\r\n\r\n" * 10_000)
+        await writer.drain()
+    assert (await relay.kept(target)).outcome == ("client_closed", None)
+
+
+@on_loop
+async def test_a_line_end_between_requests_does_not_keep_a_connection_open(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.1)
+    async with dial(relay.base) as (reader, writer):
+        writer.write(post(relay.plays(answer([(0, b"x")]))))
+        await take(reader)
+        writer.write(b"\r\n")
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+
+
+# The drain
+
+
+def test_a_drain_lets_streams_end_and_closes_what_is_idle(tmp_path: Path) -> None:
+    async def main() -> None:
+        target = relay.plays(answer([(0.0, chunk("a")), (0.6, chunk("b", finish="stop")), (0.0, DONE)]))
+        async with (
+            dial(relay.base) as (idle, _),
+            dial(relay.base) as (reader, writer),
+            dial(relay.base) as (used, more),
+        ):
+            more.write(post(relay.plays(answer([(0.0, b"x")]))))
+            await take(used)
+            writer.write(post(target))
+            await until(lambda: relay.asked(target))
+            stopping = asyncio.create_task(relay.stop())
+            assert (await idle.read(), await used.read()) == (b"", b"")
+            with pytest.raises(ConnectionError):
+                await asyncio.open_connection(*address(relay.base))
+            got = await take(reader)
+            assert (got.complete, got.body) == (True, chunk("a") + chunk("b", finish="stop") + DONE)
+            assert await reader.read() == b""
+            assert await stopping == 0
+        found = kept(relay.tape, target)
+        assert found is not None
+        assert found.outcome == ("complete", None)
+
+    with Relay(tmp_path) as relay:
+        relay.runner.run(main())
+
+
+@pytest.mark.parametrize("by", ["the end of the drain", "a second signal"])
+def test_a_stream_that_outlasts_the_drain_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    async def main() -> None:
+        streaming = relay.plays(Scene([(0, CHUNKED + b"3\r\nabc\r\n")], "stall"))
+        silent = relay.plays(Scene([], "stall"))
+        async with dial(relay.base) as (reader, writer), dial(relay.base) as (waiting, asking):
+            writer.write(post(streaming))
+            asking.write(post(silent))
+            await reader.readuntil(b"3\r\nabc")
+            await until(lambda: relay.asked(silent))
+            stopping = asyncio.create_task(relay.stop())
+            if by == "a second signal":
+                await asyncio.sleep(0)
+                relay.recorder.cut()
+                relay.recorder.cut()
+            assert await reader.read() == b"\r\n"
+            assert (await take(waiting)).status == 503
+            assert await stopping == 0
+        for target, body in ((streaming, b"abc"), (silent, b"")):
+            found = kept(relay.tape, target)
+            assert found is not None
+            assert (found.outcome, found.body) == (("interrupted", "shutdown"), body)
+
+    if by == "the end of the drain":
+        monkeypatch.setattr("recorder.relay.service.DRAIN_SECONDS", 1)
+    with Relay(tmp_path) as relay:
+        relay.runner.run(main())

@@ -1,0 +1,140 @@
+"""A recorder as a whole: what it is told, what stands in its way, and what it leaves."""
+
+import asyncio
+import os
+import signal
+import ssl
+import stat
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recorder.demo.upstream import ScriptedUpstream, answer
+from recorder.errors import TapeBusy, WiretapeError
+from recorder.relay import providers, service
+from recorder.relay.service import Observer, Options, Recorder
+from tests.relay import DONE, Relay, chunk, fetch, kept, make_authority, post, raw, run, select, serving, until
+
+STREAM = [(0.0, chunk("a", finish="stop")), (0.0, DONE)]
+BODY = b"".join(piece for _, piece in STREAM)
+
+
+def test_a_session_is_entered_and_ended(tmp_path: Path) -> None:
+    with Relay(tmp_path, labels={"a": "1"}) as relay:
+        (session,) = relay.runner.run(until(lambda: select(relay.tape, "SELECT * FROM sessions")))
+        assert (session["listen"], session["ended_at"]) == (relay.base, None)
+        relay.runner.run(relay.shows(answer([(0, b"x")]), headers=[("x-wiretape-label", "b=2")]))
+    (session,) = select(relay.tape, "SELECT * FROM sessions")
+    assert session["ended_at"] > session["started_at"]
+    assert select(relay.tape, "SELECT labels FROM exchanges")[0][0] == '{"a":"1","b":"2"}'
+    assert stat.S_IMODE(relay.tape.stat().st_mode) == 0o600
+
+
+def test_a_stop_takes_ten_seconds_at_most() -> None:
+    assert service.DRAIN_SECONDS + 1.5 <= service.STOP_SECONDS < 10
+
+
+def test_a_tape_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
+    async def main() -> None:
+        second = Recorder(Options(relay.tape, [providers.parse(relay.upstream.url)]), Observer())
+        with pytest.raises(TapeBusy, match="is being written by wiretape record"):
+            await second.start()
+
+    with Relay(tmp_path) as relay:
+        relay.runner.run(main())
+
+
+def test_the_clients_accept_encoding_is_passed_on_if_told(tmp_path: Path) -> None:
+    with Relay(tmp_path, keep_encoding=True) as relay:
+        target = relay.plays(answer([(0, b"x")]))
+        relay.runner.run(relay.get(target, headers=[("accept-encoding", "br")]))
+        asked = relay.asked(target)
+    assert asked is not None
+    assert [value for name, value in asked.headers if name == b"accept-encoding"] == [b"br"]
+
+
+def test_a_named_upstream_is_served_below_its_name_and_nothing_else_is(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with ScriptedUpstream(lambda _: answer([(0, b"x")])) as upstream:
+            given = upstream.url.replace("//", "//user:p%40ss@") + "/base/"
+            recorder = Recorder(Options(tmp_path / "tape.db", [providers.parse(f"one={given}")]), Observer())
+            await recorder.start()
+            for target, status in (("/one/v1/x", 200), ("/one?q", 200), ("/onetwo/x", 404), ("/", 404)):
+                assert (await fetch(recorder.base, post(target))).status == status
+            assert await recorder.stop() == 0
+        assert [asked.target for asked in upstream.asked] == [b"/base/v1/x", b"/base/?q"]
+        assert dict(upstream.asked[0].headers)[b"authorization"] == b"Basic dXNlcjpwQHNz"
+        assert kept(tmp_path / "tape.db", "/v1/x") is not None
+
+    run(main())
+    assert all(secret not in (tmp_path / "tape.db").read_bytes() for secret in (b"p%40ss", b"p@ss", b"dXNlcjpwQHNz"))
+
+
+def test_tls_fails_closed(tmp_path: Path, authority: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    unknown = make_authority(tmp_path_factory.mktemp("unknown"))
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            served: dict[str, Any] = {"good": authority, "wrong": authority, "expired": authority, "unknown": unknown}
+            for name, signed_by in served.items():
+                tls = serving(signed_by, "good" if name == "unknown" else name)
+                served[name] = await stack.enter_async_context(ScriptedUpstream(lambda _: answer(STREAM), tls))
+            upstreams = [providers.make(name, upstream.url) for name, upstream in served.items()]
+            recorder = Recorder(Options(tape, upstreams, ca_file=authority / "ca.pem"), Observer())
+            await recorder.start()
+            got = {name: await fetch(recorder.base, post(f"/{name}/{name}")) for name in served}
+            assert await recorder.stop() == 0
+        assert (got["good"].status, got["good"].body) == (200, BODY)
+        for name in ("wrong", "expired", "unknown"):
+            found = kept(tape, f"/{name}")
+            assert found is not None
+            assert (found.outcome, served[name].asked) == (("connect_error", "tls"), [])
+            assert (got[name].status, got[name].headers["x-wiretape-error"]) == (502, "tls")
+
+    tape = tmp_path / "tape.db"
+    run(main())
+
+
+def test_a_ca_file_that_is_none_is_said_and_nothing_stays_open(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("no certificate")
+    options = Options(tmp_path / "tape.db", [providers.parse("http://127.0.0.1:1")], ca_file=tmp_path / "ca.pem")
+    with pytest.raises(WiretapeError, match="give certificates in PEM"):
+        run(Recorder(options, Observer()).start())
+    assert not options.tape.exists()
+
+
+def test_a_ca_file_is_trusted_besides_the_systems(authority: Path) -> None:
+    ours = len(service._tls(authority / "ca.pem").get_ca_certs())
+    assert ours == len(ssl.create_default_context().get_ca_certs()) + 1
+
+
+def test_the_writer_may_die_and_nothing_is_lost(tmp_path: Path) -> None:
+    async def main() -> None:
+        pieces = [*(chunk(str(number)) for number in range(30)), DONE]
+        target = relay.plays(answer([(0.03, piece) for piece in pieces]))
+        asking = asyncio.create_task(relay.get(target))
+        await until(lambda: relay.asked(target))
+        pid = relay.recorder.relay.tap.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        got, found = await asking, await relay.kept(target)
+        assert got.complete
+        assert got.body == found.body == b"".join(pieces)
+        assert (found.outcome, found.row["gap_bytes"]) == (("complete", None), 0)
+        assert "starting another" in relay.troubles[0]
+
+    with Relay(tmp_path) as relay:
+        relay.runner.run(main())
+
+
+def test_a_host_beyond_loopback_may_call_by_the_name_that_is_allowed(tmp_path: Path) -> None:
+    async def main() -> None:
+        for host, status in ((b"box.test:8377", b"200"), (b"localhost", b"200"), (b"other.test", b"421")):
+            got = await raw(relay.base, b"GET /x HTTP/1.1\r\nhost: %s\r\nconnection: close\r\n\r\n" % host)
+            assert got.startswith(b"HTTP/1.1 " + status)
+
+    with Relay(tmp_path, allow_hosts=frozenset({"box.test"})) as relay:
+        relay.runner.run(main())
+    assert [refusal.status for refusal in relay.refused] == [421]

@@ -1,0 +1,629 @@
+import asyncio
+import os
+import random
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, closing
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import uvloop
+
+from recorder.clock import SYSTEM
+from recorder.errors import ForeignFile, SchemaMismatch, TapeBusy, WiretapeError, WriterFailed
+from recorder.relay import tap
+from recorder.relay.recording import Recording
+from recorder.relay.tap import Tap
+from recorder.tape import file, journal, lock, unstored
+from recorder.tape.losses import Totals
+from recorder.tape.unstored import Unstored
+from tests.recorder.frames import (
+    SESSION,
+    STREAM,
+    begin,
+    bodies_of,
+    body,
+    damage,
+    end,
+    exchange,
+    head,
+    opened,
+    other_session,
+    outcomes_of,
+    reads_of,
+)  # fmt: skip
+
+PURPOSE = "wiretape record (pid 1)"
+
+
+def play(coroutine: Coroutine[Any, Any, None], loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
+    with asyncio.Runner(loop_factory=loop or uvloop.new_event_loop) as runner:
+        runner.run(coroutine)
+
+
+async def until(fact: Callable[[], Any]) -> None:
+    async with asyncio.timeout(20):
+        while not fact():  # noqa: ASYNC110 - another process sets no event
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def started(tape: Path, **options: Any) -> AsyncIterator[Tap]:
+    running = Tap(tape, SESSION, PURPOSE, **options)
+    await running.start()
+    try:
+        yield running
+    finally:
+        pid = running.pid
+        await running.close(grace=20)
+        assert pid is None or not is_alive(pid)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def kill(running: Tap) -> None:
+    assert running.pid is not None
+    os.kill(running.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_what_is_put_is_stored_and_reported(tape: Path, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    finished: list[journal.Finished] = []
+
+    async def scenario() -> None:
+        async with started(tape, on_finished=finished.append) as running:
+            for frame in [*exchange("e1"), *exchange("e2", [b"no stream"])]:
+                running.put(frame)
+            await until(lambda: running.counts.recorded == 2)
+            assert running.counts.failed == 1
+            assert running.counts.lag_ns > 0
+            assert lock.holder(tape) == PURPOSE
+
+    play(scenario(), loop)
+    assert [(one.id, one.outcome) for one in finished] == [("e1", "complete"), ("e2", "truncated")]
+    assert bodies_of(tape) == {"e1": b"".join(STREAM), "e2": b"no stream"}
+    assert lock.holder(tape) == ""
+
+
+@pytest.mark.parametrize(
+    ("seed", "loop"), [(0, uvloop.new_event_loop), (1, uvloop.new_event_loop), (2, asyncio.new_event_loop)]
+)
+def test_when_writers_are_killed_nothing_is_lost_and_nothing_doubled(
+    tape: Path, seed: int, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    chance = random.Random(seed)
+    streams = {f"e{no}": [chance.randbytes(chance.randrange(1, 400)) for _ in range(200)] for no in range(4)}
+    waiting = [frame for parts in zip(*(exchange(*item) for item in streams.items()), strict=True) for frame in parts]
+    kills = sorted(chance.sample(range(len(waiting)), 2))
+    finished: list[str] = []
+    broken: list[object] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context))
+        async with started(tape, on_finished=lambda one: finished.append(one.id)) as running:
+            for place, frame in enumerate(waiting):
+                running.put(frame)
+                if chance.random() < 0.05:
+                    await asyncio.sleep(chance.random() * 0.02)
+                if place in kills:  # the stream goes on while another writer starts
+                    await until(lambda: running.pid is not None)
+                    kill(running)
+            await until(lambda: running.counts.recorded >= len(streams))
+            assert running.counts.restarts == len(kills)
+            assert running.counts.trouble == ""
+
+    play(scenario(), loop)
+    assert broken == []
+    assert sorted(finished) == sorted(streams)
+    assert bodies_of(tape) == {id: b"".join(pieces) for id, pieces in streams.items()}
+    assert all(len(reads_of(tape, id)) == 200 for id in streams)
+
+
+def test_a_writer_killed_between_commit_and_acknowledgement_reports_again(tape: Path) -> None:
+    """The acknowledgement of what is committed is lost: it is sent again, and answered again."""
+    with opened(tape) as store:
+        store.append(exchange("e1"))
+    finished: list[str] = []
+
+    async def scenario() -> None:
+        async with started(tape, on_finished=lambda one: finished.append(one.outcome)) as running:
+            for frame in exchange("e1"):
+                running.put(frame)
+            await until(lambda: running.counts.recorded == 1)
+
+    play(scenario())
+    assert finished == ["complete"]
+
+
+def foreign(tape: Path) -> None:
+    tape.write_text("dear diary")
+
+
+def newer(tape: Path) -> None:
+    with file.writing(tape, "a test"):
+        pass
+    with closing(sqlite3.connect(tape)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num='9999'")
+        connection.commit()
+
+
+def read_only(tape: Path) -> None:
+    tape.touch(0o400)
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize(("make", "error"), [(foreign, ForeignFile), (newer, SchemaMismatch), (read_only, TapeBusy)])
+def test_a_tape_that_cannot_be_written_stops_the_start(
+    tape: Path, make: Callable[[Path], None], error: type[WiretapeError]
+) -> None:
+    make(tape)
+
+    async def scenario() -> None:
+        with pytest.raises(error):
+            await Tap(tape, SESSION, PURPOSE).start()
+
+    play(scenario())
+
+
+def test_a_second_recorder_is_told_of_the_first(tape: Path) -> None:
+    async def scenario() -> None:
+        async with started(tape):
+            with pytest.raises(TapeBusy, match=r"is being written by wiretape record \(pid 1\)"):
+                await Tap(tape, SESSION, PURPOSE).start()
+
+    play(scenario())
+
+
+def test_a_writer_that_cannot_even_start_is_said(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        for executable, words in (("/nowhere/python", "cannot be started"), ("/bin/true", "ended before it was ready")):
+            monkeypatch.setattr(tap.sys, "executable", executable)
+            with pytest.raises(WriterFailed, match=words):
+                await Tap(tape, SESSION, PURPOSE).start()
+
+    play(scenario())
+
+
+def test_a_tape_taken_away_while_no_writer_ran_is_tried_again_until_it_is_free(tape: Path) -> None:
+    said: list[str] = []
+
+    async def scenario() -> None:
+        async with started(tape, on_trouble=said.append) as running:
+            kill(running)
+            await until(lambda: not lock.holder(tape))
+            with opened(tape):
+                for frame in exchange("e1"):
+                    running.put(frame)
+                await until(lambda: any("is being written by a test" in line for line in said))
+            await until(lambda: running.counts.recorded == 1)
+
+    play(scenario())
+    assert said[-1] == ""
+    assert outcomes_of(tape) == {"e1": "complete"}
+
+
+def test_past_the_bound_reads_are_not_kept_but_what_was_kept_is_stored(tape: Path) -> None:
+    pieces = [b"x" * 1000] * 100
+
+    async def scenario() -> None:
+        async with started(tape, queue_bytes=50_000) as running:
+            os.kill(running.pid or 0, signal.SIGSTOP)
+            for frame in (begin("e1"), head("e1")):
+                running.put(frame)
+            kept = [running.offer(read) for read in body("e1", pieces)]
+            assert kept == sorted(kept, reverse=True)
+            assert 40 < sum(kept) < 50
+            assert not running.has_room(1000)
+            running.put(end("e1", pieces[: sum(kept)], gap=1000 * kept.count(False)))
+            os.kill(running.pid or 0, signal.SIGCONT)
+            await until(lambda: running.counts.recorded == 1)
+            assert running.has_room(50_000)
+
+    play(scenario())
+
+
+def test_closing_counts_what_a_stuck_writer_did_not_store_and_ends_it(tape: Path) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        pid = running.pid or 0
+        os.kill(pid, signal.SIGSTOP)
+        running.put(begin("e1"))
+        assert await running.close(grace=0.05) == 2  # and the farewell
+        assert running.counts.trouble == "2 frames could not be stored within 0.05 s"
+        assert not is_alive(pid)
+
+    play(scenario())
+
+
+def test_closing_while_another_writer_starts_leaves_no_process(tape: Path) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        first = running.pid
+        kill(running)
+        await until(lambda: running.pid not in (None, first))
+        pid = running.pid or 0
+        await running.close(grace=0.001)
+        assert not is_alive(pid)
+
+    play(scenario())
+
+
+def test_an_answer_cut_short_is_the_end_of_the_writer() -> None:
+    async def scenario() -> None:
+        reader = asyncio.StreamReader()
+        line = journal.encode_answer(journal.Trouble("full"))
+        reader.feed_data(line + line[:-3])
+        reader.feed_eof()
+        process: Any = SimpleNamespace(stdout=reader)
+        assert await tap._answer(process) == journal.Trouble("full")
+        assert await tap._answer(process) is None
+
+    play(scenario())
+
+
+def test_an_idle_tap_says_that_it_is_alive(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tap, "_HEARTBEAT_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        async with started(tape) as running:
+            await until(lambda: running.counts.lag_ns > 0)
+
+    play(scenario())
+    with closing(sqlite3.connect(tape)) as connection:
+        ((started_at, heartbeat_at, ended_at),) = connection.execute(
+            "SELECT started_at, heartbeat_at, ended_at FROM sessions"
+        )
+    assert started_at < heartbeat_at == ended_at
+
+
+def test_a_busy_tap_says_that_it_is_alive(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tap, "_HEARTBEAT_SECONDS", 0.05)
+
+    async def scenario() -> None:
+        async with started(tape) as running:
+            with closing(sqlite3.connect(tape)) as connection:
+                beaten = "SELECT count(*) FROM sessions WHERE heartbeat_at > started_at"
+                for number in range(3_000):
+                    running.put(exchange(f"e{number}")[0])
+                    await asyncio.sleep(0.002)
+                    if number % 20 == 0 and connection.execute(beaten).fetchone() == (1,):
+                        return
+        raise AssertionError("there was no heartbeat")
+
+    play(scenario())
+
+
+def impostor(directory: Path, answers: str) -> Path:
+    """Make a program that stands for Python: its first run answers so and stays, later ones are the real writer."""
+    program = directory / "python"
+    first = f"touch {directory}/started; {answers}; exec sleep 60"
+    program.write_text(f'#!/bin/sh\n[ -e {directory}/started ] || {{ {first}; }}\nexec {sys.executable} "$@"\n')
+    program.chmod(0o700)
+    return program
+
+
+READY = """printf '{"type":"ready","tape":"","warnings":[]}\\n'"""
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        f"{READY}; head -c 3000000 /dev/zero | tr '\\0' x",
+        f"{READY}; echo junk",
+        f"""{READY}; echo '{{"type":"ack","seq":"x"}}'""",
+    ],
+)
+def test_answers_that_cannot_be_read_are_the_death_of_a_writer_and_nothing_is_lost(
+    tape: Path, tmp_path: Path, answers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = impostor(tmp_path, answers)
+    said: list[str] = []
+
+    async def scenario() -> None:
+        monkeypatch.setattr(tap.sys, "executable", str(program))
+        async with started(tape, on_trouble=said.append) as running:
+            for frame in exchange("e1"):
+                running.put(frame)
+            await until(lambda: running.counts.recorded == 1)
+
+    play(scenario())
+    (cause,) = (place for place, line in enumerate(said) if line.startswith("the writer's answers cannot be read (the"))
+    assert "starting another" in said[cause + 1]
+    assert bodies_of(tape) == {"e1": b"".join(STREAM)}
+
+
+def test_an_observer_that_fails_costs_nothing_but_a_restart(tape: Path) -> None:
+    said: list[str] = []
+
+    def fail(one: journal.Finished) -> None:
+        if one.id == "e1":
+            raise RuntimeError("no such luck")
+
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE, on_finished=fail, on_trouble=said.append)
+        await running.start()
+        for frame in exchange("e1"):
+            running.put(frame)
+        await until(lambda: said)
+        for frame in exchange("e2"):
+            running.put(frame)
+        assert await running.close() == 0
+        assert running.totals() == Totals(2, 0, 0, 0)
+
+    play(scenario())
+    assert said[0] == "the writer's answers cannot be read (no such luck)"
+    assert set(bodies_of(tape)) == {"e1", "e2"}
+
+
+def test_the_totals_are_those_of_the_tape_across_writers(tape: Path) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        for place in range(3):
+            for frame in exchange(f"e{place}", STREAM if place else [b"cut"]):
+                running.put(frame)
+            await until(partial(lambda place: running.counts.stored_exchanges > place, place))
+            kill(running)
+            await until(lambda: running.pid is None)
+        assert await running.close() == 0
+        assert running.totals() == Totals(recorded=3, failed=1, missing_bytes=0, missing_exchanges=0)
+
+    play(scenario())
+
+
+@pytest.mark.damages
+def test_what_was_stored_and_is_no_longer_on_the_tape_is_missing(tape: Path) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        for id in ("e1", "e2"):
+            for frame in exchange(id):
+                running.put(frame)
+        await until(lambda: running.counts.recorded == 2)
+        damage(tape, *(f"DELETE FROM {name} WHERE exchange_no=1" for name in ("reads", "bodies", "measures")))
+        damage(tape, "DELETE FROM exchanges WHERE no=1")
+        assert await running.close() == 0
+        totals = running.totals()
+        size = len(b"".join(STREAM))
+        assert (totals.recorded, totals.missing_bytes, totals.missing_exchanges) == (1, size, 1)
+        assert totals.problems == [
+            f"1 exchange and {size} bytes had been stored and cannot be read from the tape any more:"
+            " something else changed it"
+        ]
+
+    play(scenario())
+
+
+def overwrite(tape: Path) -> None:
+    tape.write_bytes(random.Random(1).randbytes(tape.stat().st_size))
+
+
+def replace_by_another(tape: Path) -> None:
+    other = tape.with_name("other")
+    with opened(other):
+        pass
+    other.replace(tape)
+    tape.with_name(tape.name + "-wal").unlink()  # it would be read as the other's
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("with_writer", [True, False])
+@pytest.mark.parametrize("fault", [overwrite, replace_by_another])
+def test_what_cannot_be_read_from_the_tape_at_the_end_is_missing(
+    tape: Path, fault: Callable[[Path], None], with_writer: bool
+) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        for frame in exchange("e1"):
+            running.put(frame)
+        await until(lambda: running.counts.recorded == 1)
+        if not with_writer:
+            os.kill(running.pid or 0, signal.SIGSTOP)
+        fault(tape)
+        if not with_writer:
+            kill(running)
+            await until(lambda: not running.admits())
+        await running.close()
+        totals = running.totals()
+        assert (totals.recorded, totals.missing_exchanges) == (0, 1)
+        assert totals.missing_bytes == len(b"".join(STREAM))
+        assert "cannot be read from the tape any more" in totals.problems[0]
+
+    play(scenario())
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("fault", ["overwritten", "cut"])
+def test_damage_while_it_was_recorded_is_found_at_the_end(tape: Path, fault: str) -> None:
+    with opened(tape) as store:
+        for number in range(20):
+            store.settle(store.append(exchange(f"before{number}")))
+
+    async def scenario() -> None:
+        running = Tap(tape, other_session("session-2"), PURPOSE)
+        await running.start()
+        for frame in exchange("e1"):
+            running.put(frame)
+        await until(lambda: running.counts.recorded == 1)
+        if fault == "cut":
+            os.truncate(tape, 0)
+        else:
+            overwrite(tape)
+        await running.close()
+        assert not running.totals().is_whole
+        assert running.totals().problems
+
+    play(scenario())
+
+
+def test_a_tape_removed_while_no_writer_ran_is_not_made_anew(tape: Path) -> None:
+    said: list[str] = []
+
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE, on_trouble=said.append)
+        await running.start()
+        for frame in exchange("e1"):
+            running.put(frame)
+        await until(lambda: running.counts.recorded == 1)
+        os.kill(running.pid or 0, signal.SIGSTOP)
+        os.unlink(tape)
+        kill(running)
+        running.put(begin("e2"))
+        await until(lambda: any("was removed or replaced while no writer ran" in line for line in said))
+        assert not running.admits()
+        await running.close()
+        assert (running.counts.unrecorded, running.totals().is_whole) == (1, False)
+
+    play(scenario())
+    assert not tape.exists()
+
+
+FULL_DISK = """
+import signal, sys
+from pathlib import Path
+from recorder.tape import file as tapefile, writer
+from recorder.tape.store import Store
+writer._RETRY_SECONDS = 0.02
+path = Path(sys.argv[4])
+with tapefile.writing(path, sys.argv[5]) as connection:
+    driver = connection.connection.dbapi_connection
+    limit = lambda *_: driver.execute(f"PRAGMA max_page_count={driver.execute('PRAGMA page_count').fetchone()[0]}")
+    signal.signal(signal.SIGUSR1, limit)
+    writer.Writer(Store(connection), path).run()
+"""
+"""A writer whose disk is full from SIGUSR1 on; its arguments are those of Python."""
+
+
+def on_a_small_disk(directory: Path) -> Path:
+    program = directory / "python"
+    (directory / "full_disk.py").write_text(FULL_DISK)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {directory}/full_disk.py "$@"\n')
+    program.chmod(0o700)
+    return program
+
+
+DIES_AFTER_DELETING = """
+import os, signal, sys
+from pathlib import Path
+from recorder.tape import journal, writer
+answer, first = writer.answer, Path(__file__).with_suffix(".first")
+def dying(what):
+    if isinstance(what, journal.Deleted):
+        os.kill(os.getpid(), signal.SIGKILL)
+    answer(what)
+if not first.exists():
+    first.touch()
+    writer.answer = dying
+sys.exit(writer.main(sys.argv[4:]))
+"""
+"""A writer that is killed, the first time, when it has deleted exchanges and has not reported it."""
+
+
+def test_what_a_writer_deleted_before_it_was_killed_is_not_reported_as_lost(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    (tmp_path / "dies.py").write_text(DIES_AFTER_DELETING)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path}/dies.py "$@"\n')
+    program.chmod(0o700)
+    monkeypatch.setattr(tap.sys, "executable", str(program))
+    totals: list[Totals] = []
+
+    async def scenario() -> None:
+        async with started(tape, keep=journal.Keep(age_seconds=60.0)) as running:
+            for number in (1, 2):
+                for frame in exchange(f"e{number}", [b"broken"]):
+                    running.put(frame)
+                await until(lambda: running.counts.deleted == number)  # noqa: B023 - waited for at once
+            assert running.counts.restarts == 1
+        totals.append(running.totals())
+
+    play(scenario())
+    assert totals == [Totals(recorded=2, failed=2, missing_bytes=0, missing_exchanges=0)]
+
+
+def test_a_disk_that_is_full_to_the_end_leaves_gaps_that_the_next_recorder_enters(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = random.Random(5).randbytes(50_000)
+    said: list[str] = []
+
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE, on_trouble=said.append)
+        with monkeypatch.context() as patch:
+            patch.setattr(tap.sys, "executable", str(on_a_small_disk(tmp_path)))
+            await running.start()
+        first, late = (Recording(running, SYSTEM, id) for id in ("e1", "e2"))
+        first.begin(begin("e1"))
+        first.read(SYSTEM.now(), None, STREAM[0])
+        await until(lambda: running.counts.stored_bytes)
+        os.kill(running.pid or 0, signal.SIGUSR1)
+        first.read(SYSTEM.now(), None, noise)
+        first.end("end", None, SYSTEM.now(), None)
+        late.begin(begin("e2", body=noise))
+        late.read(SYSTEM.now(), None, b"12345")
+        await until(lambda: "database or disk is full" in said)
+        await until(lambda: unstored.read(tape) == Unstored(SESSION.uuid, [first.relayed(), late.relayed()]))
+        late.end("end", None, SYSTEM.now(), None)
+        assert await running.close(grace=0.1) > 0
+        assert running.counts.unrecorded == 1
+
+    play(scenario())
+    with opened(tape, other_session("session-2")) as store:
+        left = unstored.read(tape)
+        assert left is not None
+        assert store.missing(left) == (1, 5)
+        store.recover(left)
+    assert outcomes_of(tape).keys() == {"e1"}
+
+
+def test_a_stalled_writer_is_reported_when_the_first_byte_is_lost_and_when_it_is_over(tape: Path) -> None:
+    said: list[str] = []
+
+    async def scenario() -> None:
+        async with started(tape, queue_bytes=10_000, on_trouble=said.append) as running:
+            os.kill(running.pid or 0, signal.SIGSTOP)
+            recording = Recording(running, SYSTEM, "e1")
+            recording.begin(begin("e1"))
+            for _ in range(20):
+                recording.read(SYSTEM.now(), None, b"x" * 1000)
+            await until(lambda: said)
+            lost = running.counts.dropped_bytes
+            assert said == [f"{lost:,} bytes could not be stored so far; streams go on"]
+            recording.end("end", None, SYSTEM.now(), None)
+            os.kill(running.pid or 0, signal.SIGCONT)
+            await until(lambda: len(said) > 1)
+            assert said[1:] == [f"nothing is lost any more; in all, {lost:,} bytes could not be stored"]
+
+    play(scenario())
+
+
+def test_a_gap_is_kept_beside_the_tape_while_its_stream_runs(tape: Path) -> None:
+    async def scenario() -> None:
+        async with started(tape, queue_bytes=10_000) as running:
+            os.kill(running.pid or 0, signal.SIGSTOP)
+            recording = Recording(running, SYSTEM, "e1")
+            recording.begin(begin("e1"))
+            for _ in range(20):
+                recording.read(SYSTEM.now(), None, b"x" * 1000)
+            os.kill(running.pid or 0, signal.SIGCONT)
+            await until(lambda: (unstored.read(tape) or Unstored("")).exchanges == [recording.relayed()])
+            recording.end("end", None, SYSTEM.now(), None)
+            await until(lambda: unstored.read(tape) == Unstored(SESSION.uuid))
+
+    play(scenario())
+    assert not unstored.path_of(tape).exists()

@@ -1,0 +1,16 @@
+"""What the least and the greatest of the cells of a tape are."""
+
+from pathlib import Path
+
+from sqlalchemy import select
+
+from recorder.tape import celltypes, file
+from recorder.tape.schema import exchanges
+
+
+def test_the_least_and_the_greatest_of_no_rows_are_unknown_and_no_damage(tmp_path: Path) -> None:
+    column = exchanges.c.started_at
+    with file.writing(tmp_path / "tape.db", "a test") as connection:
+        ends = connection.execute(select(celltypes.least(column), celltypes.greatest(column))).one()
+        assert ends == (None, None)
+        assert not celltypes.damage_of(connection)

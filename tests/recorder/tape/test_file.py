@@ -1,0 +1,390 @@
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeDamaged, TapeError, WiretapeError
+from recorder.tape import catalog
+from recorder.tape import file as tapefile
+from recorder.tape.schema import APPLICATION_ID, REVISION, metadata
+from tests.recorder.frames import bodies_of, exchange, opened, outcomes_of, reading, record, snapshot
+
+
+@pytest.fixture
+def umask_0() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def write(path: Path, purpose: str = "another") -> None:
+    with tapefile.writing(path, purpose):
+        pass
+
+
+def read(path: Path) -> None:
+    tapefile.read_engine(path)
+
+
+def sqlite(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+def make_text(path: Path) -> None:
+    path.write_text("dear diary")
+
+
+def make_database(path: Path) -> None:
+    sqlite(path, "CREATE TABLE theirs (it)")
+
+
+def make_other_application(path: Path) -> None:
+    sqlite(path, "PRAGMA journal_mode=WAL", "PRAGMA application_id=1234", "CREATE TABLE exchanges (it)")
+
+
+def make_stub(path: Path) -> None:
+    path.write_bytes(b"SQLite format 3\x00")
+
+
+def make_newer(path: Path) -> None:
+    write(path)
+    sqlite(path, "UPDATE alembic_version SET version_num = '9999'")
+
+
+def make_older(path: Path) -> None:
+    write(path)
+    sqlite(path, "UPDATE alembic_version SET version_num = '0000'")
+
+
+def make_damaged(path: Path) -> None:
+    write(path)
+    with path.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 3000)
+
+
+REFUSED = [
+    (make_text, ForeignFile, 8, "is not a database"),
+    (make_stub, ForeignFile, 8, "another application's database"),
+    (make_database, ForeignFile, 8, "another application's database"),
+    (make_other_application, ForeignFile, 8, "another application's database"),
+    (Path.mkdir, ForeignFile, 8, "not a regular file"),
+    (os.mkfifo, ForeignFile, 8, "not a regular file"),
+    (make_newer, SchemaMismatch, 5, "use a newer wiretape"),
+    (make_older, SchemaMismatch, 5, "run 'wiretape db upgrade'"),
+    (make_damaged, TapeDamaged, 3, "is damaged"),
+]
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("access", [write, read])
+@pytest.mark.parametrize(("make", "error", "code", "words"), REFUSED, ids=lambda it: getattr(it, "__name__", None))
+def test_what_is_no_tape_for_us_is_refused_in_one_line_and_left_as_it_is(  # type: ignore[no-untyped-def]
+    tape: Path, access, make, error, code, words
+) -> None:
+    make(tape)
+    before = snapshot(tape.parent)
+    with pytest.raises(TapeError, match=words) as raised:
+        access(tape)
+    assert (type(raised.value), raised.value.exit_code) == (error, code)
+    assert str(tape) in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert snapshot(tape.parent) == before
+
+
+@pytest.mark.damages
+def test_a_newer_tape_with_a_wal_is_left_as_it_is(tape: Path) -> None:
+    make_newer(tape)
+    with closing(sqlite3.connect(tape)) as other:  # keeps the -wal from being merged
+        other.execute("UPDATE alembic_version SET version_num = '9998'")
+        other.commit()
+        before = snapshot(tape.parent)
+        with pytest.raises(SchemaMismatch, match="9998"):
+            write(tape)
+        assert snapshot(tape.parent) == before
+
+
+@pytest.mark.parametrize("access", [read, lambda path: write_existing(path)])
+def test_a_tape_that_is_not_there_is_not_made_by_looking(tape: Path, access) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(NotFound, match="no tape at"):
+        access(tape)
+    assert snapshot(tape.parent) == {}
+
+
+def write_existing(path: Path) -> None:
+    with tapefile.writing(path, "another", create=False):
+        pass
+
+
+def test_a_read_only_tape_is_not_written_not_even_by_root(tape: Path) -> None:
+    write(tape)
+    tape.chmod(0o444)
+    before = snapshot(tape.parent)
+    with pytest.raises(TapeBusy, match="is read-only: make it writable") as raised:
+        write(tape)
+    assert raised.value.exit_code == 6
+    assert snapshot(tape.parent) == before
+
+
+def test_a_tape_has_one_writer_and_the_second_is_told_who_it_is(tape: Path) -> None:
+    link = tape.with_name("link.db")
+    with opened(tape) as store:
+        link.symlink_to(tape)
+        record(store, exchange("e1"))
+        before = snapshot(tape.parent)
+        for path in (tape, link):
+            with pytest.raises(TapeBusy, match=r"tape\.db is being written by a test \(pid \d+\): stop it") as raised:
+                write(path)
+            assert raised.value.exit_code == 6
+        assert snapshot(tape.parent) == before
+    write(link)
+
+
+def test_a_tape_that_another_program_locks_is_busy(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tapefile, "_BUSY_MS", 20)
+    write(tape)
+    before = tape.read_bytes()
+    with closing(sqlite3.connect(tape, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(TapeBusy, match="locked by another program"), opened(tape):
+            pass
+    assert tape.read_bytes() == before
+
+
+def test_a_new_tape_is_private_in_all_its_files_from_the_first_byte(tape: Path, umask_0: None) -> None:
+    new = tape.parent / "a" / "tape.db"
+    with opened(new) as store:
+        record(store, exchange("e1"))
+        modes = {path.name: path.stat().st_mode & 0o777 for path in new.parent.iterdir()}
+    assert modes == dict.fromkeys(("tape.db", "tape.db-wal", "tape.db-shm", "tape.db.lock"), 0o600)
+    assert new.parent.stat().st_mode & 0o777 == 0o700
+    assert not tapefile.too_open(new)
+    new.chmod(0o640)
+    assert tapefile.too_open(new)
+
+
+def test_the_writer_syncs_each_commit_to_a_wal_and_leaves_none_behind(tape: Path) -> None:
+    with tapefile.writing(tape, "a test") as connection:
+        found = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "trusted_schema", "application_id")
+        }
+    assert found == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "trusted_schema": 0,
+        "application_id": APPLICATION_ID,
+    }
+    assert {path.name for path in tape.parent.iterdir()} == {"tape.db", "tape.db.lock"}
+
+
+def test_a_reader_sees_what_is_committed_and_can_change_nothing(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, exchange("e1"))
+        assert outcomes_of(tape) == {"e1": "complete"}
+        with reading(tape) as connection, pytest.raises(OperationalError, match="readonly"):
+            connection.exec_driver_sql("DELETE FROM reads")
+
+
+def test_a_tape_may_have_any_name(tape: Path) -> None:
+    for name in ("with space.db", "100%.db", "a?mode=memory#b.db", "ünïcode.db", "quote'd.db", "plain"):
+        path = tape.with_name(name)
+        with opened(path) as store:
+            record(store, exchange("e1"))
+        assert list(bodies_of(path)) == ["e1"]
+
+
+@pytest.mark.parametrize("statements", [(), (f"PRAGMA application_id={APPLICATION_ID}",)])
+def test_a_tape_whose_making_was_cut_short_is_finished_by_the_next_writer(
+    tape: Path, statements: tuple[str, ...]
+) -> None:
+    tape.touch(0o600)
+    sqlite(tape, *statements)
+    with pytest.raises(SchemaMismatch, match="was stopped before it began"):
+        read(tape)
+    write(tape)
+    read(tape)
+
+
+@pytest.mark.parametrize("where", ["file/tape.db", "dangling.db"])
+def test_a_tape_that_cannot_be_made_is_explained(tape: Path, where: str) -> None:
+    (tape.parent / "file").touch()
+    (tape.parent / "dangling.db").symlink_to(tape.parent / "elsewhere.db")
+    with pytest.raises(TapeError, match="record to another tape with --db"):
+        write(tape.parent / where)
+    assert not (tape.parent / "elsewhere.db").exists()
+
+
+@pytest.mark.damages
+def test_damage_that_shows_while_writing_is_called_so(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, exchange("e1"))
+    pages, size = tape.stat().st_size // 4096, 4096
+    with tape.open("r+b") as file:
+        for page in range(2, pages):
+            file.seek(page * size)
+            file.write(b"\xff" * size)
+    with pytest.raises(TapeDamaged, match="restore it from a backup"), opened(tape) as store:
+        record(store, exchange("e2"))
+
+
+def test_errors_do_not_quote_what_was_recorded(tape: Path) -> None:
+    with opened(tape) as store:
+        store._connection.connection.execute("PRAGMA query_only=ON")
+        with pytest.raises(OperationalError) as raised:
+            record(store, exchange("e1", [b"a confidential answer"]))
+    assert "confidential" not in str(raised.value)
+
+
+def test_the_default_tape_is_named_by_the_environment_or_in_the_users_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIRETAPE_DB", "/elsewhere/t.db")
+    assert tapefile.default_path() == Path("/elsewhere/t.db")
+    monkeypatch.delenv("WIRETAPE_DB")
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    assert tapefile.default_path().name == "tape.db"
+    assert "wiretape" in tapefile.default_path().parts
+
+
+def test_an_upgrade_backs_the_tape_up_whole_private_and_marked_as_a_tape(tape: Path, umask_0: None) -> None:
+    with opened(tape) as store:
+        record(store, exchange("e1"))
+    with tapefile.writing(tape, "a test") as connection:
+        copy = tapefile.upgrade(connection, tape)
+    assert copy.name == f"tape.db.before-{REVISION}"
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert bodies_of(copy) == bodies_of(tape)
+
+
+def altered(tape: Path, *statements: str) -> Path:
+    """Give a tape whose schema somebody else has changed."""
+    write(tape)
+    with closing(sqlite3.connect(tape)) as connection:
+        connection.executescript(";".join(statements))
+    return tape
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS exchange_no FROM n"
+FOREIGN = {
+    "a trigger": ("CREATE TRIGGER t AFTER INSERT ON exchanges BEGIN DELETE FROM reads; END", "holds the trigger t"),
+    "a view": ("CREATE VIEW v AS SELECT 1", "holds the view v"),
+    "a table": ("CREATE TABLE x (a)", "holds the table x"),
+    "a unique index": ("CREATE UNIQUE INDEX i ON exchanges (started_at)", "holds the index i"),
+    "a partial index": ("CREATE INDEX i ON exchanges (path) WHERE status > 200", "holds the index i"),
+    "an index of an expression": ("CREATE INDEX i ON exchanges (length(path))", "holds the index i"),
+    "another column": ("ALTER TABLE reads ADD COLUMN x INTEGER", "another definition of the table reads"),
+    "a missing index": ("DROP INDEX ix_exchanges_ended_by", "lacks the index ix_exchanges_ended_by"),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_tape_whose_schema_is_not_ours_is_read_but_never_written(tape: Path, what: str) -> None:
+    statement, reason = FOREIGN[what]
+    altered(tape, statement)
+    before = snapshot(tape.parent)
+    with pytest.raises(ForeignFile, match=f"{reason}, so it is only read") as raised:
+        write(tape)
+    assert raised.value.exit_code == 8
+    assert snapshot(tape.parent) == before
+    with tapefile.read_engine(tape).connect():
+        pass
+
+
+def test_plain_indexes_and_statistics_of_a_users_own_are_let_pass(tape: Path) -> None:
+    write(altered(tape, "CREATE INDEX mine ON exchanges (path, status)", "ANALYZE"))
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("name", ["measures", "EXCHANGES", "alembic_version"])
+def test_a_view_by_the_name_of_a_table_is_not_read(tmp_path: Path, name: str) -> None:
+    tape = altered(tmp_path / "tape.db", f"DROP TABLE {name}", f"CREATE VIEW {name} AS {ENDLESS}")
+    with pytest.raises(ForeignFile, match=f"holds {name} as a view, not as a table of rows") as raised:
+        tapefile.read_engine(tape)
+    assert raised.value.exit_code == 8
+    with pytest.raises(ForeignFile):
+        write(tape)
+
+
+@pytest.mark.damages
+def test_a_virtual_table_is_not_read(tmp_path: Path) -> None:
+    tape = altered(tmp_path / "tape.db", "DROP TABLE segments", "CREATE VIRTUAL TABLE segments USING fts5(data)")
+    with pytest.raises(ForeignFile, match="holds segments as a virtual table"):
+        tapefile.read_engine(tape)
+
+
+@pytest.mark.damages
+def test_a_computed_column_is_not_read(tmp_path: Path) -> None:
+    computed = "ALTER TABLE reads ADD COLUMN x GENERATED ALWAYS AS (zeroblob(1000000000)) VIRTUAL"
+    tape = altered(tmp_path / "tape.db", computed)
+    with pytest.raises(ForeignFile, match="holds reads with the computed column x"):
+        tapefile.read_engine(tape)
+
+
+def test_a_query_that_never_ends_is_stopped(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tape)
+    monkeypatch.setenv("WIRETAPE_QUERY_TIMEOUT", "0.05")
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    with tapefile.read_engine(tape).connect() as connection:
+        with pytest.raises(TapeError, match=r"a query was stopped after 0\.05 s"), tapefile.explained(tape):
+            connection.exec_driver_sql(endless)
+        assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+
+
+@pytest.mark.parametrize("given", ["-1", "soon", "nan", "inf"])
+def test_a_time_limit_that_is_none_is_refused(tape: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    write(tape)
+    monkeypatch.setenv("WIRETAPE_QUERY_TIMEOUT", given)
+    with pytest.raises(WiretapeError, match="is not a number of seconds"):
+        tapefile.read_engine(tape)
+
+
+def test_the_schema_that_the_migrations_make_is_known_without_running_them(tape: Path) -> None:
+    write(tape)
+    with closing(sqlite3.connect(tape)) as connection:
+        assert catalog.is_known(catalog.entries(connection))
+
+
+def test_the_tables_that_must_be_plain_are_those_of_the_schema() -> None:
+    assert tuple(sorted([*metadata.tables, "alembic_version"])) == catalog.TABLES
+
+
+@pytest.mark.parametrize(
+    ("reason", "free", "words"),
+    [
+        ("database or disk is full", 1 << 30, "the disk is full"),
+        ("disk I/O error", 4096, "the disk is full"),
+        ("disk I/O error", 1 << 30, "cannot be used (disk I/O error)"),
+    ],
+)
+def test_a_full_disk_is_named_however_sqlite_meets_it(
+    tape: Path, reason: str, free: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    with pytest.raises(TapeError, match=re.escape(words)), tapefile.explained(tape):
+        raise sqlite3.OperationalError(reason)
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize(
+    ("statement", "missing"),
+    [
+        ("ALTER TABLE measures DROP COLUMN max_silence_ns", "measures.max_silence_ns"),
+        ("ALTER TABLE exchanges RENAME COLUMN request_sha256 TO x", "exchanges.request_sha256"),
+        ("DROP TABLE segments", "segments.exchange_no"),
+    ],
+)
+def test_a_tape_that_lacks_a_column_is_refused_in_one_line(tape: Path, statement: str, missing: str) -> None:
+    altered(tape, statement)
+    with pytest.raises(SchemaMismatch, match=f"lacks {missing}:.*name another tape"):
+        tapefile.read_engine(tape).connect()
+    with pytest.raises(SchemaMismatch, match=f"lacks {missing}:"):
+        write(tape)

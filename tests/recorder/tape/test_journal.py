@@ -1,0 +1,65 @@
+import itertools
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recorder.tape import journal
+from tests.recorder.frames import AT, SESSION, exchange
+
+FRAMES = [SESSION, journal.Keep(3600.0, 10**9), *exchange("e1"), journal.Heartbeat(AT), journal.Close(AT)]
+BYTES = b"".join(journal.encode(seq, frame) for seq, frame in enumerate(FRAMES))
+
+
+def test_each_kind_of_frame_comes_back_as_it_was() -> None:
+    assert list(journal.decode(bytearray(BYTES))) == list(enumerate(FRAMES))
+    assert {type(frame) for frame in FRAMES} == set(journal.Frame.__args__)
+
+
+@given(st.lists(st.integers(0, len(BYTES)), max_size=8))
+def test_frames_survive_any_cutting_of_the_pipe(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(BYTES)]
+    buffer, found = bytearray(), []
+    for start, stop in itertools.pairwise(edges):
+        buffer += BYTES[start:stop]
+        found += journal.decode(buffer)
+    assert found == list(enumerate(FRAMES))
+    assert not buffer
+
+
+def test_the_beginning_of_a_frame_is_left_for_the_next_piece() -> None:
+    whole, cut = journal.encode(1, FRAMES[1]), journal.encode(2, FRAMES[2])[:-1]
+    buffer = bytearray(whole + cut)
+    assert list(journal.decode(buffer)) == [(1, FRAMES[1])]
+    assert buffer == cut
+
+
+def test_frames_not_yet_taken_stay_in_the_buffer() -> None:
+    buffer = bytearray(BYTES)
+    frames = journal.decode(buffer)
+    next(frames)
+    frames.close()
+    assert list(journal.decode(buffer)) == list(enumerate(FRAMES))[1:]
+
+
+def test_a_frame_that_is_none_is_refused() -> None:
+    garbage = journal.encode(1, *exchange("e1")[:1]).replace(b"begin", b"bogus")
+    with pytest.raises(msgspec.ValidationError):
+        list(journal.decode(bytearray(garbage)))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        journal.Ready("tape.db", ["a\nwarning"]),
+        journal.Ack(7, [journal.Finished("e1", "POST", "/", "m", 200, "complete", None, 1, 2.5, 3, 4, 5, ["stall"])]),
+        journal.Trouble("database or disk is full\n"),
+        journal.Fatal(6, "taken"),
+    ],
+)
+def test_an_answer_is_one_line_and_comes_back_as_it_was(answer: journal.Answer) -> None:
+    line = journal.encode_answer(answer)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert journal.decode_answer(line) == answer

@@ -1,0 +1,175 @@
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recorder.errors import TapeBusy, TapeGone
+from recorder.tape import lock as locking
+
+HOLD = """
+import sys
+from pathlib import Path
+from recorder.tape import lock as locking
+with locking.held(Path(sys.argv[1]), "wiretape record (pid 1)") as lock, lock.on_file():
+    lock.renew()
+    print("held", flush=True)
+    for line in sys.stdin:
+        lock.renew()
+        print("renewed", flush=True)
+"""
+HOLD_AS_AN_OLDER_VERSION = """
+import fcntl, sys
+file = open(sys.argv[1] + ".lock", "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+file.write("wiretape record (pid 2)\\n")
+file.flush()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    path = tmp_path / "tape.db"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def lock_file(tape: Path) -> Path:
+    return locking.lock_of(tape)
+
+
+def holding(tape: Path, program: str = HOLD) -> Iterator[subprocess.Popen[str]]:
+    command = (sys.executable, "-c", program, str(tape))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def process(tape: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the lock."""
+    yield from holding(tape)
+
+
+@pytest.fixture
+def older(tape: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process of an older version that holds the lock: it locks the lock file alone."""
+    yield from holding(tape, HOLD_AS_AN_OLDER_VERSION)
+
+
+def take(tape: Path) -> None:
+    with locking.held(tape, "mine") as lock, lock.on_file():
+        pass
+
+
+def test_who_finds_the_lock_taken_is_told_by_whom(tape: Path, lock_file: Path, process: subprocess.Popen[str]) -> None:
+    before = lock_file.stat()
+    with pytest.raises(TapeBusy, match=r"tape\.db is being written by wiretape record \(pid 1\): stop it"):
+        take(tape)
+    assert locking.holder(tape) == "wiretape record (pid 1)"
+    assert (lock_file.stat().st_mtime_ns, lock_file.stat().st_size) == (before.st_mtime_ns, before.st_size)
+
+
+def test_a_hard_link_to_a_tape_that_is_held_is_held(tape: Path, process: subprocess.Popen[str]) -> None:
+    link = tape.with_name("link.db")
+    link.hardlink_to(tape)
+    with pytest.raises(TapeBusy, match=rf"link\.db is being written by process {process.pid} \("):
+        take(link)
+    assert locking.holder(link).startswith(f"process {process.pid} (")
+
+
+def test_a_tape_is_held_without_its_lock_file(tape: Path, lock_file: Path, process: subprocess.Popen[str]) -> None:
+    lock_file.unlink()
+    with pytest.raises(TapeBusy, match=f"is being written by process {process.pid} "):
+        take(tape)
+    assert locking.holder(tape).startswith(f"process {process.pid} (")
+
+
+def test_a_holder_puts_a_removed_lock_file_back(tape: Path, lock_file: Path, process: subprocess.Popen[str]) -> None:
+    lock_file.unlink()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("renew\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "renewed\n"
+    with pytest.raises(TapeBusy, match=r"by wiretape record \(pid 1\)"):
+        take(tape)
+    assert locking.holder(tape) == "wiretape record (pid 1)"
+
+
+def test_a_holder_ends_if_an_older_version_has_taken_the_removed_lock_file(tape: Path, lock_file: Path) -> None:
+    with locking.held(tape, "mine") as lock, lock.on_file():
+        lock.renew()
+        lock_file.unlink()
+        for _ in holding(tape, HOLD_AS_AN_OLDER_VERSION):
+            with pytest.raises(TapeGone, match=r"lock was removed, and wiretape record \(pid 2\) has taken it"):
+                lock.renew()
+
+
+def test_an_older_version_that_holds_the_lock_file_holds_the_tape(tape: Path, older: subprocess.Popen[str]) -> None:
+    with pytest.raises(TapeBusy, match=r"by wiretape record \(pid 2\)"):
+        take(tape)
+    assert locking.holder(tape) == "wiretape record (pid 2)"
+
+
+def test_the_words_of_an_earlier_holder_are_not_told(
+    tape: Path, lock_file: Path, process: subprocess.Popen[str]
+) -> None:
+    lock_file.write_text("wiretape db rebuild (pid 7)\n7\n")
+    with pytest.raises(TapeBusy, match=f"is being written by process {process.pid} "):
+        take(tape)
+
+
+def test_a_dead_holder_holds_nothing_any_more(tape: Path, lock_file: Path, process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    assert lock_file.read_text() == f"wiretape record (pid 1)\n{process.pid}\n"
+    assert locking.holder(tape) == ""
+    with locking.held(tape, "mine") as lock, lock.on_file():
+        assert locking.holder(tape) == f"mine (pid {os.getpid()})"
+
+
+def test_the_lock_is_free_after_the_block_however_it_ends(tape: Path, lock_file: Path) -> None:
+    with pytest.raises(ZeroDivisionError), locking.held(tape, "mine") as lock, lock.on_file():
+        raise ZeroDivisionError
+    assert lock_file.read_text() == ""
+    take(tape)
+    assert locking.holder(tape) == ""
+
+
+def test_a_holder_that_has_not_spoken_yet_is_another_wiretape(tape: Path, lock_file: Path) -> None:
+    with locking.held(tape, "mine"):
+        os.truncate(lock_file, 0)
+        with pytest.raises(TapeBusy, match="by another wiretape"), locking.held(tape, "yours"):
+            pass
+
+
+def test_nobody_holds_a_lock_that_is_not_there(tmp_path: Path) -> None:
+    assert locking.holder(tmp_path / "tape.db") == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_lock_file_is_private_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with locking.held(tmp_path / "new" / "tape", "mine"):
+            assert (tmp_path / "new" / "tape.lock").stat().st_mode & 0o777 == 0o600
+            assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)
+
+
+def test_a_lock_that_cannot_be_opened_is_explained(tape: Path, lock_file: Path, tmp_path: Path) -> None:
+    lock_file.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(TapeBusy, match=r"lock cannot be opened \(.*\): record to another"):
+        take(tape)
+    assert not (tmp_path / "elsewhere").exists()
+    with pytest.raises(TapeBusy), locking.held(tape / "tape", "mine"):
+        pass

@@ -1,0 +1,247 @@
+import base64
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recorder.clock import SYSTEM
+from recorder.tape.redact import Redactor
+
+CANARY = "sk-CANARY-p4ssw0rd/+=%?&"
+PLAIN = "CANARYp4ssw0rd"
+REDACTOR = Redactor(b"the salt of one tape")
+MARK = "REDACTED:sha256:"
+
+
+def header(name: str, value: str) -> str:
+    ((_, stored),) = REDACTOR.headers([(name.encode(), value.encode())])
+    return stored
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Authorization", f"Bearer {CANARY}"),
+        ("authorization", f"Basic {base64.b64encode(CANARY.encode()).decode()}"),
+        ("AUTHORIZATION", PLAIN),
+        ("Proxy-Authorization", f"Basic {PLAIN}"),
+        ("x-api-key", CANARY),
+        ("X-API-KEY", PLAIN),
+        ("api-key", PLAIN),
+        ("x-goog-api-key", PLAIN),
+        ("Ocp-Apim-Subscription-Key", PLAIN),
+        ("Cookie", f"session={PLAIN}; theme=dark"),
+        ("Set-Cookie", f"session={PLAIN}; HttpOnly"),
+        ("X-Amz-Security-Token", PLAIN),
+        ("X-Acme-Token", PLAIN),
+        ("x-acme-client-secret-v2", PLAIN),
+        ("X-Password", PLAIN),
+        ("x-forwarded-access-token", PLAIN),
+        ("x-anything", f"Bearer {PLAIN}"),
+        ("x-anything", "sk-CANARYp4ssw0rd"),
+        ("x-anything", "eyJDQU5BUllwNHNz.eyJDQU5BUllwNHNz.CANARYp4ssw0rd"),
+        ("x-anything", f"a=1; token={PLAIN}"),
+        ("location", f"https://user:{PLAIN}@host/a?code=1"),
+        ("Location", f"/callback#access_token={PLAIN}&state=1"),
+        ("referer", f"https://host/a?API_KEY={PLAIN}"),
+        ("Link", f"<https://u:{PLAIN}@host/a?sig={PLAIN}>; rel=next"),
+        ("x-original-url", f"/v1/models?key={PLAIN}"),
+        ("X-Acme-Key", PLAIN),
+        ("X-Acme-Keys", PLAIN),
+        ("x-acme-key-v2", PLAIN),
+        ("X-Acme-Access", PLAIN),
+        ("X-Acme-Access-Id", PLAIN),
+        ("X-Acme-Secret", PLAIN),
+        ("X-Acme-Tokens", PLAIN),
+        ("x-acmetoken", PLAIN),
+        ("x_acme_key", PLAIN),
+        ("X-Acme-Key2", PLAIN),
+        ("x-acme-access-1", PLAIN),
+        ("location", f"/proxy/https://u:{PLAIN}@host/v1"),
+        ("x-acmekey", PLAIN),
+        ("X-Pass", PLAIN),
+        ("cf-access-client-id", PLAIN),
+        ("x-ms-sas", PLAIN),
+        ("sec-websocket-protocol", f"realtime, openai-insecure-api-key.sk-{PLAIN}"),
+        ("x-config", f'{{"provider": "acme", "api_key": "{PLAIN}"}}'),
+        ("x-config", f"a=1,apiKey={PLAIN},b=2"),
+        ("x-config", f"a%3D1%26api%255Fkey%3D{PLAIN}"),
+        ("x-callback", f"see https://user:{PLAIN}@host/"),
+        ("referer", f"https://host/a?next=https%3A%2F%2Fu%3A{PLAIN}%40host"),
+        ("location", f"https://host/sk-{PLAIN}/v1"),
+        ("Content-Location", f"https://host/a?api%5Fkey={PLAIN}"),
+        ("x-ratelimit-reset-tokens", f"sk-{PLAIN}"),
+        ("anthropic-beta", f"gsk_{PLAIN}"),
+        ("x-anything", f"eyJhbGciOiJIUzI1NiJ9.{PLAIN}.x"),
+        ("x-wiretape-label", f"run=1, api_key={PLAIN}"),
+    ],
+)
+def test_a_header_that_carries_a_credential_is_redacted(name: str, value: str) -> None:
+    stored = header(name, value)
+    assert MARK in stored
+    for secret in (CANARY, PLAIN, base64.b64encode(CANARY.encode()).decode()):
+        assert secret not in stored
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("content-type", "text/event-stream; charset=utf-8"),
+        ("accept", "application/json, text/*;q=0.5"),
+        ("user-agent", "OpenAI/Python 1.70.0"),
+        ("x-ratelimit-remaining-tokens", "149984"),
+        ("anthropic-ratelimit-input-tokens-limit", "50000"),
+        ("x-request-id", "req_0123456789abcdef"),
+        ("idempotency-key", "stainless-python-retry-1b9f"),
+        ("openai-organization", "org-acme"),
+        ("openai-processing-ms", "42"),
+        ("x-model", "gpt-4o-mini"),
+        ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        ("www-authenticate", 'Bearer realm="api", error="invalid_token"'),
+        ("location", "https://host:8443/v1/models?limit=2&after=m#top"),
+        ("origin", "https://auth.host.test:8443"),
+        ("x-ratelimit-reset-tokens", "6m0s"),
+        ("anthropic-ratelimit-tokens-reset", "2026-01-01T00:00:00Z"),
+        ("x-tokenlimit-remaining", "99"),
+        ("ratelimit-policy", '"tokens";q=100;w=60'),
+        ("x-max-tokens", "512"),
+        ("x-token-count", "7"),
+        ("retry-after", "2"),
+        ("anthropic-beta", "prompt-caching-2024-07-31"),
+        ("openai-version", "2020-10-01"),
+        ("x-stainless-idempotency-key", "7"),
+        ("access-control-allow-headers", "authorization, x-api-key"),
+        ("vary", "Authorization, X-Api-Key"),
+        ("author", "Ann"),
+        ("authority", "api.openai.com"),
+        ("cache-control", "max-age=0, private"),
+        ("date", "Mon, 05 Jan 2026 10:11:12 GMT"),
+        ("report-to", '{"group":"a","max_age":604800,"endpoints":[{"url":"https://a.test/r?s=b%2Fc"}]}'),
+    ],
+)
+def test_a_harmless_header_is_kept(name: str, value: str) -> None:
+    assert header(name, value) == value
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "key={}", "api_key={}", "API_KEY={}", "apikey={}", "token={}", "sig={}", "access_token={}", "client_secret={}",
+        "X-Amz-Signature={}", "X-Amz-Credential={}", "%6Bey={}", "api%5Fkey={}", "a=1&key={}&b=2", "key={}&key={}",
+        "a=1;token={}", "password={}", "q=sk-{}", "%256bey={}", "apiKey={}", "auth%5Bkey%5D={}", "q=%73k-{}",
+        "q=a%26api_key%3D{}", "next=https%3A%2F%2Fu%3A{}%40host", "next=%2Fa%3Fkey%3D{}", "api_key%3D{}", "sk-{}",
+        "sk-{}=1", "access={}",
+    ],
+)  # fmt: skip
+def test_the_value_of_a_secret_query_key_is_redacted(query: str) -> None:
+    for value in (PLAIN, quote(CANARY, safe="")):
+        stored = REDACTOR.path("/v1/models?" + query.replace("{}", value))
+        assert value not in stored
+        assert stored.count(MARK) == query.count("{}")
+        assert stored.startswith("/v1/models?")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/chat/completions", "/v1/models?", "/v1/models?limit=20&after=gpt-4", "/v1/x?max_tokens=5", "/a?key",
+        "/a?idempotency-key=7", "/v1/tokenize", "/v1/models/gpt-4o:sk", "/a?max_tokens=5&author=ann",
+        "/a?redirect=%2Fhome%3Fa%3D1",
+        "/v1beta/models/gemini-2.0-flash:streamGenerateContent?alt=sse", "/v1/organization/admin_api_keys/key_1",
+        "/a?key=",
+        "/openai/deployments/gpt/chat/completions?api-version=2024-10-21", "/v1beta/models/g:stream?alt=sse", "",
+    ],
+)  # fmt: skip
+def test_a_harmless_path_is_kept(path: str) -> None:
+    assert REDACTOR.path(path) == path
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        f"sk-{PLAIN}", f"%73k-{PLAIN}", f"sk%2D{PLAIN}", f"%2573k-{PLAIN}", f"sk-ant-api03-{PLAIN}", f"AIza{PLAIN}",
+        f"gsk_{PLAIN}", f"xai-{PLAIN}", f"hf_{PLAIN}", f"r8_{PLAIN}", f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx.{PLAIN}",
+        f"ghp_{PLAIN}", f"v1.sk-{PLAIN}", f"api_key={PLAIN}", f"api%5Fkey%3D{PLAIN}", f"token/{PLAIN}0123456789",
+        f"bearer%20{PLAIN}",
+    ],
+)  # fmt: skip
+def test_what_looks_like_a_key_in_a_path_is_redacted(key: str) -> None:
+    stored = REDACTOR.path(f"/proxy/{key}/v1/chat?a=1")
+    assert PLAIN not in stored
+    assert MARK in stored
+    assert stored.startswith("/proxy/")
+    assert stored.endswith("/v1/chat?a=1")
+
+
+def test_the_same_key_has_the_same_mark_plain_and_encoded() -> None:
+    mark = REDACTOR.mark(f"sk-{PLAIN}")
+    assert REDACTOR.path(f"/sk-{PLAIN}/a") == REDACTOR.path(f"/%73k-{PLAIN}/a") == f"/{mark}/a"
+
+
+def test_labels_that_carry_a_credential_are_redacted_and_all_others_kept() -> None:
+    kept = {"run": "a", "key": "c-major", "pass": "2", "prompt": "v3", "max_tokens": "5", "sha": "0af7651916cd43dd8448"}
+    secret = {
+        "a": f"sk-{PLAIN}",
+        "b": f"Bearer {PLAIN}",
+        "api_key": PLAIN,
+        "token": PLAIN,
+        "c": f"https://u:{PLAIN}@h/",
+        "acme-key": f"{PLAIN}{PLAIN}1",
+    }
+    stored = REDACTOR.labels(kept | secret | {f"sk-{PLAIN}": "1"})
+    assert {name: stored[name] for name in kept} == kept
+    assert all(stored[name].startswith(MARK) for name in secret)
+    assert PLAIN not in str(stored)
+
+
+def test_messages_keep_their_words_without_the_credentials() -> None:
+    text = f"no answer from https://u:{PLAIN}@host:80/a?key={PLAIN}, and sk-{PLAIN} was refused"
+    assert (
+        Redactor(None).text(text) == "no answer from https://REDACTED@host:80/a?key=REDACTED, and REDACTED was refused"
+    )
+    assert Redactor(None).text("upstream 127.0.0.1: no answer in 3 s") == "upstream 127.0.0.1: no answer in 3 s"
+
+
+def test_the_longest_header_is_judged_in_time_that_grows_with_its_length() -> None:
+    for hostile in ("a", "a=", "eyJ_", "//a@", "bearer ", "%25", "sk-", "//", "a-", "token="):
+        text = (hostile * 65536)[:65536]
+        began = SYSTEM.now()
+        REDACTOR.headers([(b"x", text.encode()), (text.encode(), b"x")])
+        REDACTOR.path(text[:8192])
+        assert SYSTEM.now() - began < 10e9  # quadratic time would be minutes
+
+
+def test_a_key_in_the_path_itself_is_redacted() -> None:
+    assert REDACTOR.path("/proxy/sk-CANARYp4ssw0rd/v1") == f"/proxy/{REDACTOR.mark('sk-CANARYp4ssw0rd')}/v1"
+
+
+def test_user_info_is_taken_out_of_urls_and_the_rest_is_kept() -> None:
+    assert REDACTOR.path("/proxy/https://me:pass@host/v1") == f"/proxy/https://{REDACTOR.mark('me:pass')}@host/v1"
+    assert REDACTOR.url("https://me:pa@ss@host:8443/v1?a=1") == f"https://{REDACTOR.mark('me:pa@ss')}@host:8443/v1?a=1"
+    assert REDACTOR.url("https://host/a@b?c=d@e") == "https://host/a@b?c=d@e"
+
+
+def test_a_key_has_the_same_mark_wherever_it_stands() -> None:
+    mark = REDACTOR.mark(CANARY)
+    assert header("authorization", f"Bearer {CANARY}") == header("x-api-key", CANARY) == mark
+    assert REDACTOR.path(f"/a?key={quote(CANARY, safe='')}") == f"/a?key={mark}"
+    assert header("x-api-key", PLAIN) != mark
+
+
+def test_the_same_key_has_another_mark_on_another_tape() -> None:
+    assert Redactor(b"another tape").mark(CANARY) != REDACTOR.mark(CANARY)
+
+
+def test_header_pairs_keep_their_order_and_number() -> None:
+    pairs = [(b"X-B", b"1"), (b"Set-Cookie", b"a"), (b"x-b", b"2"), (b"set-cookie", b"b")]
+    stored = REDACTOR.headers(pairs)
+    assert [name for name, _ in stored] == ["x-b", "set-cookie", "x-b", "set-cookie"]
+    assert stored[1][1] != stored[3][1]
+
+
+@given(st.binary(max_size=40), st.binary(max_size=40))
+def test_no_header_is_too_odd(name: bytes, value: bytes) -> None:
+    ((stored_name, stored),) = REDACTOR.headers([(name, value)])
+    assert stored_name == name.decode("latin-1").lower()
+    assert isinstance(stored, str)

@@ -1,0 +1,315 @@
+import random
+import zlib
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import func, select
+from sqlalchemy.exc import OperationalError
+
+from recorder.decode.derive import DECODER_VERSION, derive
+from recorder.tape import checks, file, journal, settling
+from recorder.tape.schema import bodies, exchanges, measures, segments, sessions
+from recorder.tape.store import Store
+from recorder.tape.unstored import Relayed, Unstored
+from tests.recorder.frames import (
+    AT,
+    SESSION,
+    STEP,
+    STREAM,
+    begin,
+    bodies_of,
+    body,
+    damage,
+    end,
+    exchange,
+    head,
+    opened,
+    other_session,
+    outcomes_of,
+    reading,
+    reads_of,
+    record,
+)  # fmt: skip
+
+
+def rows(tape: Path, table: Any) -> list[dict[str, Any]]:
+    with reading(tape) as connection:
+        return [dict(row) for row in connection.execute(select(table)).mappings()]
+
+
+def test_an_exchange_is_on_the_tape_as_it_was(tape: Path) -> None:
+    with opened(tape) as store:
+        (finished,) = record(store, exchange("e1"))
+    (row,) = rows(tape, exchanges)
+    assert row | {
+        "id": "e1", "started_at": AT, "method": "POST", "path": "/v1/chat/completions", "upstream": "https://api.test",
+        "request_model": "gpt-test", "request_headers": [["content-type", "application/json"]], "request_size": 34,
+        "labels": {"run": "a"}, "status": 200, "response_headers": [["content-type", "text/event-stream"]],
+        "connected_ns": STEP, "sent_ns": 2 * STEP, "headers_ns": 3 * STEP, "end_ns": 9 * STEP, "ended_by": "end",
+        "framing": "chunked", "bytes": len(b"".join(STREAM)), "gap_bytes": 0, "paused": 0, "surplus": False,
+    } == row  # fmt: skip
+    assert reads_of(tape, "e1") == [
+        (read.seq, read.at_ns, read.relayed_ns, read.start, len(read.data)) for read in body("e1", STREAM)
+    ]
+    assert finished == journal.Finished(
+        "e1", "POST", "/v1/chat/completions", "m", 200, "complete", None, 4 * STEP, 2 * STEP, 2 * STEP, 7 * STEP, None,
+        ["no_usage"],
+    )  # fmt: skip
+
+
+def test_the_body_of_an_ended_exchange_is_packed_and_its_measures_derived(tape: Path) -> None:
+    with opened(tape) as store:
+        frames = exchange("e1", [b"x" * 10_000])
+        record(store, frames[:-1])
+        assert [len(row["data"]) for row in rows(tape, segments)] == [10_000]
+        assert rows(tape, measures) == []
+        record(store, frames[-1:])
+    (packed,) = rows(tape, bodies)
+    assert zlib.decompress(packed["data"]) == b"x" * 10_000
+    assert len(packed["data"]) < 100
+    assert rows(tape, segments) == []
+    assert [row["decoder_version"] for row in rows(tape, measures)] == [DECODER_VERSION]
+
+
+def test_a_read_sent_twice_is_stored_once(tape: Path) -> None:
+    frames = exchange("e1")
+    with opened(tape) as store:
+        record(store, frames[:4])
+        record(store, frames[2:5])
+        record(store, frames[3:] + frames[3:])
+    assert bodies_of(tape) == {"e1": b"".join(STREAM)}
+
+
+def test_an_end_sent_again_is_answered_again(tape: Path) -> None:
+    with opened(tape) as store:
+        first = record(store, exchange("e1"))
+    with opened(tape) as store:
+        assert record(store, exchange("e1")) == first
+    assert len(rows(tape, measures)) == 1
+
+
+def test_frames_of_an_unknown_exchange_are_passed_over(tape: Path) -> None:
+    with opened(tape) as store:
+        assert record(store, exchange("e1")[1:]) == []
+    assert rows(tape, exchanges) == []
+
+
+def test_a_batch_that_fails_leaves_nothing_and_may_be_tried_again(tape: Path) -> None:
+    noise = random.Random(1).randbytes(200_000)
+    with opened(tape) as store:
+        record(store, exchange("e1"))
+        driver = store._connection.connection
+        (pages,) = driver.execute("PRAGMA page_count").fetchone()
+        driver.execute(f"PRAGMA max_page_count={pages + 5}")
+        frames = [begin("e2"), head("e2"), *body("e2", STREAM), *exchange("e3", [noise])]
+        for _ in range(2):
+            with pytest.raises(OperationalError, match="full"):
+                record(store, frames)
+            assert list(bodies_of(tape)) == ["e1"]
+        driver.execute("PRAGMA max_page_count=1000000")
+        record(store, frames)
+        record(store, [end("e2", STREAM)])
+    assert bodies_of(tape) == {"e1": b"".join(STREAM), "e2": b"".join(STREAM), "e3": noise}
+
+
+def test_a_session_says_when_it_was_heard_of_and_when_it_ended(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, [journal.Heartbeat("2026-03-01T12:00:05.000000Z")])
+        (row,) = rows(tape, sessions)
+        assert (row["heartbeat_at"], row["ended_at"]) == ("2026-03-01T12:00:05.000000Z", None)
+        record(store, [journal.Close("2026-03-01T12:00:09.000000Z")])
+    (row,) = rows(tape, sessions)
+    assert (row["uuid"], row["pid"], row["started_at"]) == (SESSION.uuid, SESSION.pid, AT)
+    assert row["ended_at"] == row["heartbeat_at"] == "2026-03-01T12:00:09.000000Z"
+
+
+def test_a_recorder_that_comes_again_goes_on_and_another_ends_what_it_left(tape: Path) -> None:
+    frames = exchange("e1")
+    with opened(tape) as store:
+        record(store, frames[:-2])
+    with opened(tape):
+        assert outcomes_of(tape) == {"e1": None}
+    with opened(tape, other_session("session-2")) as store:
+        assert [one.outcome for one in store.settle(store.unsettled())] == ["interrupted"]
+        assert store.unsettled() == []
+    (row,) = rows(tape, exchanges)
+    assert (row["ended_by"], row["bytes"], row["end_ns"]) == ("died", len(b"".join(STREAM[:-1])), 6 * STEP)
+    assert len(rows(tape, sessions)) == 2
+
+
+def test_all_sessions_of_a_tape_share_one_salt_and_tapes_differ(tape: Path) -> None:
+    headers = [(b"authorization", b"Bearer secret"), (b"x-api-key", b"secret")]
+    for session in ("session-1", "session-2"):
+        with opened(tape, other_session(session)) as store:
+            record(store, [begin(session, headers=headers)])
+    with opened(tape.with_name("b.db")) as store:
+        record(store, [begin("e1", headers=headers)])
+    marks = {value for row in rows(tape, exchanges) for _, value in row["request_headers"]}
+    assert len(marks) == 1
+    ((_, other), _) = rows(tape.with_name("b.db"), exchanges)[0]["request_headers"]
+    assert other not in marks
+
+
+@pytest.mark.parametrize(
+    ("asked", "model"),
+    [
+        (b'{"model":"m"}', "m"), (b'{"model":"a\\u0000b"}', "a\ufffdb"), (b'{"model":7}', None), (b"[]", None),
+        (b'{"model":"\\ud800"}', None), (b'{"model":"\xff"}', None), (b"[" * 100_000, None), (b"", None),
+    ],
+)  # fmt: skip
+def test_the_model_asked_for_is_taken_from_any_request_body(tape: Path, asked: bytes, model: str | None) -> None:
+    with opened(tape) as store:
+        record(store, [begin("e1", body=asked)])
+    assert [(row["request_model"], row["request_body"]) for row in rows(tape, exchanges)] == [(model, asked)]
+
+
+@pytest.mark.parametrize("fault", [ZeroDivisionError, OverflowError])
+def test_a_bug_in_the_decoder_costs_no_facts(
+    tape: Path, fault: type[Exception], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*facts: Any) -> Any:
+        if fault is OverflowError:
+            return replace(derive(*facts), prompt_tokens=1 << 70)  # SQLite cannot hold it
+        raise fault
+
+    with opened(tape) as first, monkeypatch.context() as patch:
+        patch.setattr(settling, "derive", broken)
+        (finished,) = record(first, exchange("e1"))
+    assert finished.outcome == "not measured"
+    assert fault.__name__ in capfd.readouterr().err
+    assert bodies_of(tape) == {"e1": b"".join(STREAM)}
+    with reading(tape) as connection:
+        assert list(checks.problems(connection)) == [
+            "exchange e1: it has ended but has no measures: run 'wiretape db rebuild'"
+        ]
+    with opened(tape) as again:
+        assert list(again.rebuild()) == [True]
+    assert outcomes_of(tape) == {"e1": "complete"}
+
+
+HOSTILE = [
+    b'data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"\\ud83d\\u0000"}}],',
+    b'"usage":{"prompt_tokens":99999999999999999999999,"completion_tokens":1e400,"x\\ud800":{"y":NaN}}}\n\n\xff\xfe',
+]
+
+
+def test_rebuilding_changes_nothing(tape: Path) -> None:
+    streams = {"good": STREAM, "cut": STREAM[:2], "nothing": [], "binary": [bytes(range(256))], "hostile": HOSTILE}
+    with opened(tape) as store:
+        for id, pieces in streams.items():
+            record(store, exchange(id, pieces))
+        record(store, exchange("open")[:-1])
+        before = rows(tape, measures)
+        assert len(store.ended()) == len(streams)
+        assert list(store.rebuild()) == [False] * len(streams)
+    assert rows(tape, measures) == before
+
+
+def test_rebuilding_restores_measures_that_were_altered_or_lost(tape: Path) -> None:
+    with opened(tape) as store:
+        for id in ("e1", "e2", "e3"):
+            record(store, exchange(id))
+    before = rows(tape, measures)
+    damage(
+        tape,
+        "UPDATE measures SET content = 'forged', ttft_ns = 1 WHERE exchange_no = 1",
+        "DELETE FROM measures WHERE exchange_no = 3",
+    )
+    with opened(tape) as store:
+        assert list(store.rebuild()) == [True, False, True]
+    assert rows(tape, measures) == before
+
+
+PIECES = st.lists(st.binary(min_size=1, max_size=30), max_size=6)
+MOVES = st.sampled_from(["next", "next", "next", "commit", "commit", "restart", "fail"])
+
+
+@settings(max_examples=25)
+@given(data=st.data(), streams=st.lists(PIECES, min_size=1, max_size=3))
+def test_a_tape_equals_its_model_whatever_is_sent_again(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, streams: list[list[bytes]]
+) -> None:
+    """The relay sends frames in any interleaving; after a failure or a restart, it sends all that was not committed."""
+    tape = tmp_path_factory.mktemp("model") / "tape.db"
+    waiting = [exchange(f"e{no}", pieces) for no, pieces in enumerate(streams)]
+    sent: list[journal.Frame] = []
+    committed = 0
+    with ExitStack() as stack:
+        store = stack.enter_context(opened(tape))
+        while any(waiting) or committed < len(sent):
+            match data.draw(MOVES) if any(waiting) else "commit":
+                case "next":
+                    sent.append(data.draw(st.sampled_from([frames for frames in waiting if frames])).pop(0))
+                case "commit":
+                    first = data.draw(st.integers(0, committed))  # acknowledgements may have been lost
+                    record(store, sent[first:])
+                    committed = len(sent)
+                    assert_model(tape, sent)
+                case "fail":
+                    store._connection.connection.execute("PRAGMA query_only=ON")
+                    with pytest.raises(OperationalError):
+                        record(store, [*sent[committed:], journal.Heartbeat(AT)])
+                    store._connection.connection.execute("PRAGMA query_only=OFF")
+                case "restart":
+                    stack.pop_all().close()
+                    store = stack.enter_context(opened(tape))
+        assert list(store.rebuild()) == [False] * len(streams)
+    with reading(tape) as connection:
+        assert list(checks.problems(connection)) == []
+    assert bodies_of(tape) == {f"e{no}": b"".join(pieces) for no, pieces in enumerate(streams)}
+
+
+def assert_model(tape: Path, sent: list[journal.Frame]) -> None:
+    """The model: per exchange its reads in order and whether it ended."""
+    ended = {frame.id for frame in sent if isinstance(frame, journal.End)}
+    begun = {frame.id for frame in sent if isinstance(frame, journal.Begin)}
+    assert bodies_of(tape) == {
+        id: b"".join(frame.data for frame in sent if isinstance(frame, journal.Read) and frame.id == id) for id in begun
+    }
+    assert {id for id, outcome in outcomes_of(tape).items() if outcome is not None} == ended
+
+
+def test_ended_exchanges_leave_nothing_in_memory(tape: Path) -> None:
+    with opened(tape) as store:
+        for no in range(10):
+            record(store, [frame for part in range(10) for frame in exchange(f"e{no}-{part}", [])])
+        assert store._open == {}
+        with store._connection.begin():
+            assert store._connection.execute(select(func.count()).select_from(exchanges)).scalar() == 100
+
+
+def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: Path) -> None:
+    with opened(tape) as store:
+        store.append([begin("e1"), head("e1"), *body("e1", STREAM[:1]), begin("e2"), *exchange("e3"), begin("e4")])
+    size = len(b"".join(STREAM))
+    known = [
+        Relayed("e1", size, "end", 500, "close", end_ns=9 * STEP, client_closed_ns=8 * STEP, paused=3, surplus=True),
+        Relayed("e2", 7, None, 200, "chunked", headers_ns=5 * STEP),
+        Relayed("e3", 1, "reset"),
+        Relayed("e5", 100),
+        Relayed("e6", 10, "end"),
+    ]
+    left = Unstored(SESSION.uuid, known, unlisted=2, unlisted_bytes=1000)
+    with file.writing(tape, "a test") as connection:
+        store = Store(connection)
+        store.begin_session(other_session("session-2"), left)
+        assert store.missing(left) == (4, 1110)
+        store.settle(store.unsettled())
+    columns = "id, ended_by, status, framing, bytes, gap_bytes, end_ns, client_closed_ns, headers_ns, paused, surplus"
+    with reading(tape) as connection:
+        rows = connection.exec_driver_sql(f"SELECT {columns} FROM exchanges ORDER BY id").all()
+        flags = dict(
+            connection.exec_driver_sql("SELECT id, flags FROM measures JOIN exchanges ON exchange_no=no").all()
+        )
+    assert [tuple(row) for row in rows] == [
+        ("e1", "end", 200, "chunked", size, size - len(STREAM[0]), 9 * STEP, 8 * STEP, 3 * STEP, 3, 1),
+        ("e2", "died", 200, "chunked", 7, 7, None, None, 5 * STEP, 0, 0),
+        ("e3", "end", 200, "chunked", size, 0, (5 + len(STREAM)) * STEP, None, 3 * STEP, 0, 0),
+        ("e4", "died", None, None, 0, 0, None, None, None, 0, 0),
+    ]
+    assert [id for id, raised in sorted(flags.items()) if "storage_gap" in raised] == ["e1", "e2"]

@@ -1,0 +1,592 @@
+import base64
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+import pytest
+from sqlalchemy import select
+
+from recorder.tape import file as tapefile
+from recorder.tape import journal, lock, unstored
+from recorder.tape.schema import exchanges, sessions
+from recorder.tape.unstored import Relayed, Unstored
+from recorder.tape.writer import WINDOW_BYTES, WINDOW_READS
+from tests.recorder.frames import (
+    AT,
+    SESSION,
+    STREAM,
+    begin,
+    bodies_of,
+    body,
+    damage,
+    end,
+    exchange,
+    head,
+    opened,
+    other_session,
+    outcomes_of,
+    reading,
+    record,
+    snapshot,
+    until,
+)  # fmt: skip
+from tests.recorder.writers import WriterProcess, writer
+
+FROZEN = """
+import sys
+from pathlib import Path
+from recorder.tape import journal, file as tapefile, writer
+from recorder.clock import Clock
+from recorder.tape.store import Store
+with tapefile.writing(Path(sys.argv[1]), sys.argv[2]) as connection:
+    writer.Writer(Store(connection), Path(sys.argv[1]), Clock(now=lambda: 0)).run()
+"""
+"""A writer for which no time passes: it commits for other reasons, or at the end of file."""
+
+FULL_DISK = """
+import signal, sys
+from pathlib import Path
+from recorder.tape import journal, file as tapefile, writer
+from recorder.tape.store import Store
+writer._RETRY_SECONDS = 0.02
+with tapefile.writing(Path(sys.argv[1]), sys.argv[2]) as connection:
+    driver = connection.connection.dbapi_connection
+    limit = lambda pages: driver.execute(f"PRAGMA max_page_count={pages}")
+    limit(driver.execute("PRAGMA page_count").fetchone()[0] + 8)
+    signal.signal(signal.SIGUSR1, lambda *_: limit(1_000_000))
+    writer.Writer(Store(connection), Path(sys.argv[1])).run()
+"""
+"""A writer whose disk is full after a few pages, until it gets SIGUSR1."""
+
+RELAY = """
+import os, subprocess, sys
+from recorder.tape import journal
+from tests.recorder.frames import SESSION, begin, head
+command = (sys.executable, "-P", "-m", "recorder.tape.writer", sys.argv[1], "wiretape record (pid 1)")
+writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+pipe = writer.stdin.fileno()
+os.write(pipe, b"".join(journal.encode(seq, frame) for seq, frame in enumerate([SESSION, begin("e1"), head("e1")])))
+assert isinstance(journal.decode_answer(writer.stdout.readline()), journal.Ready)
+print(writer.pid, flush=True)
+for seq in range(100_000):
+    os.write(pipe, journal.encode(3 + seq, journal.Read("e1", seq, 4_000_000 + seq, None, 8 * seq, b"%08d" % seq)))
+    os.write(1, b"%08d" % seq)
+"""
+"""A relay: starts a writer, and notes each read after it was written to the pipe."""
+
+
+def test_what_is_sent_is_committed_and_acknowledged_without_being_asked_for(tape: Path) -> None:
+    with writer(tape) as process:
+        ready = process.answer()
+        assert ready == journal.Ready(str(tape), [])
+        process.send([begin("e1"), head("e1")])
+        process.acknowledged()
+        process.send(body("e1", STREAM))
+        process.acknowledged()
+        assert bodies_of(tape) == {"e1": b"".join(STREAM)}
+        process.send([end("e1", STREAM)])
+        process.acknowledged()
+        last = process.answer()
+        assert isinstance(last, journal.Ack)
+        assert [(one.id, one.outcome) for one in last.finished] == [("e1", "complete")]
+        process.send([journal.Close(AT)])
+        process.acknowledged()
+        assert process.end() == 0
+    assert {path.name for path in tape.parent.iterdir()} == {"tape.db", "tape.db.lock"}
+    assert outcomes_of(tape) == {"e1": "complete"}
+
+
+@pytest.mark.parametrize("size", [1, WINDOW_BYTES // 4 + 1])
+def test_a_batch_is_committed_when_it_is_large_enough_and_not_before(tape: Path, size: int) -> None:
+    count = WINDOW_READS - 1 if size == 1 else 4
+    with writer(tape, code=FROZEN) as process:
+        process.answer()
+        process.send([begin("e1"), *body("e1", [b"x" * size] * count)])
+        first = process.answer()
+        assert isinstance(first, journal.Ack)
+        assert first.seq >= count  # the last read's bytes may be on their way yet
+        process.send([begin("e2")])
+        assert process.end() == 0
+        assert process.answer() == journal.Ack(process.seq - 1, [])
+    assert outcomes_of(tape) == dict.fromkeys(("e1", "e2"), "interrupted")
+
+
+def test_frames_are_committed_in_groups(tape: Path) -> None:
+    with writer(tape) as process:
+        process.answer()
+        process.send([begin("e1"), *body("e1", [b"x"] * 1500)])
+        assert process.acknowledged() < 50
+
+
+def test_signals_do_not_end_a_writer_but_the_end_of_file_does(tape: Path) -> None:
+    with writer(tape) as process:
+        process.answer()
+        for name in (signal.SIGINT, signal.SIGTERM):
+            process.process.send_signal(name)
+        process.send(exchange("e1"))
+        process.acknowledged()
+        assert process.end() == 0
+    assert outcomes_of(tape) == {"e1": "complete"}
+
+
+def test_the_end_of_file_without_a_farewell_interrupts_what_is_open(tape: Path) -> None:
+    with writer(tape) as process:
+        process.send([*exchange("e1"), begin("e2"), head("e2"), *body("e2", STREAM[:2])])
+        cut = journal.encode(99, next(iter(body("e2", STREAM))))[:-1]
+        assert process.process.stdin is not None
+        process.process.stdin.write(cut)
+        assert process.end() == 0
+    assert outcomes_of(tape) == {"e1": "complete", "e2": "interrupted"}
+    assert bodies_of(tape)["e2"] == b"".join(STREAM[:2])
+    with reading(tape) as connection:
+        assert connection.execute(select(sessions.c.ended_at)).scalar_one() is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_when_the_relay_is_killed_all_that_it_wrote_is_on_the_tape(tape: Path, seed: int) -> None:
+    after = random.Random(seed).randrange(1, 6000)
+    with subprocess.Popen((sys.executable, "-c", RELAY, str(tape)), stdout=subprocess.PIPE) as relay:
+        assert relay.stdout is not None
+        int(relay.stdout.readline())
+        noted = relay.stdout.read(8 * after)
+        relay.kill()
+        noted += relay.stdout.read()
+    until(lambda: not lock.holder(tape))  # the writer has ended by itself
+    stored = bodies_of(tape)["e1"]
+    assert stored == b"".join(b"%08d" % seq for seq in range(len(stored) // 8))
+    assert stored.startswith(noted)
+    assert len(stored) <= len(noted) + 8
+    assert outcomes_of(tape) == {"e1": "interrupted"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_when_relay_and_writer_are_killed_the_next_start_interrupts_what_was_acknowledged(
+    tape: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    pieces = [chance.randbytes(chance.randrange(1, 2000)) for _ in range(chance.randrange(1, 3000))]
+    with writer(tape) as process:
+        process.answer()
+        process.send([begin("e1"), head("e1")])
+        process.acknowledged()
+        process.send(body("e1", pieces))
+        acknowledged = [process.answer() for _ in range(chance.randrange(2))]
+        process.kill()
+    for ack in acknowledged:
+        assert isinstance(ack, journal.Ack)
+        assert len(bodies_of(tape)["e1"]) >= len(b"".join(pieces[: ack.seq - 2]))
+    assert outcomes_of(tape) == {"e1": None}
+    with writer(tape, session=other_session("session-2")) as process:
+        process.send([journal.Heartbeat(AT)])
+        process.answer()
+        process.acknowledged()
+        until(lambda: outcomes_of(tape) == {"e1": "interrupted"})
+        process.end()
+    assert b"".join(pieces).startswith(bodies_of(tape)["e1"])
+
+
+def test_a_full_disk_is_waited_out_and_nothing_is_lost(tape: Path) -> None:
+    noise = random.Random(7).randbytes(100_000)
+    with writer(tape, code=FULL_DISK) as process:
+        process.answer()
+        process.send(exchange("e1", [noise]))
+        assert process.answer() == journal.Trouble("database or disk is full")
+        assert outcomes_of(tape) == {}
+        process.process.send_signal(signal.SIGUSR1)
+        assert process.answer() == journal.Trouble("")
+        process.acknowledged()
+        process.send(exchange("e2", [noise]))
+        process.acknowledged()
+        process.end()
+    assert bodies_of(tape) == dict.fromkeys(("e1", "e2"), noise)
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize(
+    ("statement", "code", "words"),
+    [
+        ("PRAGMA application_id=7", 8, "another application's database"),
+        ("UPDATE alembic_version SET version_num='9999'", 5, "newer than this wiretape's"),
+        (None, 6, "is read-only"),
+    ],
+)
+def test_a_writer_that_may_not_write_says_so_in_one_line_and_leaves_all_as_it_was(
+    tape: Path, statement: str | None, code: int, words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with tapefile.writing(tape, "a test"):
+        pass
+    with closing(sqlite3.connect(tape)) as other:
+        if statement is not None:
+            other.execute(statement)
+            other.commit()
+        else:
+            tape.chmod(0o400)
+    before = snapshot(tape.parent)
+    with writer(tape) as process:
+        answer = process.answer()
+        assert isinstance(answer, journal.Fatal)
+        assert (answer.exit_code, process.process.wait(10)) == (code, code)
+    assert words in answer.message
+    assert "\n" not in answer.message
+    assert snapshot(tape.parent) == before
+    assert capfd.readouterr().err == ""
+
+
+def test_a_second_writer_is_told_who_holds_the_tape(tape: Path) -> None:
+    with writer(tape) as first, writer(tape) as second:
+        answer = min(first.answer(), second.answer(), key=lambda one: isinstance(one, journal.Ready))
+        assert isinstance(answer, journal.Fatal)
+        assert answer.exit_code == 6
+
+
+@pytest.mark.parametrize("way", ["a hard link", "a removed lock file"])
+def test_a_second_writer_is_refused_by_whatever_way_it_comes(tape: Path, way: str) -> None:
+    with writer(tape) as first:
+        assert isinstance(first.answer(), journal.Ready)
+        first.send(exchange("e1"))
+        first.acknowledged()
+        name = tape
+        if way == "a hard link":
+            name = tape.with_name("link.db")
+            name.hardlink_to(tape)
+        else:
+            lock.lock_of(tape).unlink()
+        with writer(name, session=other_session("s2")) as second:
+            answer = second.answer()
+            assert isinstance(answer, journal.Fatal)
+            assert answer.exit_code == 6
+            assert "is being written by wiretape record (pid 1)" in answer.message
+        first.send(exchange("e2"))
+        first.acknowledged()
+        assert lock.lock_of(tape).read_text() == f"wiretape record (pid 1)\n{first.process.pid}\n"
+        assert first.end() == 0
+    assert outcomes_of(tape) == {"e1": "complete", "e2": "complete"}
+
+
+def test_a_tape_that_others_may_read_is_warned_of(tape: Path) -> None:
+    tape.touch(0o644)
+    tape.chmod(0o644)
+    with writer(tape) as process:
+        answer = process.answer()
+        assert isinstance(answer, journal.Ready)
+        assert answer.warnings == [f"{tape} may be read by others on this machine: chmod 600 {tape}"]
+
+
+CANARY = "CANARY/p4ssw0rd+of=the&user"
+ENCODED = quote(CANARY, safe="")
+BASIC = base64.b64encode(f"user:{CANARY}".encode()).decode()
+FORMS = [
+    form.encode() for form in (CANARY, ENCODED, ENCODED.lower(), BASIC, base64.b64encode(CANARY.encode()).decode())
+]
+
+
+def assert_no_canary(directory: Path, *, files: set[str]) -> None:
+    found = {path.name: path.read_bytes() for path in directory.iterdir()}
+    assert set(found) >= files
+    for name, held in found.items():
+        for form in FORMS:
+            assert form not in held, (name, form)
+
+
+def test_no_credential_ever_reaches_the_disk(tape: Path) -> None:
+    secret, basic = CANARY.encode(), b"Basic " + BASIC.encode()
+    url = f"https://user:{ENCODED}@api.test/v1"
+    sent = [
+        (b"Authorization", b"Bearer " + secret), (b"authorization", basic), (b"Proxy-Authorization", basic),
+        (b"X-API-Key", secret), (b"api-key", secret), (b"x-goog-api-key", secret), (b"Cookie", b"a=" + secret),
+        (b"X-Acme-Token", secret), (b"x-acme-secret-name", secret), (b"referer", f"https://a/?key={ENCODED}".encode()),
+    ]  # fmt: skip
+    answered = [(b"Set-Cookie", secret), (b"set-cookie", b"b=" + secret), (b"Location", url.encode())]
+    query = f"/v1/x?key={ENCODED}&API_KEY={ENCODED}&%74oken={ENCODED}&sig={ENCODED}&sig={ENCODED}&limit=2"
+    session = msgspec.structs.replace(SESSION, upstreams=[("", url)])
+    frames = [begin("e1", headers=sent, path=query, upstream=url), head("e1", answered), *body("e1", STREAM)]
+    with writer(tape, session=session) as process:
+        process.send(frames)
+        process.answer()
+        process.acknowledged()
+        assert_no_canary(tape.parent, files={"tape.db", "tape.db-wal", "tape.db-shm", "tape.db.lock"})
+        process.kill()
+    assert_no_canary(tape.parent, files={"tape.db", "tape.db-wal", "tape.db-shm", "tape.db.lock"})
+    with writer(tape, session=session) as process:
+        process.send([*frames, end("e1", STREAM)])
+        process.answer()
+        process.acknowledged()
+        assert process.end() == 0
+    assert_no_canary(tape.parent, files={"tape.db", "tape.db.lock"})
+    with reading(tape) as connection:
+        (row,) = connection.execute(select(exchanges)).all()
+    marks = dict(row.request_headers)
+    assert marks["x-api-key"] == dict(reversed(row.request_headers))["authorization"]
+    assert row.path.endswith("&limit=2")
+    assert row.upstream.endswith("@api.test/v1")
+
+
+def test_a_tape_that_is_taken_away_is_the_end_and_said(tape: Path) -> None:
+    with writer(tape) as process:
+        assert process.answer() == journal.Ready(str(tape), [])
+        process.send([begin("e1")])
+        process.acknowledged()
+        tape.rename(tape.with_name("elsewhere.db"))
+        process.send([head("e1")])
+        said = process.answer()
+        assert isinstance(said, journal.Fatal)
+        assert said.final
+        assert "removed or replaced" in said.message
+    assert not tape.exists()
+
+
+def test_a_tape_that_was_moved_has_its_rows_in_its_own_file(tape: Path) -> None:
+    moved = tape.with_name("moved.db")
+    with writer(tape) as process:
+        assert process.answer() == journal.Ready(str(tape), [])
+        process.send(exchange("e1"))
+        process.acknowledged()
+        tape.rename(moved)
+        process.send([begin("e2")])
+        while not isinstance(process.answer(), journal.Fatal):
+            pass
+        process.end()
+    for log in ("-wal", "-shm"):
+        tape.with_name(tape.name + log).unlink(missing_ok=True)
+    assert bodies_of(moved)["e1"] == b"".join(STREAM)
+
+
+def finished_before(process: WriterProcess, id: str) -> None:
+    """Take answers until an exchange is reported as finished."""
+    while not any(one.id == id for one in getattr(process.answer(), "finished", ())):
+        pass
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+def test_what_a_removed_log_held_is_saved_before_another_writer_goes_on(tape: Path, suffix: str) -> None:
+    sent = [*exchange("e1"), begin("e2"), head("e2"), *body("e2", STREAM[:2])]
+    with writer(tape) as process:
+        process.answer()
+        process.send(sent)
+        process.acknowledged()
+        finished_before(process, "e1")
+        tape.with_name(tape.name + suffix).unlink()
+        process.send(list(body("e2", STREAM))[2:3])
+        said = process.answer()
+        assert isinstance(said, journal.Fatal)
+        assert not said.final
+        assert f"{suffix} was removed or replaced while it was recorded: what it held is in the tape" in said.message
+        assert process.process.wait(10) == 1
+    with writer(tape) as process:
+        process.send([*list(body("e2", STREAM))[2:], end("e2", STREAM)])
+        process.answer()
+        process.acknowledged()
+        assert process.lost == []
+        process.end()
+    assert bodies_of(tape) == dict.fromkeys(("e1", "e2"), b"".join(STREAM))
+
+
+def test_frames_of_an_exchange_that_the_tape_does_not_know_are_reported(tape: Path) -> None:
+    with writer(tape) as process:
+        process.answer()
+        process.send([head("e1"), *body("e1", STREAM), *exchange("e2")])
+        process.acknowledged()
+        assert process.lost == [journal.Lost("e1", len(b"".join(STREAM)), whole=True)]
+        process.send([end("e1", STREAM)])
+        process.acknowledged()
+        assert process.lost[1:] == [journal.Lost("e1", 0, whole=True)]
+        process.end()
+    assert bodies_of(tape) == {"e2": b"".join(STREAM)}
+
+
+def test_reads_that_follow_a_missing_one_are_reported_and_a_gap_of_the_exchange(tape: Path) -> None:
+    sent = list(body("e1", STREAM))
+    with writer(tape) as process:
+        process.answer()
+        process.send([begin("e1"), head("e1"), sent[0], *sent[2:], end("e1", STREAM)])
+        process.acknowledged()
+        assert process.lost == [journal.Lost("e1", len(STREAM[2] + STREAM[3]), whole=False)]
+        process.end()
+    with reading(tape) as connection:
+        (row,) = connection.execute(select(exchanges.c.bytes, exchanges.c.gap_bytes)).all()
+    assert row == (len(b"".join(STREAM)), len(b"".join(STREAM[1:])))
+
+
+def test_a_huge_model_name_makes_a_short_answer(tape: Path) -> None:
+    name = '\0"m' * (2 << 20)
+    asked = json.dumps({"model": name}).encode()
+    answered = [b"data: " + json.dumps({"object": "chat.completion.chunk", "model": name, "choices": []}).encode()]
+    with writer(tape) as process:
+        process.answer()
+        process.send([begin("e1", body=asked), head("e1"), *body("e1", answered), end("e1", answered)])
+        process.acknowledged()
+        last = process.answer()
+        assert isinstance(last, journal.Ack)
+        assert len(journal.encode_answer(last)) < 10_000
+        assert last.finished[0].model is not None
+        assert last.finished[0].model.endswith("…")
+        process.end()
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("fault", ["truncated", "overwritten", "changed"])
+def test_a_damaged_tape_is_refused_and_left_as_it_is(tape: Path, fault: str) -> None:
+    with opened(tape) as store:
+        for number in range(50):
+            record(store, exchange(f"e{number}"))
+    if fault == "truncated":
+        os.truncate(tape, tape.stat().st_size - 8192)
+    elif fault == "overwritten":
+        with tape.open("r+b") as file:
+            file.seek(tape.stat().st_size // 2 & ~4095)
+            file.write(random.Random(1).randbytes(20_000))
+    else:
+        damage(tape, "UPDATE bodies SET data=zeroblob(10) WHERE exchange_no=50")
+    before = tape.read_bytes()
+    with writer(tape) as process:
+        said = process.answer()
+        assert isinstance(said, journal.Fatal)
+        assert (said.exit_code, said.final) == (3, True)
+        assert "is damaged" in said.message
+        assert process.process.wait(10) == 3
+    assert tape.read_bytes() == before
+
+
+@pytest.mark.damages
+def test_a_tape_that_is_cut_short_is_the_end_and_said(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, exchange("e0", [random.Random(1).randbytes(100_000)]))
+    with writer(tape) as process:
+        process.answer()
+        process.send([begin("e1")])
+        process.acknowledged()
+        os.truncate(tape, 4096)
+        process.send([head("e1")])
+        said = process.answer()
+        assert isinstance(said, journal.Fatal)
+        assert said.final
+        assert "cut short" in said.message
+
+
+def test_the_end_says_what_the_tape_holds_of_this_session(tape: Path) -> None:
+    with opened(tape, other_session("before")) as store:
+        record(store, exchange("e0"))
+    with writer(tape) as process:
+        process.answer()
+        process.send([*exchange("e1"), *exchange("e2", [b"cut"]), journal.Close(AT)])
+        process.acknowledged()
+        process.end()
+        while not isinstance(last := process.answer(), journal.Verified):
+            pass
+    assert last == journal.Verified(2, 1, len(b"".join(STREAM)) + 3, [])
+
+
+def keep_beside(tape: Path, left: Unstored) -> None:
+    keeper = unstored.Keeper(tape)
+    keeper.keep(left)
+    keeper.close(10)
+
+
+def test_what_a_killed_recorder_kept_beside_the_tape_is_entered_by_the_next_and_said(tape: Path) -> None:
+    with writer(tape) as process:
+        process.answer()
+        process.send([begin("e1"), head("e1"), *body("e1", STREAM[:1])])
+        process.acknowledged()
+        size = len(b"".join(STREAM))
+        keep_beside(tape, Unstored(SESSION.uuid, [Relayed("e1", size, "end"), Relayed("e2", 5)], 1, 100))
+        process.kill()
+    with writer(tape, session=other_session("session-2")) as process:
+        ready = process.answer()
+        assert isinstance(ready, journal.Ready)
+        assert ready.warnings == ["the recorder before could not store 2 exchanges (105 bytes): the tape lacks them"]
+        assert unstored.read(tape) == Unstored("session-2")
+        process.send([journal.Close(AT)])
+        process.acknowledged()
+        assert process.end() == 0
+    assert not unstored.path_of(tape).exists()
+    with reading(tape) as connection:
+        ((ended_by, whole, gap),) = connection.execute(
+            select(exchanges.c.ended_by, exchanges.c.bytes, exchanges.c.gap_bytes)
+        ).all()
+    assert (ended_by, whole, gap) == ("end", size, size - len(STREAM[0]))
+
+
+def test_a_second_writer_of_a_recorder_leaves_what_its_relay_keeps(tape: Path) -> None:
+    left = Unstored(SESSION.uuid, [Relayed("e1", 500)])
+    with writer(tape) as process:
+        process.answer()
+        process.send([begin("e1")])
+        process.acknowledged()
+        keep_beside(tape, left)
+        process.kill()
+    with writer(tape) as process:
+        process.answer()
+        assert unstored.read(tape) == left
+        assert outcomes_of(tape) == {"e1": None}
+        assert process.end() == 0  # the relay was killed: what it kept is all that is known
+    assert unstored.read(tape) == left
+    with reading(tape) as connection:
+        assert connection.execute(select(exchanges.c.gap_bytes)).scalar_one() == 500
+
+
+def test_a_writer_deletes_what_is_past_the_limits_and_says_so(tape: Path) -> None:
+    with opened(tape, other_session("older")) as store:
+        record(store, exchange("old"))
+    with writer(tape) as process:
+        process.send([journal.Keep(age_seconds=60.0), *exchange("new"), begin("running")])
+        deleted: list[journal.Answer] = []
+        while len(deleted) < 2:
+            answer = process.answer()
+            deleted += [answer] if isinstance(answer, journal.Deleted) else []
+        assert process.end() == 0
+    size = sum(map(len, STREAM))
+    assert deleted == [journal.Deleted(1, 0, 0, 0), journal.Deleted(1, 1, 0, size)]  # all of them began in March
+    assert outcomes_of(tape) == {"running": "interrupted"}
+
+
+def test_what_ends_last_does_not_leave_a_tape_past_its_limit(tape: Path) -> None:
+    with writer(tape) as process:
+        process.send([journal.Keep(size=1), *(frame for number in range(50) for frame in exchange(f"e{number}"))])
+        process.send([journal.Close(AT)])
+        assert process.end() == 0
+    assert outcomes_of(tape) == {}
+
+
+@pytest.mark.parametrize(("first", "is_reported"), [(7, True), (1, False)])
+def test_an_announced_deletion_is_reported_if_it_was_committed(tape: Path, first: int, is_reported: bool) -> None:
+    with opened(tape, other_session("older")) as store:
+        record(store, exchange("old"))
+    announced = journal.Deleting(first, journal.Deleted(3, 2, 1, 50))
+    with writer(tape) as process:
+        process.send([journal.Keep(size=1 << 30, announced=announced), *exchange("new")])
+        process.acknowledged()
+        assert process.end() == 0
+    assert (announced.what in process.answers) == is_reported
+
+
+def test_a_value_that_cannot_be_stored_costs_its_own_exchange_only(tape: Path) -> None:
+    too_late = msgspec.structs.replace(next(body("e2", [b"y" * 50])), seq=1, start=5, at_ns=1 << 63)
+    refused = [begin("e2"), head("e2"), *body("e2", [b"first"]), too_late, end("e2", [b"first", b"y" * 50])]
+    with writer(tape, code=FROZEN) as process:
+        process.answer()
+        process.send([*exchange("e1"), *refused, *exchange("e3"), journal.Close(AT)])
+        assert process.end() == 0
+        process.acknowledged()
+        assert process.lost == [journal.Lost("e2", 55, whole=True)]
+        (trouble,) = (one for one in process.answers if isinstance(one, journal.Trouble))
+        assert trouble.message.startswith("a part of exchange e2 cannot be stored (")
+    assert set(bodies_of(tape)) == {"e1", "e3"}
+
+
+@pytest.mark.damages
+def test_a_row_without_its_exchange_is_damage(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, exchange("e1"))
+    damage(tape, "DELETE FROM exchanges")
+    with writer(tape) as process:
+        said = process.answer()
+        assert isinstance(said, journal.Fatal)
+        assert "refers to a row of exchanges that is not there" in said.message

@@ -1,0 +1,237 @@
+"""What is offered at Tab, and that nothing bad ever comes of asking."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.shell_completion import CompletionItem
+
+from recorder.tape import file, journal
+from recorder.tape.store import Store
+from tests.viewer.commanding import ROOT
+from tests.viewer.conftest import COMPLETE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin
+from viewer.cli import group
+from viewer.commands import completing, help
+from viewer.commands.completing import Completer
+from viewer.commands.measuring import keys_of
+from viewer.filters.parser import parse
+from viewer.stats import aggregates, check, metrics, samples
+
+
+def offered(completer: Completer, tape: Path | None, typed: str = "", **params: object) -> list[CompletionItem[str]]:
+    command = click.Command("x")
+    context = click.Context(command, resilient_parsing=True)
+    context.params.update(db=tape, **params)
+    return completer(context, click.Option(["--x"]), typed)
+
+
+def values(completer: Completer, tape: Path | None, typed: str = "", **params: object) -> list[str]:
+    return [item.value for item in offered(completer, tape, typed, **params)]
+
+
+def test_the_latest_ids_are_offered_with_what_they_are(tape: Path) -> None:
+    found = {item.value: item.help for item in offered(completing.ids, tape)}
+    assert list(found)[:4] == ["@", "@err", LIVE, ODD]
+    assert found[TOOLS] == "12:00 gpt-x-mini 3.1 s no_usage stall"
+    assert found[FAILED] == "12:00 gpt-x-mini 0.1 s error_event no_done no_finish no_usage single_chunk"
+    assert found[LIVE] == "12:00 gpt-x open"
+
+
+def test_ids_go_on_from_what_is_typed_and_each_is_named_once(tape: Path) -> None:
+    assert values(completing.ids, tape, "aaaa") == [TOOLS, COMPLETE]
+    assert values(completing.ids, tape, "aaaa", ids=(TOOLS,)) == [COMPLETE]
+    assert values(completing.ids, tape, "@e") == ["@err"]
+
+
+def test_help_is_offered_its_topics_and_commands_and_after_a_group_its_commands() -> None:
+    def typed(*words: str) -> list[str]:
+        context = click.Context(group, resilient_parsing=True)
+        context.params["topics"] = words
+        return [item.value for item in completing.topics(context, click.Argument(["topics"]), "")]
+
+    assert typed() == ["filters", "fields", *sorted(group.commands)]
+    assert {"check", "merge"} < set(typed("db"))
+    assert typed("filters") == typed("ls") == []
+
+
+def test_a_filter_is_offered_fields_and_then_their_values(tape: Path) -> None:
+    assert "model:" in values(completing.filters, tape)
+    assert values(completing.filters, tape, "outcome:tr") == ["outcome:truncated"]
+    assert values(completing.filters, tape, "ttft>1s -(is:ok or flag:sta") == ["ttft>1s -(is:ok or flag:stall"]
+    assert values(completing.filters, tape, "model:gpt-x-mini,") == [
+        "model:gpt-x-mini,gpt-x",
+        "model:gpt-x-mini,gpt-x-mini",
+    ]
+    assert values(completing.filters, tape, "host:") == ["host:api.example.com"]
+    assert values(completing.filters, tape, "status:4") == ["status:429"]
+    assert values(completing.filters, tape, "label:") == ["label:k=", "label:run="]
+    assert values(completing.filters, tape, "label:run=") == ["label:run=a7"]
+    assert values(completing.filters, tape, "since:t") == ["since:today"]
+    assert values(completing.filters, tape, "ttft>") == []
+    assert values(completing.filters, tape, 'text:"rate mod') == []
+
+
+def test_every_whole_word_that_a_filter_is_offered_can_be_read(tape: Path) -> None:
+    for field in values(completing.filters, tape):
+        for item in offered(completing.filters, tape, field):
+            if item.help is None and not item.is_open:
+                parse(item.value)
+
+
+def test_what_is_no_whole_word_yet_is_open(tape: Path) -> None:
+    assert {item.value: bool(item.is_open) for item in offered(completing.filters, tape, "ttf")} == {
+        "ttf_content": True, "ttf_byte": True, "ttfb": True, "ttfc": True, "ttft": True, "ttfo": True,
+    }  # fmt: skip
+    assert [item.is_open for item in offered(completing.labels, tape)] == [True, True]
+    assert [bool(item.is_open) for item in offered(completing.labels, tape, "run=")] == [False]
+
+
+def test_options_are_offered_the_words_that_they_know(tape: Path) -> None:
+    assert values(completing.models, tape) == ["gpt-x", "gpt-x-mini"]
+    assert "ttft" in values(completing.sorts, tape)
+    assert values(completing.sorts, tape, "-max_s") == ["-max_stall", "-max_silence"]
+    assert values(completing.groups, tape, "model,") == [
+        *(f"model,{name}" for name in samples.GROUPS if name != "model"), "model,label.k", "model,label.run",
+    ]  # fmt: skip
+    assert keys_of(values(completing.groups, tape, "model,label.r")[0]) == ("model", "label.run")
+    assert values(completing.quantities, tape) == list(metrics.QUANTITIES)
+    assert values(completing.tools, tape, "ll") == ["llmperf"]
+    assert values(completing.tools, tape, "vllm@") == ["vllm@0.33", "vllm@0.32", "vllm@0.29"]
+    assert values(completing.figures, tape, "tt") == ["ttft.", "ttfc.", "ttfo."]
+    limits = {"n=": "1", "ttft.n=": "1", "error_rate=": "1%"}
+    for figure in (*values(completing.figures, tape, "ttft."), "n=", "error_rate="):
+        assert check.rule("max", figure + limits.get(figure, "1s"))
+
+
+def test_names_kept_apart_from_heavy_modules_are_the_same_as_there() -> None:
+    assert completing.GROUPS == samples.GROUPS
+    assert completing.STATISTICS == aggregates.STATISTICS
+    assert completing.RATES == check.RATES
+    assert tuple(help.TOPICS) == completing.TOPICS
+
+
+ALL = [value for value in vars(completing).values() if getattr(value, "__name__", "") == "complete"]
+
+
+def test_there_are_completers() -> None:
+    assert len(ALL) == 11
+
+
+def assert_harmless(tape: Path | None) -> None:
+    typed = [
+        "",
+        "@",
+        "run=",
+        "model:",
+        "label:",
+        "label:k=",
+        "path:",
+        "host:",
+        "ttft.",
+        "model,",
+        "x" * 5000,
+        "\udcff\n'\"$(",
+    ]
+    for completer in ALL:
+        for text in typed:
+            for item in offered(completer, tape, text):
+                new = item.value.removeprefix(text)
+                assert new.isprintable()
+                assert not set(new) & set(" \"'`$;&|<>(){}[]*?!#~\\,")
+                assert item.help is None or item.help.isprintable()
+
+
+@pytest.mark.parametrize("kind", ["none", "directory", "text", "empty", "theirs", "locked", "views", "shape"])
+def test_on_any_trouble_nothing_of_the_tape_is_offered(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    if kind == "directory":
+        path.mkdir()
+    elif kind in ("text", "empty"):
+        path.write_text("not a tape" if kind == "text" else "")
+    elif kind != "none":
+        with sqlite3.connect(path) as connection:
+            if kind == "shape":
+                connection.execute("CREATE TABLE exchanges (no, id, started_at, labels, request_model)")
+                connection.execute("CREATE TABLE measures (exchange_no, model, duration_ns, outcome, flags)")
+                connection.execute("INSERT INTO exchanges VALUES (1, x'ff', 7, '[1', 9)")
+            elif kind == "views":
+                endless = "WITH RECURSIVE a(no) AS (SELECT 1 UNION ALL SELECT no + 1 FROM a) SELECT no, no id FROM a"
+                connection.execute(f"CREATE VIEW exchanges AS {endless}")
+                connection.execute("CREATE TABLE measures (exchange_no, model)")
+            else:
+                connection.execute("CREATE TABLE exchanges (no, id)")
+        if kind == "locked":
+            connection.execute("BEGIN EXCLUSIVE")
+    assert [value for value in values(completing.ids, path) if not value.startswith("@")] == []
+    assert values(completing.labels, path) == []
+    assert_harmless(path)
+    if kind not in ("none", "directory", "text", "empty"):
+        connection.close()
+
+
+def test_hostile_text_is_not_offered(tape: Path, tmp_path: Path) -> None:
+    assert_harmless(tape)
+    mean = [
+        "$(reboot)",
+        "a;b",
+        "a b",
+        "a,b",
+        "-rf",
+        "~root",
+        "=ls",
+        "a'b",
+        'a"b',
+        "x\ny",
+        "\x1b[2J",
+        "a*",
+        "\u202ex",
+        "",
+        HOSTILE,
+    ]
+    path = tmp_path / "mean.db"
+    with file.writing(path, "a test") as connection:
+        store = Store(connection)
+        store.begin_session(journal.Session("u", "0", 1, None, "http://127.0.0.1:1", [], "2026-03-01T12:00:00.000000Z"))
+        frames = []
+        for at, text in enumerate(mean):
+            body = json.dumps({"model": text}).encode()
+            frames.append(begin(f"{at:016x}", at, body, f"/{text}", k=text, **{text: "v"}))
+        store.append(frames)
+    assert_harmless(path)
+    assert values(completing.models, path) == []
+    assert values(completing.labels, path, "k=") == []
+    assert "\n" not in "".join(item.help or "" for item in offered(completing.ids, path))
+    with sqlite3.connect(path) as writer:
+        writer.executemany("UPDATE exchanges SET id = ? WHERE no = ?", [(text, no) for no, text in enumerate(mean, 1)])
+    writer.close()
+    assert values(completing.ids, path) == ["@", "@err"]
+
+
+def test_asking_leaves_nothing_behind(tape: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(tape.read_bytes())
+    assert values(completing.models, copy)
+    assert [path.name for path in tmp_path.iterdir()] == ["copy.db"]
+
+
+def test_asking_loads_nothing_but_click_and_the_standard_library(tape: Path) -> None:
+    code = (
+        "import atexit, os, sys\n"
+        "from viewer.cli import main\n"
+        "names = {name.partition('.')[0] for name in sys.modules}\n"
+        "told = lambda: {name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names\n"
+        "atexit.register(lambda: print(sorted(told() - {'_distutils_hack'}), file=sys.stderr))\n"
+        "main()\n"
+    )
+    for words in ("wiretape show ", "wiretape ls -f model:", "wiretape check --max ttft.", "wiretape ls --label "):
+        asked = {"_WIRETAPE_COMPLETE": "bash_complete", "COMP_WORDS": words, "WIRETAPE_DB": str(tape)}
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=os.environ | asked
+        )
+        assert done.stdout.startswith("plain,") or done.stdout.startswith("open,")
+        assert done.stderr == "['__main__', 'click', 'recorder', 'viewer']\n"

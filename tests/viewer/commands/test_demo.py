@@ -1,0 +1,104 @@
+"""The demo is the whole way, from scripted sockets to the table: it must show what it promises."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recorder.demo.scenes import SCENES
+from recorder.tape import checks
+from recorder.tape.file import read_engine
+from tests.viewer.commanding import RUN
+from tests.viewer.tui.terminal import Terminal
+
+ROOT = Path(__file__).parents[3]
+
+
+def wiretape(*arguments: str | Path) -> str:
+    command = [sys.executable, "-m", "viewer.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=60).stdout
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    tape = tmp_path_factory.mktemp("demo") / "demo.db"
+    return tape, wiretape("demo", "--db", tape)
+
+
+@pytest.fixture(scope="module")
+def by_scene(shown: tuple[Path, str]) -> dict[str, dict[str, Any]]:
+    rows = json.loads(wiretape("export", "--table", "texts", "--format", "json", "--db", shown[0]))
+    return dict(zip(SCENES, rows, strict=True))
+
+
+def test_the_demo_shows_its_table_its_metrics_and_what_to_try_next(shown: tuple[Path, str]) -> None:
+    for expected in ("complete", "truncated", "http_error", "error_event", "ttft_ms", "try next", " ls --db "):
+        assert expected in shown[1]
+
+
+def test_what_to_try_next_begins_with_the_viewer_and_works_as_it_is_shown(
+    shown: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    lines = shown[1].partition("try next:\n")[2].splitlines()
+    *steps, own = [shlex.split(re.split(" {2,}", line.strip())[0])[1:] for line in lines]
+    assert own[0] == "run"
+    assert [step[0] for step in steps[:3]] == ["view", "view", "ls"]
+    for step in steps:
+        with Terminal([*RUN, *step], columns=120, directory=tmp_path) as terminal:
+            if step[0] == "view":
+                terminal.wait_for("demo-failing")
+                terminal.press("qq")  # out of an exchange to the list, and out of that
+            assert terminal.ended() == 0, terminal.screen.lines
+    assert len((tmp_path / "demo.csv").read_text().splitlines()) == len(SCENES) + 1
+
+
+@pytest.mark.parametrize("scene", ["openai", "envelope", "pretty", "shifting", "routed", "reasoning", "tool", "stall"])
+def test_the_good_streams_are_complete(by_scene: dict[str, dict[str, Any]], scene: str) -> None:
+    assert by_scene[scene]["outcome"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("scene", "outcome", "detail"),
+    [
+        ("truncated", "truncated", "eof"),
+        ("limited", "http_error", "rate_limited"),
+        ("failing", "error_event", "mid_stream"),
+    ],
+)
+def test_the_broken_streams_are_kept_and_told_apart(
+    by_scene: dict[str, dict[str, Any]], scene: str, outcome: str, detail: str
+) -> None:
+    assert (by_scene[scene]["outcome"], by_scene[scene]["outcome_detail"]) == (outcome, detail)
+
+
+def test_a_stall_and_a_burst_are_flagged(by_scene: dict[str, dict[str, Any]]) -> None:
+    assert "stall" in by_scene["stall"]["flags"]
+    assert by_scene["stall"]["max_stall_ms"] > 2000
+    assert "burst" in by_scene["burst"]["flags"]
+    assert by_scene["burst"]["tpot_ms"] is None
+
+
+def test_what_is_not_at_the_usual_place_is_found(by_scene: dict[str, dict[str, Any]]) -> None:
+    assert by_scene["envelope"]["tool_calls"][0]["arguments"] == '{"city":"Singapore"}'
+    assert by_scene["tool"]["tool_calls"][0] == {
+        "index": 0,
+        "id": "call_a1",
+        "name": "search",
+        "arguments": '{"query":"stream replay"}',
+    }
+    assert by_scene["reasoning"]["reasoning"].startswith("The user asks")
+    assert by_scene["reasoning"]["ttfo_ms"] > by_scene["reasoning"]["ttft_ms"]
+    assert by_scene["pretty"]["content"].startswith("Once upon a time")
+
+
+def test_the_demo_leaves_a_whole_tape_and_no_key(shown: tuple[Path, str]) -> None:
+    with read_engine(shown[0]).connect() as connection:
+        assert list(checks.problems(connection)) == []
+    for file in shown[0].parent.iterdir():
+        assert b"sk-demo-this-key" not in file.read_bytes()

@@ -1,0 +1,168 @@
+"""The command `export`, from the outside: where it writes, and in what format."""
+
+import io
+import json
+from pathlib import Path
+from typing import IO
+
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner, Result
+
+from recorder.errors import OutputRefused
+from tests.viewer.commanding import on_terminal, run
+from tests.viewer.conftest import COMPLETE, LIVE, TOOLS, TRUNCATED
+from viewer import rows
+from viewer.cli import group
+from viewer.export import text as export
+
+
+def run_with(tape: Path, stdin: str | IO[bytes], *arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(group, [*arguments], input=stdin, env={"WIRETAPE_DB": str(tape)})
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_export_is_csv_on_stdout_unless_told_otherwise(tape: Path) -> None:
+    found = run(tape, "export").stdout_bytes
+    assert found.startswith(",".join(rows.FIELDS).encode() + b"\r\n")
+    assert run(tape, "export", "-o", "-").stdout_bytes == found
+    assert "aaaa000000000001" in run(tape, "export", "--format", "table").stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"), [("x.jsonl", b'{"id":'), ("x.JSON", b"[\n{"), ("x.csv", b"id,"), ("x", b"id,")]
+)
+def test_a_files_suffix_gives_the_format(tape: Path, tmp_path: Path, name: str, begins: bytes) -> None:
+    result = run(tape, "export", "--table", "reads", "-o", str(tmp_path / name))
+    assert (tmp_path / name).read_bytes().startswith(begins)
+    assert result.stdout == ""
+    assert "rows)" in result.stderr
+
+
+def test_formulas_are_guarded_unless_raw_csv_is_asked_for(tape: Path) -> None:
+    assert "'=cmd()" in run(tape, "export").stdout
+    assert "'=cmd()" not in run(tape, "export", "--raw-csv").stdout
+
+
+def ids(found: str) -> list[str]:
+    return [line.split(",")[0] for line in found.splitlines()[1:]]
+
+
+def test_ids_say_which_exchanges_and_a_filter_which_of_them(tape: Path) -> None:
+    assert ids(run(tape, "export", "@", TOOLS, "aaaa000000000001", TOOLS).stdout) == [COMPLETE, TOOLS, LIVE]
+    assert ids(run(tape, "export", COMPLETE, TRUNCATED, "--errors").stdout) == [TRUNCATED]
+    assert "fits several" in run(tape, "export", "aaaa", code=1).exception.args[0]  # type: ignore[union-attr]
+
+
+def test_ids_are_read_from_stdin_with_or_without_the_name_of_their_column(tape: Path) -> None:
+    for text in (f"{COMPLETE}\n{TOOLS}\n", f"id\r\n{COMPLETE}\r\n\r\n{TOOLS}"):
+        assert ids(run_with(tape, text, "export", "-").stdout) == [COMPLETE, TOOLS]
+    assert ids(run_with(tape, TOOLS, "export", COMPLETE, "-").stdout) == [COMPLETE, TOOLS]
+
+
+def test_no_ids_on_stdin_are_none_and_not_all(tape: Path) -> None:
+    assert ids(run_with(tape, "", "export", "-").stdout) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--format", "sse"),
+        ("--format", "asciicast"),
+        ("--format", "har", "--table", "chunks"),
+        ("--format", "sse", "--schema"),
+        ("--by", "model"),
+        ("--by", "model", "--table", "reads"),
+        ("--by", "nonsense", "--table", "summary"),
+        ("--format", "parquet"),
+        ("--format", "parquet", "-o", "-"),
+    ],
+)
+def test_nonsense_is_a_usage_error(tape: Path, arguments: tuple[str, ...]) -> None:
+    result = run(tape, "export", *arguments, code=2)
+    assert result.stdout == ""
+    assert "Error: " in result.stderr
+
+
+def test_the_header_can_be_left_out(tape: Path, tmp_path: Path) -> None:
+    for format in ("csv", "tsv"):
+        whole = run(tape, "export", "--format", format).stdout_bytes
+        path = tmp_path / format
+        run(tape, "export", "--format", format, "--no-header", "-o", str(path))
+        found = run(tape, "export", "--format", format, "--no-header").stdout_bytes
+        assert path.read_bytes() == found == whole[whole.index(b"\n") + 1 :]
+
+
+def test_bytes_do_not_go_to_a_terminal(tape: Path) -> None:
+    assert "raw bytes may upset a terminal" in on_terminal(tape, "export", "@", "--format", "sse")
+
+
+@pytest.mark.parametrize(("name", "begins"), [("x.har", b'{"log"'), ("x.cast", b'{"version": 3'), ("x.SSE", b"data: ")])
+def test_a_suffix_can_ask_for_a_whole_exchange(tape: Path, tmp_path: Path, name: str, begins: bytes) -> None:
+    run(tape, "export", COMPLETE, "-o", str(tmp_path / name))
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+def test_a_schema_needs_no_tape_and_can_be_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    run(tmp_path / "none.db", "export", "--schema", "-o", str(path))
+    assert {row["table"] for row in json.loads(path.read_bytes())} == {*export.TABLES, "summary"}
+
+
+class Interrupted(io.RawIOBase):
+    """A stdin at which the user gives up."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_is_quiet_and_leaves_no_file(tape: Path, tmp_path: Path) -> None:
+    result = run_with(tape, io.BufferedReader(Interrupted()), "export", "-", "-o", str(tmp_path / "x.csv"), code=130)
+    assert (result.stdout, result.stderr, list(tmp_path.iterdir())) == ("", "", [])
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "parquet", "har", "sse", "asciicast"])
+def test_no_format_is_written_over_a_tape(tape: Path, format: str) -> None:
+    before = tape.read_bytes()
+    result = run_with(tape, "", "export", COMPLETE, "--format", format, "-o", str(tape), code=1)
+    assert (type(result.exception), result.exception.exit_code) == (OutputRefused, 2)  # type: ignore[union-attr]
+    assert tape.read_bytes() == before
+
+
+def test_the_schema_is_not_written_over_a_tape(tape: Path) -> None:
+    result = run_with(tape, "", "export", "--schema", "--format", "csv", "-o", str(tape), code=1)
+    assert isinstance(result.exception, OutputRefused)
+
+
+@pytest.mark.parametrize("name", ["a.xyz", "day.csv.gz", "v1.2"])
+def test_an_unknown_suffix_asks_for_a_format_and_writes_nothing(tape: Path, tmp_path: Path, name: str) -> None:
+    said = run(tape, "export", "-o", str(tmp_path / name), code=2).stderr
+    assert "add --format, or use one of .csv, .tsv, .jsonl, .json, .parquet, .har, .sse, .cast" in said
+    assert list(tmp_path.iterdir()) == []
+    run(tape, "export", "--format", "tsv", "-o", str(tmp_path / name))
+    assert (tmp_path / name).read_bytes().startswith(b"id\t")
+
+
+def test_columns_are_those_that_are_asked_for_in_their_order(tape: Path, tmp_path: Path) -> None:
+    assert run(tape, "export", "--columns", "status,id,ttft", "-n", "1").stdout_bytes.splitlines() == [
+        b"status,id,ttft_ms", b"200,aaaa000000000001,110.0",
+    ]  # fmt: skip
+    found = run(tape, "export", COMPLETE, "--table", "reads", "--columns", "size,seq", "-n", "1", "--format", "jsonl")
+    assert list(json.loads(found.stdout)) == ["size", "seq"]
+    chunk = run(
+        tape, "export", TOOLS, "--table", "chunks", "--columns", "tool_name,kinds", "-n", "2", "--format", "tsv"
+    )
+    assert chunk.stdout == "tool_name\tkinds\n\treasoning\nget_weather\ttool\n"
+    path = tmp_path / "x.parquet"
+    run(tape, "export", "--table", "summary", "--by", "status", "--columns", "n,status", "-o", str(path))
+    assert pyarrow.parquet.read_table(path).to_pylist() == [{"n": 6, "status": 200}, {"n": 1, "status": 429}]
+
+
+def test_an_unknown_column_lists_those_of_the_table(tape: Path) -> None:
+    said = run(tape, "export", "--table", "reads", "--columns", "siz", code=2).stderr
+    assert "there is no column 'siz': choose from size, " in said
+    assert "leave it out" in run(tape, "export", "--columns", "id", "--format", "har", code=2).stderr

@@ -1,0 +1,206 @@
+"""The command `ls`, from the outside: order, formats, following, the width of a terminal."""
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.viewer.commanding import ROOT, RUN, on_terminal, run
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
+from viewer import rows
+
+BODY = b"".join(data for _, data in COMPLETE_READS)
+
+
+def test_ls_is_a_table_of_the_newest_first(tape: Path) -> None:
+    lines = run(tape, "ls", "-n", "2", "--format", "table").stdout.splitlines()
+    assert [line[:8] for line in lines] == ["id      ", LIVE[:8], ODD[:8]]
+
+
+def test_ls_formats_have_the_contract_fields(tape: Path) -> None:
+    found = json.loads(run(tape, "ls", "--format", "json").stdout)
+    assert [row["id"] for row in found][-2:] == [TOOLS, COMPLETE]
+    assert tuple(found[0]) == rows.FIELDS
+    header, *_ = csv.reader(io.StringIO(run(tape, "ls", "--format", "csv").stdout))
+    assert tuple(header) == rows.FIELDS
+    assert len(run(tape, "ls", "--format", "jsonl", "-n", "3").stdout.splitlines()) == 3
+
+
+def ids(tape: Path, *arguments: str) -> list[str]:
+    return [row["id"] for row in json.loads(run(tape, *arguments, "--format", "json").stdout)]
+
+
+def test_ls_and_export_take_filters(tape: Path) -> None:
+    assert ids(tape, "ls", "-f", "ttft>=100ms", "-f", "model:gpt-*") == [TRUNCATED, COMPLETE]
+    assert ids(tape, "ls", "--errors", "-n", "2") == [ODD, FAILED]
+    assert ids(tape, "export", "--errors", "-n", "2") == [TRUNCATED, LIMITED]
+    assert ids(tape, "export", "--label", "run=a7", "--table", "texts") == [COMPLETE]
+    assert ids(tape, "export", "-f", "is:cut", "--table", "reads") == [TRUNCATED] * 4
+    assert ids(tape, "export", "--model", "gpt-x-mini", "--table", "chunks", "-n", "3") == [COMPLETE] * 3
+
+
+def test_ls_sorts(tape: Path) -> None:
+    assert ids(tape, "ls", "-s", "-stall", "-n", "2") == [TOOLS, COMPLETE]
+    assert ids(tape, "ls", "-s", "ttft", "-n", "2", "-f", "-is:err") == [TOOLS, COMPLETE]
+
+
+def test_a_filter_that_cannot_be_read_is_a_usage_error(tape: Path) -> None:
+    assert "there is no such field" in run(tape, "ls", "-f", "ttfx>1s", code=2).stderr
+
+
+def interrupted(tape: Path, *arguments: str, lines: int) -> list[str]:
+    """Follow a tape until so many lines have come, then interrupt."""
+    environment = os.environ | {"WIRETAPE_DB": str(tape)}
+    process = subprocess.Popen(
+        [*RUN, "ls", "-F", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment,
+        text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        found = [process.stdout.readline() for _ in range(lines)]
+        process.send_signal(signal.SIGINT)
+        rest, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert (process.returncode, rest, said) == (130, "", "")
+    return found
+
+
+def test_ls_follows_until_it_is_interrupted(tape: Path) -> None:
+    followed = interrupted(tape, "-n", "2", "--format", "jsonl", lines=2)
+    assert [json.loads(line)["id"] for line in followed] == [FAILED, ODD]
+    table = interrupted(tape, "-f", "is:ok", "--format", "table", lines=3)
+    assert [line[:8] for line in table] == ["id      ", COMPLETE[:8], TOOLS[:8]]
+    lines = interrupted(tape, "-f", "is:ok", lines=3)
+    assert [line.split("\t")[0] for line in lines] == ["id", COMPLETE, TOOLS]
+
+
+def test_on_a_pipe_each_line_is_a_row_of_tab_separated_values(tape: Path) -> None:
+    header, *lines = run(tape, "ls").stdout_bytes.decode().split("\n")
+    assert tuple(header.split("\t")) == rows.FIELDS
+    assert [line.split("\t")[0] for line in lines] == [LIVE, ODD, FAILED, LIMITED, TRUNCATED, TOOLS, COMPLETE, ""]
+    assert {line.count("\t") for line in lines[:-1]} == {len(rows.FIELDS) - 1}
+
+
+@pytest.mark.parametrize("arguments", [("-s", "ttft"), ("--format", "csv"), ("--format", "json")])
+def test_what_is_followed_has_no_other_order_and_no_end(tape: Path, arguments: tuple[str, ...]) -> None:
+    assert "--follow goes by the order of ending" in run(tape, "ls", "-F", *arguments, code=2).stderr
+
+
+def test_ls_fits_its_terminal(tape: Path) -> None:
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "ls", columns=60)).split("\r\n")
+    assert max(map(len, lines)) <= 60
+    said = " ".join(" ".join(lines).partition("hidden: ")[2].split())
+    assert said.startswith("upstream, ")
+    assert said.endswith("; widen the terminal or use --columns")
+
+
+def test_ls_prints_the_columns_that_are_asked_for_in_their_order(tape: Path) -> None:
+    found = run(tape, "ls", "-n", "1", "-f", "is:ok", "--columns", "ttft, id,stall")
+    assert found.stdout == f"ttft_ms\tid\tmax_stall_ms\n50.0\t{TOOLS}\t3000.0\n"
+    row = json.loads(run(tape, "ls", "-n", "1", "--columns", "status,id", "--format", "json").stdout)[0]
+    assert list(row.items()) == [("status", 200), ("id", LIVE)]
+    table = run(tape, "ls", "-n", "1", "--columns", "outcome,id", "--format", "table").stdout.splitlines()
+    assert [line.split() for line in table] == [["outcome", "id"], ["open", LIVE[:8]]]
+
+
+def test_an_unknown_column_lists_those_that_there_are_the_closest_first(tape: Path) -> None:
+    said = run(tape, "ls", "--columns", "id,outcom", code=2).stderr
+    assert "there is no column 'outcom': choose from outcome, outcome_detail, " in said
+    listed = run(tape, "ls", "--columns", "help").stdout.splitlines()
+    assert set(rows.FIELDS) <= {line.split(" ")[0] for line in listed}
+
+
+@pytest.mark.parametrize("arguments", [("--spark",), ("--format", "ids")])
+def test_what_has_columns_of_its_own_takes_no_others(tape: Path, arguments: tuple[str, ...]) -> None:
+    assert "leave out --columns" in run(tape, "ls", "--columns", "id", *arguments, code=2).stderr
+
+
+def test_the_columns_of_a_followed_list_stay(tape: Path) -> None:
+    table = interrupted(tape, "-f", "is:ok", "--format", "table", "--columns", "id,model", lines=3)
+    assert [line.split() for line in table] == [
+        ["id", "model"],
+        [COMPLETE[:8], "gpt-x-mini"],
+        [TOOLS[:8], "gpt-x-mini"],
+    ]
+
+
+def test_ids_are_whole_and_alone_on_their_lines(tape: Path) -> None:
+    assert run(tape, "ls", "-f", "flag:stall or is:cut", "--format", "ids").stdout == f"{TRUNCATED}\n{TOOLS}\n"
+
+
+def test_a_header_can_be_left_out(tape: Path) -> None:
+    for format in ("tsv", "csv"):
+        assert run(tape, "ls", "-n", "1", "--no-header", "--format", format).stdout.startswith(LIVE)
+
+
+def test_nothing_found_is_3_only_where_that_is_asked_for(tape: Path) -> None:
+    for format in ("table", "tsv", "ids", "jsonl"):
+        run(tape, "ls", "--model", "none", "--format", format)
+        run(tape, "ls", "--model", "none", "--format", format, "--exit-code", code=3)
+        run(tape, "ls", "--model", "gpt-*", "--format", format, "-e")
+
+
+def test_gaps_are_drawn_on_one_axis(tape: Path) -> None:
+    title, *lines, legend = run(tape, "ls", "--spark").stdout.splitlines()
+    assert title.split() == ["id", "model", "outcome", "total", "ms", "╷0", "╷1", "s", "╷2", "s"]
+    assert [line[:8] for line in lines] == [id[:8] for id in (LIVE, ODD, FAILED, LIMITED, TRUNCATED, TOOLS, COMPLETE)]
+    assert lines[5].split()[1:] == ["gpt-x-mini", "complete", "3,070.0", "·", "█"]
+    assert lines[5].index("█") > title.index("2 s") + 10
+    assert max(map(len, lines)) <= 100
+    assert legend.startswith("gaps: ▁ <3")
+
+
+def test_drawings_can_be_ascii(tape: Path) -> None:
+    shown = run(tape, "ls", "--spark", "--ascii", "-f", "flag:stall").stdout
+    assert shown.isascii()
+    assert shown.splitlines()[1].endswith("@")
+    assert "@" in run(tape, "ls", "--ascii", "--format", "table", "-f", "flag:stall").stdout
+
+
+def test_drawings_keep_their_axis_in_any_order_and_number(tape: Path) -> None:
+    lines = run(tape, "ls", "--spark", "-n", "2", "-s", "-dur").stdout.splitlines()
+    assert [line[:8] for line in lines[1:3]] == [TOOLS[:8], COMPLETE[:8]]
+    assert run(tape, "ls", "--spark", "-f", "is:live").stdout.splitlines()[1].split()[-1] == "–"
+    assert run(tape, "ls", "--spark", "-f", "model:none").stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [("--spark", "--format", "csv"), ("--spark", "-F"), ("-e", "-F")])
+def test_what_cannot_be_drawn_or_ended_is_a_usage_error(tape: Path, arguments: tuple[str, ...]) -> None:
+    run(tape, "ls", *arguments, code=2)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 130])
+def test_a_drawing_fills_its_terminal(tape: Path, columns: int) -> None:
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "ls", "--spark", columns=columns)).split("\r\n")
+    assert columns - 2 <= max(len(line.rstrip()) for line in lines if not line.startswith("gaps:")) <= columns
+    shown = " ".join(" ".join(lines).split())
+    assert shown.count("gaps: ▁ <3 ▂ 3 ▃ 10 ▄ 30 ▅ 100 ▆ 300 ms ▇ 1 █ 3 s · first output │ end") == 1
+    assert "--columns" not in shown
+
+
+def test_people_are_told_why_nothing_matches(tape: Path) -> None:
+    said = on_terminal(tape, "ls", "-f", "model:gpt-* ttft>800s", columns=200).splitlines()[-1]
+    assert said == "wiretape: 0 of 7 exchanges match. `model:gpt-*` alone matches 5; `ttft>800s` alone matches 0"
+    said = on_terminal(tape, "ls", "-f", 'error:"*slow down*"').splitlines()[-1]
+    assert (
+        said
+        == 'wiretape: 0 of 7 exchanges match. In quotes * is itself; for a part of a text write ~: error~"rate limit"'
+    )
+    assert run(tape, "ls", "--model", "none", "-f", "a").stderr == "wiretape: 0 of 7 exchanges match\n"
+
+
+def test_a_bare_word_searches_model_text_and_id(tape: Path) -> None:
+    assert ids(tape, "ls", "-f", "mini") == [FAILED, TRUNCATED, TOOLS, COMPLETE]
+    assert ids(tape, "ls", "-f", "wORLd") == [COMPLETE]
+    assert ids(tape, "ls", "-f", "oslo") == [TOOLS]
+    assert ids(tape, "ls", "-f", "overloaded") == [FAILED]
+    assert ids(tape, "ls", "-f", "b0000") == [TRUNCATED]
+    assert ids(tape, "ls", "-f", '"Half an"') == [FAILED]

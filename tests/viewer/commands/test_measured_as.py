@@ -1,0 +1,180 @@
+"""A tape, as other tools measure it: which exchanges count, what is printed, what goes where."""
+
+import contextlib
+import csv
+import io
+import json
+import shutil
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder.tape.schema import exchanges, measures
+from viewer.commands import measured_as
+from viewer.commands.measured_as import FIELDS, TOOLS, render, rows, schema, stats_as
+from viewer.stats.tools.tools import measure_as
+from viewer.tape import queries
+
+ONE = exchanges.c.id == "aaaa000000000001"
+
+
+def test_a_row_has_the_contracts_fields_for_each_tool(connection: Connection) -> None:
+    for tool in TOOLS:
+        found = rows(connection, tool)
+        assert found
+        assert {tuple(row) for row in found} == {FIELDS}
+        assert {row["tool"] for row in found} == {tool}
+
+
+def test_the_exchanges_that_a_condition_selects_are_measured(connection: Connection) -> None:
+    found = {row["metric"]: row for row in rows(connection, "vllm", ONE)}
+    assert (found["TTFT"]["n"], found["TTFT"]["mean"], found["E2EL"]["mean"]) == (1, 110, 170)
+    assert (found["TPOT"]["mean"], found["ITL"]["n"]) == (pytest.approx(20), 3)
+    assert found["Total generated tokens"]["value"] == 4
+    assert found["Request throughput"]["value"] > 0
+    assert rows(connection, "vllm", measures.c.outcome == "no such")[0]["n"] == 0
+
+
+def test_tools_disagree_about_the_same_exchange(connection: Connection) -> None:
+    first = {tool: rows(connection, tool, ONE)[0]["mean"] for tool in ("vllm@0.32", "aiperf", "otel")}
+    assert first == {"vllm@0.32": 100, "aiperf": 110, "otel": pytest.approx(0.1)}
+    assert rows(connection, "sglang", ONE)[0]["n"] == 0
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7])
+def test_batches_neither_lose_nor_repeat_exchanges(
+    connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = rows(connection, "otel")
+    monkeypatch.setattr(measured_as, "_BATCH", batch)
+    assert rows(connection, "otel") == expected
+
+
+def test_people_get_the_figures_and_what_is_different(
+    connection: Connection, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    stats_as(connection, "sglang")
+    out, err = capfdbinary.readouterr()
+    lines = out.decode().splitlines()
+    assert lines[0].split() == ["metric", "unit", "n", "mean", "std", "min", "p50", "p90", "p95", "p99", "max"]
+    assert lines[1].split()[:3] == ["TTFT", "ms", "2"]
+    assert lines[4].split() == ["metric", "unit", "n", "value"]
+    assert lines[5].startswith("Request throughput")
+    assert lines[6:12] == [
+        "sglang: 4 of 6 failed (66.67 %)",
+        "failed there: JSONDecodeError on SSE comment line × 2, HTTP 429 × 1, connection broke (reset) × 1",
+        "fails here, succeeds there: error_event × 1",
+        "complete here, fails there: 1",
+        "left out: still open × 1",
+        "omitted: TPOT, Output token throughput, Total generated tokens, Output token throughput (retokenized), Total"
+        " generated tokens (retokenized) (tokens not known of 2 requests: see --tokenizer)",
+    ]
+    assert lines[12].startswith("counts differently: Tool calls are no output")
+    assert lines[13] == "definitions of: sglang.benchmark.serving, read from 0.5.23"
+    assert err == b""
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "json"])
+def test_machines_get_rows_and_people_beside_them_the_remarks(
+    connection: Connection, format: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    stats_as(connection, "guidellm", ONE, format)
+    out, err = capfdbinary.readouterr()
+    text = out.decode()
+    read = {
+        "csv": lambda: list(csv.DictReader(io.StringIO(text))),
+        "json": lambda: json.loads(text),
+        "jsonl": lambda: [json.loads(line) for line in text.splitlines()],
+    }
+    found = read[format]()
+    assert [row["metric"] for row in found] == [row["metric"] for row in rows(connection, "guidellm", ONE)]
+    assert float(found[0]["mean"]) == 110
+    assert tuple(found[0]) == FIELDS
+    assert err.decode().startswith("guidellm: 0 of 1 failed (0.00 %)\n")
+
+
+def test_figures_for_people_have_the_decimals_of_their_unit(
+    connection: Connection, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    def shown(tool: str) -> list[str]:
+        stats_as(connection, tool, ONE)
+        return capfdbinary.readouterr().out.decode().splitlines()[1].split()
+
+    assert shown("vllm")[-9:] == ["1", "110.00", "0.00", *["110.00"] * 6]
+    assert shown("mlperf")[-3:] == ["110,000,000"] * 3
+    assert shown("otel")[-1] == "0.1000"
+
+
+def test_nothing_measured_is_unknown_not_0() -> None:
+    lines = [line.plain for line in render(measure_as("llmperf", [])).lines]
+    assert lines[1].split() == ["inter_token_latency_s", "s", "0", *["–"] * 8]
+    assert lines[7].split() == ["mean_output_throughput_token_per_s", "tokens/s", "0", "–"]
+    assert lines[9] == "llmperf: 0 of 0 failed (–)"
+
+
+def test_recorded_words_reach_a_terminal_harmless(
+    connection: Connection, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    odd = exchanges.c.id == "e000000000000006"
+    for format in ("table", "csv"):
+        stats_as(connection, "otel", odd, format)
+        out, err = capfdbinary.readouterr()
+        text = out.decode() + err.decode()
+        assert "error.type" in text
+        assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(text)
+
+
+@pytest.mark.parametrize("tool", ["vllm", "vllm@0.32"])
+def test_each_row_has_the_counts_of_the_population_and_the_releases_read(connection: Connection, tool: str) -> None:
+    for row in rows(connection, tool):
+        assert row["tool"] == "vllm"
+        assert row["releases"] == {"vllm": "0.33.0", "vllm@0.32": "0.30.0, 0.31.0, 0.32.0"}[tool]
+        assert (row["attempts"], row["failed"], row["error_rate_pct"], row["excluded"]) == (6, 3, 50, 1)
+        assert "HTTP 429 × 1" in row["failures"]
+        assert row["exclusions"] == "still open × 1"
+        assert row["omitted"].startswith("TPOT × ")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_the_schema_has_each_field_and_the_releases_read(connection: Connection, tool: str) -> None:
+    found = schema(tool)
+    assert tuple(found) == FIELDS
+    assert found["releases"].endswith(": " + rows(connection, tool)[0]["releases"])
+    assert "open are not attempts" in found["attempts"]
+
+
+def test_the_length_that_a_request_asked_for_stands_in_for_usage_of_sglang(tape: Path, tmp_path: Path) -> None:
+    copied = shutil.copy(tape, tmp_path / "copied.db")
+
+    def tokens(body: bytes | None) -> float | None:
+        with contextlib.closing(sqlite3.connect(copied)) as writing, writing:
+            writing.execute("UPDATE exchanges SET request_body = ?", (body,))
+        with queries.opened(Path(copied)) as connection:
+            found = rows(connection, "sglang", exchanges.c.id == "aaaa000000000002")
+        return next((row["value"] for row in found if row["metric"] == "Total generated tokens"), None)
+
+    assert tokens(b'{"max_completion_tokens": 9}') == 9
+    assert [tokens(body) for body in (b"{", b"[1]", b'{"max_tokens": true}', None)] == [None] * 4
+
+
+def test_a_narrow_terminal_gets_fewer_columns() -> None:
+    lines = render(measure_as("aiperf", []), 60).lines
+    assert all(len(line.plain) <= 60 for line in lines[:9])
+
+
+def test_a_count_is_never_on_another_line_than_its_reason() -> None:
+    report = replace(measure_as("llmperf", []), failures={f"HTTP {status}": 12 for status in range(500, 510)})
+    for width in range(60, 80):
+        lines = [line.plain.split() for line in render(report, width).lines]
+        assert not {"×", "12,"} & {line[0] for line in lines}
+        assert "×" not in {line[-1] for line in lines}
+
+
+def test_what_hinders_each_omitted_metric_is_counted_and_a_given_tokenizer_is_not_recommended() -> None:
+    report = replace(measure_as("sglang", []), omitted={"TPOT": 8, "Output token throughput (retokenized)": 29})
+    said = "omitted: TPOT × 8, Output token throughput (retokenized) × 29 (requests of which tokens are not known"
+    assert f"{said}: see --tokenizer)" in [line.plain for line in render(report).lines]
+    assert f"{said})" in [line.plain for line in render(replace(report, is_tokenized=True)).lines]

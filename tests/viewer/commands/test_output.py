@@ -1,0 +1,123 @@
+"""How commands write: the formats, and stdout when it is full."""
+
+import io
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from rich.text import Text
+
+from recorder.errors import WiretapeError
+from tests.viewer.commanding import ROOT, RUN, on_terminal
+from viewer.commands import output
+
+ROWS = [{"name": "=x", "n": 1}, {"name": "b", "n": None}]
+
+
+@click.command()
+@output.formatted
+def written(format: str | None, raw_csv: bool) -> None:
+    format = output.chosen(format)
+    if format == "table":
+        output.show([Text("a line"), Text(f"width {output.width()}")])
+    else:
+        output.put(format, ("name", "n"), ROWS, raw_csv)
+
+
+def run(*arguments: str) -> bytes:
+    result = CliRunner().invoke(written, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout_bytes
+
+
+def test_a_table_on_a_pipe_is_plain() -> None:
+    assert run("--format", "table") == b"a line\nwidth None\n"
+
+
+def test_programs_get_tsv_unless_told_otherwise() -> None:
+    assert run() == b"name\tn\n=x\t1\nb\t\n"
+
+
+def test_rows_come_in_the_format_asked_for() -> None:
+    assert run("--format", "csv") == b"name,n\r\n'=x,1\r\nb,\r\n"
+    assert run("--format", "csv", "--raw-csv") == b"name,n\r\n=x,1\r\nb,\r\n"
+    assert json.loads(run("--format", "json")) == ROWS
+    assert [json.loads(line) for line in run("--format", "jsonl").splitlines()] == ROWS
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
+def test_output_that_does_not_fit_is_an_error_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "w") as full, monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", full)
+        with pytest.raises(WiretapeError, match="the output cannot be written"):
+            output.put("csv", ("name", "n"), ROWS)
+
+
+@pytest.mark.parametrize(
+    ("locale", "expected"),
+    [
+        ({}, True),
+        ({"LANG": "en_US.UTF-8"}, True),
+        ({"LC_CTYPE": "C.UTF-8"}, True),
+        ({"LC_ALL": "C", "LANG": "en_US.UTF-8"}, False),
+        ({"LC_CTYPE": "nb_NO.utf8", "LANG": "C"}, True),
+        ({"LC_CTYPE": "C.UTF-8", "LANG": "C"}, False),
+        ({"LANG": "de_DE.ISO-8859-1"}, False),
+    ],
+)
+def test_the_locale_says_whether_a_terminal_has_utf8(
+    monkeypatch: pytest.MonkeyPatch, locale: dict[str, str], expected: bool
+) -> None:
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.setenv(name, locale.get(name, ""))
+    assert output.has_utf8() is expected
+
+
+def test_a_header_can_be_left_out_where_there_is_one() -> None:
+    assert run("--no-header") == b"=x\t1\nb\t\n"
+    assert run("--no-header", "--format", "csv") == b"'=x,1\r\nb,\r\n"
+    assert len(run("--no-header", "--format", "jsonl").splitlines()) == 2
+
+
+def test_a_file_has_a_header_whoever_writes_it() -> None:
+    out = io.BytesIO()
+    assert output.put("tsv", ("name",), ROWS, out=out) == 2
+    assert out.getvalue() == b"name\n=x\nb\n"
+    out = io.BytesIO()
+    assert output.put("tsv", ("name",), ROWS, out=out, header=False) == 2
+    assert out.getvalue() == b"=x\nb\n"
+
+
+@pytest.mark.parametrize(("given", "coloured"), [("", True), ("1", False)])
+def test_colours_on_a_pipe_are_for_those_who_force_them(tape: Path, given: str, coloured: bool) -> None:
+    forced = {"FORCE_COLOR": "1", "NO_COLOR": given, "TERM": "xterm-256color", "WIRETAPE_DB": str(tape)}
+    command = [*RUN, "ls", "--format", "table", "-f", "is:ok"]
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, env=os.environ | forced, check=True)
+    assert (b"\x1b[32m" in done.stdout) == coloured
+    assert (b"\x1b[3" in done.stdout) == coloured
+
+
+def test_a_terminal_without_utf8_gets_ascii(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    assert on_terminal(tape, "ls", "-f", "is:ok").isascii()
+
+
+def test_a_dumb_terminal_gets_no_escapes(tape: Path) -> None:
+    assert "\x1b" not in on_terminal(tape, "ls", terminal="dumb")
+
+
+def test_columns_without_room_are_named_and_so_is_what_shows_them(tape: Path) -> None:
+    said = plain(on_terminal(tape, "export", "--format", "table", "-n", "1", columns=60))
+    assert "hidden: path, upstream, model, status, outcome, outcome_detail, " in said
+    assert re.search(r" and \d\d more; widen the terminal or use --columns$", said)
+    checked = plain(on_terminal(tape, "check", "--max", "ttft.p95=1s", columns=30))
+    assert checked.endswith("; widen the terminal or use --format json")
+
+
+def plain(shown: str) -> str:
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", shown).split())

@@ -1,0 +1,216 @@
+"""The command `show`, from the outside: its parts, their formats, exact bytes on a pipe."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.viewer.commanding import on_terminal, run
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIMITED, LIVE, ODD, TOOLS, event
+from tests.viewer.tui.growing import recorder
+from viewer import rows
+from viewer.model.exchange import markers
+from viewer.model.exchange import opened as opening
+from viewer.tape import exchange, queries
+from viewer.timing import verdicts
+from viewer.timing.thresholds import Thresholds
+
+BODY = b"".join(data for _, data in COMPLETE_READS)
+
+
+def test_show_finds_the_newest_that_failed(tape: Path) -> None:
+    assert json.loads(run(tape, "show", "@err", "--format", "json").stdout)["id"] == ODD
+
+
+def test_show_as_json_is_one_object_that_begins_with_the_contract(tape: Path) -> None:
+    found = json.loads(run(tape, "show", COMPLETE, "--format", "json").stdout)
+    heads = ("request_headers", "response_headers")
+    assert tuple(found) == rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS + heads
+    assert found["response_headers"] == [["content-type", "text/event-stream"]]
+    assert (found["content"], found["labels"], found["usage"]["total_tokens"]) == ("Hello, world", {"run": "a7"}, 9)
+
+
+def test_show_as_csv_has_the_structures_as_json(tape: Path) -> None:
+    (row,) = csv.DictReader(io.StringIO(run(tape, "show", TOOLS, "--format", "csv").stdout))
+    assert json.loads(row["tool_calls"])[0]["arguments"] == '{"city":"Oslo"}'
+    assert (row["flags"], row["completion_tokens"]) == ("no_usage stall", "")
+
+
+@pytest.mark.parametrize("part", ["events", "reads"])
+def test_events_and_reads_come_in_every_format(tape: Path, part: str) -> None:
+    fields = {"events": rows.EVENT_FIELDS, "reads": rows.READ_FIELDS}[part]
+    found = json.loads(run(tape, "show", COMPLETE, "--part", part, "--format", "json").stdout)
+    assert {tuple(row) for row in found} == {fields}
+    assert tuple(run(tape, "show", COMPLETE, "--part", part).stdout.splitlines()[0].split()) == fields
+    assert len(run(tape, "show", COMPLETE, "--part", part, "--format", "jsonl").stdout.splitlines()) == len(found)
+
+
+def test_events_say_where_in_the_body_they_are_and_when_they_came(tape: Path) -> None:
+    found = json.loads(run(tape, "show", COMPLETE, "--part", "events", "--format", "json").stdout)
+    kinds = ["role", "content", "comment", "content", "content", "content", "finish", "usage", "done"]
+    assert [row["kind"] for row in found] == kinds
+    assert [row["delta"] for row in found[:5]] == [None, "Hel", None, "lo", ", "]
+    assert [row["seq"] for row in found] == list(range(9))
+    assert [row["at_ms"] for row in found] == [100.0, 110.0, 120.0, 120.0, 120.0, 170.0, 180.0, 180.0, 180.0]
+    assert [row["gap_ms"] for row in found] == [None, 10.0, 10.0, 0.0, 0.0, 50.0, 10.0, 0.0, 0.0]
+    assert BODY[found[2]["start"] : found[2]["end"]].startswith(b": keep-alive")
+
+
+def test_the_summary_tells_a_stall_and_who_was_slow(tape: Path) -> None:
+    shown = run(tape, "show", TOOLS).stdout
+    assert "stall      3,000.0 ms from 0.050 s, before event #1: 'Think. ' … 'get_weather{\"city\":'" in shown
+    assert "upstream silent, relay 0.1 ms, no wait for the client" in shown
+    by_others = run(tape, "show", TOOLS, "--stall-ms", "3000").stdout
+    assert "upstream silent" not in by_others
+    assert "stall:" not in by_others
+    assert "no_usage:" in by_others
+
+
+@pytest.mark.parametrize("part", ["text", "events", "reads", "request", "raw"])
+def test_thresholds_are_refused_where_nothing_is_judged(tape: Path, part: str) -> None:
+    said = run(tape, "show", TOOLS, "--part", part, "--stall-ms", "3000", "--burst-reads", "1", code=2).stderr
+    assert f"--part {part} is not judged: leave out --stall-ms, --burst-reads" in said
+
+
+def test_thresholds_set_elsewhere_are_no_error(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIRETAPE_STALL_MS", "3000")
+    assert run(tape, "show", COMPLETE, "--part", "text").stdout == "Hello, world"
+
+
+def test_the_help_says_what_comes_without_a_format(tape: Path) -> None:
+    said = " ".join(run(tape, "show", "--help").stdout.split())
+    assert "[default: a page; on a pipe tsv of timing, events and reads, bytes of text and request]" in said
+    assert run(tape, "show", TOOLS).stdout.startswith(f"{TOOLS}  POST https://")
+
+
+def test_timing_is_a_row_for_each_verdict_for_programs_and_a_page_for_people(tape: Path) -> None:
+    (found,) = json.loads(run(tape, "show", TOOLS, "--part", "timing", "--format", "json").stdout)
+    assert tuple(found) == verdicts.FIELDS
+    assert (found["kind"], found["form"], found["who"], found["lasted_ms"]) == ("stall", "gap", "upstream", 3000)
+    assert run(tape, "show", TOOLS, "--part", "timing").stdout.splitlines()[0].split("\t") == list(verdicts.FIELDS)
+    assert run(tape, "show", COMPLETE, "--part", "timing", "--format", "jsonl").stdout == ""
+    stalls = run(tape, "show", COMPLETE, "--part", "timing", "--stall-ms", "5", "--format", "jsonl").stdout
+    assert [json.loads(line)["lasted_ms"] for line in stalls.splitlines()] == [10, 50]
+    assert "who was slow?" in run(tape, "show", TOOLS, "--part", "timing", "--format", "table").stdout
+
+
+def test_timing_of_hostile_and_of_open_exchanges_is_safe(tape: Path) -> None:
+    shown = on_terminal(tape, "show", ODD, "--part", "timing", "--stall-ms", "1")
+    assert "who was slow?" in shown
+    assert "\x1b]52" not in shown
+    assert "upstream gap" in run(tape, "show", "@", "--part", "timing", "--format", "table").stdout
+
+
+def test_text_on_a_pipe_is_the_content_and_nothing_else(tape: Path) -> None:
+    assert run(tape, "show", COMPLETE, "--part", "text").stdout_bytes == b"Hello, world"
+    assert run(tape, "show", TOOLS, "--part", "text").stdout_bytes == b""
+    found = json.loads(run(tape, "show", TOOLS, "--part", "text", "--format", "json").stdout)
+    assert (found["reasoning"], found["tool_calls"][0]["name"]) == ("Think. ", "get_weather")
+
+
+def test_the_request_on_a_pipe_is_its_body_byte_for_byte(tape: Path) -> None:
+    assert run(tape, "show", "c000", "--part", "request").stdout_bytes == b"\xff\xfe not UTF-8"
+    found = json.loads(run(tape, "show", "c000", "--part", "request", "--format", "json").stdout)
+    assert tuple(found) == rows.REQUEST_FIELDS
+    assert "authorization: REDACTED" in run(tape, "show", "c000", "--part", "request", "--format", "table").stdout
+
+
+def test_raw_on_a_pipe_is_the_body_byte_for_byte_also_while_it_is_open(tape: Path) -> None:
+    assert run(tape, "show", COMPLETE, "--part", "raw").stdout_bytes == BODY
+    assert run(tape, "show", "@", "--part", "raw").stdout_bytes == COMPLETE_READS[0][1] + COMPLETE_READS[1][1]
+
+
+def test_raw_has_no_format(tape: Path) -> None:
+    assert "has no --format" in run(tape, "show", "@", "--part", "raw", "--format", "json", code=2).stderr
+
+
+def test_raw_text_on_a_terminal_has_no_control_characters_unless_forced(tape: Path) -> None:
+    assert "keep-alive" in on_terminal(tape, "show", COMPLETE, "--part", "raw")
+    assert "keep-alive" in on_terminal(tape, "show", COMPLETE, "--part", "raw", "--force")
+
+
+def test_a_binary_body_on_a_terminal_is_shown_as_hex(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as tape:
+        tape.answer("aaaa000000000001", b"\x89PNG\r\n\x1a\n\x00\xff" + b"\x00" * 5000, 30)
+    shown = on_terminal(path, "show", "@", "--part", "raw")
+    assert "00000000  89 50 4e 47 0d 0a 1a 0a" in shown
+    assert "5,010 bytes, not text; a pipe or a file gets all of them" in " ".join(shown.split())
+    assert "\x1a" not in shown
+
+
+def test_events_on_a_terminal_are_listed_as_in_the_viewer(tape: Path) -> None:
+    shown = on_terminal(tape, "show", COMPLETE, "--part", "events").splitlines()
+    assert shown[0].split() == ["#", "t", "s", "Δ", "ms", "kind", "bytes", "read", "data"]
+    assert shown[2].split() == ["1", "0.110", "10.0", "content", "157", "1", "'Hel'"]
+    assert shown[4].split()[2:4] == ["same", "content"]
+    assert shown[8].split()[-4:] == ["5", "in,", "4", "out"]
+
+
+def test_the_page_has_the_headers_and_names_request_ids_and_limits_first(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    sent = [(b"content-type", b"text/event-stream"), (b"x-request-id", b"req_1"), (b"retry-after", b"20"),
+            (b"x-ratelimit-remaining-tokens", b"7")]  # fmt: skip
+    with recorder(path) as tape:
+        tape.begin("aaaa000000000001", COMPLETE_READS, headers=sent)
+        tape.end("aaaa000000000001", COMPLETE_READS)
+    shown = run(path, "show", "@").stdout
+    told = [row.split(maxsplit=1)[1] for row in shown.splitlines() if row.startswith("header ")]
+    assert told == ["x-request-id: req_1", "retry-after: 20", "x-ratelimit-remaining-tokens: 7"]
+    assert "response headers\ncontent-type: text/event-stream\n" in shown
+    assert "request headers\nhost: api.example.com\nauthorization: REDACTED" in shown
+    assert "request headers" not in on_terminal(path, "show", "@")
+
+
+@pytest.mark.parametrize(("id", "reason"), [
+    (TOOLS, "the answer has only tool calls and reasoning"),
+    (LIMITED, "an error came before any output (rate_limit_exceeded: slow down)"),
+    (LIVE, "the exchange is still open"),
+])  # fmt: skip
+def test_without_any_text_standard_error_says_why(tape: Path, id: str, reason: str) -> None:
+    ended = run(tape, "show", id, "--part", "text")
+    assert ended.stdout_bytes == b""
+    assert ended.stderr.startswith(f"wiretape: there is no text: {reason}")
+
+
+@pytest.mark.parametrize("part", ["events", "reads"])
+def test_without_a_body_standard_error_says_that_there_is_none(tmp_path: Path, part: str) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as tape:
+        tape.begin("aaaa000000000001", [])
+    ended = run(path, "show", "@", "--part", part)
+    assert ended.stderr == f"wiretape: there are no {part}: no body came (open)\n"
+    assert len(ended.stdout.splitlines()) == 1
+
+
+def test_without_any_text_of_an_api_that_is_not_decoded_that_is_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    reads = [(100, b'event: ping\ndata: {"type":"ping"}\n\n')]
+    with recorder(path) as tape:
+        tape.begin("aaaa000000000001", reads)
+        tape.end("aaaa000000000001", reads)
+    told = run(path, "show", "@", "--part", "text").stderr
+    assert "there is no text: the API of this stream is not decoded: 35 bytes of body (complete)" in told
+
+
+def test_an_event_has_one_number_in_events_verdicts_exported_chunks_and_the_viewer(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    stray = b'{"choices":[{"index":0,"delta":{"content":"stray"}}]}\n\n'
+    parts = [(100, b": hi\n\n"), (110, event({"content": "a"})), (120, stray), (3120, event({"content": "late"}))]
+    with recorder(path) as tape:
+        tape.record("aaaa000000000001", parts)
+    events = json.loads(run(path, "show", "@", "--part", "events", "--format", "json").stdout)
+    assert [(row["seq"], row["kind"], row["delta"]) for row in events] == [
+        (0, "comment", None), (1, "content", "a"), (2, "content", "stray"), (3, "content", "late")
+    ]  # fmt: skip
+    chunks = json.loads(run(path, "export", "--table", "chunks", "--format", "json").stdout)
+    assert [(row["event"], row["content"], row["at_ms"]) for row in chunks] == [
+        (row["seq"], row["delta"], row["at_ms"]) for row in events[1:]
+    ]
+    assert "before event #3: 'stray' … 'late'" in run(path, "show", "@").stdout
+    with queries.opened(path) as connection:
+        opened = opening.opened(exchange.stored(connection, 1), Thresholds())
+    assert markers.label(opened.markers[-1].position) == "#3"
+    assert [opened.transcript.text(seq) or None for seq in range(4)] == [row["delta"] for row in events]

@@ -1,0 +1,267 @@
+"""The commands of analysis, from the outside: what they print, their formats and their exit codes."""
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from recorder.demo import fixture
+from recorder.errors import OutputRefused
+from recorder.tape import file
+from tests.viewer.commanding import on_terminal
+from tests.viewer.conftest import COMPLETE, TOOLS
+from viewer.commands import measured_as
+from viewer.commands import stats as commands
+from viewer.commands.stats import COMMANDS
+from viewer.stats import compare, summary
+from viewer.stats.tools import tools
+
+ROOT = Path(__file__).parents[3]
+GROUP = click.Group("wiretape", commands=COMMANDS)
+
+
+def run(tape: Path, *arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(GROUP, [*arguments], env={"WIRETAPE_DB": str(tape)})
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "tape.db"
+    with file.writing(path, "a test") as connection:
+        for _ in fixture.fill(connection, 400, 20, 1):
+            pass
+    return path
+
+
+def test_stats_is_one_block_for_each_group(tape: Path) -> None:
+    assert run(tape, "stats", "--format", "table").stdout.startswith("all · 7 exchanges ·")
+    blocks = run(tape, "stats", "--by", "status", "--format", "table").stdout.split("\n\n")
+    assert [block.split(" ·")[0] for block in blocks] == ["status 200", "status 429"]
+
+
+def test_stats_formats_have_the_contract_fields(tape: Path) -> None:
+    (row,) = json.loads(run(tape, "stats", "--format", "json").stdout)
+    assert tuple(row) == summary.fields(())
+    assert (row["ttft_p50_ms"], row["n_complete"]) == (80, 2)
+    header, *rows = csv.reader(io.StringIO(run(tape, "stats", "--by", "status", "--format", "csv").stdout))
+    assert (tuple(header), [row[0] for row in rows]) == (summary.fields(("status",)), ["200", "429"])
+    assert len(run(tape, "stats", "--by", "outcome", "--format", "jsonl").stdout.splitlines()) == 5
+
+
+def test_stats_of_a_selection(tape: Path) -> None:
+    (row,) = json.loads(run(tape, "stats", "-f", f"id:{COMPLETE}", "--format", "json").stdout)
+    assert (row["n"], row["ttft_max_ms"]) == (1, 110)
+    (nothing,) = json.loads(run(tape, "stats", "-f", "status:500", "--format", "json").stdout)
+    assert (nothing["n"], nothing["ttft_max_ms"], nothing["error_rate_pct"]) == (0, None, None)
+    assert run(tape, "stats", "-f", "status:500", "--format", "table").stdout == ""
+
+
+def test_stats_on_a_pipe_are_a_row_for_each_group(tape: Path) -> None:
+    header, *rows = run(tape, "stats", "--by", "status").stdout.splitlines()
+    assert tuple(header.split("\t")) == summary.fields(("status",))
+    assert [row.split("\t")[0] for row in rows] == ["200", "429"]
+
+
+def test_stats_options_reach_the_figures(tape: Path) -> None:
+    given = ("--percentile-method", "mlperf", "--include-failed", "--slo", "ttft<100ms")
+    (row,) = json.loads(run(tape, "stats", *given, "--format", "json").stdout)
+    assert (row["measured_n"], row["ttft_p90_ms"], row["goodput_pct"]) == (7, 110, pytest.approx(100 / 6))
+
+
+def test_stats_prints_the_fields_that_are_asked_for(tape: Path) -> None:
+    found = run(tape, "stats", "--by", "status", "--columns", "n,status,ttft_p50").stdout
+    assert found == "n\tstatus\tttft_p50_ms\n6\t200\t80.0\n1\t429\t\n"
+    table = run(tape, "stats", "--by", "status", "--columns", "n,status,ttft_p50", "--format", "table").stdout
+    assert [line.split() for line in table.splitlines()] == [["n", "status", "ttft_p50_ms"], ["6", "200", "80.0"],
+                                                             ["1", "429", "–"]]  # fmt: skip
+
+
+def test_a_statistic_is_a_column_of_the_page_and_a_field_of_every_quantity(tape: Path) -> None:
+    lines = run(tape, "stats", "--columns", "p99,p50", "--format", "table").stdout.splitlines()
+    assert [line.split() for line in lines if line.startswith(("   ", "ttft "))] == [
+        ["p99", "p50"], ["ttft", "ms", "109.4", "80.0"],
+    ]  # fmt: skip
+    header, _ = run(tape, "stats", "--columns", "n,p50").stdout.splitlines()
+    assert header.split("\t")[:3] == ["n", "ttft_p50_ms", "ttfc_p50_ms"]
+    (row,) = json.loads(run(tape, "stats", "--as", "llmperf", "--columns", "metric,n", "--format", "json").stdout)[:1]
+    assert list(row) == ["metric", "n"]
+
+
+def test_what_had_no_room_is_said_once_for_all_groups(tape: Path) -> None:
+    shown = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "stats", "--by", "status", columns=60)).split())
+    assert shown.count("hidden: ") == 1
+    assert shown.endswith("hidden: mean, std, min, p90; widen the terminal or use --columns")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120])
+def test_a_comparison_keeps_its_verdict_on_a_narrow_terminal(made: Path, columns: int) -> None:
+    given = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x-2026*")
+    lines = [
+        re.sub(r"\x1b\[[0-9;]*m", "", line)
+        for line in on_terminal(made, "compare", *given, columns=columns).split("\r\n")
+    ]
+    assert [lines[0].split()[0], lines[0].split()[-1]] == ["metric", "verdict"]
+    assert max(map(len, lines)) <= columns
+    assert any(line.startswith("hidden: ") for line in lines) == (columns < 120)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_two_exchanges_keep_both_sides_and_their_difference_on_a_narrow_terminal(tape: Path, columns: int) -> None:
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "compare", "@", "@-1", columns=columns)).split("\r\n")
+    assert shown[0].split()[:4] == ["metric", "a", "b", "difference"]
+    assert max(map(len, shown)) <= columns
+
+
+def test_a_comparison_prints_the_columns_that_are_asked_for(tape: Path, made: Path) -> None:
+    given = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x-2026*", "--columns", "verdict,metric")
+    assert run(made, "compare", *given).stdout.splitlines()[0] == "verdict\tmetric"
+    assert run(tape, "compare", "@", "@-1", "--columns", "metric,b").stdout.splitlines()[0] == "metric\tb"
+    assert "choose from metric, " in run(tape, "compare", "@", "@-1", "--columns", "verdict", code=2).stderr
+
+
+def test_a_histogram_is_drawn_below_the_table(tape: Path) -> None:
+    lines = run(tape, "stats", "--hist", "icl").stdout.splitlines()
+    drawn = lines[next(at for at, line in enumerate(lines) if line.startswith("icl (")) + 1 :]
+    assert drawn[0].split()[:3] == ["0", "ms", "1"]
+    assert sum(int(line.split(" ms ")[1].split()[0]) for line in drawn) == 5
+
+
+def test_the_fields_explain_themselves() -> None:
+    rows = json.loads(run(Path("none.db"), "stats", "--schema", "--format", "json").stdout)
+    assert {row["field"]: row["meaning"] for row in rows} == summary.schema()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("stats", "--by", "colour"), ("stats", "--slo", "fast"), ("stats", "--hist", "speed"), ("compare",),
+     ("stats", "--hist", "icl", "--format", "csv"), ("stats", "-f", "model:("), ("compare", "@"), ("check",),
+     ("compare", "@", "@-1", "--base", "status:200"), ("compare", "--base", "status:200"), ("check", "--max", "x=1"),
+     ("compare", "--base", "status:200", "--new", "status:("), ("check", "--min", "goodput=95%"),
+     ("stats", "--as", "vllm", "--by", "model"), ("stats", "--as", "otel", "--slo", "ttft<1s"),
+     ("stats", "--as", "vllm", "--include-failed"), ("stats", "--as", "vllm", "--percentile-method", "mlperf"),
+     ("stats", "--as", "vlm"), ("stats", "--as", "vllm@0.9"), ("stats", "--tokenizer", __file__),
+     ("compare", "@", "@-1", "-e"), ("compare", "@", "@-1", "--include-failed"), ("compare", "@", "@-1", "--errors")],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_cannot_be_read_is_a_usage_error(tape: Path, arguments: tuple[str, ...]) -> None:
+    result = run(tape, *arguments, code=2)
+    assert result.stdout == ""
+    assert "Error: " in result.stderr
+
+
+def test_the_fields_of_another_tools_figures_explain_themselves() -> None:
+    arguments = ("stats", "--as", "vllm@0.31", "--schema", "--format", "json")
+    rows = json.loads(run(Path("none.db"), *arguments).stdout)
+    assert {row["field"]: row["meaning"] for row in rows} == measured_as.schema("vllm@0.32")
+
+
+def test_an_unknown_release_is_a_usage_error_that_names_the_known_ones(tape: Path) -> None:
+    result = run(tape, "stats", "--as", "vllm@0.9", code=2)
+    assert "choose from vllm@0.33, vllm@0.30 to 0.32, vllm@0.20 to 0.29" in " ".join(result.stderr.split())
+
+
+def test_a_tokenizer_that_is_none_is_an_error_of_one_line(tape: Path) -> None:
+    result = run(tape, "stats", "--as", "vllm", "--tokenizer", __file__, code=1)
+    assert "is not a tokenizer: give a tokenizer.json of Hugging Face" in str(result.exception)
+
+
+def test_two_exchanges_are_compared_side_by_side(tape: Path) -> None:
+    lines = run(tape, "compare", COMPLETE, TOOLS, "--format", "table").stdout.splitlines()
+    (ttft,) = [line.split() for line in lines if line.startswith("ttft_ms")]
+    assert ttft == ["ttft_ms", "110.0", "50.0", "-60.0", "-54.5"]
+    rows = json.loads(run(tape, "compare", COMPLETE, TOOLS, "--format", "json").stdout)
+    assert tuple(rows[0]) == tuple(compare.PAIR_FIELDS)
+
+
+def test_groups_are_compared_with_intervals(made: Path) -> None:
+    given = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x-2026*")
+    rows = {row["metric"]: row for row in json.loads(run(made, "compare", *given, "--format", "json").stdout)}
+    assert (rows["each_icl_p50_p50_ms"]["verdict"], rows["tps_p50"]["verdict"]) == (compare.WORSE, compare.WORSE)
+    assert rows["tpot_p50_ms"]["low"] > 5
+    assert run(made, "compare", *given).stdout.splitlines()[0].split() == list(compare.FIELDS)
+    run(made, "compare", *given, "-e", code=3)
+    run(made, "compare", "-e", "--base", "model:gpt-x-2026*", "--new", "model:gpt-x-mini*")
+
+
+def test_a_comparison_of_nothing_is_no_success(made: Path) -> None:
+    few = ("--base", "model:gpt* is:timeout", "--new", "label:team=search")
+    assert compare.TOO_FEW in run(made, "compare", *few).stdout
+    run(made, "compare", *few, "-e", code=4)
+
+
+def test_labels_that_were_drawn_at_random_make_no_difference(made: Path) -> None:
+    given = ("--base", "label:team=search", "--new", "label:team=batch", "-f", "model:gpt*")
+    rows = json.loads(run(made, "compare", *given, "--format", "json").stdout)
+    assert {row["verdict"] for row in rows} <= {compare.UNCLEAR, compare.TOO_FEW}
+    assert sum(row["verdict"] == compare.UNCLEAR for row in rows) >= 10
+
+
+def test_check_passes_when_all_rules_hold(tape: Path) -> None:
+    result = run(tape, "check", "--max", "ttft.p95=1s", "--min", "n=7", "--format", "json")
+    assert [row["verdict"] for row in json.loads(result.stdout)] == ["holds", "holds"]
+
+
+def test_check_fails_with_the_rows_that_fail(tape: Path) -> None:
+    lines = run(tape, "check", "--max", "ttft.p95=50ms", "--min", "n=7", code=3).stdout.splitlines()
+    assert [line.split("\t")[4] for line in lines] == ["verdict", "fails", "holds"]
+    assert lines[1].split() == ["max", "ttft.p95=50ms", "107.0", "ms", "2", "fails"]
+
+
+def test_check_says_when_there_is_nothing_to_judge(tape: Path) -> None:
+    assert "nothing to judge" in run(tape, "check", "--max", "ttft.p95=1s", "-f", "status:500", code=4).stdout
+    run(tape, "check", "--max", "ttft.p95=1s", "--min", "n=1", "-f", "status:500", code=3)
+
+
+def test_check_takes_rules_from_a_file_and_reports_to_junit(tape: Path, tmp_path: Path) -> None:
+    rules, report = tmp_path / "rules.toml", tmp_path / "report.xml"
+    rules.write_text('slo = "ttft<1s"\n[max]\nttft.p95 = "1s"\n[min]\ngoodput = "90%"\n')
+    run(tape, "check", "--rules", str(rules), "--junit", str(report), code=3)
+    (suite,) = ElementTree.fromstring(report.read_bytes())
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    run(tape, "check", "--rules", str(rules), "--slo", "ttft<1ms", code=3)
+
+
+def test_importing_the_commands_loads_no_heavy_library() -> None:
+    heavy = {"numpy", "pandas", "sqlalchemy", "alembic", "msgspec", "rich"}
+    code = f"import sys, viewer.commands.stats; print(sorted({heavy!r} & sys.modules.keys()))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout == "[]\n"
+
+
+def test_statistics_need_no_pandas(tape: Path) -> None:
+    code = "import sys; from viewer.commands.stats import stats as s; s(standalone_mode=False)"
+    code += "; sys.exit('pandas' in sys.modules)"
+    command = [sys.executable, "-c", code, "--db", str(tape)]
+    assert subprocess.run(command, capture_output=True, check=False, cwd=ROOT).returncode == 0
+
+
+def test_a_reader_that_leaves_is_no_error(made: Path) -> None:
+    command = (sys.executable, "-m", "viewer.cli", "stats", "--by", "hour", "--db", str(made))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert (process.stderr.read(), process.wait(30)) == (b"", 141)
+
+
+def test_the_names_for_as_are_the_tools_that_can_be_measured_as() -> None:
+    (option,) = [one for one in commands.stats.params if one.name == "tool"]
+    named = ", ".join(tools.TOOLS[:-1]) + f" or {tools.TOOLS[-1]}"
+    assert named in str(option.help)  # type: ignore[attr-defined]
+
+
+def test_a_junit_report_is_not_written_over_a_tape(tape: Path) -> None:
+    before = tape.read_bytes()
+    result = run(tape, "check", "--max", "n=99", "--junit", str(tape), code=1)
+    assert isinstance(result.exception, OutputRefused)
+    assert tape.read_bytes() == before

@@ -1,0 +1,161 @@
+"""Terminal recordings: the lines that asciicast v3 asks for, at true instants, with nothing that a player obeys."""
+
+import io
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder.decode.chat import Chunk, Fault, Piece, ToolPiece
+from recorder.decode.derive import Decoded
+from recorder.decode.outcome import TimedChunk
+from tests.viewer.conftest import COMPLETE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
+from tests.viewer.golden import assert_golden
+from viewer.export import asciicast
+from viewer.tape import queries
+from viewer.tape.whole import Whole
+
+Event = tuple[float, str, str]
+SGR = re.compile("\x1b\\[[0-9]+m")
+
+
+def recorded(connection: Connection, id: str) -> bytes:
+    out = io.BytesIO()
+    count = asciicast.write(out, queries.whole(connection, queries.find(connection, id)))
+    assert count == len(out.getvalue().splitlines()) - 1
+    return out.getvalue()
+
+
+def read_back(data: bytes) -> tuple[dict[str, Any], list[Event]]:
+    header, *lines = data.decode().splitlines()
+    events, at = list[Event](), 0.0
+    for interval, code, text in map(json.loads, lines):
+        at += interval
+        events.append((round(at, 6), code, text))
+    return json.loads(header), events
+
+
+def events(connection: Connection, id: str) -> list[Event]:
+    return read_back(recorded(connection, id))[1]
+
+
+def made(*chunks: Chunk, **facts: Any) -> list[Event]:
+    known: dict[str, Any] = {"id": "x", "model": None, "outcome": "complete", "outcome_detail": None, "ended_by": "end"}
+    known |= {"started_at": "2026-03-01T12:00:00Z", "end_ns": 90 * MS, "finish_reason": None, "error_message": None}
+    timed = [TimedChunk(at, at * 10 * MS, at, chunk, at) for at, chunk in enumerate(chunks, 1)]
+    one = Whole(known | {"ended_detail": None} | facts, [], b"", Decoded(b"", True, chunks=timed))
+    return read_back("\n".join(asciicast.lines(one)).encode())[1]
+
+
+def said(index: int = 0, **more: Any) -> Chunk:
+    known: dict[str, Any] = {"content": "", "reasoning": "", "refusal": "", "tools": (), "finish_reason": None}
+    return Chunk("chat", pieces=(Piece(index, **(known | more)),), content=True)
+
+
+@pytest.mark.parametrize("id", [TOOLS, ODD, TRUNCATED])
+def test_a_recording_is_the_golden_file_byte_for_byte(connection: Connection, id: str) -> None:
+    assert_golden(f"{id[:4]}.cast", recorded(connection, id))
+
+
+def test_the_header_says_the_version_the_terminal_and_when(connection: Connection) -> None:
+    header, _ = read_back(recorded(connection, COMPLETE))
+    assert header == {
+        "version": 3,
+        "term": {"cols": 80, "rows": 24, "type": "xterm-256color"},
+        "timestamp": 1772366401,
+        "title": f"{COMPLETE} · gpt-x-mini · complete",
+    }
+
+
+def test_each_delta_appears_at_its_instant_since_the_request(connection: Connection) -> None:
+    assert events(connection, COMPLETE) == [
+        (0.11, "m", "ttft 110.0 ms"),
+        (0.11, "o", "Hel"),
+        (0.12, "o", "lo"),
+        (0.12, "o", ", "),
+        (0.17, "o", "world"),
+        (0.1815, "o", "\r\n"),
+        (0.1815, "m", "complete, finish reason stop"),
+        (0.1815, "x", "0"),
+    ]
+
+
+def test_intervals_are_plain_decimals(connection: Connection) -> None:
+    for line in recorded(connection, TOOLS).decode().splitlines()[1:]:
+        assert re.match(r'\[\d+\.\d{6}, "[omx]", "', line)
+
+
+def test_a_stall_is_marked_where_it_begins(connection: Connection) -> None:
+    assert [one for one in events(connection, TOOLS) if one[1] == "m"] == [
+        (0.05, "m", "ttft 50.0 ms"),
+        (0.05, "m", "stall 3,000.0 ms"),
+        (3.0715, "m", "complete, finish reason tool_calls"),
+    ]
+
+
+def test_reasoning_is_dim_and_tool_calls_stand_apart(connection: Connection) -> None:
+    shown = "".join(text for _, code, text in events(connection, TOOLS) if code == "o")
+    assert shown.startswith("\x1b[2mThink. \x1b[0m\r\n\r\n\x1b[36mget_weather ")
+    assert SGR.sub("", shown) == 'Think. \r\n\r\nget_weather {"city":"Oslo"}\r\n'
+
+
+def test_an_error_is_marked_and_how_it_ended_is_shown(connection: Connection) -> None:
+    found = events(connection, FAILED)
+    assert (0.06, "m", "error server_overloaded: overloaded") in found
+    assert found[-1][1:] == ("x", "1")
+    assert "[error_event (mid_stream): overloaded]" in found[-3][2]
+
+
+def test_an_error_is_marked_behind_what_came_with_it() -> None:
+    failed = replace(said(content="a"), fault=Fault("c", "overloaded"))
+    assert [text for _, code, text in made(failed, end_ns=10 * MS) if code in "om"][:4] == [
+        "ttft 10.0 ms", "a", "error c: overloaded", "\r\n",
+    ]  # fmt: skip
+
+
+def test_an_answer_that_is_no_stream_appears_with_its_last_read_and_has_no_ttft(connection: Connection) -> None:
+    found = events(connection, LIMITED)
+    assert [one[1] for one in found] == ["m", "o", "m", "x"]
+    assert [one[0] for one in found] == [0.03, 0.0315, 0.0315, 0.0315]
+    assert "http_error (rate_limited): slow down" in found[1][2]
+
+
+def test_an_open_exchange_has_no_exit(connection: Connection) -> None:
+    found = events(connection, LIVE)
+    assert (found[-1][1:], found[-1][0]) == (("m", "open"), 0.11)
+
+
+def test_nothing_in_it_controls_a_terminal_but_line_ends_and_our_colours(connection: Connection) -> None:
+    data = recorded(connection, ODD)
+    assert data.isascii()
+    header, found = read_back(data)
+    for text in [header["title"], *(text for _, _, text in found)]:
+        assert not {sign for sign in SGR.sub("", text) if not sign.isprintable()} - {"\r", "\n"}
+        assert "\n" not in text.replace("\r\n", "")
+    assert HOSTILE not in json.dumps(found)
+
+
+def test_a_line_end_is_a_return_and_a_line_feed() -> None:
+    assert made(said(content="a\r\nb\nc\td"))[1][2] == "a\r\nb\r\nc   d"
+
+
+def test_only_the_first_choice_is_shown() -> None:
+    assert [text for _, code, text in made(said(0, content="a"), said(1, content="b")) if code == "o"] == ["a", "\r\n"]
+
+
+def test_each_call_begins_a_line_and_each_kind_a_paragraph() -> None:
+    calls = [said(tools=(ToolPiece(at, "", name, arguments),)) for at, name, arguments in
+             ((0, "f", ""), (0, "", "1"), (1, "g", "2"))]  # fmt: skip
+    found = made(said(content="a"), *calls, said(refusal="no"))
+    shown = "".join(text for _, code, text in found if code == "o")
+    assert SGR.sub("", shown) == "a\r\n\r\nf 1\r\ng 2\r\n\r\nno\r\n"
+
+
+def test_time_never_runs_backwards(connection: Connection) -> None:
+    one = queries.whole(connection, queries.find(connection, COMPLETE))
+    early = replace(one, facts=one.facts | {"end_ns": 5 * MS})
+    intervals = [json.loads(line)[0] for line in list(asciicast.lines(early))[1:]]
+    assert min(intervals) >= 0

@@ -1,0 +1,118 @@
+"""Lines of chunks: to the byte what `csv.writer` makes of the rows."""
+
+import csv
+import io
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Connection
+
+from recorder.decode.batch import Run
+from recorder.decode.chat import Chunk, Fault, Piece, ToolPiece
+from recorder.decode.templates import PARTS, filler
+from recorder.errors import TapeDamaged
+from tests.viewer.conftest import HOSTILE
+from viewer import rows
+from viewer.export import chunk_lines
+from viewer.export import text as export
+from viewer.tape import queries
+
+NS = st.one_of(st.none(), st.integers(0, 200), st.integers(0, 1 << 40), st.integers(-5, 1 << 62))
+TEXTS = st.one_of(
+    st.sampled_from(["a", " word", "=1", ",", '"', "\r", "\n", "-", "'", "", HOSTILE, "\ud800", "é"]), st.text()
+)
+KNOWN = TEXTS.filter(bool)
+
+
+@st.composite
+def pieces(draw: st.DrawFn) -> Piece:
+    tools = tuple(ToolPiece(0, "", draw(TEXTS), draw(TEXTS)) for _ in range(draw(st.integers(0, 2))))
+    return Piece(
+        draw(st.integers(0, 3)), draw(TEXTS), draw(TEXTS), draw(TEXTS), tools, draw(st.one_of(st.none(), KNOWN))
+    )
+
+
+CHUNKS = st.builds(
+    lambda some, usage, fault, said: Chunk("chat", "", "", tuple(some), *said, usage, fault),
+    st.lists(pieces(), max_size=2),
+    st.sampled_from([None, {"completion_tokens": 3}, {"completion_tokens": "3"}]),
+    st.sampled_from([None, Fault("a", "b")]),
+    st.tuples(st.booleans(), st.booleans(), st.booleans()),
+)
+
+
+@st.composite
+def made(draw: st.DrawFn) -> Run:
+    """One chunk of any kind, or several that repeat one text."""
+    if draw(st.booleans()):
+        return Run(draw(CHUNKS), None, [""], (draw(st.one_of(st.none(), st.just(3))),), (draw(NS),), (draw(NS),))
+    part = draw(st.sampled_from(PARTS))
+    tools = (ToolPiece(0, "", draw(TEXTS), ""),) if part == "arguments" else ()
+    empty = Chunk("chat", pieces=(Piece(0, "", "", "", tools, draw(st.one_of(st.none(), KNOWN))),), content=True)
+    texts = draw(st.lists(KNOWN, min_size=1, max_size=5))
+    at_ns = [draw(NS) for _ in texts]
+    return Run(filler(empty, part)("x"), part, texts, range(len(texts)), at_ns, at_ns)
+
+
+def one_by_one(runs: list[Run]) -> list[Run]:
+    return [
+        Run(run.chunk if run.part is None else filler(run.chunk, run.part)(text), None, [""], (item,), (at,), (read,))
+        for run in runs
+        for text, item, at, read in zip(run.texts, run.items, run.at_ns, run.reads, strict=True)
+    ]
+
+
+def written(found: Any, **options: Any) -> bytes:
+    out = io.BytesIO()
+    export.write(out, "csv", rows.CHUNK_FIELDS, found, **options)
+    return out.getvalue()
+
+
+@given(st.lists(st.lists(made(), max_size=4), max_size=3), st.booleans(), st.one_of(st.none(), st.integers(0, 12)))
+def test_lines_are_what_csv_makes_of_the_rows(found: list[list[Run]], raw: bool, limit: int | None) -> None:
+    exchanges = [(f"a{place}", runs) for place, runs in enumerate(found)]
+    apart = [row for id, runs in exchanges for row in rows.chunks(id, one_by_one(runs))]
+    assert list(rows.Chunks(exchanges, limit)) == apart[:limit]
+    assert written(rows.Chunks(exchanges, limit), raw_csv=raw) == written(apart[:limit], raw_csv=raw)
+
+
+@given(st.lists(st.one_of(NS, st.floats(-1e3, 1e12))))
+def test_milliseconds_are_written_as_python_writes_them(ns: list[float | None]) -> None:
+    assert chunk_lines.milliseconds(ns) == ["" if value is None else repr(rows.ms(value)) for value in ns]
+
+
+@given(st.lists(st.integers(0, 1 << 53), min_size=1))
+def test_milliseconds_of_known_instants_are_written_as_python_writes_them(ns: list[int]) -> None:
+    assert chunk_lines.milliseconds(ns) == [repr(rows.ms(value)) for value in ns]
+
+
+@pytest.mark.parametrize("damaged", ["x", b"x"])
+def test_an_instant_that_is_no_number_is_damage(damaged: Any) -> None:
+    for ns in ([damaged], [1, damaged], [None, 1.5, damaged]):
+        with pytest.raises(TapeDamaged, match="the tape is damaged"):
+            chunk_lines.milliseconds(ns)
+
+
+@pytest.mark.parametrize("around", [0, 10**2, 10**6, 10**9, 1 << 52, 10**22])
+def test_milliseconds_are_written_the_same_at_every_size(around: int) -> None:
+    for ns in range(around - 120, around + 120):
+        assert chunk_lines.milliseconds([ns]) == [repr(rows.ms(ns))] == [repr(round(ns / 1e6, 6))]
+        assert chunk_lines.milliseconds([10**8, ns, 10**8]) == ["100.0", repr(round(ns / 1e6, 6)), "100.0"]
+
+
+@pytest.mark.parametrize("limit", [None, 0, 1, 5, 17, 99])
+@pytest.mark.parametrize("raw", [True, False])
+def test_the_chunks_of_a_tape_are_written_the_same_both_ways(
+    connection: Connection, raw: bool, limit: int | None
+) -> None:
+    apart = list(queries.all_chunks(connection, None, limit))
+    assert written(queries.all_chunks(connection, None, limit), raw_csv=raw) == written(apart, raw_csv=raw)
+
+
+def test_a_cell_is_a_formula_no_more_than_in_a_row() -> None:
+    run = Run(filler(Chunk("chat", pieces=(Piece(0, "x", "", "", (), None),), content=True), "content")("x"), "content",
+              ["=1", 'a"b', "c,d"], range(3), [0, 1, 2], [0, 1, 2])  # fmt: skip
+    text = written(rows.Chunks([("a", [run])])).decode()
+    assert [row["content"] for row in csv.DictReader(io.StringIO(text, newline=""))] == ["'=1", 'a"b', "c,d"]

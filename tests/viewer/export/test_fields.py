@@ -1,0 +1,69 @@
+"""What each column of an export is: none is left out, and what the rows hold is of the kind that is said."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from tests.viewer.commanding import run
+from tests.viewer.golden import assert_golden
+from viewer import rows
+from viewer.export import fields, text
+from viewer.stats import samples, summary
+
+GROUPS = (*samples.GROUPS, "label.run")
+TYPES = {
+    "text": str, "integer": int, "number": (int, float), "boolean": bool, "timestamp": str, "words": (list, str),
+    "json": (list, dict),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("table", fields.TABLES)
+def test_every_column_has_a_meaning_and_every_number_a_unit(table: str) -> None:
+    for field in fields.of(table, GROUPS if table == "summary" else ()):
+        assert field.meaning, field
+        assert field.kind in TYPES, field
+        assert bool(field.unit) == (field.kind in ("integer", "number", "timestamp")), field
+        assert ("_ms" in field.name) == (field.unit == "ms"), field
+
+
+def test_the_columns_are_those_of_the_tables() -> None:
+    for table, (names, _) in text.TABLES.items():
+        assert tuple(field.name for field in fields.of(table)) == tuple(names)
+    assert tuple(field.name for field in fields.of("summary", GROUPS)) == summary.fields(GROUPS)
+
+
+@pytest.mark.parametrize("table", fields.TABLES)
+def test_what_is_known_is_of_the_kind_that_is_said(connection: Connection, table: str) -> None:
+    known = {field.name: field.kind for field in fields.of(table, ("model", "status", "day"))}
+    if table == "summary":
+        found = [
+            summary.row(one, ("model", "status", "day")) for one in samples.read(connection, ("model", "status", "day"))
+        ]
+    else:
+        found = list(text.TABLES[table][1](connection))
+    for row in found:
+        for name, value in row.items():
+            assert value is None or isinstance(value, TYPES[known[name]]), (name, value)
+            assert known[name] == "boolean" or not isinstance(value, bool), name
+            assert known[name] != "timestamp" or value is None or datetime.fromisoformat(value).tzinfo, name
+
+
+def test_rates_and_shares_have_units_of_their_own() -> None:
+    units = {field.name: (field.kind, field.unit) for field in fields.of("exchanges")}
+    assert (units["tps_user"], units["coalesced_fraction"]) == (("number", "tokens/s"), ("number", "share of 1"))
+    assert (units["labels"], units["request_model"]) == (("json", None), ("text", None))
+
+
+def test_a_schema_says_it_in_one_row_for_each_column(tape: Path) -> None:
+    found = json.loads(run(tape, "export", "--schema", "--table", "reads", "--format", "json").stdout)
+    assert [tuple(row) for row in found] == [fields.SCHEMA_FIELDS] * (1 + len(rows.READ_FIELDS))
+    assert found[2] == {
+        "table": "reads", "column": "at_ms", "type": "number", "unit": "ms", "meaning": "T0 → when the socket gave it",
+    }  # fmt: skip
+
+
+def test_the_schema_is_the_golden_file(tape: Path) -> None:
+    assert_golden("schema.tsv", run(tape, "export", "--schema").stdout_bytes)

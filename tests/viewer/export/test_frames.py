@@ -1,0 +1,283 @@
+"""Frames: the tape's own values under nullable types, unknown as NA, and percentiles of the complete exchanges only."""
+
+import doctest
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Connection, update
+
+from recorder.demo import fixture
+from recorder.errors import ForeignFile, NotFound
+from recorder.tape import file, journal
+from recorder.tape.schema import exchanges, measures
+from recorder.tape.store import Store
+from tests.viewer.conftest import COMPLETE, DONE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin, end, event, response
+from viewer import rows
+from viewer.export import fields, frames, text
+from viewer.export.frames import Tape, open_tape
+from viewer.stats import samples, summary
+
+TABLES = ("exchanges", "texts", "chunks", "reads")
+
+
+def table(of: Tape, name: str, *given: Any, **more: Any) -> pd.DataFrame:
+    found = getattr(of, name)(*given, **more)
+    assert isinstance(found, pd.DataFrame)
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tape: Path) -> Tape:
+    return open_tape(tape)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Tape:
+    """A tape of more exchanges than are read at a time."""
+    path = tmp_path_factory.mktemp("made") / "tape.db"
+    with file.writing(path, "a test") as connection:
+        assert sum(1 for _ in fixture.fill(connection, 450, 12, 1))
+    return open_tape(path)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_frame_has_the_columns_and_values_of_the_export(whole: Tape, connection: Connection, name: str) -> None:
+    columns, source = text.TABLES[name]
+    frame = table(whole, name)
+    assert tuple(frame.columns) == tuple(columns)
+    if name in ("exchanges", "texts"):
+        frame["started_at"] = frame["started_at"].dt.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    found = [[None if pd.isna(value) else value for value in row] for row in frame.itertuples(index=False)]
+    assert found == [[_cell(value) for value in row.values()] for row in source(connection)]
+
+
+def _cell(value: Any) -> Any:
+    return value if isinstance(value, bool) else rows.flat(value)
+
+
+@pytest.mark.parametrize("name", [*TABLES, "gaps"])
+def test_types_are_nullable_and_those_that_are_documented(whole: Tape, name: str) -> None:
+    frame = table(whole, name)
+    said = frame.attrs["columns"]
+    assert {field: str(dtype) for field, dtype in frame.dtypes.items()} == {
+        field: one["dtype"] for field, one in said.items()
+    }
+    assert {one["dtype"] for one in said.values()} <= {
+        "string", "Int64", "Float64", "boolean", "category", "datetime64[us, UTC]",
+    }  # fmt: skip
+    assert all(one["meaning"] for one in said.values())
+    assert {one["unit"] for field, one in said.items() if field.endswith("_ms")} == {"ms"}
+
+
+def test_types_say_what_a_column_is(whole: Tape) -> None:
+    said = {name: table(whole, name).attrs["columns"] for name in ("exchanges", "chunks")}
+    ttft, size = said["exchanges"]["ttft_ms"], said["exchanges"]["bytes"]
+    assert (ttft["dtype"], ttft["unit"], size["dtype"], size["unit"]) == ("Float64", "ms", "Int64", "bytes")
+    assert [said["exchanges"][name]["dtype"] for name in ("started_at", "status", "flags", "id")] == [
+        "datetime64[us, UTC]", "Int64", "string", "string",
+    ]  # fmt: skip
+    assert [said["chunks"][name]["dtype"] for name in ("id", "kinds", "output")] == ["category", "category", "boolean"]
+    assert whole.exchanges()["started_at"].iloc[0] == pd.Timestamp("2026-03-01T12:00:01Z")
+
+
+def test_unknown_is_na_and_neither_0_nor_nan(whole: Tape) -> None:
+    live = whole.exchanges().set_index("id").loc[LIVE]
+    assert live["outcome"] == "open"
+    assert [live[name] for name in ("ttft_ms", "completion_tokens", "error_code")] == [pd.NA] * 3
+    frame = whole.exchanges()
+    assert frame["ttft_ms"].isna().sum() == 2
+    assert frame["ttft_ms"].sum() == pytest.approx(frame["ttft_ms"].dropna().astype(float).sum())
+
+
+@pytest.mark.parametrize("name", [*TABLES, "gaps"])
+def test_nothing_has_the_same_columns_and_types(whole: Tape, tmp_path: Path, name: str) -> None:
+    with file.writing(tmp_path / "empty.db", "a test"):
+        pass
+    full = table(whole, name)
+    for empty in (table(open_tape(tmp_path / "empty.db"), name), table(whole, name, "status:500")):
+        assert len(empty) == 0
+        assert list(map(str, empty.dtypes)) == list(map(str, full.dtypes))
+        assert list(empty.columns) == list(full.columns)
+        assert empty.attrs == full.attrs
+
+
+def test_a_filter_selects_in_every_table(whole: Tape) -> None:
+    assert whole.exchanges("outcome:complete ttft<100ms")["id"].tolist() == [TOOLS]
+    for name in ("chunks", "reads", "gaps"):
+        frame = table(whole, name, "outcome:complete")
+        assert set(frame["id"]) == {COMPLETE, TOOLS}
+        assert list(frame["id"].cat.categories) == [COMPLETE, TOOLS]
+
+
+@pytest.mark.parametrize("nothing", ["", " \n"])
+def test_an_empty_filter_is_none(whole: Tape, nothing: str) -> None:
+    pd.testing.assert_frame_equal(whole.exchanges(nothing), whole.exchanges())
+    pd.testing.assert_frame_equal(whole.gaps(nothing), whole.gaps())
+
+
+def test_labels_are_compact_json(whole: Tape) -> None:
+    labels = whole.exchanges().set_index("id")["labels"]
+    assert (labels[COMPLETE], labels[LIVE]) == ('{"run":"a7"}', "{}")
+
+
+@pytest.mark.parametrize("name", [*TABLES, "gaps"])
+def test_a_filter_that_cannot_be_read_is_told_why(whole: Tape, name: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        table(whole, name, "ttft>")
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("limit", [0, 1, 3, 250])
+def test_a_limit_gives_the_first_rows(made: Tape, name: str, limit: int) -> None:
+    frame = table(made, name)
+    pd.testing.assert_frame_equal(table(made, name, limit=limit), frame.head(limit), check_categorical=False)
+
+
+def test_reads_of_many_exchanges_are_each_with_their_own(made: Tape) -> None:
+    read, exchange = made.reads(), made.exchanges()
+    counted = read.groupby("id").agg(reads=("seq", "count"), bytes=("size", "sum"), last=("seq", "max"))
+    known = exchange[exchange["reads"] > 0].set_index("id")
+    assert counted["reads"].tolist() == known["reads"].tolist()
+    assert counted["bytes"].tolist() == known["bytes"].tolist()
+    assert (counted["last"] == counted["reads"] - 1).all()
+    pd.testing.assert_frame_equal(made.reads("model:gpt-x-mini*"), _of(read, exchange, "gpt-x-mini"))
+
+
+def _of(read: pd.DataFrame, exchange: pd.DataFrame, model: str) -> pd.DataFrame:
+    """Give the same selection, made by pandas."""
+    wanted = exchange.loc[exchange["model"].str.startswith(model), "id"]
+    chosen = read[read["id"].isin(wanted)].reset_index(drop=True)
+    chosen["id"] = chosen["id"].cat.remove_unused_categories()
+    return chosen
+
+
+def test_the_numbers_are_those_of_the_statistics(made: Tape) -> None:
+    from viewer.tape import queries
+
+    with queries.opened(made.path) as connection:
+        (sample,) = samples.read(connection)
+    found = summary.row(sample, ())
+    complete, gaps = made.exchanges("outcome:complete"), made.gaps("outcome:complete")["icl_ms"]
+    assert (len(gaps), len(complete)) == (found["icl_n"], found["n_complete"])
+    for name, values in (("icl", gaps), ("read_gap", gaps[gaps > 0]), ("ttft", complete["ttft_ms"])):
+        assert values.mean() == pytest.approx(found[f"{name}_mean_ms"], abs=1e-6)
+        assert values.quantile(0.95) == pytest.approx(found[f"{name}_p95_ms"], abs=1e-6)
+    assert complete["completion_tokens"].sum() <= found["completion_tokens"]
+
+
+def test_gaps_are_those_between_output_chunks(whole: Tape) -> None:
+    frame = whole.gaps(f"id:{COMPLETE}")
+    assert frame["seq"].tolist() == [0, 1, 2]
+    assert frame["icl_ms"].tolist() == [10, 0, 50]
+    assert whole.gaps(f"id:{FAILED}").empty
+
+
+@given(st.integers(0, 2**53 - 1))
+def test_whole_nanoseconds_are_as_exact_in_an_array_as_in_a_row(ns: int) -> None:
+    assert ns >= 10**18 or ns / 1e6 == rows.ms(ns)
+
+
+def test_hostile_text_comes_as_it_is(whole: Tape) -> None:
+    odd = whole.texts(f"id:{ODD}").iloc[0]
+    assert odd["content"] == odd["model"] == HOSTILE
+    chunk = whole.chunks(f"id:{ODD}")
+    assert chunk["tool_name"].dropna().tolist() == [HOSTILE]
+
+
+def test_what_no_column_could_hold_is_unknown(tmp_path: Path) -> None:
+    parts = [(100, event({"content": "a"}, usage={"completion_tokens": 10**30, "total_tokens": -1}))]
+    first = begin("9999000000000009", 1, b"{}")
+    with file.writing(tmp_path / "tape.db", "a test") as connection:
+        store = Store(connection)
+        store.begin_session(journal.Session("u", "0", 1, None, "http://127.0.0.1:1", [], first.started_at))
+        store.settle(store.append([first, *response(first.id, parts), end(first.id, parts)]))
+    frame = open_tape(tmp_path / "tape.db").chunks()
+    assert frame["completion_tokens"].tolist() == [pd.NA]
+
+
+def test_no_tape_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no tape at"):
+        open_tape(tmp_path / "none.db")
+    (tmp_path / "text.db").write_text("no tape" * 100)
+    with pytest.raises(ForeignFile):
+        open_tape(str(tmp_path / "text.db"))
+
+
+def test_without_a_path_the_default_tape_is_opened(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIRETAPE_DB", str(tape))
+    assert open_tape() == Tape(tape)
+    monkeypatch.setenv("HOME", str(tape.parent))
+    assert open_tape(f"~/{tape.name}").path == tape
+
+
+@pytest.mark.damages
+def test_a_damaged_instant_is_the_first_of_all_and_told(
+    tape: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(shutil.copy(tape, tmp_path / "tape.db"))
+    with file.writing(path, "a test") as connection, connection.begin():
+        connection.execute(update(exchanges).where(exchanges.c.no == 1).values(started_at="yesterday"))
+    assert open_tape(path).exchanges()["started_at"].dt.year.tolist() == [1970, *[2026] * 6]
+    assert f"exchange {COMPLETE} is damaged: exchanges.started_at is text, not a time" in capsys.readouterr().err
+
+
+@pytest.mark.damages
+def test_gaps_that_are_damaged_are_left_out(tape: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(tape, tmp_path / "tape.db"))
+    with file.writing(path, "a test") as connection, connection.begin():
+        connection.execute(update(measures).where(measures.c.exchange_no == 1).values(icl=bytes(8) + b"\x01"))
+    assert open_tape(path).gaps(f"id:{COMPLETE}")["icl_ms"].tolist() == []
+    assert len(open_tape(path).gaps()) > 1
+
+
+def test_half_of_a_surrogate_pair_is_given_as_its_escape(tmp_path: Path) -> None:
+    halves = [(10, event({"content": "\ud83d"})), (20, event({"content": "\ude00"})), (30, DONE)]
+    with file.writing(tmp_path / "tape.db", "a test") as connection:
+        store = Store(connection)
+        store.begin_session(journal.Session("u", "0", 1, None, "", [], "2026-03-01T12:00:00.000000Z"))
+        frame = begin(COMPLETE, 1, b"{}")
+        store.settle(store.append([frame, *response(COMPLETE, halves), end(COMPLETE, halves)]))
+    halved = open_tape(tmp_path / "tape.db")
+    assert halved.chunks()["content"].tolist() == ["\\ud83d", "\\ude00"]
+    assert halved.texts()["content"].tolist() == ["\U0001f600"]
+    kept = frames._array("category", ["\ud83d", "a", "\ud83d"])
+    assert list(kept) == ["\\ud83d", "a", "\\ud83d"]
+
+
+def test_the_example_is_true(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(tape, tmp_path / "tape.db")
+    monkeypatch.chdir(tmp_path)
+    assert doctest.testmod(frames) == doctest.TestResults(failed=0, attempted=7)
+
+
+def test_every_exported_table_of_exchanges_is_a_frame() -> None:
+    assert set(TABLES) == set(text.TABLES) == {name for name in fields.TABLES if name != "summary"}
+
+
+def test_the_summary_is_of_complete_exchanges_and_interpolates_linearly(whole: Tape) -> None:
+    found = frames.summary(whole.exchanges())
+    assert tuple(found.index) == frames.SUMMARISED
+    assert list(found.columns) == ["n", "mean", "p50", "p90", "p99", "max"]
+    assert found.loc["ttft_ms"].tolist() == pytest.approx([2, 80, 80, 104, 109.4, 110])
+
+
+def test_values_that_are_unknown_do_not_count(whole: Tape) -> None:
+    assert frames.summary(whole.exchanges()).loc["tpot_ms"].tolist() == [1, 20, 20, 20, 20, 20]
+
+
+def test_an_empty_tape_has_an_empty_summary(whole: Tape) -> None:
+    found = frames.summary(whole.exchanges("status:500"))
+    assert found["n"].tolist() == [0] * 9
+    assert found["p50"].isna().all()
+
+
+def test_a_summary_is_shown_with_a_dash_where_nothing_is_known() -> None:
+    empty = frames.summary(pd.DataFrame({"outcome": ["truncated"], **{name: [1.0] for name in frames.SUMMARISED}}))
+    lines = frames.shown(empty).splitlines()
+    assert lines[0].split() == ["n", "mean", "p50", "p90", "p99", "max"]
+    assert lines[1].split() == ["ttft_ms", "0", "–", "–", "–", "–", "–"]

@@ -1,0 +1,157 @@
+"""Exports, as bytes: the files in tests/data/export are the contract. Delete one to renew it."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from tests.viewer.conftest import HOSTILE, ODD
+from viewer import rows
+from viewer.export import text as export
+from viewer.rows import Exchanges
+from viewer.tape import queries
+
+GOLDEN = Path(__file__).parents[2] / "data" / "export"
+
+
+def written(format: export.Format, found: list[rows.Row], **options: Any) -> bytes:
+    out = io.BytesIO()
+    assert export.write(out, format, list(found[0]), found, **options) == len(found)
+    return out.getvalue()
+
+
+def exported(connection: Connection, table: str, format: export.Format) -> bytes:
+    fields, source = export.TABLES[table]
+    out = io.BytesIO()
+    export.write(out, format, fields, source(connection))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["exchanges.csv", "exchanges.jsonl", "exchanges.json", "texts.csv", "texts.jsonl", "chunks.csv", "reads.csv"],
+)
+def test_an_export_is_the_golden_file_byte_for_byte(connection: Connection, name: str) -> None:
+    table, _, format = name.partition(".")
+    found = exported(connection, table, format)  # type: ignore[arg-type]  # the suffix is the format
+    golden = GOLDEN / name
+    if not golden.exists():
+        golden.write_bytes(found)
+        pytest.fail(f"{golden} was not there and has been written: look at it")
+    assert found == golden.read_bytes()
+
+
+@pytest.mark.parametrize("table", export.TABLES)
+def test_all_formats_have_the_same_fields_and_rows(connection: Connection, table: str) -> None:
+    lines = [json.loads(line) for line in exported(connection, table, "jsonl").decode().split("\n")[:-1]]
+    cells = list(csv.DictReader(io.StringIO(exported(connection, table, "csv").decode(), newline="")))
+    assert json.loads(exported(connection, table, "json")) == lines
+    assert len(cells) == len(lines) > 0
+    assert {tuple(line) for line in lines} == {export.TABLES[table][0]} == {tuple(row) for row in cells}
+
+
+@pytest.mark.parametrize("limit", [None, 0, 1, 3, 99])
+@pytest.mark.parametrize("options", [{}, {"raw_csv": True}, {"terminal": True}, {"header": False}])
+@pytest.mark.parametrize("fields", [rows.FIELDS, rows.FIELDS + rows.TEXT_FIELDS, ("flags", "ttft_ms"), ("id",)])
+def test_exchanges_are_the_same_written_by_column_and_by_row(
+    connection: Connection, fields: tuple[str, ...], options: dict[str, Any], limit: int | None
+) -> None:
+    both = []
+    for made in (iter, list):
+        out = io.BytesIO()
+        found: Any = made(queries.exchanges(connection, fields, limit=limit))
+        count = export.write(out, "csv", fields, found, **options)
+        both.append((count, out.getvalue()))
+    assert both[0] == both[1]
+
+
+@pytest.mark.parametrize(("raw", "written"), [(False, b"a,'=1 b"), (True, b"a,=1 b")])
+def test_flags_of_a_damaged_tape_are_guarded_by_column_and_by_row(raw: bool, written: bytes) -> None:
+    def found() -> Exchanges:
+        return Exchanges(("id", "flags"), [[(1, "a", " =1  b"), (2, "b", None)]])
+
+    for rows_found in (found(), list(found())):
+        out = io.BytesIO()
+        assert export.write(out, "csv", ("id", "flags"), rows_found, raw_csv=raw) == 2
+        assert out.getvalue().splitlines()[1:] == [written, b"b,"]
+
+
+def test_texts_are_the_contract_and_four_more() -> None:
+    assert export.TABLES["texts"][0] == (*rows.FIELDS, "content", "reasoning", "refusal", "tool_calls")
+
+
+def test_json_is_exact_whatever_was_recorded(connection: Connection) -> None:
+    lines = [json.loads(line) for line in exported(connection, "texts", "jsonl").decode().split("\n")[:-1]]
+    (odd,) = [line for line in lines if line["id"] == ODD]
+    assert (odd["content"], odd["model"], odd["error_message"]) == (HOSTILE, HOSTILE, HOSTILE)
+    assert odd["tool_calls"][0]["arguments"] == HOSTILE
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx", "\0x"])
+def test_a_text_that_looks_like_a_formula_is_guarded_unless_raw(text: str) -> None:
+    row = {"a": text, "b": "1=1"}
+    guarded, raw = written("csv", [row]), written("csv", [row], raw_csv=True)
+    assert next(csv.DictReader(io.StringIO(guarded.decode(), newline=""))) == {"a": f"'{text}", "b": "1=1"}
+    assert next(csv.DictReader(io.StringIO(raw.decode(), newline=""))) == row
+
+
+def test_numbers_are_never_quoted_or_guarded_and_unknown_is_empty() -> None:
+    assert written("csv", [{"a": -1, "b": -0.5, "c": None, "d": False, "e": 0}]) == b"a,b,c,d,e\r\n-1,-0.5,,false,0\r\n"
+
+
+def test_csv_keeps_line_ends_and_quotes_inside_a_cell() -> None:
+    assert written("csv", [{"a": 'x\r\n"y",\nz', "b": "é"}]) == 'a,b\r\n"x\r\n""y"",\nz",é\r\n'.encode()
+
+
+def test_a_lone_surrogate_is_written_as_its_escape() -> None:
+    assert json.loads(written("jsonl", [{"a": "\ud83d!"}])) == {"a": "\ud83d!"}
+    assert written("csv", [{"a": "\ud83d!"}]) == b"a\r\n\\ud83d!\r\n"
+
+
+def test_a_line_of_json_is_one_line_to_every_reader() -> None:
+    row = {"a": "1\x852\u20283\u20294"}
+    (line,) = written("jsonl", [row]).decode().splitlines()
+    assert json.loads(line) == row
+
+
+def test_an_empty_array_is_still_json() -> None:
+    out = io.BytesIO()
+    assert export.write(out, "json", ["a"], []) == 0
+    assert json.loads(out.getvalue()) == []
+
+
+def test_json_for_a_terminal_is_the_same_value_without_its_controls() -> None:
+    row = {"a": HOSTILE}
+    for found in (written("jsonl", [row], terminal=True), written("json", [row], terminal=True)):
+        text = found.decode()
+        assert not {sign for sign in text if not sign.isprintable()} - {"\n"}
+        value = json.loads(text)
+        assert (value[0] if isinstance(value, list) else value) == row
+
+
+def test_one_object_is_indented_and_escaped_for_a_terminal() -> None:
+    out = io.BytesIO()
+    export.write_object(out, {"a": "\x9b\u202e\x7f"}, terminal=True)
+    assert out.getvalue() == b'{\n  "a": "\\u009b\\u202e\\u007f"\n}\n'
+
+
+def test_csv_for_a_terminal_has_one_line_for_each_row() -> None:
+    text = written("csv", [{"a": HOSTILE}], terminal=True).decode()
+    assert text.count("\n") == 2
+    assert not {sign for sign in text if not sign.isprintable()} - {"\n"}
+
+
+def test_tsv_has_one_line_for_each_row_whatever_is_in_it() -> None:
+    out = io.BytesIO()
+    assert export.write(out, "tsv", ("a", "b"), [{"a": "x\ty\r\n\\", "b": None}, {"a": [1], "b": True}]) == 2
+    assert out.getvalue() == b"a\tb\nx\\ty\\r\\n\\\\\t\n[1]\ttrue\n"
+
+
+def test_tsv_can_go_on_without_a_header() -> None:
+    out = io.BytesIO()
+    export.write(out, "tsv", ("a",), [{"a": 1.5}], header=False)
+    assert out.getvalue() == b"1.5\n"

@@ -1,0 +1,49 @@
+"""Fields: the names that a filter may use, each for something that a row has."""
+
+from recorder.decode.outcome import FLAGS, OUTCOMES
+from viewer import rows
+from viewer.filters import fields
+
+ALIASES = {
+    "host": "upstream", "is": "outcome", "detail": "outcome_detail", "finish": "finish_reason", "flag": "flags",
+    "ttft": "ttft_ms", "ttf_byte": "ttf_byte_ms", "dur": "duration_ms", "icl.p90": "icl_p90_ms",
+    "gap.max": "max_stall_ms", "gap": "gap", "stall": "max_stall_ms", "tok.in": "prompt_tokens",
+    "tok.total": "total_tokens", "tps": "tps_user", "at": "started_at", "coalesced": "coalesced_fraction",
+    "tokens": "completion_tokens",
+}  # fmt: skip
+
+
+def test_every_field_of_the_contract_can_be_filtered_by() -> None:
+    assert set(rows.FIELDS) <= set(fields.NAMES)
+
+
+def test_the_short_names_mean_what_people_expect() -> None:
+    assert {name: fields.NAMES[name] for name in ALIASES} == ALIASES
+
+
+def test_a_gap_is_no_latency_between_chunks() -> None:
+    meant = {fields.NAMES[name] for name in fields.NAMES if name.startswith("gap")}
+    assert not [name for name in meant if name.startswith("icl")]
+
+
+def test_every_name_means_a_field_and_every_field_looks_at_a_row() -> None:
+    assert set(fields.NAMES.values()) == set(fields.FIELDS)
+    known = {*rows.FIELDS, *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, "request_body", "icl"}
+    assert {name for field in fields.FIELDS.values() for name in field.rows} <= known
+
+
+def test_failures_are_neither_complete_nor_open_nor_the_clients() -> None:
+    assert set(OUTCOMES) - set(fields.FAILURES) == {"complete", "open", "client_closed"}
+    assert set(fields.CHOICES["flags"]) == set(FLAGS)
+
+
+def test_what_can_be_unknown_can_be_asked_for_and_nothing_else() -> None:
+    assert {"ttft_ms", "status", "completion_tokens", "prompt", "text"} <= fields.KNOWABLE
+    assert fields.KNOWABLE.isdisjoint({"id", "started_at", "upstream", "outcome", "flags", "label", "has", "bytes"})
+    assert (fields.having("error"), fields.having("ttft_ms")) == (("error_code", "error_message"), ("ttft_ms",))
+
+
+def test_the_names_closest_to_a_word_come_first_and_none_is_missing() -> None:
+    assert fields.closest_first("TTFTT", fields.NAMES)[:2] == ["ttft", "ttft_ms"]
+    assert fields.closest_first("stal", ["a", "burst", "stall"])[0] == "stall"
+    assert sorted(fields.closest_first("zzzz", fields.NAMES)) == sorted(fields.NAMES)

@@ -1,0 +1,54 @@
+"""The cursor: what it takes, and where it stands then."""
+
+import pytest
+
+from viewer.filters.lexer import WORD, Cursor, FilterError, Item, checked
+
+
+def test_items_have_commas_between_them_and_know_their_places() -> None:
+    cursor = Cursor('a*,"b, *" , c d')
+    assert cursor.items() == [Item("a*", False, 0), Item("b, *", True, 3), Item("c", False, 12)]
+    assert cursor.rest() == "d"
+
+
+def test_a_phrase_has_no_wildcards() -> None:
+    assert Item("a*", True, 0).pattern == ("a*",)
+    assert Item("a*", False, 0).pattern == ("a", "")
+
+
+@pytest.mark.parametrize(("text", "taken"), [("a(b)c) d", "a(b)c"), ("a) b", "a"), ('"a) b" c', "a) b")])
+def test_an_expression_ends_at_a_space_or_at_a_parenthesis_that_is_not_its_own(text: str, taken: str) -> None:
+    assert Cursor(text).expression().text == taken
+
+
+def test_a_sign_that_does_not_come_next_is_left() -> None:
+    cursor = Cursor("  ab")
+    assert not cursor.take("b")
+    assert (cursor.take("a"), cursor.at, cursor.next_word()) == (True, 3, "b")
+
+
+@pytest.mark.parametrize("text", ["a", "a)", "a b"])
+def test_a_term_ends_before_a_space_or_a_closing_parenthesis(text: str) -> None:
+    cursor = Cursor(text)
+    cursor.match(WORD)
+    cursor.separated()
+
+
+@pytest.mark.parametrize("text", ["a(", 'a"b"'])
+def test_a_term_does_not_end_before_anything_else(text: str) -> None:
+    cursor = Cursor(text)
+    cursor.match(WORD)
+    with pytest.raises(FilterError, match="expected a space"):
+        cursor.separated()
+
+
+def test_a_readers_error_becomes_one_of_this_place() -> None:
+    with pytest.raises(FilterError, match=r"'x' \(character 8\): invalid literal"):
+        Item("x", False, 7).read(int)
+
+
+@pytest.mark.parametrize("text", ["\0", "\ud800"])
+def test_what_a_database_cannot_compare_with_is_refused(text: str) -> None:
+    assert checked("é\U0001f600") == "é\U0001f600"
+    with pytest.raises(FilterError, match="expected text"):
+        checked(text)

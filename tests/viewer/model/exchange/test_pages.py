@@ -1,0 +1,142 @@
+"""One exchange in words."""
+
+import dataclasses
+import json
+from array import array
+
+import pytest
+from sqlalchemy import Connection
+
+from tests.viewer.conftest import COMPLETE, FAILED, LIMITED, LIVE, TOOLS, TRUNCATED
+from viewer.model.exchange import opened as opening
+from viewer.model.exchange import pages
+from viewer.model.exchange.clocks import Times
+from viewer.model.exchange.notes import Notes
+from viewer.model.exchange.opened import Opened
+from viewer.model.exchange.pages import Line
+from viewer.model.exchange.transcript import UNKNOWN
+from viewer.tape import exchange, queries
+from viewer.tape.exchange import Known, Recorder
+from viewer.timing.thresholds import Thresholds
+
+
+def known(connection: Connection, id: str) -> Known:
+    return exchange.known(connection, queries.find(connection, id))
+
+
+def opened(connection: Connection, id: str) -> Opened:
+    return opening.opened(exchange.stored(connection, queries.find(connection, id)), Thresholds())
+
+
+def text(lines: list[Line]) -> str:
+    return "\n".join("".join(piece for piece, _ in line).rstrip() for line in lines)
+
+
+def test_the_heading_says_how_it_ended_before_all_else(connection: Connection) -> None:
+    assert text([pages.heading(known(connection, COMPLETE))]).split() == [
+        "aaaa0000", "✓", "complete", "200", "gpt-x-mini", "comments", "POST", "api.example.com/v1/chat/completions",
+    ]  # fmt: skip
+
+
+def test_bytes_that_no_read_brought_are_counted(connection: Connection) -> None:
+    found = opened(connection, COMPLETE)
+    holed = dataclasses.replace(found, owners=array("q", [0, UNKNOWN, 2, UNKNOWN, *found.owners[4:]]))
+    size = found.sizes[1] + found.sizes[3]
+    told = pages.trouble(known(connection, COMPLETE), holed, died=False)
+    assert text([told or []]) == f" of {size} bytes no read is on the tape: when they came is not known"
+    assert pages.trouble(known(connection, COMPLETE), found, died=False) is None
+
+
+def test_a_heading_without_flags_has_no_gap_for_them(connection: Connection) -> None:
+    found = known(connection, COMPLETE)
+    plain = dataclasses.replace(found, row={**found.row, "flags": []})
+    assert "  gpt-x-mini  POST " in text([pages.heading(plain)])
+
+
+@pytest.mark.parametrize(
+    ("recorder", "dead"),
+    [
+        (Recorder(1, "2026-03-01T12:00:00.000000Z", None), False),
+        (Recorder(1, "2026-03-01T11:59:40.000000Z", None), True),
+        (Recorder(1, "2026-03-01T12:00:00.000000Z", "2026-03-01T12:00:01.000000Z"), True),
+        (Recorder(1, "no time", None), False),
+    ],
+)
+def test_a_recorder_that_is_not_heard_of_is_gone(connection: Connection, recorder: Recorder, dead: bool) -> None:
+    running = dataclasses.replace(known(connection, LIVE), recorder=recorder)
+    assert pages.is_dead(running, "2026-03-01T12:00:02.000000Z") == dead
+    assert not pages.is_dead(known(connection, COMPLETE), "2027-03-01T12:00:02.000000Z")
+
+
+def test_what_is_wrong_is_said_in_words(connection: Connection) -> None:
+    told = {id: pages.trouble(known(connection, id), None, died=False) for id in (COMPLETE, FAILED, TRUNCATED, LIMITED)}
+    assert told[COMPLETE] is None
+    assert text([told[FAILED] or []]) == " server_overloaded: overloaded"
+    assert text([told[TRUNCATED] or []]).endswith("before the stream was complete: closed mid-chunk")
+    died = pages.trouble(known(connection, LIVE), None, died=True)
+    assert text([died or []]).startswith(" recorder pid 1 gone; last heard of 2026-03-01 12:00:00")
+    missing = dataclasses.replace(opened(connection, COMPLETE), missing=1234)
+    line = pages.trouble(known(connection, COMPLETE), missing, died=False)
+    assert text([line or []]) == " missing from the tape: 1,234 bytes; the rest is shown"
+
+
+def test_a_request_is_shown_as_stored_and_json_in_order(connection: Connection) -> None:
+    shown = text(pages.request(known(connection, COMPLETE)))
+    assert "sk-secret" not in shown
+    assert '{\n  "model": "gpt-x",\n  "stream": true\n}' in shown
+    assert "(not UTF-8)" in text(pages.request(known(connection, LIMITED)))
+    long = dataclasses.replace(known(connection, COMPLETE), request_body=json.dumps("x" * 2_000_000).encode())
+    assert "bytes more than the tape keeps" in text(pages.request(long))
+
+
+def test_the_timing_says_where_the_time_went_and_who_was_slow(connection: Connection) -> None:
+    shown = text(pages.timing(known(connection, TOOLS), opened(connection, TOOLS), 100))
+    assert "stall               3,000.0" in shown
+    assert "upstream gap              2" in shown
+    assert "3,000.0 ms from 0.050 s, before event #1: 'Think. ' … 'get_weather" in shown
+    assert "no stall of more than 2,000 ms" in text(
+        pages.timing(known(connection, COMPLETE), opened(connection, COMPLETE), 100)
+    )
+
+
+def test_before_it_is_decoded_the_measures_are_shown(connection: Connection) -> None:
+    shown = text(pages.timing(known(connection, COMPLETE), None, 80))
+    assert "ttft 110.0" in shown
+    assert shown.endswith("decoding …")
+
+
+def test_notes_say_what_was_said_at_a_bookmark(connection: Connection) -> None:
+    notes, times = Notes("look here", [2, 99]), Times()
+    shown = text(pages.noted(known(connection, COMPLETE), notes, opened(connection, COMPLETE), times))
+    assert "run = a7" in shown
+    assert "#1      0.110 s  content  Hel" in shown
+    assert shown.endswith("look here")
+
+
+def test_a_bookmark_whose_instant_is_not_known_says_so_without_a_unit(connection: Connection) -> None:
+    notes, found = Notes("", [2]), opened(connection, COMPLETE)
+    without = text(pages.noted(known(connection, COMPLETE), notes, found, Times("first byte")))
+    assert "#1      –  content  Hel" in without
+    found.transcript.timed[1] = 0
+    assert "#1      –  content  Hel" in text(pages.noted(known(connection, COMPLETE), notes, found, Times()))
+
+
+@pytest.mark.parametrize("width", [50, 57, 77, 117])
+def test_no_figure_of_who_was_slow_is_cut_however_narrow_it_is(connection: Connection, width: int) -> None:
+    lines = pages.timing(known(connection, TOOLS), opened(connection, TOOLS), width)
+    shown = text(lines)
+    assert shown.count("← ") == 3
+    assert "3,000.0" in next(line for line in shown.splitlines() if line.startswith("upstream gap"))
+    told = [line for line in shown.splitlines() if "p50 ms" in line or "←" in line or "ttft" in line]
+    assert max(map(len, told)) <= width
+
+
+def test_of_what_still_runs_no_stall_is_known_so_far(connection: Connection) -> None:
+    shown = text(pages.timing(known(connection, LIVE), opened(connection, LIVE), 100))
+    assert "no burst so far" in shown
+
+
+def test_an_answer_in_one_piece_has_no_verdict(connection: Connection) -> None:
+    shown = text(pages.timing(known(connection, LIMITED), opened(connection, LIMITED), 100))
+    assert "no stall" not in shown
+    assert "the answer is one piece, so it has no gaps" in shown

@@ -1,0 +1,81 @@
+"""How an exchange stands while it may still run."""
+
+import dataclasses
+from array import array
+
+from sqlalchemy import Connection
+
+from recorder.clock import Clock
+from tests.viewer.conftest import COMPLETE, LIVE, MS
+from tests.viewer.model.exchange.test_opened import opened
+from viewer.model.exchange.pulse import Pulse
+from viewer.model.silence import Silence
+
+STARTED = "2026-03-01T12:00:07.000000Z"
+STARTED_NS = 1_772_366_407 * 10**9
+
+
+class Watch:
+    """A clock that is moved by hand, from the instant at which the exchange began."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+        self.clock = Clock(lambda: self.ns, lambda: STARTED_NS + self.ns)
+
+
+def test_before_anything_has_come_nothing_is_known() -> None:
+    pulse = Pulse(Watch().clock)
+    assert (pulse.runs, pulse.end_ns, pulse.died) == (False, 0, False)
+    assert (pulse.silence(0), pulse.longest_silence) == (None, None)
+    pulse.know(STARTED, died=False)
+    assert (pulse.runs, pulse.end_ns, pulse.silence(0)) == (False, 0, None)
+
+
+def test_while_it_runs_time_passes_for_it_and_a_silence_is_told(connection: Connection) -> None:
+    watch = Watch()
+    pulse = Pulse(watch.clock)
+    pulse.know(STARTED, died=False)
+    pulse.take(opened(connection, LIVE))
+    assert (pulse.runs, pulse.end_ns, pulse.silence(110 * MS)) == (True, 110 * MS, None)
+    watch.ns = 2_000 * MS
+    assert (pulse.end_ns, str(pulse.silence(2_000 * MS))) == (2_000 * MS, "silent for 1.9 s")
+    watch.ns = 60_000 * MS
+    assert pulse.silence(60_000 * MS) == pulse.silence(pulse.end_ns) == Silence(59_890 * MS, stalled=True)
+    assert str(pulse.silence(1_000 * MS)) == "silent for 0.9 s"
+    assert pulse.silence(60_001 * MS) is None
+    assert pulse.longest_silence is not None
+    assert pulse.longest_silence.lasted_ns == 59_890 * MS
+
+
+def test_when_its_recorder_is_gone_it_lasted_until_its_last_read(connection: Connection) -> None:
+    watch = Watch()
+    pulse = Pulse(watch.clock)
+    pulse.know(STARTED, died=False)
+    pulse.take(opened(connection, LIVE))
+    watch.ns = 60_000 * MS
+    pulse.know(STARTED, died=True)
+    assert (pulse.died, pulse.runs, pulse.end_ns, pulse.silence(110 * MS)) == (True, False, 110 * MS, None)
+
+
+def test_one_that_ended_does_not_run_and_without_a_start_no_time_passes(connection: Connection) -> None:
+    watch = Watch()
+    ended, unknown = Pulse(watch.clock), Pulse(watch.clock)
+    ended.know(STARTED, died=False)
+    ended.take(opened(connection, COMPLETE))
+    unknown.know("no time", died=False)
+    unknown.take(opened(connection, LIVE))
+    watch.ns = 60_000 * MS
+    assert (ended.runs, ended.silence(ended.end_ns), ended.longest_silence) == (False, None, None)
+    assert (unknown.runs, unknown.end_ns, unknown.silence(110 * MS)) == (True, 110 * MS, None)
+
+
+def test_where_bytes_are_missing_no_silence_is_known(connection: Connection) -> None:
+    pulse = Pulse(Watch().clock)
+    pulse.know(STARTED, died=False)
+    pulse.take(dataclasses.replace(opened(connection, COMPLETE), missing=1))
+    assert (pulse.silence(100 * MS), pulse.longest_silence) == (None, None)
+    waited = dataclasses.replace(opened(connection, COMPLETE), reads_at=array("q", (900 * MS,)), end_ns=1_000 * MS)
+    pulse.take(waited)
+    assert (str(pulse.silence(800 * MS)), str(pulse.longest_silence)) == ("waiting for 0.8 s", "waiting for 0.9 s")
+    pulse.take(dataclasses.replace(waited, missing=1))
+    assert (pulse.silence(800 * MS), pulse.longest_silence) == (None, None)

@@ -1,0 +1,373 @@
+"""A race: two exchanges on one clock, aligned by what one likes, with one playhead."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder.decode.derive import decode
+from recorder.decode.outcome import Exchange, Read
+from tests.viewer.conftest import COMPLETE, LIMITED, MS, TOOLS, event
+from viewer.model.exchange.race import ALIGNMENTS, Lane, Race
+from viewer.model.exchange.transcript import Transcript
+from viewer.tape import queries
+
+
+class Now:
+    """A clock that stands until it is set."""
+
+    at = 0
+
+    def __call__(self) -> int:
+        return self.at
+
+
+def lane(texts: list[tuple[int, str]], end_ms: int | None = None) -> Lane:
+    """Make a lane of deltas: when they came, in ms, and what they said."""
+    parts = [(at, event({"content": text})) for at, text in texts]
+    reads, start = [], 0
+    for seq, (at, data) in enumerate(parts):
+        reads.append(Read(seq, at * MS, None, start, len(data)))
+        start += len(data)
+    last = end_ms if end_ms is not None else parts[-1][0] if parts else 0
+    exchange = Exchange(200, "text/event-stream", None, "end", None, None, last * MS, 0)
+    decoded = decode(exchange, reads, b"".join(data for _, data in parts))
+    return Lane(Transcript(decoded), last * MS, parts[0][0] * MS if parts else None)
+
+
+FAST = [(100, "one "), (200, "two "), (300, "three")]
+SLOW = [(400, "one "), (800, "two "), (1200, "four")]
+
+
+def taped(connection: Connection, id: str) -> Lane:
+    no = queries.find(connection, id)
+    whole = queries.whole(connection, no)
+    return Lane(Transcript(whole.decoded), whole.facts["end_ns"], None)
+
+
+def said(race: Race) -> tuple[str, str]:
+    a, b = (
+        "".join(part.text[: part.length] for part in one.parts(position))
+        for one, position in zip(race.lanes, race.positions, strict=True)
+    )
+    return a, b
+
+
+def test_both_lanes_stand_where_the_clock_is() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.playback.seek_to(450 * MS)
+    assert said(race) == ("one two three", "one ")
+    assert race.positions == (3, 1)
+
+
+def test_a_step_is_to_the_next_event_of_either_lane() -> None:
+    race = Race(lane(FAST), lane([(150, "x"), (400, "y")]), Now())
+    seen = []
+    for _ in range(5):
+        race.playback.step(1)
+        seen.append(race.positions)
+    assert seen == [(1, 0), (1, 1), (2, 1), (3, 1), (3, 2)]
+    race.playback.step(-2)
+    assert race.positions == (2, 1)
+
+
+def test_one_clock_drives_both() -> None:
+    now = Now()
+    race = Race(lane(FAST), lane(SLOW), now)
+    race.playback.play()
+    assert race.playback.deadline() == 100 * MS
+    now.at = 400 * MS
+    race.playback.advance()
+    assert (race.positions, race.playback.playing) == ((3, 1), True)
+    assert race.playback.deadline() == 800 * MS
+    now.at = 5000 * MS
+    race.playback.advance()
+    assert (race.positions, race.playback.playing) == ((3, 3), False)
+
+
+@pytest.mark.parametrize(
+    ("alignment", "at_zero"),
+    [("request sent", (0, 0)), ("first byte", (1, 1)), ("first content", (1, 1)), ("content offset", (0, 0))],
+)
+def test_what_is_aligned_comes_at_once(alignment: str, at_zero: tuple[int, int]) -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.align(alignment)  # type: ignore[arg-type]
+    race.playback.seek_to(race.origin_ns)
+    assert race.clock_ns == 0
+    assert race.positions == at_zero
+
+
+def test_a_stays_where_it_is_when_it_is_aligned_with_b() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.playback.seek_to(200 * MS)
+    race.align("first content")
+    assert (race.clock_ns, race.playback.media_ns) == (100 * MS, 500 * MS)
+    assert said(race) == ("one two ", "one ")
+    race.align("request sent")
+    assert race.clock_ns == 200 * MS
+
+
+def test_the_start_stays_the_start() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.align("first content")
+    assert race.playback.media_ns == 0
+
+
+def test_by_content_offset_b_has_said_as_much_as_a() -> None:
+    race = Race(lane(FAST), lane([(400, "one two "), (900, "six"), (950, "!")]), Now(), "content offset")
+    seen = []
+    for position in range(4):
+        race.playback.seek(position)
+        seen.append(said(race))
+    assert seen == [
+        ("", ""),
+        ("one ", "one two "),
+        ("one two ", "one two "),
+        ("one two three", "one two six!"),
+    ]
+    assert race.places(race.drawing(95), 95) == (30, 94)  # of as much text, each at its own instant
+
+
+def test_swapping_leaves_the_clock_where_it_is() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.playback.seek_to(450 * MS)
+    race.swap()
+    assert said(race) == ("one ", "one two three")
+    assert race.clock_ns == 450 * MS
+
+
+def test_speed_and_idle_outlast_aligning() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.playback.set_speed(4.0)
+    race.playback.set_cap(500 * MS)
+    race.playback.play()
+    race.align("first byte")
+    assert (race.playback.speed, race.playback.cap_ns, race.playback.playing) == (4.0, 500 * MS, True)
+
+
+def test_a_silence_is_cut_only_where_both_are_silent() -> None:
+    now = Now()
+    race = Race(lane([(0, "a"), (10_000, "b")]), lane([(5_000, "c"), (10_000, "d")]), now)
+    race.playback.set_cap(2_000 * MS)
+    race.playback.play()
+    now.at = 2_000 * MS
+    race.playback.advance()
+    assert race.positions == (1, 1)
+
+
+def test_gaps_are_drawn_on_one_axis() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    a, b = race.drawing(12).strips
+    assert (a, b) == ("·▅▅", "·······▆···▆")
+    assert [(wait.first, wait.last) for wait in race.drawing(12).waits[1]] == [(0, 2), (4, 6), (8, 10)]
+    race.align("first byte")
+    a, b = race.drawing(12).strips
+    assert (a, b) == ("   ·▅▅", "·······▆···▆")
+    assert [race.places(race.drawing(cells), cells) for cells in (12, 1)] == [(0, 0), (0, 0)]
+
+
+def test_the_playhead_is_never_outside_of_the_strip() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.playback.seek_to(10**12)
+    assert race.places(race.drawing(12), 12) == (11, 11)
+
+
+def test_the_last_gap_is_that_of_the_text_so_far() -> None:
+    one = lane(SLOW)
+    assert [one.gap_ns(position) for position in range(4)] == [None, None, 400 * MS, 400 * MS]
+
+
+def test_output_chunks_are_counted_with_their_pace() -> None:
+    one = lane(FAST)
+    assert [one.outputs(position) for position in range(4)] == [0, 1, 2, 3]
+    assert [one.chunks_per_s(position) for position in range(4)] == [None, None, 10.0, 10.0]
+    assert [one.instant_ns(position) for position in range(3)] == [None, 100 * MS, 200 * MS]
+    assert lane([(100, "a"), (100, "b")]).chunks_per_s(2) is None
+
+
+def whole_answer(end_ms: int, read_ms: int | None = None) -> Lane:
+    """Make a lane of an answer that was not streamed; without `read_ms`, the tape has no read of it."""
+    message = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
+    body = json.dumps({"object": "chat.completion", "choices": [message]}).encode()
+    facts = Exchange(200, "application/json", None, "end", None, None, end_ms * MS, 0)
+    its_reads = [] if read_ms is None else [Read(0, read_ms * MS, None, 0, len(body))]
+    return Lane(Transcript(decode(facts, its_reads, body)), end_ms * MS, end_ms * MS)
+
+
+def test_what_has_no_instant_has_come_for_certain_at_the_end_only() -> None:
+    race = Race(whole_answer(500), lane(FAST), Now())
+    race.playback.seek_to(499 * MS)
+    assert said(race) == ("", "one two three")
+    race.playback.seek_to(500 * MS)
+    assert (said(race)[0], race.positions) == ("Hi", (1, 3))
+    one = race.lanes[0]
+    assert (one.instant_ns(1), one.gap_ns(1), one.chunks_per_s(1), one.outputs(1)) == (None, None, None, 1)
+    assert one.origin_ns("first content") is None
+    assert race.drawing(10).strips[0] == "         │"
+
+
+def test_an_answer_that_is_no_stream_comes_with_the_read_of_its_last_byte() -> None:
+    race = Race(whole_answer(500, 300), lane(FAST), Now())
+    race.playback.seek_to(300 * MS)
+    assert said(race)[0] == "Hi"
+    assert race.lanes[0].instant_ns(1) == race.lanes[0].origin_ns("first content") == 300 * MS
+
+
+@pytest.mark.parametrize("alignment", ALIGNMENTS)
+def test_the_playhead_stays_where_it_is_when_a_lane_grows(alignment: str) -> None:
+    race = Race(lane(FAST), lane(SLOW[:2]), Now(), alignment)  # type: ignore[arg-type]
+    race.playback.seek_to(450 * MS)
+    before = race.clock_ns, race.positions
+    race.grow(race.lanes[0], lane(SLOW))
+    assert (race.clock_ns, race.positions[0]) == (before[0], before[1][0])
+    assert race.playback.end_ns >= 1200 * MS
+
+
+def live(texts: list[tuple[int, str]]) -> Lane:
+    """Make a lane of one that still runs."""
+    return Lane(lane(texts).transcript, texts[-1][0] * MS, texts[0][0] * MS, is_live=True)
+
+
+def test_whoever_follows_goes_with_the_end_until_none_of_them_runs() -> None:
+    race = Race(lane(FAST), live(SLOW[:2]), Now())
+    race.follow()
+    assert (race.following, race.playback.media_ns) == (True, 800 * MS)
+    race.grow(race.lanes[0], live(SLOW))
+    assert (race.following, race.playback.media_ns, race.positions) == (True, 1200 * MS, (3, 3))
+    race.grow(race.lanes[0], lane(SLOW, 1300))
+    assert (race.following, race.playback.media_ns) == (False, 1300 * MS)
+
+
+def test_what_stands_at_the_end_without_following_stays_there() -> None:
+    race = Race(lane(FAST), live(SLOW[:2]), Now())
+    race.playback.seek_to(race.playback.end_ns)
+    race.grow(race.lanes[0], live(SLOW))
+    assert (race.playback.media_ns, race.playback.end_ns) == (800 * MS, 1200 * MS)
+
+
+@pytest.mark.parametrize("alignment", ALIGNMENTS)
+def test_time_passes_for_one_that_is_silent(alignment: str) -> None:
+    race = Race(lane(FAST), live(SLOW), Now(), alignment)  # type: ignore[arg-type]
+    race.follow()
+    drawn, end = race.drawing(12), race.playback.end_ns
+    race.pass_on((9_000 * MS, 1_205 * MS))
+    assert (race.playback.end_ns, race.playback.media_ns) == (end + 5 * MS, end + 5 * MS)
+    assert not race.lags(drawn, 12)
+    race.following = False
+    race.pass_on((9_000 * MS, 3_200 * MS))
+    assert (race.playback.end_ns, race.playback.media_ns) == (end + 2_000 * MS, end + 5 * MS)
+    assert race.lags(drawn, 12)
+    media = race.playback.media_ns
+    race.playback.play()
+    race.pass_on((9_000 * MS, 4_000 * MS))
+    assert (race.playback.end_ns, race.playback.media_ns) == (end + 2_800 * MS, media)
+
+
+def test_play_freezes_what_is_followed_and_at_its_end_goes_on_following() -> None:
+    now = Now()
+    race = Race(lane(FAST), live(SLOW), now)
+    race.follow()
+    end = race.playback.end_ns
+    race.toggle()
+    assert (race.following, race.playback.playing, race.playback.media_ns) == (False, False, end)
+    race.toggle()
+    assert (race.following, race.playback.playing, race.playback.media_ns) == (True, False, end)
+    race.toggle()
+    race.pass_on((0, end + 500 * MS))
+    race.toggle()
+    assert (race.following, race.playback.playing, race.playback.media_ns) == (False, True, end)
+    now.at += 500 * MS
+    race.playback.advance()
+    race.catch_up()
+    assert (race.following, race.playback.playing, race.playback.media_ns) == (True, False, end + 500 * MS)
+
+
+def test_a_lane_has_its_own_time_at_the_playhead() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now(), "first content")
+    race.playback.seek_to(700 * MS)
+    assert [race.lane_ns(0), race.lane_ns(1)] == [400 * MS, 700 * MS]
+    race = Race(lane(FAST), lane(SLOW), Now(), "content offset")
+    race.playback.seek(1)
+    assert race.lane_ns(0) == race.lanes[0].at[0]
+    assert race.lane_ns(1) == race.lanes[1].at[race.positions[1] - 1]
+
+
+def test_what_runs_has_no_end_in_the_drawing() -> None:
+    ended, runs = lane(FAST, 900), live(FAST)
+    runs.end_ns = 900 * MS
+    assert ["│" in strip for strip in Race(ended, runs, Now()).drawing(12).strips] == [True, False]
+
+
+@pytest.mark.parametrize(("alignment", "zero_ms"), [("request sent", 0), ("first byte", 400), ("first content", 400)])
+def test_the_axis_is_0_where_they_are_aligned_and_all_before_it_is_there(alignment: str, zero_ms: int) -> None:
+    race = Race(lane(FAST), lane(SLOW), Now(), alignment)  # type: ignore[arg-type]
+    assert race.drawing(12).zero_ns == zero_ms * MS
+    assert race.clock_ns == -zero_ms * MS  # the request of the one that waited the longest
+    race.playback.seek_to(race.playback.end_ns)
+    assert race.clock_ns == race.playback.end_ns - zero_ms * MS == (1200 - zero_ms) * MS
+
+
+def test_playing_goes_on_when_a_lane_grows_and_never_begins_anew() -> None:
+    now = Now()
+    race = Race(lane(FAST), lane(SLOW[:2]), now)
+    race.playback.play()
+    now.at = 700 * MS
+    race.grow(race.lanes[0], lane(SLOW))
+    assert (race.playback.playing, race.playback.media_ns) == (True, 700 * MS)
+    now.at = 1300 * MS
+    race.grow(*race.lanes)
+    assert race.positions == (3, 3)
+
+
+def test_an_origin_that_comes_to_be_known_moves_nothing_on_the_clock_of_a() -> None:
+    race = Race(lane(FAST), lane([], 50), Now(), "first content")
+    race.playback.seek_to(200 * MS)
+    race.grow(race.lanes[0], lane(SLOW))
+    assert (race.clock_ns, said(race)) == (100 * MS, ("one two ", "one "))
+
+
+def test_reasoning_and_tool_calls_are_parts_of_a_lane(connection: Connection) -> None:
+    tools = taped(connection, TOOLS)
+    parts = tools.parts(len(tools.transcript))
+    assert [(part.kind, part.text) for part in parts] == [
+        ("reasoning", "Think. "),
+        ("tool", "get_weather"),
+        ("tool", '{"city":"Oslo"}'),
+    ]
+
+
+@pytest.mark.parametrize("alignment", ALIGNMENTS)
+def test_an_exchange_that_said_nothing_can_race(alignment: str, connection: Connection) -> None:
+    race = Race(taped(connection, LIMITED), taped(connection, COMPLETE), Now(), alignment)  # type: ignore[arg-type]
+    race.playback.seek_to(10**12)
+    assert said(race)[0] == ""
+    assert race.drawing(20).strips[0].strip() in ("", "│")
+
+
+def test_two_empty_lanes_can_race() -> None:
+    race = Race(lane([]), lane([]), Now())
+    race.playback.play()
+    race.playback.advance()
+    assert (race.positions, race.drawing(10).strips, race.places(race.drawing(10), 10)) == ((0, 0), ("", ""), (0, 0))
+
+
+def test_what_each_place_counts_never_falls() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    seen = []
+    for position in range(7):
+        race.playback.seek(position)
+        seen.append(race.positions)
+    assert all(a[0] <= b[0] and a[1] <= b[1] and sum(b) == sum(a) + 1 for a, b in pairwise(seen))
+
+
+def test_the_text_of_one_without_content_is_the_tools_that_it_calls(connection: Connection) -> None:
+    tools = taped(connection, TOOLS)
+    assert Race(tools, lane(FAST), Now()).texts == ('get_weather({"city":"Oslo"})', "one two three")
+    assert Race(lane([]), tools, Now()).texts == ("", 'get_weather({"city":"Oslo"})')
+
+
+def test_texts_stand_where_nul_cannot_as_on_all_screens() -> None:
+    race = Race(lane([(100, "a\0b")]), lane(SLOW), Now())
+    race.playback.seek_to(450 * MS)
+    assert said(race)[0] == race.texts[0] == "a\N{REPLACEMENT CHARACTER}b"

@@ -1,0 +1,130 @@
+"""Transcripts: what was said until any place of the playhead, and what each event is."""
+
+import random
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder.decode.assembly import assemble
+from recorder.decode.derive import Decoded, decode
+from recorder.decode.encoding import Cleaner
+from recorder.decode.outcome import Exchange, Read
+from tests.viewer.conftest import COMPLETE, DONE, FAILED, TOOLS, event
+from viewer.model.exchange.tracks import Track
+from viewer.model.exchange.transcript import OUTPUT, Transcript
+from viewer.tape import queries
+
+STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").iterdir())
+FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 10**9)
+
+
+def decoded(body: bytes, sizes: tuple[int, ...] = ()) -> Decoded:
+    """Decode a body that came in reads of these sizes, the rest in one more, 10 ns apart."""
+    reads, start = [], 0
+    for seq, size in enumerate((*sizes, len(body) - sum(sizes))):
+        reads.append(Read(seq, 10 * seq, None, start, size))
+        start += size
+    return decode(FACTS, reads, body)
+
+
+def kinds(transcript: Transcript) -> list[str]:
+    return [transcript.kind(event) for event in range(len(transcript))]
+
+
+def recorded(connection: Connection, id: str) -> Transcript:
+    return Transcript(queries.decoded(connection, queries.find(connection, id)))
+
+
+def test_each_event_is_of_the_kind_that_tells_most(connection: Connection) -> None:
+    assert kinds(recorded(connection, COMPLETE)) == [
+        "role", "content", "comment", "content", "content", "content", "finish", "usage", "done",
+    ]  # fmt: skip
+    assert kinds(recorded(connection, TOOLS)) == ["reasoning", "tool", "tool", "finish", "done"]
+    assert kinds(recorded(connection, FAILED)) == ["content", "error"]
+    odd = b'data: {not json\n\ndata: {"type": "ping"}\n\n' + event({"refusal": "No."}) + b"data:\n\n"
+    assert kinds(Transcript(decoded(odd))) == ["malformed", "other", "refusal", "other"]
+
+
+def test_an_event_has_the_instant_and_the_number_of_its_read(connection: Connection) -> None:
+    transcript = recorded(connection, COMPLETE)
+    assert list(transcript.at[:5]) == [100_000_000, 110_000_000, 120_000_000, 120_000_000, 120_000_000]
+    assert list(transcript.reads[4:7]) == [2, 4, 5]
+    assert [transcript.gap_ns(event) for event in range(4)] == [None, 10_000_000, 10_000_000, 0]
+    assert [transcript.shares_read(event) for event in range(4)] == [False, False, False, True]
+    assert transcript.bytes(2) == b": keep-alive\n"
+
+
+def test_texts_stand_where_they_stood_after_each_event(connection: Connection) -> None:
+    transcript = recorded(connection, COMPLETE)
+    (voice,) = transcript.voices
+    said = [voice.content.text[: voice.content.length(position)] for position in range(len(transcript) + 1)]
+    assert said == ["", "", "Hel", "Hel", "Hello", "Hello, ", "Hello, world", *["Hello, world"] * 3]
+    assert [transcript.text(event) for event in range(4)] == ["", "Hel", "", "lo"]
+
+
+def test_a_tool_calls_arguments_grow(connection: Connection) -> None:
+    (voice,) = recorded(connection, TOOLS).voices
+    (call,) = voice.calls
+    assert (call.name.text, call.name.length(1), call.name.length(2)) == ("get_weather", 0, 11)
+    assert [call.arguments.text[: call.arguments.length(at)] for at in range(4)] == [
+        "", "", '{"city":', '{"city":"Oslo"}',
+    ]  # fmt: skip
+
+
+def test_what_stands_outside_of_any_event_is_shown_in_its_place() -> None:
+    loose = b'{"error":{"message":"gone"}}\n\n'
+    transcript = Transcript(decoded(event({"content": "a"}) + loose + event({"content": "b"})))
+    assert kinds(transcript) == ["content", "error", "content"]
+    assert b"gone" in transcript.bytes(1)
+
+
+def test_a_character_that_comes_in_halves_appears_with_the_second() -> None:
+    halves = [
+        b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % half for half in (b"a\\ud83d", b"\\ude00b")
+    ]
+    (voice,) = Transcript(decoded(halves[0] + halves[1])).voices
+    assert (voice.content.text, voice.content.length(1), voice.content.length(2)) == ("a\U0001f600b", 1, 3)
+
+
+def test_choices_are_voices_of_their_own() -> None:
+    chunk = b'data: {"choices":[{"index":1,"delta":{"content":"B"}},{"index":0,"delta":{"content":"A"}}]}\n\n'
+    transcript = Transcript(decoded(chunk + chunk + DONE))
+    assert [(voice.index, voice.content.text) for voice in transcript.voices] == [(0, "AA"), (1, "BB")]
+
+
+def test_an_instant_that_is_not_on_the_tape_is_not_made_up() -> None:
+    body = event({"content": "a"}) + event({"content": "b"})
+    first = len(event({"content": "a"}))
+    transcript = Transcript(decode(FACTS, [Read(0, 70, None, 0, first)], body))
+    assert list(transcript.at) == [70, 70]
+    assert (list(transcript.timed), transcript.gap_ns(1), transcript.reads[1]) == ([1, 0], None, -1)
+
+
+def test_where_an_instant_falls_is_how_many_events_had_come(connection: Connection) -> None:
+    transcript = recorded(connection, COMPLETE)
+    assert [transcript.position(at) for at in (0, 100_000_000, 119_999_999, 120_000_000, 10**12)] == [0, 1, 2, 5, 9]
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.name)
+def test_at_any_place_the_texts_are_those_of_the_chunks_so_far(path: Path) -> None:
+    body = path.read_bytes()
+    draw = random.Random(path.name)
+    cuts = sorted(draw.sample(range(1, len(body)), 6))
+    sizes = tuple(later - earlier for earlier, later in zip([0, *cuts], cuts, strict=False))
+    found = decoded(body, sizes)
+    transcript = Transcript(found)
+    for position in [len(transcript), *draw.choices(range(len(transcript) + 1), k=5)]:
+        end = transcript.ends[position - 1] if position else 0
+        so_far = assemble((timed.chunk for timed in found.chunks if timed.end <= end), Cleaner())
+        first = transcript.voices[0] if transcript.voices else None
+        for name in ("content", "reasoning", "refusal"):
+            track: Track | None = getattr(first, name, None)
+            said = Cleaner().text(track.text[: track.length(position)]) if track else ""
+            assert said.rstrip("\ufffd") == (getattr(so_far, name) or "").rstrip("\ufffd")
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.name)
+def test_only_output_has_text(path: Path) -> None:
+    transcript = Transcript(decoded(path.read_bytes()))
+    assert {kind for at, kind in enumerate(kinds(transcript)) if transcript.text(at)} <= OUTPUT

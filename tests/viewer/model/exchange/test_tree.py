@@ -1,0 +1,75 @@
+"""An event taken apart."""
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder.decode.derive import decode
+from recorder.decode.outcome import Exchange
+from tests.viewer.conftest import COMPLETE, LIMITED
+from viewer.model.exchange import tree
+from viewer.model.exchange.transcript import Transcript
+from viewer.tape import queries
+
+FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 1)
+
+
+@pytest.fixture
+def transcript(connection: Connection) -> Transcript:
+    return Transcript(queries.decoded(connection, queries.find(connection, COMPLETE)))
+
+
+def test_the_event_comes_first_and_then_its_lines_and_values(transcript: Transcript) -> None:
+    nodes = tree.of(transcript, 1)
+    assert nodes[0].shown.startswith("(read 1, bytes ")
+    assert [(node.depth, node.label, node.shown) for node in nodes[1:]] == [
+        (1, "data", "object"), (2, "id", '"r1"'), (2, "object", '"chat.completion.chunk"'),
+        (2, "model", '"gpt-x-mini"'), (2, "choices", "array"), (3, "[0]", "object"), (4, "index", "0"),
+        (4, "delta", "object"), (5, "content", '"Hel"'), (4, "finish_reason", "null"),
+    ]  # fmt: skip
+
+
+def test_each_part_has_its_bytes(transcript: Transcript) -> None:
+    said = next(node for node in tree.of(transcript, 1) if node.label == "content")
+    assert transcript.data[said.start : said.end] == b'"Hel"'
+
+
+def test_comments_and_what_is_no_event_are_taken_apart_too(transcript: Transcript, connection: Connection) -> None:
+    assert [(node.label, node.shown) for node in tree.of(transcript, 2)][1:] == [("comment", "keep-alive")]
+    limited = Transcript(queries.decoded(connection, queries.find(connection, LIMITED)))
+    nodes = tree.of(limited, 0)
+    assert nodes[0].shown.startswith("(read 0, bytes 0–")
+    assert [node.label for node in nodes][1:4] == ["(no field)", "error", "message"]
+
+
+def told(body: bytes, event: int = 0) -> list[tuple[str, str, bytes]]:
+    transcript = Transcript(decode(FACTS, [], body))
+    nodes = tree.of(transcript, event)[1:]
+    return [(node.label, node.shown, transcript.data[node.start : node.end]) for node in nodes]
+
+
+def test_what_is_no_json_gets_no_values_but_the_reason_and_where_it_begins() -> None:
+    line = b"data: {not json \x1b]0;x\x07 [/]"
+    assert told(b"event: odd\n" + line + b"\n\n") == [
+        ("event", "odd", b"event: odd"),
+        ("data", "{not json \x1b]0;x\x07 [/]", line),
+        ("no JSON from byte 1", "expecting property name enclosed in double quotes", b"n"),
+    ]
+    assert told(b"data: {\xff\n\n")[1:] == [
+        ("no JSON from byte 1", "expecting property name enclosed in double quotes", b"\xff")
+    ]
+    assert told(b"data: 42\n\n")[1:] == [("JSON, but no object", "", b"4")]
+    assert told(b'data: {"a":\ndata: oops}\n\n')[2:] == [
+        ("no JSON from byte 6", "expecting value", b'data: {"a":\ndata: oops}\n\n')
+    ]
+
+
+def test_a_value_printed_over_several_lines_is_one() -> None:
+    body = b'data: {\n"choices": [],\n"model": "m"\n}\n\n'
+    assert [(label, shown) for label, shown, _ in told(body)] == [
+        ("data", "object"), ("choices", "array"), ("model", '"m"'),
+    ]  # fmt: skip
+
+
+def test_a_body_that_is_cut_off_is_given_in_its_lines() -> None:
+    assert [node.label for node in tree.of_body(b'{"a": 1}')] == ["body", "", "a"]
+    assert [node.shown for node in tree.of_body(b'{"a": 1')][1:] == ['{"a": 1']

@@ -1,0 +1,124 @@
+"""Drilling: the filter of a group, a cell or a failure selects just the exchanges that it counts."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder.clock import Clock
+from tests.viewer.conftest import HOSTILE
+from viewer.filters import sql
+from viewer.filters.parser import FilterError, parse
+from viewer.model.listing import drilling
+from viewer.stats import overview
+from viewer.stats.samples import GROUPS
+from viewer.tape import queries
+
+NOON = Clock(lambda: 0, lambda: 1_772_366_400 * 10**9)
+
+
+def selected(connection: Connection, text: str) -> int:
+    return queries.count(connection, sql.condition(parse(text)))
+
+
+@pytest.mark.parametrize("name", [*GROUPS, "label.run", "label.k"])
+def test_the_filter_of_each_group_selects_as_many_as_it_has(name: str, connection: Connection) -> None:
+    rows = overview.figures(connection, name)
+    keys = [row[name] for row in rows]
+    found = {}
+    for row in rows:
+        others = [key for key in keys if key is not row[name]]
+        found[str(row[name])] = selected(connection, drilling.group(name, row[name], others))
+    assert found == {str(row[name]): row["n"] for row in rows}
+
+
+@pytest.mark.parametrize("metric", ["gap", "ttft", "tps"])
+def test_the_filter_of_each_cell_selects_as_many_exchanges_as_it_tells(metric: str, connection: Connection) -> None:
+    found = overview.heat(connection, metric, (30, 12))
+    assert found is not None
+    for row in range(len(found.bands)):
+        for column in range(found.columns):
+            assert selected(connection, drilling.cell(found, row, column)) == found.exchanges[row][column]
+
+
+def test_the_filter_of_each_kind_of_failure_selects_as_many_as_it_counts(connection: Connection) -> None:
+    for one in overview.failures(connection):
+        text = drilling.failure(one.outcome, one.detail, one.code, one.status)
+        assert selected(connection, text) == one.count
+
+
+@pytest.mark.parametrize(
+    ("base", "together"),
+    [
+        ("", "model:gpt"),
+        ("  ", "model:gpt"),
+        ("ttft>1s", "ttft>1s model:gpt"),
+        ("a or b", "(a or b) model:gpt"),
+        ("(a or b)", "(a or b) model:gpt"),
+    ],
+)
+def test_terms_are_added_to_what_was_asked_for(base: str, together: str) -> None:
+    assert drilling.joined(base, "model:gpt") == together
+    parse(together)
+
+
+def test_without_terms_a_filter_is_as_it_was() -> None:
+    assert drilling.joined("a or b") == drilling.joined("a or b", "") == "a or b"
+
+
+def test_terms_are_taken_away_where_they_stand_alone() -> None:
+    assert drilling.without("a is:failed b", "is:failed", "flag:stall") == "a b"
+    assert drilling.without('"a  is:failed"', "is:failed") == '"a  is:failed"'
+    for base in ("(a or b)", "(a or b) c"):
+        assert drilling.joined(base, "c") == f"{base} c"
+    assert drilling.joined("(a) or (b)", "c") == "((a) or (b)) c"
+
+
+def test_a_path_is_meant_without_a_query_where_others_have_one() -> None:
+    assert drilling.group("path", "/v1/x", ["/v1/y?a=1"]) == "path:/v1/x"
+    assert drilling.group("path", "/v1/x", ["/v1/x?a=1"]) == 'path:/v1/x -path~"[?]"'
+
+
+@pytest.mark.parametrize("value", [HOSTILE.replace("\0", ""), 'a"b\\c*', "or", "", "-x", "a,b", "a:b"])
+def test_any_name_of_a_group_becomes_a_filter_that_parses(value: str) -> None:
+    assert parse(drilling.group("model", value)) == parse(str(parse(drilling.group("model", value))))
+
+
+def test_what_cannot_be_typed_is_spelled(connection: Connection) -> None:
+    text = drilling.group("model", HOSTILE)
+    assert text.isprintable()
+    assert r"\\x1b\\[2J" in text
+    assert selected(connection, text) == 1
+    assert len(str(parse(drilling.group("error_code", "\x1b" * 500)))) < 500
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("model", '-model:*'), ("status", "-status>=0"), ("label.run", "-label:run"),
+])  # fmt: skip
+def test_what_is_unknown_is_a_group_of_its_own(name: str, text: str) -> None:
+    assert drilling.group(name, None) == text
+
+
+@pytest.mark.parametrize(("name", "value", "text"), [
+    ("day", "2026-03-01", "since:2026-03-01T00:00Z until:2026-03-02T00:00Z"),
+    ("hour", "2026-03-01T23", "since:2026-03-01T23:00Z until:2026-03-02T00:00Z"),
+])  # fmt: skip
+def test_a_day_and_an_hour_are_a_span_of_time(name: str, value: Any, text: str) -> None:
+    assert drilling.group(name, value) == text
+
+
+def test_a_filter_that_names_no_relative_time_stays_as_it_was_typed() -> None:
+    assert drilling.settled("  ttft>1s model:gpt-* ", NOON) == "ttft>1s model:gpt-*"
+    assert drilling.settled("", NOON) == ""
+
+
+def test_a_relative_time_becomes_its_instant() -> None:
+    assert drilling.settled("since:-1h", NOON) == "started_at>=2026-03-01T11:00:00.000000Z"
+
+
+def test_what_is_no_filter_is_refused() -> None:
+    with pytest.raises(FilterError):
+        drilling.settled("ttft>fast", NOON)
+    with pytest.raises(FilterError):
+        drilling.checked("ttft>fast")
+    drilling.checked(" ")

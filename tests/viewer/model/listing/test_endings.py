@@ -1,0 +1,143 @@
+"""Why an exchange ended, in words."""
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder.decode.outcome import ENDED_BY, OUTCOMES
+from tests.viewer.conftest import HOSTILE
+from viewer.model.listing import endings
+from viewer.model.states import Look
+from viewer.rows import Row
+from viewer.tape import live, queries
+from viewer.timing.thresholds import Thresholds
+from viewer.timing.timed import Timed
+from viewer.timing.verdicts import Verdict, verdicts
+
+LOOK, RECORDED = Look(), Look(wall_ns=1_772_366_430 * 10**9, recording=True)
+
+
+def previewed(connection: Connection, no: int) -> Row:
+    row = live.preview(connection, no)
+    assert row is not None
+    return row
+
+
+@pytest.mark.parametrize(
+    ("no", "said"),
+    [
+        (1, "all came: finish reason stop, [DONE], then the end"),
+        (3, "upstream closed the connection after 4 events, without [DONE] or a finish reason (closed mid-chunk)"),
+        (4, "upstream answered 429: rate_limit_exceeded: slow down"),
+        (5, "upstream sent an error in mid-stream: server_overloaded: overloaded"),
+        (7, "nothing records it any more; the last read came 110 ms after the request. "
+            "The next recorder on this tape will mark it as interrupted."),
+    ],
+)  # fmt: skip
+def test_each_ending_has_its_reason(no: int, said: str, connection: Connection) -> None:
+    assert endings.reason(previewed(connection, no), LOOK) == said
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"outcome": "interrupted", "ended_by": "died"}, "the recorder (pid 4121) died after 4 events, before"),
+        ({"outcome": "interrupted", "ended_by": "shutdown"}, "the recorder (pid 4121) was told to stop after 4 events"),
+        ({"outcome": "client_closed", "ended_by": "client"}, "the client closed the connection after 4 events, before"),
+        ({"outcome": "client_closed", "ended_by": "client_stalled"}, "the client stopped reading after 4 events"),
+        ({"outcome": "timeout", "ended_by": "connect_timeout"}, "no connection came about for as long as the recorder"),
+        ({"outcome": "timeout", "ended_by": "headers_timeout"}, "no answer came for as long as the recorder waits ("),
+        ({"outcome": "timeout", "ended_by": "idle_timeout"}, "upstream fell silent after 4 events"),
+        ({"outcome": "connect_error", "ended_by": "refused"}, "api.example.com refused the connection"),
+        ({"outcome": "connect_error", "ended_by": "eof"}, "api.example.com closed the connection without an answer"),
+        ({"outcome": "truncated", "ended_by": "reset"}, "upstream reset the connection after 4 events, without"),
+        ({"outcome": "truncated", "ended_by": "reset", "events": 0}, "upstream reset the connection after "),
+        ({"outcome": "truncated", "ended_by": "end", "flags": []}, "upstream ended the answer after 4 events"),
+        ({"outcome": "complete", "ended_by": "end", "flags": ["nonstream"]}, "all came: then the end"),
+        ({"outcome": "complete", "ended_by": "reset", "flags": []}, "all came: [DONE], then upstream reset the"),
+        ({"outcome": "malformed", "ended_by": "end", "flags": []}, "an event is no JSON, although all came: [DONE]"),
+        ({"outcome": "error_event", "outcome_detail": "finish"}, "upstream ended the answer with the finish reason"),
+        ({"outcome": "error_event", "outcome_detail": "before_output"}, "upstream sent an error before any output, wi"),
+        ({"outcome": "as yet unheard of"}, "as yet unheard of (eof), which this version does not know"),
+    ],
+)  # fmt: skip
+def test_what_happened_is_told_and_not_defined(changed: Row, said: str, connection: Connection) -> None:
+    row = previewed(connection, 3) | {"ended_detail": None, "recorder_pid": 4121} | changed
+    assert endings.reason(row, LOOK).startswith(said)
+
+
+@pytest.mark.parametrize("ended_by", ENDED_BY)
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_no_ending_lacks_a_reason(outcome: str, ended_by: str, connection: Connection) -> None:
+    said = endings.reason(previewed(connection, 3) | {"outcome": outcome, "ended_by": ended_by}, LOOK)
+    assert said
+    assert "{" not in said
+
+
+def test_what_still_runs_has_no_end(connection: Connection) -> None:
+    row = previewed(connection, 7)
+    soon = replace(RECORDED, wall_ns=round((datetime.fromisoformat(row["started_at"]).timestamp() + 0.5) * 1e9))
+    assert endings.reason(row, soon) == "still running; the last read came 110 ms after the request"
+    later = replace(soon, wall_ns=soon.wall_ns + 2_000_000_000)
+    assert endings.reason(row, later) == "still running, silent for 2.4 s; the last read came 110 ms after the request"
+    assert endings.reason(row | {"last_read_ms": None}, later).startswith("still running, waiting for 2.5 s; ")
+    assert endings.reason(row | {"ended_by": "end"}, LOOK) == "ended, and being measured"
+    assert endings.reason(row | {"last_read_ms": None}, LOOK).startswith(
+        "nothing records it any more; nothing was read"
+    )
+
+
+def test_a_heading_names_the_exchange(connection: Connection) -> None:
+    def head(no: int, look: Look) -> str:
+        return "".join(text for text, _ in endings.heading(previewed(connection, no), look))
+
+    assert head(3, LOOK) == "■ b0000000 truncated (eof) · gpt-x-mini · POST api.example.com/v1/chat/completions"
+    assert head(7, LOOK).startswith("? f0000000 orphan")
+    assert head(7, RECORDED).startswith("● f0000000 open")
+
+
+def test_figures_sum_the_timing_up(connection: Connection) -> None:
+    said = endings.figures(previewed(connection, 1), LOOK)
+    assert said.startswith("first output 110 ms · inter-chunk p50 10 ms · longest gap 50 ms · ")
+    assert said.endswith(" · 8 events in 6 reads · 180 ms · 4 tokens")
+    assert " 29.0 s+" not in said
+    assert endings.figures(previewed(connection, 7), RECORDED).endswith("2 events in 2 reads · 23.0 s+")
+
+
+def test_figures_leave_out_what_is_not_known(connection: Connection) -> None:
+    assert endings.figures(previewed(connection, 4), LOOK).startswith("longest silence 2 ms · one body in 1 read · ")
+
+
+def test_verdicts_come_before_flags_and_say_it_once(connection: Connection) -> None:
+    row = previewed(connection, 2)
+    judged = verdicts(Timed(*queries.observed(connection, 2)), row["outcome"], Thresholds())
+    told = list(endings.evidence(row, judged))
+    assert [name for name, _, _ in told].count("stall") == 1
+    assert told[0][0] == "stall"
+    assert told[0][2].startswith("3,000.0 ms from 0.050 s")
+    assert ("no_usage", "muted", "the stream has no usage") in told
+    assert next(name for name, _, _ in endings.evidence(row, [])) == "stall"
+
+
+def test_of_many_stalls_the_longest_are_told_in_their_order() -> None:
+    def stall(start: int, lasted: int) -> Verdict:
+        return Verdict(kind="stall", form="gap", who="upstream", from_ns=start * 10**9, lasted_ns=lasted * 10**9)
+
+    found = [stall(at, lasted) for at, lasted in ((0, 3), (10, 9), (20, 4), (30, 8), (40, 2))]
+    told = [text.partition(" ")[0] for _, _, text in endings.evidence({"flags": []}, found)]
+    assert told == ["9,000.0", "4,000.0", "8,000.0"]
+
+
+def test_the_text_is_the_content_or_what_there_is_instead() -> None:
+    assert endings.text({"content": "a", "content_size": 9, "reasoning": "b"}) == ("content", "a", 9)
+    assert endings.text({"content": None, "tool_calls": "[1]"}) == ("tool calls", "[1]", None)
+    assert endings.text({"content": ""}) == ("", "", None)
+
+
+def test_hostile_text_drives_nothing(connection: Connection) -> None:
+    row = previewed(connection, 6) | {"flags": [HOSTILE], "finish_reason": HOSTILE}
+    head = "".join(text for text, _ in endings.heading(row, LOOK))
+    said = [head, endings.reason(row, LOOK), *(name + text for name, _, text in endings.evidence(row, []))]
+    assert not [sign for sign in "".join(said) if ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0]

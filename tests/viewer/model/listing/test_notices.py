@@ -1,0 +1,74 @@
+"""What is said where there is nothing to list."""
+
+from pathlib import Path
+
+import pytest
+
+from recorder.errors import TapeDamaged
+from tests.viewer.conftest import HOSTILE
+from viewer.filters.parser import parse
+from viewer.model.listing import notices
+from viewer.model.listing.notices import Lines, Recorder, Term
+
+STARTED, WALL_NS = "2026-03-01T12:00:00.000000Z", 1_772_366_400 * 10**9
+URL = "http://127.0.0.1:8377"
+
+
+def said(lines: Lines) -> str:
+    return "\n".join("".join(text for text, _ in line) for line in lines)
+
+
+def recorder(after_s: float, *, ended: bool = False, gone: bool = False) -> str:
+    wall_ns = WALL_NS + round(after_s * 10**9)
+    found = notices.recorder(1, URL, ["https://api.example.com"], STARTED, ended, wall_ns, gone=gone)
+    return f"{found.state}: {''.join(text for text, _ in notices.recorder_line(found))}"
+
+
+def test_a_recorder_runs_as_long_as_it_reports() -> None:
+    assert recorder(5) == "running: ● REC 127.0.0.1:8377 → api.example.com"
+    assert recorder(16) == "lost: ? recorder silent since 03-01 12:00 UTC"
+    assert recorder(5, ended=True) == "stopped: ○ recorder not running"
+
+
+def test_a_recorder_is_gone_with_its_process() -> None:
+    assert recorder(1, gone=True).startswith("lost")
+    assert recorder(1, gone=True, ended=True).startswith("stopped")
+
+
+def test_several_upstreams_are_counted() -> None:
+    found = notices.recorder(1, URL, ["a", "b"], HOSTILE, False, WALL_NS, gone=False)
+    assert (found.target, found.state) == ("2 upstreams", "lost")
+
+
+def test_no_tape_says_where_and_how() -> None:
+    text = said(notices.no_tape(Path(f"/a/{HOSTILE}.db")))
+    assert "wiretape record --upstream" in text
+    assert "WIRETAPE_DB" in text
+    assert "\x1b" not in text
+
+
+def test_an_empty_tape_says_who_records() -> None:
+    assert "Recorder: not running" in said(notices.empty(Recorder()))
+    running = Recorder("running", 1, URL, "https://u")
+    assert "Recorder: running at 127.0.0.1:8377" in said(notices.empty(running))
+
+
+def test_none_match_counts_each_term() -> None:
+    text = said(notices.none_match(7, [Term("is:live", 1), Term("ttft>900s", 0, "ttft>900ms")]))
+    assert "still run" not in text
+    assert "1 still runs: what is measured counts" in said(notices.none_match(7, [], 1))
+    assert "0 of 7 match." in text
+    assert "         1  is:live  alone" in text
+    assert "         0  ttft>900s  alone: did you mean ttft>900ms?" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("ttft>900s", "ttft>900ms"), ("ttft>59s", None), ("status>900", None), ("since:-2h", None)]
+)
+def test_a_long_duration_may_be_a_slip_of_the_unit(text: str, meant: str | None) -> None:
+    found = notices.smaller_unit(parse(text))
+    assert (None if found is None else str(found)) == meant
+
+
+def test_an_error_is_told_as_it_is() -> None:
+    assert "is damaged ␛" in said(notices.failed(TapeDamaged("is damaged \x1b")))

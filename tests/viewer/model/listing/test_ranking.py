@@ -1,0 +1,151 @@
+"""Several exchanges in a table: the best of each figure, the order, the columns, and one axis."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from recorder.clock import Clock
+from tests.viewer.conftest import HOSTILE
+from viewer.model.listing import ranking, scoreboard
+from viewer.model.listing.ranking import Entry
+from viewer.tape.comparing import FIELDS
+
+SECOND = 1_000_000_000
+NOON = Clock(lambda: 0, lambda: 1_772_366_400 * SECOND)
+
+
+def entry(no: int, outcome: str = "complete", flags: tuple[str, ...] = (), **figures: Any) -> Entry:
+    told = dict.fromkeys(FIELDS) | {"id": f"{no:016x}", "model": "m", "upstream": "https://u", "outcome": outcome}
+    return Entry(no, told | {"flags": list(flags), "outcome_detail": None} | figures)
+
+
+def text(parts: Any) -> str:
+    return "".join(part for part, _ in parts)
+
+
+def test_the_best_of_a_column_is_the_shortest_time_and_the_highest_speed() -> None:
+    found = ranking.best([
+        entry(1, ttft_ms=20.0, tps_user=5.0), entry(2, ttft_ms=10.0, tps_user=9.0), entry(3, ttft_ms=10.01),
+    ])  # fmt: skip
+    assert found == {"ttft_ms": {2, 3}, "tps_user": {2}}
+
+
+def test_nobody_is_best_alone_or_among_equals() -> None:
+    assert ranking.best([entry(1, ttft_ms=10.0), entry(2), entry(3)]) == {}
+    assert ranking.best([entry(1, ttft_ms=10.0), entry(2, ttft_ms=10.0)]) == {}
+    assert ranking.best([]) == {}
+
+
+def test_one_that_broke_off_is_no_best_total() -> None:
+    found = ranking.best([
+        entry(1, duration_ms=90.0), entry(2, duration_ms=80.0), entry(3, "truncated", duration_ms=1.0),
+        entry(4, "open", duration_ms=2.0),
+    ])  # fmt: skip
+    assert found == {"duration_ms": {2}}
+
+
+def test_the_order_is_the_best_first_and_unknown_last() -> None:
+    found = [entry(1, ttft_ms=20.0, tps_user=1.0), entry(2), entry(3, ttft_ms=10.0, tps_user=2.0)]
+    assert [one.no for one in ranking.ordered(found, None)] == [1, 2, 3]
+    assert [one.no for one in ranking.ordered(found, None, reverse=True)] == [3, 2, 1]
+    assert [one.no for one in ranking.ordered(found, "ttft_ms")] == [3, 1, 2]
+    assert [one.no for one in ranking.ordered(found, "ttft_ms", reverse=True)] == [1, 3, 2]
+    assert [one.no for one in ranking.ordered(found, "tps_user")] == [3, 1, 2]
+
+
+def test_columns_give_way_where_there_is_no_room_and_the_drawing_keeps_a_fifth() -> None:
+    found = [entry(1, ttft_ms=1234.5, max_stall_ms=2.0, duration_ms=12345.0)]
+    wide, narrow = ranking.layout(found, 160), ranking.layout(found, 60)
+    assert list(wide.widths)[:3] == ["id", "model", "upstream"]
+    assert {"id", "ttft_ms", "model"} <= set(narrow.widths) < set(wide.widths)
+    assert wide.drawn >= 32
+    assert narrow.drawn >= 12
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 120, 200])
+def test_lines_fill_no_more_than_their_width(width: int) -> None:
+    found = [
+        entry(1, model=HOSTILE, finish_reason=HOSTILE, ttft_ms=50.0, duration_ms=1e7),
+        entry(2, "open", duration_ms=500.0, ttft_ms=40.0, model="日本語" * 20),
+    ]
+    laid, axis = ranking.layout(found, width), ranking.axis_ns(found)
+    shown = [text(ranking.line(one, laid, ranking.best(found), axis)) for one in found]
+    assert max(map(cell_len, [*shown, text(ranking.head(laid, "ttft_ms", axis))])) <= width
+    assert all(line.isprintable() for line in shown)
+
+
+def test_a_line_tells_what_is_best_what_grows_and_what_is_unknown() -> None:
+    found = [entry(1, ttft_ms=50.0, duration_ms=1000.0), entry(2, "open", ttft_ms=40.0, duration_ms=500.0)]
+    laid = ranking.layout(found, 100)
+    winners = ranking.best(found)
+    first, second = (text(ranking.line(one, laid, winners, SECOND)) for one in found)
+    assert first.split()[:5] == ["✓", "00000000", "m", "u", "complete"]
+    assert second.split()[:5] == ["●", "00000000", "m", "u", "open"]
+    assert " 50.0 " in first
+    assert " 40.0<" in second
+    assert " 500.0+" in second
+    assert "ICL" not in text(ranking.head(laid, None, SECOND))  # it is unknown of both
+    assert "│" in first
+    assert "│" not in second  # it has not ended
+
+
+def test_all_drawings_are_on_the_axis_of_the_longest() -> None:
+    found = [entry(1, ttft_ms=500.0, duration_ms=1000.0), entry(2, ttft_ms=500.0, duration_ms=2000.0)]
+    axis = ranking.axis_ns(found)
+    assert axis == 2 * SECOND
+    laid = ranking.layout(found, 120)
+    ends = [text(ranking.line(one, laid, {}, axis)).index("│") for one in found]
+    assert ends[1] == 119
+    assert ends[0] == pytest.approx(119 - laid.drawn / 2, abs=1)
+    assert ranking.axis_ns([]) == 0
+
+
+def test_the_figure_that_is_gone_by_has_a_sign() -> None:
+    found = [entry(1, ttft_ms=50.0, tps_user=3.0)]
+    laid = ranking.layout(found, 120)
+    assert "TTFT ms▲" in text(ranking.head(laid, "ttft_ms", 0))
+    assert "TTFT ms▼" in text(ranking.head(laid, "ttft_ms", 0, reverse=True))
+    assert "TOK/s▼" in text(ranking.head(laid, "tps_user", 0))
+    assert "▲" not in text(ranking.head(laid, None, 0))
+
+
+def running(heartbeat_at: str, **more: Any) -> Entry:
+    found = entry(1, "open", started_at="2026-03-01T11:59:50.000000Z", last_read_ms=120.0, ttft_ms=50.0, **more)
+    return replace(found, heartbeat_at=heartbeat_at)
+
+
+def test_one_that_runs_has_lasted_until_now() -> None:
+    found = running("2026-03-01T11:59:58.000000Z").by_now(NOON)
+    assert (found.row["outcome"], found.row["duration_ms"]) == ("open", 10_000.0)
+    line = text(ranking.line(found, ranking.layout([found], 100), {}, ranking.axis_ns([found])))
+    assert " 10,000.0+" in line
+
+
+def test_one_that_nothing_records_any_more_is_an_orphan_and_grows_no_more() -> None:
+    found = running("2026-03-01T11:59:20.000000Z").by_now(NOON)
+    assert (found.row["outcome"], found.row["duration_ms"]) == ("orphan", 120.0)
+    parts = list(ranking.line(found, ranking.layout([found], 100), {}, ranking.axis_ns([found])))
+    assert parts[0] == ("? ", "warning")
+    assert ("orphan", "warning") in parts
+    assert " 120.0 " in text(parts)
+    assert not {"+", "│"} & set(text(parts))
+
+
+def test_one_that_has_ended_stays_as_it_is_whoever_recorded_it() -> None:
+    ended, unmeasured = entry(1, duration_ms=90.0), running("", ended_by="end")
+    assert (ended.by_now(NOON), unmeasured.by_now(NOON)) == (ended, unmeasured)
+
+
+def test_the_sign_of_a_figure_stands_before_a_blank() -> None:
+    figures = dict.fromkeys(scoreboard.LABELS, 12.5) | {
+        "outcome": "open",
+        "finish_reason": "stop",
+        "completion_tokens": 3,
+    }
+    found = [entry(1, **figures), entry(2, **(figures | {"outcome": "complete", "ttft_ms": 1.0}))]
+    laid, winners = ranking.layout(found, 200), ranking.best(found)
+    for one in found:
+        line = text(ranking.line(one, laid, winners, SECOND))
+        assert all(line[at + 1] == " " for at, sign in enumerate(line) if sign in "+<")

@@ -1,0 +1,86 @@
+"""Where two texts part, however long they are."""
+
+import pytest
+
+from viewer.model.text import diff
+from viewer.model.text.diff import AFTER, BEFORE, Divergence
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "at"),
+    [
+        ("", "", 0),
+        ("", "x", 0),
+        ("abc", "abd", 2),
+        ("abc", "abcd", 3),
+        ("abcd", "abc", 3),
+        ("x", "y", 0),
+        ("日本", "日木", 1),
+    ],
+)
+def test_the_common_beginning_is_counted_in_characters(a: str, b: str, at: int) -> None:
+    assert diff.common(a, b) == diff.common(b, a) == at
+
+
+def test_equal_texts_do_not_part() -> None:
+    assert diff.divergence("same", "same") is None
+
+
+def test_where_texts_part_both_go_on() -> None:
+    assert diff.divergence("one two", "one three") == Divergence(5, "one t", "wo", "hree", False, 0, 0)
+
+
+@pytest.mark.parametrize(("a", "b", "growing", "parts"), [
+    ("abc", "abcdef", (True, False), False),
+    ("abc", "abcdef", (False, True), True),
+    ("abcdef", "abc", (False, True), False),
+    ("abx", "abc", (True, True), True),
+    ("", "abc", (True, False), False),
+])  # fmt: skip
+def test_what_is_still_growing_has_not_parted_by_ending(
+    a: str, b: str, growing: tuple[bool, bool], parts: bool
+) -> None:
+    assert (diff.divergence(a, b, growing) is not None) == parts
+
+
+@pytest.mark.parametrize(("a", "b", "growing", "told"), [
+    ("a", "a", (False, False), "both texts are the same"),
+    ("a", "ab", (True, False), "both texts are the same so far"),
+    ("", "", (False, False), "neither has any text"),
+    ("", "", (False, True), "neither has any text yet"),
+    ("", "ab", (True, False), "A has no text yet"),
+    ("ab", "", (False, True), "B has no text yet"),
+])  # fmt: skip
+def test_in_which_way_texts_are_the_same_is_told(a: str, b: str, growing: tuple[bool, bool], told: str) -> None:
+    assert diff.same(a, b, growing) == told
+
+
+def test_a_text_that_is_the_beginning_of_the_other_goes_on_with_nothing() -> None:
+    assert diff.divergence("abc", "abcdef") == Divergence(3, "abc", "", "def", False, 0, 0)
+
+
+def test_of_ten_million_characters_only_what_is_around_is_given() -> None:
+    same = "word " * 2_000_000
+    found = diff.divergence(f"{same}A{'x' * 1000}", f"{same}B")
+    assert found is not None
+    assert found.at == len(same)
+    assert found.before == same[-BEFORE:]
+    assert (len(found.a), found.b) == (AFTER, "B")
+    assert (found.cut, found.more_a, found.more_b) == (True, 601, 0)
+
+
+@pytest.mark.parametrize(("a", "b", "told"), [
+    ("ab\ncd", "ab\nce", "the same up to character 4 (line 2, column 2)"),
+    ("a", "b", "they differ from the first character on"),
+    ("", "b", "only B has any text"),
+    ("a", "", "only A has any text"),
+])  # fmt: skip
+def test_how_far_texts_are_the_same_is_told(a: str, b: str, told: str) -> None:
+    found = diff.divergence(a, b)
+    assert found is not None
+    assert diff.told(found, a) == told
+
+
+def test_a_place_is_a_line_and_a_column_from_one() -> None:
+    assert diff.place("ab\ncd", 0) == (1, 1)
+    assert diff.place("ab\ncd", 4) == (2, 2)

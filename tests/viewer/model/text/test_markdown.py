@@ -1,0 +1,134 @@
+"""Text rendered as Markdown."""
+
+import io
+
+import pytest
+from rich.console import Console
+from rich.segment import Segment
+
+from tests.viewer.conftest import HOSTILE
+from viewer.model.text import markdown
+from viewer.model.text.markdown import Line, Piece
+
+CONTROLS = {*map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202e", "\u2066"}
+
+
+def plain(lines: list[Line]) -> list[str]:
+    return ["".join(piece.text for piece in line).rstrip() for line in lines]
+
+
+def looks(lines: list[Line], text: str) -> tuple[str, str]:
+    found = next(piece for line in lines for piece in line if text in piece.text)
+    return found.tone, str(found.style)
+
+
+def test_what_markdown_means_is_shown() -> None:
+    lines = markdown.of(
+        "# Queues\n\nTwo *of* **them**, `prefill` and ~~decode~~:\n\n1. one\n2. two\n   - nested\n\n> said\n", 40
+    )
+    assert plain(lines) == [
+        "Queues", "", "Two of them, prefill and decode:", "", " 1 one", " 2 two", "    • nested", "", "▌ said",
+    ]  # fmt: skip
+    assert looks(lines, "Queues") == ("plain", "bold underline")
+    assert looks(lines, "them") == ("plain", "bold")
+    assert looks(lines, "prefill") == ("accent", "none")
+    assert looks(lines, "decode") == ("plain", "strike")
+
+
+def test_code_keeps_its_lines_and_what_it_is_said_to_be() -> None:
+    lines = markdown.of("```python title\nif x:\n    y  =  1\n```", 40)
+    assert plain(lines) == ["python title", "  if x:", "      y  =  1"]
+    assert looks(lines, "if x") == ("accent", "none")
+
+
+def test_a_table_is_laid_out() -> None:
+    assert plain(markdown.of("|a|b|\n|-|-|\n|1|22|\n", 40)) == [" a  b", " ─────", " 1  22"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("[here](http://evil.example/x)", "here (http://evil.example/x)"),
+        ("<http://evil.example/x>", "http://evil.example/x (http://evil.example/x)"),
+        ("![picture](http://evil.example/p.png)", "!picture (http://evil.example/p.png)"),
+        ("<b onclick=x>bold</b> <!-- kept -->", "<b onclick=x>bold</b> <!-- kept -->"),
+        ("<think>\nhm\n</think>", "<think> hm </think>"),
+        ("[a]: http://evil.example", "[a]: http://evil.example"),
+        ("&#x1b;&#x202e;", "&#x1b;&#x202e;"),
+        ("[bold red]x[/] [@click=app.bell()]y[/] [/", "[bold red]x[/] [@click=app.bell()]y[/] [/"),
+        (":smile:", ":smile:"),
+    ],
+)
+def test_nothing_becomes_a_link_a_picture_or_markup_and_nothing_is_hidden(text: str, shown: str) -> None:
+    assert plain(markdown.of(text, 60)) == [shown]
+
+
+def drawn(lines: list[Line]) -> str:
+    """Give what a terminal would be sent."""
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=200)
+    with console.capture() as captured:
+        for line in lines:
+            console.print(*[Segment(piece.text, piece.style) for piece in line], sep="", end="\n", markup=False)
+    return captured.get()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HOSTILE,
+        f"[{HOSTILE}]({HOSTILE})",
+        "[a](<http://x/\x1b]0;t\x07>)",
+        "[click](javascript:\x1b[2J)",
+        "```\x1b]52;c;QQ==\x07\n\x9b2J\u202e\n```",
+        "|\x1b]8;;http://x\x07|\n|-|\n|\x1b]8;;\x07|\n",
+        "a\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\",
+    ],
+)
+def test_no_control_character_and_no_hyperlink_comes_out(text: str) -> None:
+    lines = markdown.of(text, 60)
+    assert not CONTROLS & set("".join(plain(lines)))
+    assert all(piece.style.link is None and not piece.style.meta for line in lines for piece in line)
+    assert "\x1b]" not in drawn(lines)
+
+
+def test_of_a_long_text_the_end_is_rendered_and_it_is_said() -> None:
+    text = "".join(f"paragraph {number} is *here*\n\n" for number in range(400_000))
+    lines = markdown.of(text, 60)
+    assert plain(lines)[0].startswith("… 11,")
+    assert "characters before this are left out: M shows them" in plain(lines)[0]
+    assert plain(lines)[-1] == "paragraph 399999 is here"
+    assert 300 < len(lines) < 3_000
+    assert plain(markdown.of("x" * 10_000_000, 60))[-1].startswith("xxx")
+
+
+def test_less_may_be_asked_for() -> None:
+    text = "".join(f"paragraph {number}\n\n" for number in range(400))
+    shown = plain(markdown.of(text, 60, 200))
+    assert shown[0].startswith(f"… {len(text) - 200:,}"[:5])
+    assert [line for line in shown[1:] if line][-1] == "paragraph 399"
+    assert len(shown) < 40
+    assert markdown.SEEN < markdown.MOST
+
+
+def test_code_that_begins_before_what_is_shown_is_code() -> None:
+    lines = markdown.of("```\n" + "x = *1*\n" * 10_000, 60)
+    assert looks(lines, "x = *1*") == ("accent", "none")
+
+
+@pytest.mark.parametrize("text", ["> " * 100 + "deep", "|word|\n|-|\n|" + "x" * 500 + "|" + "y|" * 40])
+def test_where_something_is_lost_it_is_said(text: str) -> None:
+    assert plain(markdown.of(text, 30))[0] == "not all of this can be rendered as Markdown: M shows it plain"
+
+
+def test_what_a_library_stumbles_over_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stumble(text: str, width: int) -> list[Line]:
+        raise IndexError
+
+    monkeypatch.setattr(markdown, "_lines", stumble)
+    assert markdown.of("a\nb", 30) == [
+        [Piece("this cannot be rendered as Markdown", "warning")], [Piece("a")], [Piece("b")],
+    ]  # fmt: skip
+
+
+def test_nothing_is_nothing() -> None:
+    assert markdown.of("", 30) == []

@@ -1,0 +1,113 @@
+"""Bytes as the socket gave them."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from viewer.model.text import wire
+from viewer.model.text.wire import UNKNOWN, Row, Wire
+
+DATA = b"data: a\r\n\r\ndata: b\r\n\r\ndata: c\r\n\r\n"
+
+
+def texts(data: bytes, found: Wire) -> list[object]:
+    """Give the rows: the number of a read, or the event's bytes, or in a list those of others."""
+    shown: list[object] = []
+    for row in found.rows:
+        piece = data[row.start : row.end]
+        shown.append(row.read if row.read is not None else piece if row.mine else [piece])
+    return shown
+
+
+def test_the_reads_of_an_event_are_given_with_the_one_before_and_the_one_after() -> None:
+    found = Wire(DATA, 11, 22, 80, [0, 5, 15, 25, 30], [0, 1, 2, 3, 4])
+    assert texts(DATA, found) == [
+        0, [b"data:"],
+        1, [b" a\r\n"], [b"\r\n"], b"data",
+        2, b": b\r\n", b"\r\n", [b"dat"],
+        3, [b"a: c\r"],
+    ]  # fmt: skip
+    assert found.around == (0, 3)
+
+
+def test_an_event_within_one_read_is_told_from_the_others_of_that_read() -> None:
+    found = Wire(DATA, 11, 22, 80, [0], [7])
+    assert texts(DATA, found) == [
+        7, [b"data: a\r\n"], [b"\r\n"], b"data: b\r\n", b"\r\n", [b"data: c\r\n"], [b"\r\n"],
+    ]  # fmt: skip
+
+
+def test_an_event_that_ends_with_its_read_is_not_in_the_next_one() -> None:
+    assert Wire(DATA, 0, 11, 80, [0, 11, 22], [0, 1, 2]).around == (0, 1)
+    assert Wire(DATA, 22, 33, 80, [0, 11, 22], [0, 1, 2]).around == (1, 2)
+
+
+def test_bytes_that_no_read_brought_stand_under_a_rule_of_their_own() -> None:
+    found = Wire(DATA, 11, 22, 80, [0, 11, 15], [UNKNOWN, 3, UNKNOWN])
+    assert texts(DATA, found) == [
+        UNKNOWN, [b"data: a\r\n"], [b"\r\n"],
+        3, b"data",
+        UNKNOWN, b": b\r\n", b"\r\n", [b"data: c\r\n"], [b"\r\n"],
+    ]  # fmt: skip
+    assert found.around == (3, 3)
+
+
+def test_no_rule_says_that_no_read_brought_nothing() -> None:
+    found = Wire(DATA[:11], 0, 11, 80, [0, 0, 11], [UNKNOWN, 0, 1])
+    assert texts(DATA, found) == [0, b"data: a\r\n", b"\r\n", 1]
+    assert found.around == (0, 1)
+    assert Wire(DATA, 0, 11, 80, [0], [UNKNOWN]).around is None
+
+
+def test_bytes_of_which_no_read_is_known_are_given_alone() -> None:
+    found = Wire(DATA, 11, 22, 80, [], [])
+    assert (texts(DATA, found), found.around) == ([b"data: b\r\n", b"\r\n"], None)
+    assert Wire(b"", 0, 0, 80, [], []).rows == []
+
+
+def test_of_what_is_not_the_events_only_what_is_near_is_given() -> None:
+    data = b"x" * 5_000 + b"mine" + b"y" * 5_000
+    found = Wire(data, 5_000, 5_004, 2_000, [0], [0])
+    assert found.rows == [
+        Row(0, 0, read=0), Row(0, 3_976, left_out=True), Row(3_976, 5_000), Row(5_000, 5_004, mine=True),
+        Row(5_004, 6_028), Row(6_028, 10_004, left_out=True),
+    ]  # fmt: skip
+
+
+def test_a_long_line_goes_on_in_the_next_row_and_no_character_is_cut() -> None:
+    data = "naïve – 東京".encode()
+    found = Wire(data, 0, len(data), 5, [0], [0])
+    assert [data[row.start : row.end].decode() for row in found.rows[1:]] == ["naïv", "e –", " 東", "京"]
+
+
+def test_rows_are_bounded() -> None:
+    found = Wire(b"\n" * (wire.MOST + 5), 0, wire.MOST + 5, 80, [], [])
+    assert (len(found), found.whole) == (wire.MOST, False)
+
+
+def test_the_row_of_a_byte_is_found() -> None:
+    found = Wire(DATA, 11, 22, 80, [0, 15], [0, 1])
+    for offset in range(len(DATA)):
+        row = found.rows[found.row_of(offset)]
+        assert row.start <= offset < row.end
+
+
+@given(
+    st.binary(max_size=60),
+    st.lists(st.integers(0, 60), max_size=6),
+    st.tuples(st.integers(0, 60), st.integers(0, 60)),
+    st.integers(1, 20),
+)
+def test_every_byte_of_an_event_is_in_one_row(
+    data: bytes, cuts: Sequence[int], place: tuple[int, int], width: int
+) -> None:
+    start, end = sorted(min(one, len(data)) for one in place)
+    borders = sorted({0, *(cut for cut in cuts if cut < len(data))}) if data else []
+    found = Wire(data, start, end, width, borders, range(len(borders)))
+    mine = [row for row in found.rows if row.mine]
+    assert b"".join(data[row.start : row.end] for row in mine) == data[start:end]
+    assert all(0 < row.end - row.start <= max(width, 4) for row in mine)
+    shown = [row for row in found.rows if row.read is None]
+    assert all(before.end <= after.start for before, after in pairwise(shown))

@@ -1,0 +1,188 @@
+"""Reports: what people see, and what can never reach their terminal."""
+
+import io
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.text import Text
+from sqlalchemy import Connection
+
+from tests.viewer.conftest import HOSTILE, LIVE, ODD
+from viewer import rows
+from viewer.model.exchange import event_rows
+from viewer.model.exchange.clocks import Times
+from viewer.model.exchange.transcript import Transcript
+from viewer.report import exchange, tables
+from viewer.report import lines as report
+from viewer.tape import queries
+
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def plain(lines: Iterable[Text]) -> str:
+    return "\n".join(line.plain for line in lines)
+
+
+def listing(connection: Connection, width: int | None = None) -> list[Text]:
+    found = list(queries.exchanges(connection, report.needed(report.LISTED), newest_first=True))
+    return report.listing(found, width).lines
+
+
+def detail(connection: Connection, id: str) -> rows.Row:
+    return queries.detail(connection, queries.find(connection, id))
+
+
+def on_terminal(lines: Iterable[Text], monkeypatch: pytest.MonkeyPatch) -> str:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    report.emit(lines)
+    return terminal.getvalue()
+
+
+def test_a_list_has_one_line_for_each_exchange(connection: Connection) -> None:
+    header, *lines = listing(connection)
+    assert header.plain.split()[:3] == ["id", "started", "UTC"]
+    assert [line.plain[:8] for line in lines][:2] == [LIVE[:8], ODD[:8]]
+    assert lines[-1].plain.split() == [
+        "aaaa0000", "2026-03-01", "12:00:01.000", "gpt-x-mini", "api.example.com", "200", "complete", "110.0", "10.0",
+        "50.0", "4", "180.0", "comments", "▃", "▄",
+    ]  # fmt: skip
+
+
+def test_unknown_is_a_dash_and_never_zero(connection: Connection) -> None:
+    live = listing(connection)[1].plain
+    assert live.split()[5:] == ["200", "open", "–", "–", "–", "–", "–"]
+    assert " 0.0" not in live
+
+
+def test_a_list_on_a_pipe_is_aligned_and_not_cut(connection: Connection) -> None:
+    header, *lines = [line.plain for line in listing(connection)]
+    assert any("…" not in line and "[bold]x[/bold]" in line for line in lines)
+    ends = header.index("ttft ms") + len("ttft ms")
+    ascii_lines = [line for line in lines if line.isascii() or "[bold]" not in line]
+    assert all(line[ends - 1] not in " " and line[ends] == " " for line in ascii_lines)
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 120, 200])
+def test_a_list_fits_the_terminal_and_keeps_what_matters_most(connection: Connection, width: int) -> None:
+    lines = listing(connection, width)
+    assert all(cell_len(line.plain) <= width for line in lines)
+    assert lines[0].plain.startswith("id")
+    assert ("outcome" in lines[0].plain) == (width >= 40)
+
+
+def names_and_hidden(connection: Connection, width: int) -> tuple[str, tuple[str, ...]]:
+    found = list(queries.exchanges(connection, report.needed(report.LISTED), newest_first=True))
+    table = report.listing(found, width)
+    return table.lines[0].plain, table.hidden
+
+
+def test_a_list_of_80_cells_says_when_and_how_it_ended_and_names_what_is_hidden(connection: Connection) -> None:
+    header, hidden = names_and_hidden(connection, 80)
+    assert [title in header for title in ("id", "started UTC", "model", "outcome", "ttft ms")] == [True] * 5
+    assert {"upstream", "sparkline", "icl_p50_ms"} <= set(hidden)
+    assert names_and_hidden(connection, 400)[1] == ()
+
+
+def test_on_a_narrow_terminal_an_instant_of_a_list_of_one_day_is_its_time(connection: Connection) -> None:
+    assert "  12:00:01  " in listing(connection, 80)[-1].plain
+    found = list(queries.exchanges(connection, report.needed(report.LISTED), newest_first=True))
+    found[0]["started_at"] = "2026-03-02T00:00:00.000000Z"
+    shown = [line.plain for line in report.listing(found, 80).lines]
+    assert ("  03-02 00:00:00  " in shown[1], "  03-01 12:00:01  " in shown[-1]) == (True, True)
+
+
+def test_a_list_has_the_columns_that_are_asked_for_in_their_order(connection: Connection) -> None:
+    names = ("ttft_ms", "outcome_detail", "outcome", "id", "bytes")
+    found = list(queries.exchanges(connection, report.needed(names)))
+    header, first, *_ = report.listing(found, None, names).lines
+    assert header.plain.split() == ["ttft", "ms", "outcome_detail", "outcome", "id", "bytes"]
+    assert first.plain.split() == ["110.0", "–", "complete", "aaaa0000", "1,141"]
+    assert report.listing(found, 30, names).hidden == ("outcome", "id", "bytes")
+
+
+def test_columns_give_way_in_order(connection: Connection) -> None:
+    titles = ("upstream", "gaps", "icl p50 ms", "status", "total ms")
+    headers = [listing(connection, width)[0].plain for width in range(200, 30, -1)]
+    gone = [next(i for i, header in enumerate(headers) if title not in header) for title in titles]
+    assert gone == sorted(gone)
+
+
+def test_an_outcome_is_coloured_but_also_said(connection: Connection) -> None:
+    styles = [str(line.spans[0].style) for line in listing(connection)[1:]]
+    assert styles == ["cyan", "red", "red", "red", "red", "green", "green"]
+
+
+def everything(connection: Connection) -> list[Iterable[Text]]:
+    row = detail(connection, ODD)
+    request, _ = queries.request(connection, queries.find(connection, ODD))
+    hostile: dict[str, Any] = {"headers": [[HOSTILE, HOSTILE]], "path": HOSTILE, "method": HOSTILE, "body": HOSTILE}
+    decoded = queries.decoded(connection, queries.find(connection, ODD))
+    transcript = Transcript(decoded)
+    events = list(event_rows.table(transcript, decoded.items))
+    return [
+        listing(connection),
+        listing(connection, 100),
+        exchange.page(row | {"path": HOSTILE, "method": HOSTILE, "id": HOSTILE, "flags": [HOSTILE]}),
+        exchange.answer(row | {"reasoning": HOSTILE, "refusal": HOSTILE}),
+        exchange.request(request | hostile),
+        tables.grid(rows.EVENT_FIELDS, events).lines,
+        map(Text, event_rows.lines(transcript, Times())),
+        exchange.headers("response", [[HOSTILE, HOSTILE]]),
+        exchange.page(row, [], [[f"{HOSTILE}-request-id", HOSTILE]]),
+        exchange.body(HOSTILE.encode()),
+        exchange.body(HOSTILE.encode() + b"\xff\x00\x1b[2J"),
+        [Text(exchange.no_text(row | {"tool_calls": None, "content": None}))],
+        tables.grid(("a",), [{"a": HOSTILE}]).lines,
+    ]
+
+
+def test_no_recorded_control_reaches_a_terminal_or_a_pipe(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for lines in everything(connection):
+        kept = list(lines)
+        shown = on_terminal(kept, monkeypatch)
+        out = io.BytesIO()
+        report.emit(kept, out)
+        for text in (STYLE.sub("", shown), out.getvalue().decode()):
+            found = {sign for sign in text if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0} - {"\n"}
+            assert found == set()
+            assert not re.search("[\u202a-\u202e\u2066-\u2069\u200b\u2028\u2029\U000e0000-\U000e007f]", text)
+
+
+def test_markup_in_recorded_text_is_shown_as_it_is(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = STYLE.sub("", on_terminal(exchange.answer(detail(connection, ODD)), monkeypatch))
+    assert "[/ [bold]x[/bold]" in shown
+
+
+def test_colours_are_left_out_when_asked_for(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\x1b[32m" in on_terminal(listing(connection), monkeypatch)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]", on_terminal(listing(connection), monkeypatch))
+
+
+def test_a_long_line_is_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert on_terminal([Text("x" * 500)], monkeypatch) == "x" * 500 + "\n"
+
+
+def test_a_drawing_keeps_room_beside_long_names() -> None:
+    row = {"id": "a" * 16, "model": "m" * 200, "outcome": "complete", "ttft_ms": 10.0, "duration_ms": 100.0}
+    title, line, legend = report.sparked([row], [None], 80).lines
+    assert (title.cell_len, line.cell_len) <= (80, 80)
+    assert line.plain.split() == ["aaaaaaaa", "m" * 15 + "…", "complete", "100.0", "·", "│"]
+    assert report.in_ascii(legend).plain.isascii()
+
+
+def test_a_hostile_name_beside_a_drawing_is_shown_as_signs() -> None:
+    row = {"id": HOSTILE, "model": HOSTILE, "outcome": HOSTILE, "ttft_ms": None, "duration_ms": None}
+    for line in report.sparked([row], [b"odd"], 60).lines:
+        assert not {sign for sign in line.plain if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0}

@@ -1,0 +1,65 @@
+"""Statistics for people."""
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection
+
+from tests.viewer.conftest import HOSTILE
+from viewer.report import stats as sheets
+from viewer.stats import samples, summary
+from viewer.stats.metrics import QUANTITIES, objective
+
+
+def shown(connection: Connection, *by: str, slo: str | None = None, width: int | None = None) -> list[str]:
+    bounds = objective(slo) if slo else []
+    found = [summary.row(one, by, bounds=bounds) for one in samples.read(connection, by)]
+    return [line.plain for row in found for line in sheets.block(row, by, slo, width).lines]
+
+
+def test_a_block_has_a_head_a_table_and_notes(connection: Connection) -> None:
+    lines = shown(connection, slo="ttft<1s")
+    assert lines[0] == "all · 7 exchanges · 2026-03-01 12:00:01 – 2026-03-01 12:00:07 UTC"
+    assert lines[1] == "outcomes   open 1, http_error 1, error_event 2, truncated 1, complete 2"
+    assert lines[2] == "errors     66.67 %; of all 66.67 %, after a 2xx 60.00 %, cancelled 0.00 %"
+    assert "usage from 1, missing from 1 complete one" in lines[3]
+    assert lines[4:6] == ["goodput    33.33 % (ttft<1s)", "coalesced  14.29 %"]
+    table = [line.split() for line in lines[6:] if not line.startswith("note: ")]
+    assert table[0] == ["n", "mean", "std", "min", "p50", "p90", "p95", "p99", "max"]
+    assert [" ".join(cells[:2]) for cells in table[1:]] == [f"{one.name} {one.unit}" for one in QUANTITIES.values()]
+    assert table[1] == ["ttft", "ms", "2", "80.0", "30.0", "50.0", "80.0", "104.0", "107.0", "109.4", "110.0"]
+    assert lines[-1].startswith("note: complete exchanges without usage")
+
+
+def test_unknown_is_a_dash(connection: Connection) -> None:
+    lines = shown(connection, "status")
+    (limited,) = [at for at, line in enumerate(lines) if line.startswith("status 429 · 1 exchange ·")]
+    assert lines[limited + 3].endswith("usage from 0, missing from 0 complete ones")
+    assert {cell for line in lines[limited + 6 :] for cell in line.split()[2:]} == {"0", "–"}
+
+
+def test_recorded_text_is_harmless(connection: Connection) -> None:
+    text = "\n".join(shown(connection, "model", "error_code", slo=None))
+    assert "cmd()" in text
+    assert not {sign for sign in text if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0} - {"\n"}
+    assert HOSTILE not in text
+
+
+def test_the_table_fits_a_terminal(connection: Connection) -> None:
+    assert max(map(len, shown(connection, width=60))) <= 60
+
+
+def test_a_drawing_names_what_it_draws() -> None:
+    lines = [line.plain for line in sheets.drawn(np.array([15.0, 16.0]), QUANTITIES["ttft"], 40)]
+    assert lines == [f"ttft ({QUANTITIES['ttft'].meaning})", "10 – 20 ms 2 " + "█" * 27]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(None, "–"), (1234567, "1,234,567"), (1234.56, "1,234.6"), (0.01234, "0.012"), (0.0, "0.0")]
+)
+def test_figures_have_as_many_decimals_as_help(value: float | None, expected: str) -> None:
+    assert sheets.number(value) == expected
+
+
+def test_warnings_are_sentences() -> None:
+    assert sheets.explained("few:ttft,icl") == "p99 of fewer than 100 values (ttft, icl)"
+    assert sheets.explained("coalesced") == summary.WARNINGS["coalesced"]

@@ -1,0 +1,168 @@
+"""Rules: how they are read, judged and reported."""
+
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from sqlalchemy import Connection
+
+from viewer.stats import check, samples, summary
+from viewer.stats.metrics import objective
+
+RULES = """
+slo = "ttft<1s"
+[max]
+ttft.p95 = "1500ms"
+"error_rate" = "1%"
+each_icl_max.p99 = "2s"
+[min]
+n = 50
+tps.p50 = 20.5
+goodput = "95%"
+"""
+
+
+@pytest.fixture
+def row(connection: Connection) -> Any:
+    (sample,) = samples.read(connection)
+    return summary.row(sample, (), bounds=objective("ttft<100ms"))
+
+
+def verdicts(row: Any, *texts: str) -> list[str]:
+    rules = [check.rule(*text.split(" ", 1)) for text in texts]
+    return [one["verdict"] for one in check.judge(rules, row)]
+
+
+def test_a_rule_is_a_figure_and_its_limit_in_the_figures_unit() -> None:
+    one = check.rule("max", " ttft.p95 = 1.5s ")
+    assert (one.text, one.field, one.count, one.limit, one.is_highest) == (
+        "max ttft.p95=1.5s", "ttft_p95_ms", "ttft_n", 1500, True,
+    )  # fmt: skip
+    assert check.rule("min", "tps.p50=20").field == "tps_p50"
+    assert check.rule("min", "icl.n=5").field == "icl_n"
+    assert check.rule("max", "error_rate=1%").limit == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ttft.p95", "no rule"),
+        ("ttft=1s", "no figure"),
+        ("ttft.p98=1s", "no figure"),
+        ("speed.p50=1s", "no figure"),
+        ("=5", "no figure"),
+        ("ttft.p95=5", "a duration with its unit"),
+        ("error_rate=0.01", "a percentage"),
+        ("n=5%", "a plain number"),
+    ],
+)
+def test_what_is_no_rule_is_told_why(text: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        check.rule("max", text)
+
+
+def test_rules_come_from_toml_with_dots_or_quotes() -> None:
+    rules, slo = check.rules_of(RULES)
+    assert slo == "ttft<1s"
+    assert [rule.text for rule in rules] == [
+        "max ttft.p95=1500ms", "max error_rate=1%", "max each_icl_max.p99=2s", "min n=50", "min tps.p50=20.5",
+        "min goodput=95%",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [("most.ttft = 1", "'most'"), ("max = 3", "'max'"), ("slo = 3", "slo is not a text"), ("[max", "Expected"),
+     ("[max]\nttft.p95 = 1500", "a duration with its unit"), ("[max]\nttft.p95 = true", "a duration"),
+     ("[max]\nttft.p95.x = '1s'", "'ttft' is no figure and its limit"), ("[max]\nttft = {}", "'ttft' is no figure"),
+     ("[max]\n" + ".".join("a" * 3000) + " = 1", "'a' is no figure"), ("[max]\nn = " + "[" * 9000, "too deep")],
+)  # fmt: skip
+def test_a_file_that_holds_no_rules_is_told_why(document: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        check.rules_of(document)
+
+
+def test_a_byte_order_mark_is_no_mistake() -> None:
+    assert [rule.text for rule in check.rules_of("\ufeff[min]\nn = 5")[0]] == ["min n=5"]
+
+
+def test_a_rule_is_one_line_of_text_that_xml_can_hold(row: Any) -> None:
+    one = check.rule("max", "ttft.p95=1\x0b\x1f\n s")
+    assert one.text == "max ttft.p95=1 s"
+    assert ElementTree.fromstring(check.junit(check.judge([one], row))).tag == "testsuites"
+
+
+def test_large_values_are_said_in_full() -> None:
+    row = {"value": 1234567.8914, "unit": "ms", "n": 1234567, "unknown": None}
+    assert check.said(row) == "1,234,567.891 ms (n 1,234,567)"
+    assert check.said(row | {"value": 1200000}) == "1,200,000 ms (n 1,234,567)"
+
+
+def test_the_limit_itself_is_allowed(row: Any) -> None:
+    assert verdicts(row, "max ttft.max=110ms", "min ttft.max=110ms", "min n=7", "max n=7") == ["holds"] * 4
+    assert verdicts(row, "max ttft.max=109.9ms", "min ttft.max=110.1ms", "min n=8", "max n=6") == ["fails"] * 4
+
+
+def test_rates_are_judged_in_percent(row: Any) -> None:
+    rules = ("max error_rate=66%", "max error_rate=67%", "max cancel_rate=0%", "min goodput=17%", "min goodput=16%")
+    assert verdicts(row, *rules) == ["fails", "holds", "holds", "fails", "holds"]
+
+
+def test_the_n_of_a_rate_is_what_it_is_a_share_of(connection: Connection) -> None:
+    (sample,) = samples.read(connection)
+    row = summary.row(sample, (), bounds=objective("tpot<50ms"))
+    names = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate", "goodput")
+    judged = check.judge([check.rule("max", f"{name}=99%") for name in names], row)
+    assert [one["n"] for one in judged] == [6, 6, 5, 6, 5]
+    assert [one["unknown"] for one in judged] == [None, None, None, None, 1]
+    assert check.said(judged[-1]) == "20 % (n 5, objective unknown of 1)"
+
+
+def test_a_goodput_of_which_nothing_is_known_says_so() -> None:
+    row = {"rule": "min goodput=1%", "value": None, "unit": "%", "n": 0, "unknown": 12, "verdict": check.NOTHING}
+    assert check.said(row) == "no values among 0, objective unknown of 12"
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ("[min]\ngoodput = '0.5'", "min.goodput: '0.5' is not a percentage, such as 1%"),
+        ("[max]\nttft.p95 = 1500", "max.ttft.p95: '1500' is not a duration with its unit"),
+        ("[max]\nttft.p95.x = '1s'", "max.ttft: "),
+        ("[max]\nspeed = 1", "max.speed: 'speed' is no figure"),
+    ],
+)
+def test_an_error_of_a_file_names_table_and_key(document: str, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}"):
+        check.rules_of(document)
+
+
+def test_a_figure_without_values_does_not_keep_its_rule(connection: Connection) -> None:
+    (empty,) = samples.read(connection, where=samples.exchanges.c.status == 500)
+    row = summary.row(empty, ())
+    assert verdicts(row, "max ttft.p95=1s", "max error_rate=1%", "min tps.p50=1") == ["nothing to judge"] * 3
+    assert verdicts(row, "min n=1", "max n=0", "max ttft.n=0") == ["fails", "holds", "holds"]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([], 0),
+        (["holds"], 0),
+        (["holds", "fails"], 3),
+        (["nothing to judge", "holds"], 4),
+        (["nothing to judge", "fails"], 3),
+    ],
+)
+def test_a_failing_rule_is_worse_than_one_that_cannot_be_judged(found: list[str], expected: int) -> None:
+    assert check.exit_code([{"verdict": verdict} for verdict in found]) == expected
+
+
+def test_a_junit_report_has_a_case_for_each_rule(row: Any) -> None:
+    rules = [check.rule("max", text) for text in ("ttft.p50=1s", "ttft.p50=10ms", "ttfo.max=9s")]
+    empty = [check.judge(rules[:1], row)[0] | {"value": None, "n": 0, "verdict": check.NOTHING}]
+    (suite,) = ElementTree.fromstring(check.junit([*check.judge(rules, row), *empty]))
+    assert (suite.get("tests"), suite.get("failures")) == ("4", "2")
+    assert [case.get("name") for case in suite][1] == "max ttft.p50=10ms"
+    said = [case[0].get("message") if len(case) else None for case in suite]
+    assert said == [None, "fails: 80 ms (n 2)", None, "nothing to judge: no values among 0"]

@@ -1,0 +1,70 @@
+"""Names, units and limits as people write them."""
+
+import pytest
+
+from recorder.tape.schema import measures
+from viewer.stats.metrics import BOUNDED, QUANTITIES, amount, objective
+
+
+def test_every_quantity_has_a_column_of_the_tape_or_is_pooled() -> None:
+    assert [name for name, one in QUANTITIES.items() if one.column is None] == ["icl", "read_gap"]
+    assert all(one.column in measures.c for one in QUANTITIES.values() if one.column is not None)
+    assert all((one.column or "_ns").endswith("_ns") == (one.unit == "ms") for one in QUANTITIES.values())
+
+
+def test_less_of_a_duration_is_better_and_more_of_a_rate() -> None:
+    assert [name for name, one in QUANTITIES.items() if not one.low_is_good] == ["tps"]
+    assert (QUANTITIES["ttft"].suffix, QUANTITIES["tps"].suffix) == ("_ms", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "expected"),
+    [
+        ("800ms", "ms", 800),
+        ("1.5s", "ms", 1500),
+        (" 250 us ", "ms", 0.25),
+        ("250µs", "ms", 0.25),
+        ("2m", "ms", 120_000),
+        ("1%", "%", 1),
+        (".5 %", "%", 0.5),
+        ("20", "tokens/s", 20),
+    ],
+)
+def test_amounts_have_units(text: str, unit: str, expected: float) -> None:
+    assert amount(text, unit) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "expected"),
+    [
+        ("800", "ms", "a duration with its unit"),
+        ("", "ms", "a duration"),
+        ("-5ms", "ms", "a duration"),
+        ("5%", "ms", "a duration"),
+        ("1ms", "%", "a percentage"),
+        ("0.01", "%", "a percentage"),
+        ("20%", "tokens/s", "a plain number"),
+        ("nan", "", "a plain number"),
+    ],
+)
+def test_what_is_no_amount_is_told_what_is(text: str, unit: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        amount(text, unit)
+
+
+def test_an_objective_is_bounds_on_each_exchange() -> None:
+    first, second, third = objective("ttft<800ms, icl.p99 < 0.2s,tps>20")
+    assert (first.quantity.name, first.is_highest, first.limit) == ("ttft", True, 800)
+    assert (second.quantity.column, second.limit) == ("icl_p99_ns", 200)
+    assert (third.quantity.name, third.is_highest, third.limit) == ("tps", False, 20)
+    assert "icl" not in BOUNDED
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("ttft", "not a bound"), ("", "not a bound"), ("ttft<=8ms", "not a bound"), ("icl<9ms", "cannot be bounded"),
+     ("ttft<8", "a duration with its unit"), ("ttft<8ms,", "not a bound")],
+)  # fmt: skip
+def test_what_is_no_objective_is_told_why(text: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        objective(text)

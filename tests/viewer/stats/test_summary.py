@@ -1,0 +1,156 @@
+"""A row of statistics: its fields, its figures, and when it warns."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection
+
+from viewer.stats import samples, summary
+from viewer.stats.metrics import QUANTITIES, objective
+from viewer.stats.samples import Sample
+
+MS = 1_000_000
+
+
+def sample(complete: int = 100, gaps: list[int] | None = None, outcomes: Any = None, **columns: list[float]) -> Sample:
+    """A sample of complete exchanges, of which all is unknown but what is given."""
+    unknown = {name: np.full(complete, np.nan) for name in (*QUANTITIES, *samples.TOKENS)}
+    given = {name: np.array(values, np.float64) for name, values in columns.items()}
+    counted, every = Counter({"complete": complete}) + Counter(outcomes), np.ones(complete, bool)
+    return Sample((), counted, counted, every, every, unknown | given, np.array(gaps or [], np.int64))
+
+
+def test_a_row_has_the_fields_of_the_contract(connection: Connection) -> None:
+    for one in samples.read(connection, ("model", "label.run")):
+        assert tuple(summary.row(one, ("model", "label.run"))) == summary.fields(("model", "label.run"))
+
+
+def test_every_field_is_explained_and_says_its_unit() -> None:
+    schema = summary.schema()
+    assert all(schema.values())
+    for name, quantity in QUANTITIES.items():
+        suffix = "_ms" if quantity.unit == "ms" else ""
+        assert {f"{name}_n", f"{name}_mean{suffix}", f"{name}_p99{suffix}"} <= schema.keys()
+    assert len(schema) == len(set(summary.fields(())))
+
+
+def test_a_tape_in_figures(connection: Connection) -> None:
+    (one,) = samples.read(connection)
+    found = summary.row(one, ())
+    assert (found["n"], found["n_complete"], found["n_open"], found["measured_n"]) == (7, 2, 1, 2)
+    assert found["error_rate_pct"] == pytest.approx(100 * 4 / 6)
+    assert found["stream_error_rate_pct"] == pytest.approx(100 * 3 / 5)
+    assert (found["completion_tokens"], found["reasoning_tokens"]) == (4, None)
+    assert (found["usage_n"], found["usage_missing_n"]) == (1, 1)
+    assert (found["ttft_n"], found["ttft_p50_ms"], found["ttft_max_ms"]) == (2, 80, 110)
+    assert (found["icl_n"], found["icl_min_ms"], found["icl_p50_ms"], found["icl_max_ms"]) == (5, 0, 10, 3000)
+    assert (found["read_gap_n"], found["read_gap_min_ms"], found["read_gap_p50_ms"]) == (4, 10, 30)
+    assert found["coalesced_pct"] == pytest.approx(100 / 7)
+    assert (found["each_icl_max_min_ms"], found["tps_p50"], found["tpot_n"]) == (50, 50, 1)
+
+
+def test_a_stall_that_vanishes_in_the_pool_shows_in_each_exchanges_own_figures() -> None:
+    gaps = [10 * MS] * 9999 + [5000 * MS]
+    found = summary.row(sample(100, gaps, each_icl_max=[10.0] * 99 + [5000], ttft=[1.0] * 100), ())
+    assert (found["icl_p99_ms"], found["each_icl_max_p99_ms"] > 50, found["each_icl_max_max_ms"]) == (10, True, 5000)
+
+
+def test_of_how_many_each_rate_is_is_said(connection: Connection) -> None:
+    (one,) = samples.read(connection)
+    found = summary.row(one, (), bounds=objective("tpot<50ms"))
+    assert [found[f"{name}_n"] for name in ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate")] == [
+        6, 6, 5, 6,
+    ]  # fmt: skip
+    assert (found["goodput_n"], found["objective_unknown_n"]) == (5, 1)
+    assert summary.row(one, ())["goodput_n"] is None
+    left = summary.row(sample(3, outcomes={"truncated": 1, "client_closed": 4, "open": 9, "unmeasured": 5}), ())
+    assert [left[f"{name}_n"] for name in ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate")] == [
+        4, 8, 4, 8,
+    ]  # fmt: skip
+
+
+def test_rates_are_rounded_as_figures_are() -> None:
+    given = sample(3, [MS, MS, 0], outcomes={"truncated": 4}, ttft=[1.0] * 3)
+    found = summary.row(given, (), bounds=objective("ttft<1s"))
+    assert (found["error_rate_pct"], found["goodput_pct"], found["coalesced_pct"]) == (57.142857, 42.857143, 16.666667)
+
+
+def test_failed_exchanges_enter_figures_only_when_asked(connection: Connection) -> None:
+    (all_of_them,) = samples.read(connection, include_failed=True)
+    found = summary.row(all_of_them, ())
+    assert (found["measured_n"], found["ttft_n"], found["ttft_min_ms"]) == (7, 5, 30)
+    assert found["error_rate_pct"] == pytest.approx(100 * 4 / 6)
+
+
+def test_the_method_of_percentiles_holds_for_gaps_too(connection: Connection) -> None:
+    (one,) = samples.read(connection)
+    found = summary.row(one, (), "inverse_cdf")
+    assert (found["ttft_p50_ms"], found["icl_p90_ms"], found["read_gap_p50_ms"]) == (50, 3000, 10)
+
+
+@pytest.mark.parametrize(
+    ("slo", "expected"),
+    [("ttft<100ms", 100 / 6), ("ttft<1s", 200 / 6), ("ttft<1s,icl.max<1s", 100 / 6), ("ttft<10ms", 0)],
+)
+def test_goodput_is_of_all_attempts(connection: Connection, slo: str, expected: float) -> None:
+    (one,) = samples.read(connection)
+    assert summary.row(one, (), bounds=objective(slo))["goodput_pct"] == pytest.approx(expected)
+
+
+def test_an_exchange_that_lacks_what_is_bounded_is_neither_good_nor_bad(connection: Connection) -> None:
+    (one,) = samples.read(connection)
+    found = summary.row(one, (), bounds=objective("tpot<50ms"))
+    assert (found["goodput_pct"], found["objective_unknown_n"]) == (100 / 5, 1)
+    assert "objective_unknown" in found["warnings"]
+
+
+def test_without_an_objective_or_attempts_there_is_no_goodput() -> None:
+    assert summary.row(sample(), ())["goodput_pct"] is None
+    assert summary.row(sample(0), (), bounds=objective("ttft<1s"))["goodput_pct"] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (sample(100, ttft=[1.0] * 100, completion_tokens=[5.0] * 100), []),
+        (sample(99, ttft=[1.0] * 99, completion_tokens=[5.0] * 99), ["few:ttft"]),
+        (sample(100, completion_tokens=[5.0] * 99 + [np.nan]), ["usage_missing"]),
+        (sample(0, outcomes={"unmeasured": 1}), ["unmeasured"]),
+        (sample(100, [MS] * 90 + [0] * 10, ttft=[1.0] * 100, completion_tokens=[1.0] * 100), ["few:read_gap"]),
+        (
+            sample(100, [MS] * 900 + [0] * 200, ttft=[1.0] * 100, completion_tokens=[1.0] * 100),
+            ["coalesced"],
+        ),
+    ],
+)
+def test_warnings(given: Sample, expected: list[str]) -> None:
+    assert summary.row(given, ())["warnings"] == expected
+    assert all(warning.partition(":")[0] in summary.WARNINGS for warning in expected)
+
+
+def test_what_is_withheld_of_bursts_is_warned_of_with_its_number() -> None:
+    given = sample(100, ttft=[1.0] * 100, completion_tokens=[5.0] * 100)
+    given.withheld = 7
+    assert summary.row(given, ())["warnings"] == ["burst:7"]
+    assert summary.WARNINGS["burst"].endswith("their tps is withheld")
+
+
+def test_a_client_that_held_exchanges_up_is_warned_of_with_their_number() -> None:
+    given = sample(100, ttft=[1.0] * 100, completion_tokens=[5.0] * 100)
+    given.held_up = 3
+    assert summary.row(given, ())["warnings"] == ["backpressure:3"]
+    assert "held up by the client" in summary.WARNINGS["backpressure"]
+
+
+def test_exchanges_without_measures_are_no_attempts() -> None:
+    found = summary.row(sample(3, outcomes={"unmeasured": 5, "truncated": 1}), ())
+    assert (found["error_rate_pct"], found["n_unmeasured"], found["n"]) == (25, 5, 3)
+
+
+def test_nothing_at_all_has_no_figures() -> None:
+    found = summary.row(sample(0), ())
+    assert {found[f"{name}_n"] for name in QUANTITIES} == {0}
+    assert (found["error_rate_pct"], found["completion_tokens"], found["coalesced_pct"]) == (None, None, None)
+    assert found["warnings"] == []

@@ -1,0 +1,50 @@
+"""A pace that usage and chunks cannot both support is withheld in every command, and it is said why."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.viewer.commanding import run
+from tests.viewer.conftest import COMPLETE, DONE, event
+from tests.viewer.tui.growing import recorder
+
+HIDDEN = "bbbb000000000001"
+WORDS = [(100 + 10 * at, event({"content": word})) for at, word in enumerate(("Routed ", ", ", "then ", "done "))]
+USAGE = {"prompt_tokens": 12, "completion_tokens": 84, "total_tokens": 96}
+
+
+@pytest.fixture
+def hiding(tmp_path: Path) -> Path:
+    path = tmp_path / "tape.db"
+    with recorder(path) as tape:
+        tape.record(HIDDEN, [*WORDS, (140, event({}, "stop", usage=USAGE) + DONE)])
+        tape.record(COMPLETE, at=1)
+    return path
+
+
+def test_where_usage_counts_hidden_tokens_the_pace_is_withheld_in_every_row(hiding: Path) -> None:
+    names = ("tps_user", "tpot_ms", "tpot_adj_ms", "tokens_per_chunk")
+    for command in (["show", HIDDEN, "--format", "json"], ["export", HIDDEN, "--format", "json"]):
+        found = json.loads(run(hiding, *command).stdout)
+        row = found[0] if isinstance(found, list) else found
+        assert {row[name] for name in names if name in row} == {None}
+        assert "hidden_tokens" in row["flags"]
+    assert run(hiding, "ls", "-f", "tps>1", "--format", "ids").stdout.split() == [COMPLETE]
+
+
+def test_the_page_and_the_statistics_say_that_it_is_withheld(hiding: Path) -> None:
+    assert "withheld: usage counts tokens that did not come" in run(hiding, "show", HIDDEN).stdout
+    (row,) = json.loads(run(hiding, "stats", "--format", "json").stdout)
+    assert (row["tps_n"], row["tpot_n"], row["ttft_n"]) == (1, 1, 2)
+    assert "hidden_tokens:1" in row["warnings"]
+
+
+def test_the_longest_gap_and_the_longest_silence_are_told_apart(hiding: Path) -> None:
+    shown = run(hiding, "show", HIDDEN).stdout
+    assert "longest gap 10.0 (between reads with output), longest silence 10.0 (without any byte)" in shown
+    with recorder(hiding) as tape:
+        error = b'data: {"error":{"message":"gone"}}\n\n'
+        tape.record("cccc000000000001", [(100, WORDS[0][1]), (140, WORDS[1][1]), (340, error)], at=2)
+    (found,) = json.loads(run(hiding, "ls", "-f", "silence>150ms", "--format", "json").stdout)
+    assert (found["max_stall_ms"], found["max_silence_ms"]) == (40, 200)

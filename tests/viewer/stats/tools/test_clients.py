@@ -1,0 +1,179 @@
+"""AIPerf, genai-perf, guidellm and llmperf on the streams where they part from each other."""
+
+import json
+
+import pytest
+
+from tests.viewer.stats.tools.test_request import request
+from viewer.stats.tools.clients import aiperf, genai_perf, guidellm, llmperf
+from viewer.stats.tools.request import ToolError
+
+DONE = b"data: [DONE]\n\n"
+ERROR = b'data: {"error":{"message":"boom","code":502}}\n\n'
+CLIENTS = [aiperf, genai_perf, guidellm, llmperf]
+
+
+def event(payload, name=""):
+    return name.encode() + b"data: %b\n\n" % json.dumps(payload).encode()
+
+
+def chunk(delta, **more):
+    return event({"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta}], **more})
+
+
+TEXT, THOUGHT = chunk({"content": "a"}), chunk({"reasoning": "r"})
+TOOL = chunk({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": ""}}]})
+BARE_TOOL = chunk({"tool_calls": [{"index": 0, "id": "x"}]})
+
+
+@pytest.mark.parametrize("client", [genai_perf, guidellm, llmperf])
+def test_an_error_in_the_stream_is_a_failure(client):
+    with pytest.raises(ToolError):
+        client(request(TEXT, ERROR, DONE))
+
+
+@pytest.mark.parametrize("event", [b"event: error\n" + ERROR, b"event:ERROR\ndata: x\n\n", b"event: error\n\n"])
+def test_aiperf_fails_on_an_event_named_error_and_on_no_bare_error_payload(event):
+    assert aiperf(request(TEXT, ERROR, TEXT, DONE))["icl"] == [2e-5]
+    with pytest.raises(ToolError, match="SSEResponseError"):
+        aiperf(request(TEXT, event, DONE))
+    with pytest.raises(ToolError, match="no content response parsed"):
+        aiperf(request(ERROR, DONE))
+
+
+def test_aiperf_takes_any_2xx_for_a_success():
+    assert aiperf(request(TEXT, status=202))["ttft"] == 1e-5
+    with pytest.raises(ToolError, match="HTTP 404"):
+        aiperf(request(TEXT, status=404))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_early_end_is_a_success_unless_the_connection_breaks(client):
+    assert client(request(TEXT))["ttft"] == 1e-5
+    with pytest.raises(ToolError, match="connection broke"):
+        client(request(TEXT, ended_by="reset"))
+
+
+def test_guidellm_reads_no_further_than_done():
+    assert guidellm(request(TEXT, DONE, b"data: {\n\n", ended_by="reset"))["request_latency"] == 2e-5
+
+
+@pytest.mark.parametrize(
+    ("client", "first_ns", "count"), [(aiperf, 10, 3), (genai_perf, 40, 1), (guidellm, 10, 4), (llmperf, 40, 1)]
+)
+def test_clients_differ_in_what_output_is(client, first_ns, count):
+    found = client(request(THOUGHT, BARE_TOOL, TOOL, TEXT))
+    assert found["ttft"] == pytest.approx(first_ns / 1e6)
+    if client is aiperf:
+        assert len(found["icl"]) + 1 == count
+        assert found["ttfo"] == 3e-5
+    if client is guidellm:
+        assert (found["output_tokens"], found["ttfot"]) == (count, 2e-5)
+    if client is genai_perf:
+        assert found["ttst"] is None
+
+
+def test_aiperf_passes_over_what_it_cannot_read_where_others_fail():
+    assert aiperf(request(TEXT, b"data: {\n\n", DONE))["icl"] == []
+    for client in (genai_perf, guidellm, llmperf):
+        with pytest.raises(ToolError, match="JSONDecodeError on data line"):
+            client(request(TEXT, b"data: {\n\n", DONE))
+
+
+def test_aiperf_reads_messages_and_deltas_by_the_object_only():
+    message = event({"object": "chat.completion", "choices": [{"message": {"content": "a"}}]})
+    assert aiperf(request(message))["ttft"] == 1e-5
+    with pytest.raises(ToolError, match=r"no content response parsed$"):
+        aiperf(request(event({"choices": [{"delta": {"content": "a"}}]})))
+    with pytest.raises(ToolError, match="error event"):
+        aiperf(request(TEXT, event({"message": "m"}, "event: error\n")))
+
+
+def test_aiperf_has_no_rate_where_all_came_at_once():
+    found = aiperf(request(TEXT + TEXT + event({"choices": [], "usage": {"completion_tokens": 2}})))
+    assert (found["itl"], found["tps_user"], found["itl_per_chunk_usage"]) == (0, None, None)
+
+
+def test_genai_perf_takes_what_one_read_brought_for_one_response():
+    found = genai_perf(request(THOUGHT + TEXT + TEXT, TEXT))
+    assert (found["ttft"], found["ttst"]) == (1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (event({"object": "chat.completion", "choices": [{"delta": {}}]}), "KeyError: 'message'"),
+        (event({"object": "odd", "choices": [{}]}), "ValueError: unknown OpenAI response object type"),
+        (event({"message": "m"}, "event: error\n"), "GenAIPerfException"),
+        (THOUGHT, "skipped: no response with text"),
+        (ERROR, "KeyError: 'choices'"),
+    ],
+)
+def test_genai_perf_fails_in_its_own_words(body, reason):
+    with pytest.raises(ToolError, match=reason):
+        genai_perf(request(body))
+
+
+def test_guidellm_reads_any_data_line_and_no_other():
+    glued = b"event: message\n: c\ndata:" + TEXT[6:]
+    assert guidellm(request(glued))["ttft"] == 1e-5
+    assert guidellm(request(TEXT, b"data:[DONE]\n\n", TEXT))["request_latency"] == 2e-5
+    assert guidellm(request(TEXT, b"data: null\n\n", b"data: {\n\n"))["request_latency"] == 2e-5
+    with pytest.raises(ToolError, match="JSONDecodeError on 'data:' without a space"):
+        guidellm(request(TEXT, b"data:{\n\n"))
+    with pytest.raises(ToolError, match="JSONDecodeError on data line"):
+        guidellm(request('data: {"choices":[{"delta":{"content":"a\u2028b"}}]}\n\n'.encode()))
+
+
+def test_guidellm_needs_text_a_tool_call_or_tokens():
+    for body in (DONE, THOUGHT, chunk({"content": " "})):
+        with pytest.raises(ToolError, match="empty response payload"):
+            guidellm(request(body))
+    counted = guidellm(request(THOUGHT, THOUGHT, event({"choices": [], "usage": {"completion_tokens": 5}})))
+    assert (counted["output_tokens"], counted["itl"], counted["ttfot"]) == (5, 2.5e-6, None)
+    assert guidellm(request(event({"choices": [], "usage": {"completion_tokens": 5}})))["ttft"] is None
+    with pytest.raises(ToolError, match="KeyError: 'index' of a tool call"):
+        guidellm(request(chunk({"tool_calls": [{"function": {"name": "f"}}]})))
+
+
+@pytest.mark.parametrize(
+    ("delta", "details"),
+    [
+        ({"reasoning_content": "r"}, None),
+        ({"tool_calls": [{"index": 0}]}, None),
+        ({"content": "b"}, {"reasoning_tokens": 3}),
+    ],
+)
+def test_genai_perf_counts_its_text_only_which_usage_does_not(delta, details):
+    usage = event({"choices": [{"delta": {}}], "object": "chat.completion.chunk", "usage": {"completion_tokens": 9}})
+    assert genai_perf(request(TEXT, TEXT, usage))["itl"] == pytest.approx(1e-6)
+    counted = {"completion_tokens": 9, "completion_tokens_details": details}
+    more = event({"choices": [{"delta": delta}], "object": "chat.completion.chunk", "usage": counted})
+    found = genai_perf(request(TEXT, more, TEXT))
+    assert (found["output_tokens"], found["itl"], found["tps_user"]) == (None, None, None)
+
+
+def test_genai_perf_does_not_look_at_an_event_with_a_name():
+    with pytest.raises(ToolError, match="skipped: no response with text"):
+        genai_perf(request(b"event: message\n" + TEXT))
+
+
+def test_llmperf_takes_an_error_without_a_code_for_a_success():
+    assert llmperf(request(TEXT, event({"error": {"message": "m", "code": None}})))["e2e_latency"] == 0
+    with pytest.raises(ToolError, match="KeyError on an error payload"):
+        llmperf(request(TEXT, event({"error": "m"})))
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "usage_only"),
+    [
+        (event({"choices": [], "usage": {}}), "IndexError on usage-only chunk", True),
+        (TEXT + event({"usage": {}}), "KeyError: 'choices'", False),
+        (event({"choices": [{}]}), "KeyError: 'delta'", False),
+        (b"event: message\n" + TEXT, "JSONDecodeError on SSE field line", False),
+    ],
+)
+def test_llmperf_needs_choices_and_plain_lines(body, reason, usage_only):
+    with pytest.raises(ToolError, match=reason) as failure:
+        llmperf(request(body))
+    assert failure.value.usage_only is usage_only

@@ -1,0 +1,172 @@
+"""What tools get to see: lines and blocks with their instants, the rest of a body, and what JSON they can read."""
+
+from pathlib import Path
+
+import pytest
+
+from recorder.decode import batch
+from recorder.decode.derive import decode, derive
+from recorder.decode.outcome import Exchange, Read
+from viewer.stats.tools import request as seen
+from viewer.stats.tools.request import ToolError
+from viewer.stats.tools.tools import TOOLS, measure
+
+STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").glob("*.sse"))
+CHUNK = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+
+
+def request(*parts, **facts):
+    reads, body = [], b""
+    for seq, data in enumerate(parts):
+        reads.append(Read(seq, (seq + 1) * 10, None, len(body), len(data)))
+        body += data
+    known = {"status": 200, "ended_by": "end", "end_ns": 99, **facts}
+    exchange = Exchange(known["status"], "text/event-stream", None, known["ended_by"], None, None, known["end_ns"])
+    return seen.request(exchange, decode(exchange, reads, body), derive(exchange, reads, body))
+
+
+def test_events_and_comments_have_the_instant_of_the_read_with_their_last_byte():
+    frames = request(b": c\n\n" + CHUNK[:9], CHUNK[9:], b"data: [DONE]\n\n").frames
+    assert [(frame.at_ns, frame.read, frame.comment) for frame in frames] == [
+        (10, 0, True),
+        (20, 1, False),
+        (30, 2, False),
+    ]
+    assert [frame.data for frame in frames[1:]] == [CHUNK[6:-2].decode(), "[DONE]"]
+
+
+def test_the_lines_of_a_frame_are_those_of_the_wire():
+    before, frame = request(b": a\n" + b"event: message\r\n: b\r\n" + CHUNK).frames
+    assert before.lines() == [b": a"]
+    assert frame.lines() == [b"event: message", b": b", CHUNK.strip()]
+
+
+def test_the_rest_of_a_body_is_a_frame_that_is_not_whole():
+    first, rest = request(CHUNK, CHUNK.strip()).frames
+    assert (first.whole, rest.whole, rest.at_ns, rest.data) == (True, False, 20, first.data)
+    cut = request(CHUNK, CHUNK[:20]).frames[-1]
+    assert (cut.whole, cut.at_ns, cut.lines()) == (False, 99, [CHUNK[:20]])
+
+
+def test_the_answer_to_a_failed_request_is_not_looked_at():
+    assert request(b'{"error":{"message":"slow down"}}', status=429).frames == ()
+
+
+def test_lines_of_blocks_without_data_are_frames_too():
+    first, named, last = request(CHUNK, b"event: error\nretry: 3\n\n", CHUNK).frames
+    assert (named.at_ns, named.lines(), named.data) == (20, [b"event: error", b"retry: 3"], "")
+    assert (first.at_ns, last.at_ns) == (10, 30)
+
+
+def test_of_what_a_client_left_only_whole_lines_are_looked_at():
+    assert [frame.lines() for frame in request(CHUNK, b"data: {\ndata: {", ended_by="client").frames[1:]] == [
+        [b"data: {"]
+    ]
+    assert len(request(CHUNK, CHUNK[:20], ended_by="client").frames) == 1
+
+
+def test_usage_is_that_of_the_last_chunk_that_has_it():
+    usage = b'data: {"choices":[],"usage":{"completion_tokens":%d}}\n\n'
+    found = request(usage % 3, CHUNK, usage % 5, b'data: {"choices":[],"usage":{"completion_tokens":null}}\n\n')
+    assert found.reported_tokens() == 5
+    assert request(CHUNK).reported_tokens() is None
+    assert [frame.data for frame in found.without_usage_chunks().frames] == [CHUNK[6:-2].decode()]
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"status": None, "ended_by": "refused"}, r"no answer \(refused\)"),
+        ({"status": 503}, "HTTP 503"),
+        ({"ended_by": "reset"}, r"connection broke \(reset\)"),
+    ],
+)
+def test_a_client_raises_on_the_status_and_on_a_broken_connection(facts, reason):
+    found = request(CHUNK, b"data: [DONE]\n\n", **facts)
+    checks = found.check_end if found.status == 200 else found.check_status
+    with pytest.raises(ToolError, match=reason):
+        checks()
+
+
+def test_json_is_read_as_the_standard_library_reads_it():
+    assert seen.load(b'{"a":NaN,"b":"\\ud800"}', "data line")["b"] == "\ud800"
+    with pytest.raises(ToolError, match="JSONDecodeError on data line"):
+        seen.load("{", "data line")
+    with pytest.raises(ToolError, match="TypeError on data line that is no object"):
+        seen.load("[1]", "data line")
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (b": keep-alive", "SSE comment line"),
+        (b"data: {", "data line"),
+        (b"data:{}", "'data:' without a space"),
+        (b"event: message", "SSE field line"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(line, name):
+    assert seen.place(line) == name
+
+
+def test_payloads_of_any_shape_have_a_choice_a_delta_and_a_count_or_none():
+    odd = [{}, {"choices": None}, {"choices": []}, {"choices": [None]}, {"choices": [{"delta": 1}]}]
+    assert [seen.first_choice(payload) for payload in odd] == [None, None, None, {}, {"delta": 1}]
+    assert seen.part({"delta": 1}, "delta") == {}
+    assert [seen.completion_tokens({"usage": usage}) for usage in (None, [], {}, {"completion_tokens": True})] == [
+        None
+    ] * 4
+
+
+def test_gaps_and_rates_are_in_ms_and_unknown_without_two_tokens():
+    assert seen.gaps([1_000_000, 3_500_000, 3_500_000]) == [2.5, 0.0]
+    assert seen.per_token(10_000_000, 5) == 2.5
+    assert seen.per_token(10_000_000, 1) is seen.per_token(10_000_000, None) is None
+
+
+def assert_seen_alike(body, size=40, gap_bytes=0):
+    """Measure a body as simple events, and as it is decoded in full; say whether it is simple events."""
+    reads = [
+        Read(at, (at + 1) * 10, None, at * size, min(size, len(body) - at * size))
+        for at in range(-(-len(body) // size))
+    ]
+    exchange = Exchange(200, "text/event-stream", None, "end", None, None, 10**6, gap_bytes)
+    spans = [(read.seq, read.at_ns, read.start, read.size) for read in reads]
+    simple, judged = batch.events(exchange, spans, body), derive(exchange, reads, body)
+    if simple is None:
+        return False
+    decoded = decode(exchange, reads, body)
+    for tool in TOOLS:
+        assert measure(tool, exchange, simple, judged) == measure(tool, exchange, decoded, judged), tool
+    return True
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 1_000_000])
+def test_simple_events_are_measured_as_what_is_decoded_in_full(size):
+    bodies = [path.read_bytes() for path in STREAMS]
+    crlf = [body.replace(b"\r", b"").replace(b"\n", b"\r\n") for body in bodies]
+    assert sum(assert_seen_alike(body, size) for body in bodies + crlf) > len(bodies)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        CHUNK + b": ping\n\n" + CHUNK + b"data: [DONE]\n\n",
+        CHUNK.replace(b"data: ", b"data:") * 3,
+        b'data: {"type":"ping"}\n\n' * 3,
+        b"data: [DONE]\n\n",
+        b": ping\n\n",
+        CHUNK * 3 + b'data: {"choices":[],"usage":{"completion_tokens":7}}\n\n',
+        CHUNK + b'data: {"error":{"message":"no","code":7}}\n\n',
+        CHUNK.replace(b'"a"', b'"\xff"'),
+    ],
+)
+def test_simple_events_of_every_kind_are_seen_alike(body):
+    assert assert_seen_alike(body)
+    assert assert_seen_alike(body, gap_bytes=5)
+
+
+def test_what_has_no_instant_is_not_wholly_on_the_tape():
+    exchange = Exchange(200, "text/event-stream", None, "end", None, None, 99)
+    events = batch.events(exchange, [(0, 10, 0, len(CHUNK))], 2 * CHUNK)
+    assert seen.request(exchange, events, derive(exchange, [], 2 * CHUNK)) == "not wholly on the tape"

@@ -1,0 +1,53 @@
+"""MLPerf and OpenTelemetry on exchanges that fail, and on those without tokens."""
+
+import pytest
+
+from tests.viewer.stats.tools.test_request import CHUNK, request
+from viewer.stats.tools.request import Request, ToolError
+from viewer.stats.tools.standards import mlperf, otel
+
+DONE = b"data: [DONE]\n\n"
+ROLE = b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n'
+
+
+def test_mlperf_has_no_time_per_token_without_two_tokens():
+    assert mlperf(request(ROLE, CHUNK, CHUNK, DONE)) == {
+        "ttft_ns": 20,
+        "latency_ns": 30,
+        "tpot_ns": None,
+        "output_tokens": None,
+    }
+
+
+def test_mlperf_has_samples_of_complete_answers_only():
+    with pytest.raises(ToolError, match=r"no QuerySamplesComplete \(truncated\)"):
+        mlperf(request(CHUNK))
+    with pytest.raises(ToolError, match="no FirstTokenComplete"):
+        mlperf(request(ROLE, DONE))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "code", "kind"),
+    [
+        ("http_error", 429, "rate_limit_exceeded", "429"),
+        ("error_event", 200, "overloaded", "overloaded"),
+        ("error_event", 200, None, "error_event"),
+        ("connect_error", None, None, "connect_error"),
+        ("truncated", 200, None, "truncated"),
+    ],
+)
+def test_the_type_of_an_error_is_its_status_its_code_or_its_outcome(outcome, status, code, kind):
+    with pytest.raises(ToolError) as failure:
+        otel(Request(status, "end", 9, outcome, code, 5_000_000_000))
+    assert str(failure.value) == f"error.type {kind}"
+    assert failure.value.numbers["failed_operation_duration_s"] == 5
+    assert failure.value.numbers["operation_duration_s"] is None
+
+
+def test_any_chunk_is_a_chunk_of_opentelemetry():
+    assert otel(request(ROLE, CHUNK, DONE)) == {
+        "time_to_first_chunk_s": 1e-8,
+        "time_per_output_chunk_s": [1e-8],
+        "operation_duration_s": 3e-8,
+        "output_tokens": None,
+    }

@@ -1,0 +1,397 @@
+"""Every figure that the oracles hold for another tool, and the populations those tools would report."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recorder.decode.derive import decode, derive
+from recorder.decode.outcome import Exchange, Read
+from viewer.stats.tools.tools import AUTHORITIES, EARLIER, TOOLS, Metric, Observed, authority, measure, measure_as
+
+ORACLES = json.loads((Path(__file__).parents[3] / "data" / "oracles.json").read_text("utf-8"))
+POPULATION = ORACLES["ex5_population"]
+EXPECTED = [
+    (example, tool)
+    for example, oracle in ORACLES.items()
+    if example != "ex5_population"
+    for tool in oracle["expected"]["authorities"]
+]
+MS = 1_000_000
+
+
+def exchange(given, end_ms, status=200, ended_by="end", **facts):
+    """Give an exchange, what its body says, and its measures."""
+    reads, body = [], b""
+    for seq, read in enumerate(given):
+        data = read["text"].encode()
+        reads.append(Read(seq, read["t_ms"] * MS, None, len(body), len(data)))
+        body += data
+    kind = facts.pop("content_type", "text/event-stream")
+    found = Exchange(status, kind, None, ended_by, None, None, end_ms * MS, **facts)
+    return found, decode(found, reads, body), derive(found, reads, body)
+
+
+def example(name):
+    return exchange(ORACLES[name]["input"]["reads"], ORACLES[name]["input"]["t_eof_ms"])
+
+
+def population():
+    for row in POPULATION["input"]:
+        status = row.get("status", 200)
+        ended_by = row.get("end") or ("end" if status else "refused")
+        yield exchange(row["reads"], row.get("t_eof") or row["reads"][-1]["t_ms"] + 1, status, ended_by)
+
+
+def near(figures):
+    """Expect figures to as many digits as the oracles have."""
+    return {key: value if value is None else pytest.approx(value, abs=5e-5) for key, value in figures.items()}
+
+
+@pytest.mark.parametrize(("name", "tool"), EXPECTED)
+def test_an_example_has_every_figure_of_a_tool(name, tool):
+    expected = dict(ORACLES[name]["expected"]["authorities"][tool])
+    spared = expected.pop("without_usage_chunk", None)
+    seen = measure(tool, *example(name))
+    assert seen.failed == expected.pop("failed", None)
+    assert {key: seen.numbers.get(key, "missing") for key in expected} == near(expected)
+    found = seen.without_usage_chunks
+    assert (found and {key: found[key] for key in spared or {}}) == (spared and near(spared))
+
+
+def test_the_oracles_speak_of_every_tool_but_two():
+    assert {tool for _, tool in EXPECTED} == {*TOOLS, "vllm@0.32"} - {"genai-perf", "mlperf"}
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        ("ex2_reasoning_usage_with_choices", {"ttft": 500, "ttst": 30, "request_latency": 530, "itl": None}),
+        ("ex6_continuous_usage_multi_token", {"ttft": 100, "ttst": 50, "request_latency": 300, "itl": 18.1818}),
+    ],
+)
+def test_genai_perf_sees_text_only_and_needs_choices(name, figures):
+    seen = measure("genai-perf", *example(name))
+    found = seen.numbers or seen.without_usage_chunks
+    assert {key: found[key] for key in figures} == near(figures)
+    assert seen.failed == (None if seen.numbers else "IndexError on usage-only chunk (choices=[])")
+
+
+def test_mlperf_counts_whole_nanoseconds():
+    numbers = measure("mlperf", *example("ex2_reasoning_usage_with_choices")).numbers
+    assert numbers == {"ttft_ns": 300 * MS, "latency_ns": 530 * MS, "tpot_ns": 230 * MS // 9, "output_tokens": 10}
+
+
+@pytest.mark.parametrize(
+    ("tool", "failed", "forgiven"),
+    [
+        ("vllm", 3, {"error_event": 2, "truncated": 1}),
+        ("sglang", 3, {"error_event": 2, "truncated": 1}),
+        ("guidellm", 4, {"error_event": 1, "truncated": 1}),
+        ("llmperf", 4, {"error_event": 1, "truncated": 1}),
+        ("genai-perf", 4, {"error_event": 1, "truncated": 1}),
+        ("aiperf", 2, {"error_event": 2, "truncated": 1, "malformed": 1}),
+        ("mlperf", 6, {}),
+        ("otel", 6, {}),
+    ],
+)
+def test_the_population_fails_as_often_as_a_tool_says(tool, failed, forgiven):
+    found = measure_as(tool, population())
+    assert (found.attempts, found.failed, found.left_out) == (11, failed, {"the client left": 1})
+    assert found.error_rate == pytest.approx(100 * failed / 11)
+    assert (found.forgiven, found.refused, sum(found.failures.values())) == (forgiven, 0, failed)
+
+
+def complete():
+    return (one for one in population() if one[2].outcome == "complete")
+
+
+@pytest.mark.parametrize(
+    ("tool", "suffix", "std"),
+    [
+        ("aiperf", "", "std_pop"),
+        ("llmperf", "", "std_sample"),
+        ("guidellm", "_inverse_cdf", "std_pop"),
+        ("mlperf", "_mlperf", None),
+    ],
+)
+def test_complete_exchanges_have_the_statistics_of_a_tool(tool, suffix, std):
+    expected = POPULATION["ttft_complete"]
+    metric = next(metric for metric in AUTHORITIES[tool].metrics if metric.key.startswith("ttft"))
+    row = next(row for row in measure_as(tool, complete()).rows if row.metric == metric.name)
+    in_ms = {"ms": 1, "s": 1000, "ns": 1 / MS}[row.unit]
+    assert (row.n, row.mean * in_ms) == (5, pytest.approx(expected["mean"]))
+    assert (row.std and row.std * in_ms) == (std and pytest.approx(expected[std], abs=5e-5))
+    for percent in (50, 90, 95, 99):
+        assert getattr(row, f"p{percent}") * in_ms == pytest.approx(expected[f"p{percent}{suffix}"])
+
+
+@pytest.mark.parametrize(
+    ("tool", "first_ms", "gaps", "gap_ms"),
+    [("vllm", 169, 5, 20), ("vllm@0.32", 159, 15, 31 / 3), ("vllm@0.29", 159, 15, 31 / 3)],
+)
+def test_vllm_counts_the_role_chunk_up_to_0_32_and_pools_gaps(tool, first_ms, gaps, gap_ms):
+    report = measure_as(tool, complete())
+    found = {row.metric: row for row in report.rows}
+    assert (found["TTFT"].n, found["TTFT"].mean) == (5, pytest.approx(first_ms))
+    assert (found["ITL"].n, found["ITL"].mean) == (gaps, pytest.approx(gap_ms))
+    assert "TPOT" not in found
+    assert report.omitted["TPOT"] == 5
+
+
+def test_guidellm_weighs_exchanges_by_their_tokens():
+    both = [example("ex1_plain"), example("ex6_continuous_usage_multi_token")]
+    found = {row.metric: row for row in measure_as("guidellm", both).rows}
+    itl, tpot = found["inter_token_latency_ms"], found["time_per_output_token_ms"]
+    assert (itl.n, itl.mean) == (15, pytest.approx((80 + 200) / 15))
+    assert (tpot.n, tpot.mean) == (17, pytest.approx((180 + 300) / 17))
+
+
+def test_a_weight_leaves_tokens_out_and_is_0_where_the_count_is_unknown():
+    metric = Metric("itl", "ITL", weight="output_tokens", weight_less=1)
+    assert [metric.weight_of({"output_tokens": count}) for count in (12, 1, None)] == [11, 0, 0]
+    assert Metric("ttft", "TTFT").weight_of({"output_tokens": 12}) is None
+
+
+def test_what_would_work_without_usage_chunks_is_shown_beside_the_failure():
+    found = measure_as("llmperf", [example("ex1_plain"), example("ex2_reasoning_usage_with_choices")])
+    rows = {row.metric: (row.n, row.mean) for row in found.rows}
+    assert (found.failed, found.refused) == (1, 1)
+    assert rows["ttft_s"] == (1, pytest.approx(0.5))
+    assert rows["ttft_s without usage-only chunks"] == (1, pytest.approx(0.1))
+
+
+def test_opentelemetry_has_durations_and_first_chunks_of_failed_operations():
+    found = measure_as("otel", population())
+    counts = {row.metric.removeprefix("gen_ai.client.operation."): row.n for row in found.rows}
+    assert (counts["duration"], counts["duration{error.type}"], counts["time_to_first_chunk"]) == (5, 6, 9)
+    assert {"error.type 429", "error.type 502", "error.type connect_error"} <= set(found.failures)
+
+
+def chunk(delta, **more):
+    payload = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta}], **more}
+    return f"data: {json.dumps(payload)}\n\n"
+
+
+ANSWER = chunk({"content": "a"})
+DONE = "data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "reason"),
+    [
+        (ANSWER, {"ended_by": None}, "still open"),
+        (ANSWER, {"ended_by": "client"}, "the client left"),
+        ('{"object":"list"}', {"content_type": "application/json"}, "not streamed"),
+        (ANSWER + DONE, {"gap_bytes": 7}, "not wholly on the tape"),
+        ('data: {"type":"message_start"}\n\n', {}, "not a stream of chat completions"),
+        (ANSWER.replace("data: ", ""), {"content_type": "application/x-ndjson"}, "not a stream of chat completions"),
+    ],
+)
+def test_what_no_tool_would_have_measured_is_left_out(text, facts, reason):
+    given = exchange([{"t_ms": 100, "text": text}], 200, **facts)
+    for tool in TOOLS:
+        found = measure_as(tool, [given])
+        assert (found.left_out, found.attempts, found.error_rate) == ({reason: 1}, 0, None)
+        assert {row.n for row in found.rows} == {0}
+        assert {row.value for row in found.rows} == {None}
+
+
+def test_a_client_that_leaves_after_the_end_has_measured():
+    given = exchange([{"t_ms": 100, "text": ANSWER + chunk({}, usage=None) + DONE}], 200, ended_by="client")
+    assert measure("vllm", *given).numbers["ttft"] == 100
+
+
+MALFORMED = 'data: {"choices": [{\n\n'
+LEFT = {"ended_by": "client"}
+
+
+@pytest.mark.parametrize("tool", ["vllm", "vllm@0.32", "vllm@0.20", "sglang", "guidellm", "llmperf", "genai-perf"])
+def test_a_tool_that_hangs_up_on_a_malformed_event_has_failed(tool):
+    # Up to 0.32, vLLM needs more in the same read to notice.
+    more = ANSWER if "@" in tool else ""
+    found = measure_as(tool, [exchange([{"t_ms": 100, "text": ANSWER + MALFORMED + more}], 200, **LEFT)])
+    assert (found.attempts, found.failed, found.left_out) == (1, 1, {})
+    assert list(found.failures) == ["JSONDecodeError on data line"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "body", "reason"),
+    [
+        ("aiperf", ANSWER + 'event: error\ndata: {"message":"m"}\n\n', "SSEResponseError: error event in the stream"),
+        ("aiperf", ANSWER + "event: error\n\n", "SSEResponseError: error event in the stream"),
+        ("guidellm", ANSWER + 'data: {"error":"m"}\n', "ValueError: error payload in the stream"),
+        ("sglang", ANSWER + ": keep-alive\n\n", "JSONDecodeError on SSE comment line"),
+        ("llmperf", ANSWER + chunk({}).replace("[{", "[],[{"), "JSONDecodeError on data line"),
+    ],
+)
+def test_what_arrived_before_the_client_left_can_be_its_reason(tool, body, reason):
+    ended_by = "client" if tool != "aiperf" else "end"
+    for outcome in (ended_by, "client"):
+        found = measure_as(tool, [exchange([{"t_ms": 100, "text": body}], 200, ended_by=outcome)])
+        assert (found.failures, found.left_out) == ({reason: 1}, {})
+
+
+@pytest.mark.parametrize("tool", [*TOOLS, "vllm@0.32", "vllm@0.20"])
+@pytest.mark.parametrize("body", ["", ANSWER, ANSWER + ANSWER[:30], chunk({"role": "assistant"}), 'data: {"cho'])
+def test_a_client_that_left_without_a_reason_of_the_tool_is_left_out(tool, body):
+    found = measure_as(tool, [exchange([{"t_ms": 100, "text": body}] if body else [], 200, **LEFT)])
+    assert (found.attempts, found.left_out) == (0, {"the client left": 1})
+
+
+def test_a_client_that_gave_up_before_an_answer_is_left_out():
+    found = measure_as("vllm", [exchange([], 200, status=None, ended_by="client")])
+    assert found.left_out == {"the client left": 1}
+
+
+def test_the_newest_release_is_meant_unless_another_is_named():
+    assert authority("vllm") is authority("vllm@0.33") is authority("vllm@0.33.0") is AUTHORITIES["vllm"]
+    assert authority("vllm@0.32") is authority("vllm@0.31.0") is authority("vllm@v0.30") is EARLIER["vllm"][0]
+    assert authority("vllm@0.29.0") is authority("vllm@0.20.2") is EARLIER["vllm"][1]
+    assert authority("llmperf@f1d6bed4") is AUTHORITIES["llmperf"]
+
+
+@pytest.mark.parametrize("name", ["vllm@0.34", "vllm@0.19.1", "vllm@0", "vllm@", "vllm@new", "aiperf@0.12"])
+def test_a_release_without_a_rule_is_refused_and_those_that_have_one_are_named(name):
+    with pytest.raises(ValueError, match=r"choose from (vllm@0\.33, vllm@0\.30 to 0\.32, |aiperf@0\.13)"):
+        authority(name)
+
+
+def test_an_unknown_tool_is_refused_and_the_known_ones_are_named():
+    with pytest.raises(ValueError, match=r"'vlm' is not a known tool: choose from vllm, sglang, "):
+        authority("vlm@0.32")
+
+
+def usage(count, **more):
+    return f"data: {json.dumps({'choices': [], 'usage': {'completion_tokens': count, **more}})}\n\n"
+
+
+def words(text, special):
+    return len(text.split()) + special
+
+
+def answered(*texts, tokens=None, started_s=0.0):
+    reads = [{"t_ms": 100 * (at + 1), "text": chunk({"content": text})} for at, text in enumerate(texts)]
+    last = ("" if tokens is None else usage(tokens)) + DONE
+    found = exchange([*reads, {"t_ms": 100 * len(reads) + 50, "text": last}], 1000)
+    return Observed(*found, round(started_s * 1e9))
+
+
+def totals(report):
+    return {row.metric: row.value for row in report.rows if row.value is not None}
+
+
+def test_vllm_prints_throughput_over_all_of_the_run():
+    report = measure_as("vllm", [answered("a", "b", tokens=4), answered("a", "b", tokens=6, started_s=4)])
+    assert totals(report) == {
+        "Request throughput": pytest.approx(2 / 5),
+        "Output token throughput": pytest.approx(10 / 5),
+        "Total generated tokens": 10,
+    }
+
+
+def test_a_failed_request_takes_time_and_brings_nothing():
+    failed = Observed(*exchange([{"t_ms": 10, "text": "{}"}], 1000, 500), 9_000_000_000)
+    assert totals(measure_as("sglang", [answered("a", tokens=4), failed]))["Request throughput"] == pytest.approx(0.1)
+    assert totals(measure_as("llmperf", [failed])) == {}
+
+
+def test_aiperf_takes_the_run_to_end_with_the_last_content():
+    report = measure_as("aiperf", [answered("a", "b", tokens=4), answered("a", "b", tokens=6, started_s=4)])
+    assert totals(report)["Request Throughput"] == pytest.approx(2 / 4.2)
+    assert totals(report)["Output Token Throughput"] == pytest.approx(10 / 4.2)
+    assert next(row for row in report.rows if row.metric == "Output Sequence Length").mean == 5
+
+
+def test_throughput_is_unknown_without_starts():
+    assert totals(measure_as("vllm", [answered("a", tokens=4)[:3]])) == {"Total generated tokens": 4}
+
+
+@pytest.mark.parametrize(
+    ("tool", "omitted"),
+    [
+        ("vllm", ["TPOT", "Output token throughput", "Total generated tokens"]),
+        ("genai-perf", ["Inter Token Latency", "Output Token Throughput Per User", "Output Sequence Length",
+                        "Output Token Throughput"]),
+        ("llmperf", ["request_output_throughput_token_per_s", "number_output_tokens",
+                     "mean_output_throughput_token_per_s"]),
+    ],
+)  # fmt: skip
+def test_what_needs_tokens_that_the_tape_does_not_tell_is_omitted_and_named(tool, omitted):
+    thought = exchange([{"t_ms": 10, "text": chunk({"reasoning": "r"}) + ANSWER}, {"t_ms": 20, "text": ANSWER}], 30)
+    report = measure_as(tool, [answered("a", "b")[:3], thought])
+    assert set(omitted) <= set(report.omitted)
+    assert not {row.metric for row in report.rows} & set(report.omitted)
+
+
+def test_a_tokenizer_counts_what_the_tool_counts_itself():
+    one = answered("a b ", "c", tokens=50)
+    rows = {row.metric: row for row in measure_as("genai-perf", [answered("a b ", "c d")], words).rows}
+    assert (rows["Inter Token Latency"].mean, rows["Output Sequence Length"].mean) == (pytest.approx(100 / 3), 4)
+    assert measure("vllm", *answered("a b ", "c")[:3], count_tokens=words).numbers["output_tokens"] == 3
+    assert measure("vllm", *one[:3], count_tokens=words).numbers["output_tokens"] == 50
+    assert measure("aiperf", *one[:3], count_tokens=words).numbers["output_tokens"] == 3
+    sglang = measure("sglang", *answered("a b ", "c")[:3], requested_tokens=9, count_tokens=words).numbers
+    assert (sglang["output_tokens"], sglang["retokenized"]) == (9, 3)
+    assert measure("llmperf", *answered("a b ", "c")[:3], count_tokens=words).numbers["output_tokens"] == 4
+
+
+def test_genai_perf_has_no_inter_token_latency_of_one_response():
+    whole = exchange([{"t_ms": 100, "text": ANSWER + ANSWER + DONE}], 200)
+    report = measure_as("genai-perf", [whole], words)
+    row = next(row for row in report.rows if row.metric == "Inter Token Latency")
+    assert (row.n, row.mean, report.omitted) == (0, None, {})
+
+
+def test_the_reasons_of_failures_are_not_without_end():
+    def failing():
+        for number in range(30):
+            error = json.dumps({"error": {"code": f"code {number}", "message": "m"}})
+            yield exchange([{"t_ms": 10, "text": f"data: {error}\n\n"}], 20)
+
+    failures = measure_as("otel", failing()).failures
+    assert (len(failures), failures["other"], sum(failures.values())) == (21, 10, 30)
+
+
+def test_each_tool_says_in_one_line_what_it_counts_differently():
+    for rule in (*AUTHORITIES.values(), *EARLIER["vllm"]):
+        assert 60 < len(rule.note) < 320, rule.source
+        assert rule.note.endswith(".")
+        assert "\n" not in rule.note
+        assert rule.source
+        assert rule.releases.read
+        assert len({name.split()[0] for name in rule.releases.read}) == len(rule.releases.read)
+
+
+WORDS = """choices delta message content reasoning tool_calls function name arguments usage completion_tokens error code
+object text index"""
+KEYS = st.sampled_from(WORDS.split())
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["a", "chat.completion.chunk", ""]),
+    lambda value: st.lists(value, max_size=3) | st.dictionaries(KEYS, value, max_size=4),
+    max_leaves=10,
+)
+EVENTS = st.lists(
+    st.one_of(
+        st.builds(lambda value: f"data: {json.dumps(value)}\n\n", JSON),
+        st.builds(lambda delta, usage: chunk(delta, usage=usage), JSON, JSON),
+        st.sampled_from(
+            [ANSWER, DONE, ": c\n\n", "event: error\ndata: x\n\n", "data: {\n\n", "data:\n\n", "[1]\n", "data: "]
+        ),
+    ),
+    max_size=6,
+)
+
+
+@settings(derandomize=True, deadline=None)
+@given(EVENTS, st.sampled_from(["end", "eof", "client", "idle_timeout"]), st.sampled_from([200, 204, 500]))
+def test_no_body_is_an_error_of_ours(events, ended_by, status):
+    reads = [{"t_ms": 10 * seq, "text": text} for seq, text in enumerate(events)]
+    given = exchange(reads, 100, status, ended_by)
+    for tool in (*TOOLS, "vllm@0.32", "vllm@0.20"):
+        found = measure_as(tool, [given], words)
+        assert found.attempts + sum(found.left_out.values()) == 1
+        assert found.failed == sum(found.failures.values())
+        assert all(row.n >= 0 for row in found.rows)

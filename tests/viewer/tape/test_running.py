@@ -1,0 +1,36 @@
+"""An exchange that still runs, measured as far as it is."""
+
+import pytest
+from sqlalchemy import Connection
+from sqlalchemy.exc import NoResultFound
+
+from tests.viewer.conftest import COMPLETE, LIVE
+from viewer.tape import queries, running
+
+
+def measured(connection: Connection, id: str) -> dict[str, object]:
+    no = queries.find(connection, id)
+    return running.filled(queries.detail(connection, no), running.figures(connection, no))
+
+
+def test_what_has_come_is_measured_and_how_it_will_end_is_not(connection: Connection) -> None:
+    row = measured(connection, LIVE)
+    assert (row["ttft_ms"], row["events"], row["output_chunks"], row["model"]) == (110.0, 2, 1, "gpt-x-mini")
+    assert (row["outcome"], row["duration_ms"], row["tps_user"], row["icl_p50_ms"]) == ("open", None, None, None)
+
+
+def test_measured_again_one_that_has_ended_is_the_same(connection: Connection) -> None:
+    before = queries.detail(connection, queries.find(connection, COMPLETE))
+    assert measured(connection, COMPLETE) == before | {"flags": []}
+
+
+def test_only_what_runs_and_is_not_large_is_measured() -> None:
+    row = {"outcome": "open", "bytes": running.LARGEST}
+    assert running.is_measurable(row)
+    assert not running.is_measurable(row | {"bytes": running.LARGEST + 1})
+    assert not running.is_measurable(row | {"outcome": "complete"})
+
+
+def test_an_exchange_that_is_gone_is_not_found(connection: Connection) -> None:
+    with pytest.raises(NoResultFound):
+        running.figures(connection, 999)

@@ -1,0 +1,143 @@
+"""Who was slow: what the instants of reads tell, and what they do not."""
+
+import time
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recorder.decode.outcome import Read
+from recorder.relay import connection
+from viewer.timing import attribution
+from viewer.timing.attribution import FREE_BYTES, UNSENT_BYTES, Spread, came_at_once, pauses, steps
+
+MS = 1_000_000
+LARGE = FREE_BYTES + 1
+
+
+def reads(*given: tuple[int, int | None, int]) -> list[Read]:
+    """Reads as (came, handed on, size), in ms and bytes."""
+    found, start = list[Read](), 0
+    for seq, (at, relayed, size) in enumerate(given):
+        found.append(Read(seq, at * MS, None if relayed is None else relayed * MS, start, size))
+        start += size
+    return found
+
+
+def held(*given: tuple[int, int | None, int], paused: int = 0) -> list[tuple[str | None, int | None]]:
+    return [(step.who, None if step.ns is None else step.ns // MS) for step in steps(reads(*given), paused)]
+
+
+def test_a_step_begins_when_the_one_before_it_has_ended() -> None:
+    assert held((0, 100, 1), (10, 101, 1), (200, 201, 1)) == [("relay", 100), ("relay", 1), ("relay", 1)]
+
+
+def test_no_client_can_hold_up_what_fits_into_the_servers_own_buffer() -> None:
+    assert held((0, 1, 10), (5, 5000, 10), (6, 5001, 10), paused=1)[1] == ("relay", 4995)
+
+
+def test_a_long_step_during_which_other_reads_came_was_the_clients() -> None:
+    assert held((0, 1, LARGE), (5, 5000, 10), (6, 5001, 10))[1:] == [("client", 4995), ("relay", 1)]
+    assert held((0, 1, LARGE), (5, 9, 10), (6, 10, 10))[1] == ("relay", 4)
+
+
+def test_a_long_step_without_any_other_read_is_unclear_unless_reading_was_paused() -> None:
+    assert held((0, 1, LARGE), (5, 5000, 10), (5000, 5001, 10))[1] == (None, 4995)
+    assert held((0, 1, LARGE), (5, 5000, 10), paused=1)[1] == ("client", 4995)
+
+
+def test_what_was_never_handed_on_has_a_step_without_an_end_and_nothing_follows_it() -> None:
+    assert held((0, 1, LARGE), (5, None, 10), (6, None, 10)) == [("relay", 1), ("client", None)]
+    assert held() == []
+
+
+def test_coarse_instants_tell_nothing() -> None:
+    assert [step.who for step in steps(reads((0, 1, 10)), 0, coarse=True)] == [None]
+
+
+def test_a_sum_has_each_read_once_and_waits_of_nothing_where_nothing_waited() -> None:
+    given = reads((0, 1, LARGE), (5, 5000, 10), (6, 5001, 10))
+    found = attribution.slowness([3 * MS, MS, 2 * MS], given, steps(given, 0))
+    assert found.upstream == Spread(3, 2 * MS, 2.98 * MS, 3 * MS)
+    assert (found.relay, found.client) == (Spread(2, MS, MS, MS), Spread(3, 0, pytest.approx(4895.1 * MS), 4995 * MS))
+    assert (found.unclear, found.delay) == (None, Spread(3, 4995 * MS, 4995 * MS, 4995 * MS))
+
+
+def test_of_nothing_nothing_is_known() -> None:
+    found = attribution.slowness([], [], [])
+    assert {found.upstream, found.relay, found.client, found.unclear, found.delay} == {None}
+
+
+def test_reading_is_paused_until_half_of_what_may_wait_is_left() -> None:
+    assert connection.UNSENT_BYTES == attribution.UNSENT_BYTES
+    piece = 50 << 10
+    waiting = reads((0, 1000, piece), *((at, 1000 + 100 * at, piece) for at in range(1, 8)))
+    # 350 KiB wait behind the first. When the fifth of the seven is taken, 100 KiB are left and reading goes on.
+    assert pauses(waiting)[7] == (1400 - 7) * MS
+    assert pauses(waiting)[4] == 0
+    assert pauses(reads((0, 1, piece), (10, 11, piece))) == [0, 0]
+    assert pauses([]) == []
+
+
+def paused_ns(reads: Sequence[Read], place: int) -> int:
+    """What `pauses` says of one read, found by going back from it."""
+    at, unsent, resumed = reads[place].at_ns, 0, 0
+    for number in range(place, -1, -1):
+        before = reads[number - 1].relayed_ns if number else 0
+        if before is not None and max(reads[number].at_ns, before) <= at:
+            break
+        if before is not None and unsent < UNSENT_BYTES // 2:
+            resumed = before
+        unsent += reads[number].size
+    return max(resumed - at, 0) if unsent > UNSENT_BYTES else 0
+
+
+@st.composite
+def backlogs(draw: st.DrawFn) -> list[Read]:
+    """Reads of all sizes that come in their order and are handed on in it, some time later; the last ones maybe not."""
+    at = handed = start = 0
+    found = list[Read]()
+    sizes = st.sampled_from([0, 1, UNSENT_BYTES // 2, UNSENT_BYTES // 2 + 1, UNSENT_BYTES, UNSENT_BYTES + 1, 50_000])
+    for seq in range(draw(st.integers(0, 12))):
+        at += draw(st.integers(0, 3))
+        handed = max(handed, at) + draw(st.integers(0, 9))
+        size = draw(sizes)
+        found.append(Read(seq, at, handed, start, size))
+        start += size
+    taken = draw(st.integers(0, len(found)))
+    return found[:taken] + [Read(one.seq, one.at_ns, None, one.start, one.size) for one in found[taken:]]
+
+
+@given(backlogs())
+def test_pauses_are_what_going_back_from_each_read_finds(waiting: list[Read]) -> None:
+    assert pauses(waiting) == [paused_ns(waiting, place) for place in range(len(waiting))]
+
+
+def test_a_long_backlog_takes_no_longer_for_each_read() -> None:
+    waiting = reads(*((at, 20_000 + at, 100) for at in range(20_000)))
+    began = time.process_time()
+    assert max(pauses(waiting)) > 0
+    assert time.process_time() - began < 0.2
+
+
+def test_a_step_of_less_than_10_ms_is_the_relays_own_whatever_came_meanwhile() -> None:
+    assert held((0, 1, LARGE), (5, 14, 10), (6, 15, 10))[1] == ("relay", 9)
+    assert held((0, 1, LARGE), (5, 15, 10), (6, 16, 10))[1] == ("client", 10)
+
+
+@pytest.mark.parametrize(
+    ("brought", "expected"),
+    [
+        ([1, 1, 50, 1], True),
+        ([1, 1, 2, 1], False),
+        ([1, 1, 3], False),
+        ([5, 6, 5, 6], False),
+        ([1, 2, 5, 1, 2], False),
+        ([1, 2, 5, 1, 1], True),
+        ([9] * 10 + [1] * 8 + [5] + [1] * 8 + [9] * 10, True),
+    ],
+)
+def test_what_usually_comes_one_by_one_came_at_once(brought: list[int], expected: bool) -> None:
+    place = brought.index(5) if 5 in brought else brought.index(max(brought))
+    assert came_at_once(brought, place) is expected

@@ -1,0 +1,50 @@
+"""One exchange in time: which read brought what, whose a silence was, and what cannot be known."""
+
+from recorder.decode.derive import decode
+from tests.viewer.conftest import event
+from tests.viewer.timed_exchanges import COMMENT, MS, evenly, facts, timed, word
+from viewer.timing.timed import Silence, Timed
+
+
+def test_a_read_is_named_by_its_place_among_those_on_the_tape() -> None:
+    exchange, reads, body = facts(*evenly(5, 10))
+    left = [read for read in reads if read.seq != 1]
+    found = Timed(exchange, left, decode(exchange, left, body))
+    assert [found.place(chunk) for _, chunk in found.outputs] == [0, 1, 2, 3]
+    assert [found.misses(0, 1), found.misses(1, 3)] == [True, False]
+
+
+def test_how_many_output_chunks_a_read_brought_is_counted() -> None:
+    found = timed((0, word()), (10, word() + COMMENT + word() + event({}, "stop")), (20, COMMENT))
+    assert (found.brought, found.brought_by(1)) == ([1, 2], 2)
+
+
+def test_what_came_between_two_reads_is_counted() -> None:
+    found = timed((0, word()), (10, COMMENT), (20, event({"content": ""})), (30, word()))
+    first, last = (chunk for _, chunk in found.outputs)
+    assert found.meanwhile(0, 3, first.end, last.end) == {
+        "reads_meanwhile": 2, "comments_meanwhile": 1, "events_meanwhile": 1,
+    }  # fmt: skip
+
+
+def test_a_silence_without_a_sign_of_anybody_else_is_upstreams() -> None:
+    assert timed((0, word()), (3000, word())).silent(0, 1) == Silence("upstream")
+
+
+def test_of_instants_that_are_not_those_of_reads_nothing_is_concluded() -> None:
+    found = timed((0, word()), (3000, word()), coarse_clock=True)
+    assert found.silent(0, 1) == Silence(None, unclear="instants")
+
+
+def test_the_relays_longest_step_is_given_and_a_client_that_never_waited_has_none() -> None:
+    found = timed((0, word()), (10, word(), 13))
+    assert found.held(0, 1) == {"relay_ns": 3 * MS, "client_ns": 0}
+
+
+def test_an_answer_that_failed_has_no_output_to_judge() -> None:
+    assert timed((0, word()), (3000, word()), status=500).outputs == []
+
+
+def test_the_end_is_not_known_where_bytes_are_missing() -> None:
+    assert timed((0, word())).ends_known
+    assert not timed((0, word()), gap_bytes=5).ends_known

@@ -1,0 +1,307 @@
+"""Verdicts: what is a stall or a burst, whose it is, and that they agree with the flags of the tape."""
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recorder.decode.derive import decode, derive
+from recorder.demo import fixture
+from recorder.tape import file
+from tests.viewer.conftest import event
+from tests.viewer.timed_exchanges import COMMENT, EMPTY, MS, Part, evenly, facts, outcome, timed, word
+from viewer.tape import queries
+from viewer.timing import verdicts
+from viewer.timing.attribution import FREE_BYTES
+from viewer.timing.thresholds import Thresholds
+from viewer.timing.timed import Timed
+from viewer.timing.verdicts import Verdict
+
+LIMITS = Thresholds()
+LARGE = word("x" * 2 * FREE_BYTES)
+
+
+def judged(*parts: Part, limits: Thresholds = LIMITS, **other: object) -> list[Verdict]:
+    return verdicts.verdicts(timed(*parts, **other), outcome(*parts, **other), limits)
+
+
+def error(message: str = "overloaded") -> bytes:
+    return f"data: {json.dumps({'error': {'message': message}})}\n\n".encode()
+
+
+def told(verdict: Verdict) -> tuple[str, str, str | None]:
+    return verdict.kind, verdict.form, verdict.who
+
+
+def test_a_silence_is_upstreams_and_its_verdict_says_where_it_was_and_which_words_it_interrupted() -> None:
+    (found,) = judged(
+        (100, word("The ")), (200, COMMENT + word("queue")), (3114, EMPTY + word(" waits")), (3120, word("."))
+    )
+    assert told(found) == ("stall", "gap", "upstream")
+    assert (found.from_ns, found.lasted_ns) == (200 * MS, 2914 * MS)
+    assert (found.before, found.after) == ("queue", " waits")
+    assert (found.read, found.event, found.chunk) == (2, 4, 3)
+    assert (found.reads_meanwhile, found.comments_meanwhile, found.events_meanwhile) == (0, 0, 0)
+    assert (found.relay_ns, found.client_ns) == (50_000, 0)
+
+
+def test_what_came_meanwhile_without_output_is_counted() -> None:
+    (found,) = judged((0, word()), (1000, COMMENT), (2000, COMMENT + EMPTY), (3000, word()))
+    assert (found.reads_meanwhile, found.comments_meanwhile, found.events_meanwhile) == (2, 2, 1)
+    (trickled,) = judged((0, word()), (1000, word()[:9]), (3000, word()[9:]))
+    assert (trickled.reads_meanwhile, trickled.comments_meanwhile, trickled.events_meanwhile) == (1, 0, 0)
+
+
+def test_a_gap_of_exactly_the_threshold_is_no_stall_and_the_threshold_can_be_moved() -> None:
+    parts = (0, word()), (2000, word()), (2100, word())
+    assert judged(*parts) == []
+    assert [one.lasted_ns for one in judged(*parts, limits=Thresholds(stall_ms=99))] == [2000 * MS, 100 * MS]
+
+
+def test_words_are_those_of_whatever_kind_of_output_and_bounded() -> None:
+    (found,) = judged((0, word("y" * 100 + "z")), (3000, word("z" + "y" * 100)))
+    assert found.before is not None
+    assert found.after is not None
+    assert (len(found.before), found.before[-1], len(found.after), found.after[0]) == (80, "z", 80, "z")
+
+
+def test_a_stream_that_was_cut_after_a_silence_never_came_out_of_it() -> None:
+    parts = (100, word("Half ")), (200, word("an ans")), (900, COMMENT)
+    for by in ("idle_timeout", "client", "eof", "shutdown"):
+        (found,) = judged(*parts, by=by, end=5000)
+        assert told(found) == ("stall", "end", "upstream")
+        assert (found.from_ns, found.lasted_ns, found.before, found.after) == (200 * MS, 4800 * MS, "an ans", None)
+        assert (found.read, found.reads_meanwhile, found.comments_meanwhile) == (None, 1, 1)
+    assert judged(*parts, by="eof", end=2100) == judged(*parts, by="end", end=2100) == []
+    assert judged(*parts, by=None) == []
+
+
+def test_a_stream_that_never_began_stalled_from_its_head_on() -> None:
+    (found,) = judged((500, COMMENT), by="idle_timeout", end=5002)
+    assert (told(found), found.from_ns, found.lasted_ns) == (("stall", "end", "upstream"), 2 * MS, 5000 * MS)
+    assert (found.before, found.reads_meanwhile, found.comments_meanwhile) == (None, 1, 1)
+
+
+def test_a_client_that_took_no_more_is_who_ended_the_stream() -> None:
+    parts = (0, LARGE), (10, word(), None), (20, word(), None)
+    (found,) = judged(*parts, by="client_stalled", end=60_000)
+    assert (told(found), found.read, found.from_ns) == (("stall", "end", "client"), 1, 10 * MS)
+    assert told(judged(*parts, by="client", end=9000)[0]) == ("stall", "end", "client")
+
+
+def test_what_came_in_time_and_was_handed_on_late_stalled_in_delivery() -> None:
+    (clients,) = judged((0, LARGE), (10, word("late"), 4010), (20, word(), 4011))
+    assert (told(clients), clients.from_ns, clients.after) == (("stall", "delivery", "client"), 50_000, "late")
+    assert (clients.relay_ns, clients.client_ns) == (1 * MS, 4000 * MS) or clients.client_ns == 4000 * MS
+    (relays,) = judged((0, word()), (10, word(), 4010), (20, word(), 4011))
+    assert told(relays) == ("stall", "delivery", "relay")
+    (unclear,) = judged((0, LARGE), (10, word(), 4010))
+    assert (told(unclear), unclear.client_ns) == (("stall", "delivery", None), None)
+
+
+def test_a_silence_while_reading_was_paused_for_the_client_is_the_clients() -> None:
+    many = [(at, word("x" * 50_000), 5000 + at) for at in range(1, 9)]
+    parts = (0, LARGE), *many, (5010, word())
+    (found,) = judged(*parts, paused=1)
+    assert told(found) == ("stall", "gap", "client")
+    assert found.client_ns is not None
+    assert found.client_ns > 4900 * MS
+    assert "upstream" in {one.who for one in judged(*parts)}
+    upstream = timed(*parts, paused=1).slowness().upstream
+    assert upstream is not None
+    assert upstream.max_ns == MS
+
+
+def test_a_late_delivery_beside_another_silence_of_the_clients_is_told_too() -> None:
+    many = [(at, word("x" * 50_000), 5000 + at) for at in range(1, 9)]
+    later = (6000, LARGE), (6010, word("late"), 9000), (6020, word(), 9001)
+    found = judged((0, LARGE), *many, (5010, word()), *later, paused=1)
+    assert [(told(one), one.from_ns > 6000 * MS) for one in found] == [
+        (("stall", "gap", "client"), False), (("stall", "delivery", "client"), True),
+    ]  # fmt: skip
+
+
+def test_a_wait_for_the_client_ends_with_the_next_read() -> None:
+    comment = b":" + b"x" * 300_000 + b"\n\n"
+    parts = (0, LARGE), (1, comment, 4000), (2, comment, 4001), (3, comment, 4002), (10_000, word())
+    (found,) = judged(*parts, paused=1)
+    assert (told(found), found.lasted_ns) == (("stall", "gap", "upstream"), 10_000 * MS)
+
+
+def test_of_coarse_instants_nobody_is_blamed() -> None:
+    (found,) = judged((0, word()), (3000, word()), coarse_clock=True)
+    assert (found.who, found.unclear, found.relay_ns, found.client_ns) == (None, "instants", None, None)
+
+
+def test_what_usually_came_one_by_one_and_ended_a_silence_together_is_unclear() -> None:
+    parts = [*evenly(20, 50), (3600, word() * 52), *evenly(20, 50, first=3650)]
+    (found,) = judged(*parts)
+    assert (told(found), found.unclear, found.output_chunks) == (("stall", "gap", None), "at_once", 52)
+    spread = timed(*parts).slowness()
+    assert spread.upstream is not None
+    assert spread.unclear is not None
+    assert (spread.upstream.max_ns, spread.unclear.max_ns) == (50 * MS, 2650 * MS)
+
+
+def test_what_always_comes_together_was_held_back_by_upstream() -> None:
+    parts = [(500 * at, word() * 10) for at in range(5)] + [(4600 + 500 * at, word() * 10) for at in range(5)]
+    (found,) = judged(*parts)
+    assert (told(found), found.unclear, found.output_chunks) == (("stall", "gap", "upstream"), None, 10)
+
+
+def test_a_short_gap_before_several_chunks_is_the_networks() -> None:
+    spread = timed(*evenly(20, 20), (480, word() * 5), *evenly(20, 20, first=500)).slowness()
+    assert spread.unclear is None
+    assert spread.upstream is not None
+    assert spread.upstream.max_ns == 100 * MS
+
+
+def test_where_the_end_of_the_body_is_missing_no_silence_before_the_end_is_known() -> None:
+    parts = (100, word("Half ")), (200, word("an ans"))
+    assert [told(one) for one in judged(*parts, by="eof", end=5000)] == [("stall", "end", "upstream")]
+    assert judged(*parts, by="eof", end=5000, gap_bytes=70) == []
+    exchange, reads, body = facts(*parts, (300, word()), by="eof", end=5000)
+    lost = Timed(exchange, reads[:2], decode(exchange, reads[:2], body))
+    assert verdicts.verdicts(lost, "truncated", LIMITS) == []
+
+
+def without(*seqs: int, parts: list[Part], **other: object) -> Timed:
+    """An exchange with reads missing from the tape."""
+    exchange, reads, body = facts(*parts, **other)  # type: ignore[arg-type]
+    left = [read for read in reads if read.seq not in seqs]
+    return Timed(exchange, left, decode(exchange, left, body))
+
+
+def test_a_silence_across_missing_reads_is_unclear() -> None:
+    parts: list[Part] = [(1000 * at, word(f"{at}")) for at in range(8)]
+    (found,) = verdicts.verdicts(without(3, 4, parts=parts), "complete", LIMITS)
+    assert (told(found), found.unclear, found.read) == (("stall", "gap", None), "missing", 5)
+    assert (found.from_ns, found.lasted_ns) == (2000 * MS, 3000 * MS)
+    spread = without(3, 4, parts=parts).slowness()
+    assert spread.upstream is not None
+    assert spread.upstream.n == 4
+
+
+def test_a_late_delivery_behind_missing_reads_is_unclear() -> None:
+    parts: list[Part] = [(0, word()), (10, word(), 3000), (20, word(), 4010), (30, word(), 4011)]
+    (found,) = verdicts.verdicts(without(1, parts=parts), "complete", LIMITS)
+    assert (told(found), found.unclear, found.read) == (("stall", "delivery", None), "missing", 2)
+
+
+@given(st.sets(st.integers(0, 9)), st.sampled_from(["complete", "truncated", "error_event"]), st.integers(0, 10))
+def test_a_tape_with_any_reads_missing_is_judged(missing: set[int], outcome: str, taken: int) -> None:
+    times = [0, 10, 3000, 3010, 3020, 6500, 6510, 9000, 9010, 20_000]
+    parts: list[Part] = [
+        (at, word() + COMMENT, at + 2500 * (seq % 3) if seq < taken else None) for seq, at in enumerate(times)
+    ]
+    lost = without(*missing, parts=parts, by="eof", end=30_000, paused=1)
+    for one in verdicts.verdicts(lost, outcome, LIMITS):
+        assert one.lasted_ns > 2000 * MS
+    lost.slowness()
+
+
+def test_a_silence_ends_with_the_error_that_upstream_sent_however_late_it_closed() -> None:
+    parts: list[Part] = [(0, word("Half ")), (100, word("an ans")), (150, error())]
+    assert judged(*parts, end=5000) == []
+    late: list[Part] = [*parts[:2], (1000, COMMENT), (3150, COMMENT + error()), (4000, COMMENT)]
+    (found,) = judged(*late, end=60_000)
+    assert told(found) == ("stall", "end", "upstream")
+    assert (found.from_ns, found.lasted_ns, found.before, found.read) == (100 * MS, 3050 * MS, "an ans", None)
+    assert (found.event, found.chunk) == (4, 2)
+    assert (found.reads_meanwhile, found.comments_meanwhile, found.events_meanwhile) == (1, 1, 0)
+    (silent,) = judged((3000, error()), end=60_000)
+    assert (told(silent), silent.lasted_ns) == (("stall", "end", "upstream"), 2998 * MS)
+
+
+def test_a_silence_ends_with_a_finish_reason_of_an_error() -> None:
+    assert judged((0, word()), (100, event({}, "error")), end=5000) == []
+    assert judged((0, word()), (3000, event({}, "error")), end=5000)[0].lasted_ns == 3000 * MS
+
+
+def test_twenty_thousand_reads_that_wait_for_the_client_are_judged_at_once() -> None:
+    lagging = timed(*((at, word("x" * 64), 20_000 + at) for at in range(20_000)), paused=1)
+    began = time.process_time()
+    again = Timed(lagging.exchange, lagging.reads, lagging.decoded)
+    assert verdicts.verdicts(again, "complete", LIMITS) == []
+    assert again.slowness().client is not None
+    assert time.process_time() - began < 5  # what looked at each read again for each gap took minutes
+
+
+def test_many_chunks_to_a_read_are_a_buffered_burst() -> None:
+    (found,) = judged((1300, word() * 38))
+    assert told(found) == ("burst", "buffered", "upstream")
+    assert (found.output_chunks, found.output_reads, found.chunks_per_read) == (38, 1, 38)
+    assert (found.ttft_ns, found.latency_ns, found.lasted_ns) == (1300 * MS, 1300 * MS, 0)
+
+
+def test_one_chunk_to_a_read_and_all_in_a_flash_at_the_end_is_fake_streaming() -> None:
+    (found,) = judged(*evenly(30, 1, first=4000))
+    assert told(found) == ("burst", "fake", "upstream")
+    assert (found.output_reads, found.chunks_per_read, found.lasted_ns) == (30, 1, 29 * MS)
+    assert judged(*evenly(30, 20, first=400)) == []
+
+
+def test_the_limits_of_a_burst_can_be_moved() -> None:
+    assert judged((1300, word() * 19)) == []
+    assert [one.kind for one in judged((1300, word() * 19), limits=Thresholds(burst_chunks=19))] == ["burst"]
+    assert [one.kind for one in judged(*evenly(30, 20, first=400), limits=Thresholds(burst_window=0.9))] == ["burst"]
+    three = (0, word() * 10), (500, word() * 10), (1000, word() * 10)
+    assert judged(*three) == []
+    assert [one.kind for one in judged(*three, limits=Thresholds(burst_reads=3))] == ["burst"]
+
+
+def test_an_answer_that_is_no_chat_stream_or_failed_is_not_judged() -> None:
+    parts = (0, word()), (3000, word())
+    assert judged(*parts, status=500) == judged(*parts, content_type="application/json", framing="none") == []
+
+
+def test_a_row_has_every_field_explained_and_durations_in_ms() -> None:
+    (found,) = judged((0, word()), (3000, word()))
+    row = verdicts.row(found)
+    assert tuple(row) == verdicts.FIELDS == tuple(verdicts.schema())
+    assert (row["lasted_ms"], row["relay_ms"], row["ttft_ms"]) == (3000, 0.05, None)
+    assert all(verdicts.schema().values())
+    assert len(verdicts.FIELDS) == len(dataclasses.fields(Verdict))
+
+
+def flags(found: list[Verdict]) -> set[str]:
+    return {one.kind for one in found if one.form in ("gap", "buffered", "fake")}
+
+
+PARTS = st.lists(
+    st.tuples(st.sampled_from([0, 1, 30, 1999, 2000, 2001, 9000]), st.sampled_from([0, 1, 2, 9, 18])), max_size=30
+)
+
+
+@settings(max_examples=150)
+@given(PARTS)
+def test_any_stream_is_judged_by_default_as_it_is_flagged(drawn: list[tuple[int, int]]) -> None:
+    at, parts = 1, list[Part]()
+    for gap, count in drawn:
+        at += gap
+        parts.append((at, word() * count + COMMENT))
+    if parts:
+        found = verdicts.verdicts(timed(*parts), outcome(*parts), LIMITS)
+        assert flags(found) == set(derive(*facts(*parts)).flags) & {"stall", "burst"}
+
+
+@pytest.fixture(scope="module")
+def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("fixture") / "tape.db"
+    with file.writing(path, "a test") as connection:
+        list(fixture.fill(connection, 150, 80, 3))
+    return path
+
+
+def test_a_tape_is_judged_by_default_as_it_is_flagged(synthetic: Path) -> None:
+    seen = set[str]()
+    with queries.opened(synthetic) as connection:
+        for no, row in enumerate(list(queries.exchanges(connection, ("outcome", "flags"))), 1):
+            found = verdicts.verdicts(Timed(*queries.observed(connection, no)), row["outcome"], LIMITS)
+            assert flags(found) == set(row["flags"]) & {"stall", "burst"}
+            seen |= flags(found)
+    assert "stall" in seen

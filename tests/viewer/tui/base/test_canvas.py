@@ -1,0 +1,174 @@
+"""Drawing what has changed: the terminal shows the same as if all had been drawn."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from viewer.tui.base.canvas import Canvas
+
+COLUMNS, ROWS = 12, 3
+LOOKS = [
+    "",
+    "1",
+    "2;31",
+    "38;2;1;2;3;48;2;9;9;9",
+    "38;2;1;2;4;48;2;9;9;9",
+    "31;41",
+    "48;5;7",
+    "7;31",
+    "1;31;41",
+    "1;2;4",
+]
+SIGNS = st.text(alphabet="ab ü█語e\u0301", min_size=1, max_size=8).filter(cell_len)
+PARTS = st.tuples(st.integers(0, ROWS - 1), st.integers(0, COLUMNS - 1), SIGNS, st.sampled_from(LOOKS))
+FRAMES = st.lists(st.lists(PARTS, min_size=1, max_size=6), min_size=1, max_size=4)
+COLOUR = re.compile(r"[34]8;2;\d+;\d+;\d+|[34]8;5;\d+|\d+")
+
+
+def of_blank(look: frozenset[str]) -> frozenset[str]:
+    """Return what shows of a look where nothing is written: its ground and lines, unless colours are swapped."""
+    return look if "7" in look else frozenset(part for part in look if part[0] == "4")
+
+
+def turned(look: dict[str, str], body: str) -> dict[str, str]:
+    """Return a look after a sequence of SGR."""
+    for part in COLOUR.findall(body or "0"):
+        if part == "0":
+            look = {}
+        elif part == "22":
+            look = {kind: value for kind, value in look.items() if kind not in ("1", "2")}
+        else:
+            look = look | {part[0] if len(part) > 1 else part: part}
+    return look
+
+
+class Glass:
+    """A terminal of which only signs and looks matter: what stands in each cell, and how it looks."""
+
+    def __init__(self) -> None:
+        self.cells = [[(" ", frozenset[str]())] * COLUMNS for _ in range(ROWS)]
+        self.y = self.x = 0
+
+    def feed(self, data: str) -> None:
+        look: dict[str, str] = {}
+        for body, final, sign in re.findall(r"\x1b\[([\d;?]*)([HGmhl])|(.)", data):
+            if final == "m":
+                look = turned(look, body)
+            elif final == "H":
+                self.y, self.x = (int(place) - 1 for place in body.split(";"))
+            elif final == "G":
+                self.x = int(body) - 1
+            elif sign:
+                self.put(sign, frozenset(look.values()))
+
+    def put(self, sign: str, look: frozenset[str]) -> None:
+        row, size = self.cells[self.y], cell_len(sign)
+        if not size:
+            head = next(place for place in range(self.x - 1, -1, -1) if row[place][0])
+            row[head] = row[head][0] + sign, row[head][1]
+            return
+        before, behind = self.x, self.x + size
+        while before and not row[before][0]:
+            before -= 1
+            row[before] = " ", of_blank(row[before][1])
+        while behind < COLUMNS and not row[behind][0]:
+            row[behind] = " ", of_blank(row[behind][1])
+            behind += 1
+        look = of_blank(look) if sign == " " else look
+        row[self.x : self.x + size] = [(sign, look), *[("", look)] * (size - 1)]
+        self.x += size
+
+
+def drawn(parts: list[tuple[int, int, str, str]]) -> str:
+    """Give a frame as Textual writes it: each part from its place on, its look set and taken back."""
+    found = []
+    for y, x, text, look in parts:
+        while cell_len(text) > COLUMNS - x or (text and not cell_len(text[0])):
+            text = text[1:]
+        if text:
+            found.append(f"\x1b[{y + 1};{x + 1}H" + (f"\x1b[{look}m{text}\x1b[0m" if look else text))
+    return "".join(found)
+
+
+@given(FRAMES, st.integers(0, 3))
+def test_the_terminal_shows_the_same_as_if_all_had_been_drawn(
+    frames: list[list[tuple[int, int, str, str]]], left_out: int
+) -> None:
+    spared, whole, canvas = Glass(), Glass(), Canvas()
+    canvas.resize(COLUMNS, ROWS)
+    blank = drawn([(y, 0, " " * COLUMNS, "") for y in range(ROWS)])
+    for number, frame in enumerate([blank, *map(drawn, frames)]):
+        whole.feed(frame)
+        assert canvas.take(frame) == ""
+        if number != left_out or number == len(frames):
+            spared.feed(canvas.changes())
+    assert spared.cells == whole.cells
+    assert canvas.changes() == ""
+
+
+def of(*frames: str) -> str:
+    """Give what is written for the last of some frames."""
+    canvas = Canvas()
+    canvas.resize(60, 2)
+    for frame in frames:
+        written = canvas.changes()
+        canvas.take(frame)
+        written = canvas.changes()
+    return written
+
+
+def test_of_a_line_only_what_is_near_a_change_is_drawn() -> None:
+    first = "\x1b[1;1H" + "x" * 60
+    second = "\x1b[1;1H" + "x" * 20 + "y" + "x" * 2 + "z" + "x" * 30 + "y" + "x" * 5
+    assert of(first, second) == "\x1b[1;21Hyxxz\x1b[55Gy\x1b[1;61H"
+
+
+def test_of_a_look_only_what_is_new_is_set() -> None:
+    red, blue = "38;2;9;0;0;48;2;1;1;1", "38;2;0;0;9;48;2;1;1;1"
+    assert of(f"\x1b[1;1H\x1b[{red}ma\x1b[0m\x1b[{blue}mb\x1b[0m\x1b[1mc\x1b[0m\x1b[1;1H") == (
+        f"\x1b[1;1H\x1b[{red}ma\x1b[38;2;0;0;9mb\x1b[0;1mc\x1b[0m\x1b[1;1H"
+    )
+
+
+def test_a_blank_takes_the_pen_as_it_is_if_only_its_ground_shows() -> None:
+    assert (
+        of("\x1b[1;1H\x1b[1;31;44ma\x1b[0m\x1b[44m b\x1b[0m") == "\x1b[1;1H\x1b[1;31;44ma \x1b[0;44mb\x1b[0m\x1b[1;4H"
+    )
+    first, second = "\x1b[1;1H\x1b[1;31m \x1b[0m", "\x1b[1;1H\x1b[32m \x1b[0m"
+    assert of(first, second) == ""
+
+
+def test_bold_alone_is_taken_back_by_its_own_code() -> None:
+    assert of("\x1b[1;1H\x1b[1;31ma\x1b[0m\x1b[31mb\x1b[0m") == "\x1b[1;1H\x1b[1;31ma\x1b[22mb\x1b[0m\x1b[1;3H"
+
+
+def test_a_frame_of_every_cell_is_drawn_whole() -> None:
+    whole = "\x1b[1;1H" + "x" * 60 + "\n\x1b[2;1H" + "x" * 60
+    assert of(whole, whole).count("x") == 120
+    assert of(whole, whole[:-1]) == "\x1b[2;60H"
+
+
+def test_what_is_not_drawn_is_passed_on_and_frames_are_kept_in_step_if_that_was_asked_for() -> None:
+    canvas = Canvas()
+    canvas.resize(9, 1)
+    others = "\x1b]52;c;eA==\x07\x1b[?1049h\x1b[>1u\x1b[8l\x07"
+    assert canvas.take(f"\x1b[?2026h\x1b[1;1Hx\x1b[?2026l{others}") == others
+    assert canvas.changes() == "\x1b[?2026h\x1b[1;1Hx\x1b[1;2H\x1b[?2026l"
+
+
+def test_signs_that_stand_for_one_another_are_not_taken_apart() -> None:
+    family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+    shown = of("\x1b[1;1H" + " " * 60, f"\x1b[1;1H{family}", f"\x1b[1;1H{family}x")
+    assert shown == f"\x1b[1;1H{family}x\x1b[1;4H"
+
+
+def test_after_another_size_nothing_is_known() -> None:
+    canvas = Canvas()
+    for columns in (5, 6):
+        canvas.resize(columns, 1)
+        canvas.take("\x1b[1;1Hx")
+        assert canvas.changes() == "\x1b[1;1Hx\x1b[1;2H"
+        canvas.resize(columns, 1)
+        assert not canvas.is_behind

@@ -1,0 +1,104 @@
+"""Copying to the terminal's clipboard, as far as terminals take that, and to a file of the user's."""
+
+import stat
+from pathlib import Path
+
+import pytest
+from textual.screen import Screen
+
+from tests.viewer.conftest import COMPLETE, HOSTILE
+from tests.viewer.tui.staging import journey, press, shows, staged, wait_for
+from viewer.tui.base import clipboard
+from viewer.tui.dialogs.menus import CopyMenu
+from viewer.tui.dialogs.offers import Copy, Later
+
+COPIES: list[Copy] = [("id", COMPLETE), ("text", HOSTILE)]
+
+
+def test_a_copy_goes_to_the_clipboard_and_to_a_file_of_the_user_alone(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            app.push_screen(CopyMenu(COPIES))
+            text = await shows(pilot, "id", COMPLETE, "[bold]x[/bold]")
+            assert "\x1b" not in text
+            await press(pilot, "j", "enter")
+            await wait_for(pilot, lambda: app.toasts)
+            assert app.clipboard == HOSTILE
+            kept = tmp_path / "wiretape" / "clip"
+            assert app.toasts == [f"text: {len(HOSTILE)} characters, to the terminal's clipboard and {kept}"]
+            assert kept.read_text("utf-8") == HOSTILE
+            assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+    journey(steps())
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+def test_what_no_terminal_would_take_is_not_sent_and_it_is_said_what_gives_it(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_file: bool
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path if has_file else tmp_path / "nowhere"))
+    most, long = "é" * (clipboard.MOST // 2), "é" * (clipboard.MOST // 2 + 1)
+
+    async def given() -> str:
+        return long
+
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            clipboard.copy(app, "most", most)
+            app.push_screen(CopyMenu([("SSE", Later("as it came", given, "wiretape show ab"))]))
+            await shows(pilot, "as it came")
+            await press(pilot, "enter")
+            await wait_for(pilot, lambda: len(app.toasts) == 2)
+            clipboard.copy(app, "long", long)
+            assert app.clipboard == most
+            kept = tmp_path / "wiretape" / "clip"
+            where = f"only to {kept}" if has_file else "not copied"
+            told = f": 449,996 bytes are more than a terminal's clipboard takes (449,994): {where}. "
+            assert app.toasts[1:] == [f"SSE{told}wiretape show ab gives them", f"long{told}x exports them"]
+            assert not has_file or kept.read_text("utf-8") == long
+
+    journey(steps())
+
+
+def test_the_longest_control_sequence_is_no_longer_than_the_shortest_limit() -> None:
+    assert len("\x1b]52;c;\x07") + clipboard.MOST * 4 // 3 <= 600_000
+    assert clipboard.MOST % 3 == 0
+
+
+def test_half_a_pair_of_surrogates_is_copied_as_a_question_mark(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, _):
+            clipboard.copy(app, "text", "a\ud800b")
+            assert app.clipboard == "a?b"
+
+    journey(steps())
+
+
+def test_without_a_runtime_directory_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    assert clipboard.keep("x") is None
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere"))
+    assert clipboard.keep("x") is None
+
+
+def test_a_link_is_not_followed_and_an_old_file_is_made_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    kept = tmp_path / "wiretape" / "clip"
+    kept.parent.mkdir()
+    kept.write_text("old and longer")
+    kept.chmod(0o644)
+    assert clipboard.keep("new") == kept
+    assert (kept.read_text(), stat.S_IMODE(kept.stat().st_mode)) == ("new", 0o600)
+    kept.unlink()
+    (tmp_path / "other").write_text("other")
+    kept.symlink_to(tmp_path / "other")
+    assert clipboard.keep("new") is None
+    assert (tmp_path / "other").read_text() == "other"

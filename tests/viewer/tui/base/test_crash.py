@@ -1,0 +1,37 @@
+"""What is said when the viewer breaks."""
+
+import stat
+from pathlib import Path
+
+import pytest
+from textual.worker import WorkerFailed
+
+from recorder.clock import SYSTEM
+from viewer.tui.base import crash
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def broken(text: str) -> Exception:
+    try:
+        raise LookupError(text)
+    except LookupError as error:
+        return error
+
+
+def test_of_a_worker_that_failed_the_fault_itself_is_told_and_kept(state: Path) -> None:
+    told = crash.report(WorkerFailed(broken("no such thing")), SYSTEM).splitlines()
+    (kept,) = state.rglob("view-*.txt")
+    assert told[1] == "  LookupError: no such thing"
+    assert "in broken" in kept.read_text("utf-8")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+def test_what_a_fault_quotes_cannot_control_the_terminal() -> None:
+    told = crash.report(broken("\x1b]0;title\x07\n[bold]"), SYSTEM)
+    assert len(told.splitlines()) == 5
+    assert "\x1b" not in told

@@ -1,0 +1,62 @@
+"""Playing: what is due comes at its deadline, and is shown where there is room for drawing."""
+
+import asyncio
+from array import array
+
+import pytest
+
+from recorder.clock import Clock
+from viewer.timing.playback import Playback
+from viewer.tui.base.aside import Driver
+
+MS = 1_000_000
+
+
+class Ticking:
+    """A clock that goes on by 10 µs whenever it is looked at, and at once by as long as somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def now(self) -> int:
+        self.ns += 10_000
+        return self.ns
+
+
+def played(monkeypatch: pytest.MonkeyPatch, gap_ms: int, count: int) -> tuple[list[int], list[int]]:
+    """Play events so far apart; give how many had come each time that they were shown, and how late they were."""
+    ticking, shown = Ticking(), []
+    playback = Playback(array("q", range(gap_ms * MS, (count + 1) * gap_ms * MS, gap_ms * MS)), 0, ticking.now)
+    driver = Driver(playback, Clock(now=ticking.now), lambda: shown.append(playback.position), lambda: None)
+
+    async def sleep(ns: int | None) -> None:
+        ticking.ns += ns or 0
+
+    async def play() -> None:
+        monkeypatch.setattr(driver, "_sleep", sleep)
+        playback.play()
+        task = asyncio.create_task(driver.run())
+        while playback.playing:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(play())
+    return shown, driver.late_ns
+
+
+def test_events_with_room_between_them_are_each_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, late = played(monkeypatch, 40, 5)
+    assert shown == [1, 2, 3, 4, 5]
+    assert len(late) == 5
+
+
+@pytest.mark.parametrize("gap_ms", [2, 4, 8])
+def test_events_that_leave_no_room_are_shown_together_and_the_last_of_them_always(
+    gap_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown, late = played(monkeypatch, gap_ms, 40)
+    steps = [after - before for before, after in zip([0, *shown], shown, strict=False)]
+    assert shown[-1] == 40
+    assert len(shown) < 40
+    assert all(step * gap_ms <= 33 + 2 * gap_ms for step in steps)
+    assert all(lateness < MS // 2 for lateness in late)

@@ -1,0 +1,57 @@
+"""What becomes something drawn: safe, exactly as wide as it should be, and in ASCII where that is asked for."""
+
+import pytest
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+
+from tests.viewer.conftest import HOSTILE
+from viewer import sparkline
+from viewer.model import states
+from viewer.stats import heatmap
+from viewer.tui.base import paint
+from viewer.tui.base.theme import DARK
+
+
+def test_a_strip_is_as_wide_as_asked_for_and_safe() -> None:
+    line = paint.strip([(HOSTILE, Style(bold=True)), ("", None)], 40, Style(bgcolor="red"))
+    assert line.cell_length == 40
+    assert not [sign for sign in line.text if ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0]
+
+
+def test_content_is_never_markup() -> None:
+    shown = paint.content("[bold]x[/] [/y] [@click=app.leave]z\n\x1b[2J")
+    assert shown.plain == "[bold]x[/] [/y] [@click=app.leave]z\n␛[2J"
+
+
+@pytest.mark.parametrize(
+    "text", ["日本 e\u0301", "▁▂▃▄▅▆▇█", "● ✓ ■ ! ✗ ⊘ ?", "plain", "│─╭╮╰╯", "–…→·", "Δ ms", "␍␊ ␛␡"]
+)
+def test_ascii_takes_as_many_cells(text: str) -> None:
+    shown = paint.in_ascii(text)
+    assert shown.isascii()
+    assert cell_len(shown) == cell_len(text)
+
+
+def test_no_sign_of_a_title_or_of_a_control_is_unknown_in_ascii() -> None:
+    assert paint.in_ascii("Δ ms ␀␍␊␡ ○ ◆") == "d ms .... o *"
+
+
+def test_the_signs_that_say_something_stay_apart_in_ascii() -> None:
+    signs = [paint.in_ascii(state.sign) for state in (*states.STATES.values(), states.ORPHAN)]
+    assert "?" not in "".join(sign for sign in signs if sign != "?")
+    assert len(set(signs)) == len({state.sign for state in states.STATES.values()})
+    assert len(set(paint.in_ascii(heatmap.GLYPHS))) == len(heatmap.GLYPHS)
+    assert paint.in_ascii("▁▂▃▄▅▆▇█") == "▁▂▃▄▅▆▇█".translate(sparkline.ASCII)
+
+
+def test_without_colours_only_a_ground_that_means_something_is_reversed() -> None:
+    screen = Color.parse(DARK.background)
+    looks = {
+        "cursor": Style(color="#d9e1e8", bgcolor="#30495e", bold=True),
+        "panel": Style(color="#d9e1e8", bgcolor=DARK.panel),
+        "chosen": Style(color="red", reverse=True),
+    }
+    drawn = paint.WITHOUT_COLORS.apply([Segment(name, look) for name, look in looks.items()], screen)
+    assert [segment.style for segment in drawn] == [Style(bold=True, reverse=True), Style(), Style(reverse=True)]

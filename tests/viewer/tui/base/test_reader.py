@@ -1,0 +1,104 @@
+"""Asking a tape in its thread: the newest of a key wins, errors are in our words, and closing waits for nobody."""
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, text
+
+from recorder.errors import NotFound
+from viewer.tape import queries
+from viewer.tui.base.reader import Superseded, TapeReader
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+
+
+def endless(connection: Connection) -> int:
+    return int(connection.execute(text(ENDLESS)).scalar_one())
+
+
+def test_a_question_is_answered_in_the_thread_of_the_tape(tape: Path) -> None:
+    async def steps() -> None:
+        reader = TapeReader(tape)
+        count, name = await reader.ask(lambda connection: (queries.count(connection), threading.current_thread().name))
+        assert (count, name, reader.openings) == (7, "tape", 1)
+        reader.close()
+
+    asyncio.run(steps())
+
+
+def test_a_newer_question_of_its_key_ends_an_older_one(tape: Path) -> None:
+    async def steps() -> None:
+        reader = TapeReader(tape)
+        asked, begun = [], threading.Event()
+
+        def long(connection: Connection) -> int:
+            begun.set()
+            return endless(connection)
+
+        asked = [asyncio.create_task(reader.ask(long, "list"))]
+        await asyncio.to_thread(begun.wait)
+        asked += [asyncio.create_task(reader.ask(queries.count, "list"))]
+        first, second = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(first, Superseded)
+        assert second == 7
+        assert await reader.ask(queries.count) == 7
+        reader.close()
+
+    asyncio.run(steps())
+
+
+def test_a_question_ends_when_nobody_waits_for_it(tape: Path) -> None:
+    async def steps() -> None:
+        reader, begun = TapeReader(tape), threading.Event()
+
+        def long(connection: Connection) -> int:
+            begun.set()
+            return endless(connection)
+
+        asked = asyncio.create_task(reader.ask(long))
+        await asyncio.to_thread(begun.wait)
+        asked.cancel()
+        assert await asyncio.wait_for(reader.ask(queries.count), 10) == 7
+        reader.close()
+
+    asyncio.run(steps())
+
+
+def test_a_failure_is_raised_where_the_question_was_asked(tmp_path: Path, tape: Path) -> None:
+    async def steps() -> None:
+        reader = TapeReader(tmp_path / "none.db")
+        with pytest.raises(NotFound):
+            await reader.ask(queries.count)
+        reader.close()
+        reader = TapeReader(tape)
+        with pytest.raises(ZeroDivisionError):
+            await reader.ask(lambda _: 1 // 0)
+        reader.close()
+        with pytest.raises(Superseded):
+            await reader.ask(queries.count)
+
+    asyncio.run(steps())
+
+
+@pytest.mark.parametrize("is_endless", [True, False])
+def test_closing_ends_a_question_and_does_not_wait_for_one_that_goes_on(is_endless: bool, tape: Path) -> None:
+    release, begun = threading.Event(), threading.Event()
+
+    def long(connection: Connection) -> object:
+        begun.set()
+        return endless(connection) if is_endless else release.wait(60)
+
+    async def steps() -> None:
+        reader = TapeReader(tape)
+        asked = asyncio.create_task(reader.ask(long))
+        await asyncio.to_thread(begun.wait)
+        started = time.perf_counter()
+        reader.close()
+        assert time.perf_counter() - started < 1.5
+        release.set()
+        asked.cancel()
+
+    asyncio.run(steps())

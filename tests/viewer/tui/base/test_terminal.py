@@ -1,0 +1,181 @@
+"""The way to the terminal: one that is slow, that nobody reads, or that is gone holds nothing up."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from textual.drivers.linux_driver import LinuxDriver
+
+from recorder.clock import Clock
+from tests.viewer.commanding import RUN
+from tests.viewer.conftest import LIVE, event
+from tests.viewer.tui.growing import recorder
+from tests.viewer.tui.terminal import Terminal
+from viewer.tui.base.terminal import PLACED, Lag, TerminalDriver, _opened
+
+SOON_SECONDS = 10.0
+
+
+def viewing(tape: Path) -> Terminal:
+    return Terminal([*RUN, "view", "--db", str(tape)])
+
+
+def test_a_viewer_whose_terminal_was_taken_away_ends(tape: Path) -> None:
+    with viewing(tape) as terminal:
+        terminal.wait_for(LIVE[:8])
+        terminal.take_away()
+        assert terminal.process.wait(SOON_SECONDS) == 129
+
+
+def test_a_terminal_that_nobody_reads_holds_up_no_end(tape: Path) -> None:
+    with viewing(tape) as terminal:
+        terminal.wait_for(LIVE[:8])
+        terminal.press("\x1b[15~" * 15 + "q")  # another theme: all of the screen each time
+        assert terminal.process.wait(SOON_SECONDS) == 0
+        while terminal.read():
+            pass
+        assert "1049" in terminal.screen.modes  # so full was it that it could not be told of the end
+
+
+def test_a_frame_that_is_cut_off_leaves_no_colours_and_nothing_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LinuxDriver, "__init__", lambda *_, **__: None)
+    monkeypatch.setattr(LinuxDriver, "stop_application_mode", lambda driver: driver.write("\x1b[?1049l"))
+    driver = TerminalDriver(SimpleNamespace(lag=Lag(Clock(lambda: 0))))
+    driver._terminal = -1
+    driver._waiting += b";2;3mword\x1b[4;5Hmore\x1b[0m\x1b[?2026l"  # what came before, the terminal has
+    driver.stop_application_mode()
+    assert bytes(driver._waiting) == b";2;3mword\x1b[0m\x1b[?2026l\x1b[8h\x1b[?1049l"
+
+
+def test_letters_stay_where_they_are_put_until_the_end(tape: Path) -> None:
+    with viewing(tape) as terminal:
+        terminal.wait_for(LIVE[:8])
+        assert terminal.screen.is_placed
+        assert terminal.sent.count(PLACED.encode()) == 1
+        terminal.press("q")
+        assert terminal.ended() == 0
+        assert terminal.is_restored()
+
+
+VISITS = (
+    ("", LIVE[:8]), ("/is:nosuch", "no such outcome"), ("\x15is:ok\r", "2 / 7"), ("\\", "switches it on"),
+    ("o", "order by"), ("\x1b", "-order by"), ("C", "columns"), ("\x1b", "-columns"),
+    ("?", "on this screen"), ("\x1b", "-on this screen"), ("y", "wiretape show"), ("\x1b", "-wiretape show"),
+    ("x", "wiretape export"), ("\x1b", "-wiretape export"), ("jjj", "rate_limited"),
+    ("S", "failures"), ("jjjjj", "enter:"), ("q", "-failures"),
+    ("G\r", "1 Replay"), ("b", "gaps as heat"), (",,  ", "#"), ("2", "▌2"), ("3", "▌3"), ("4", "▌4"), ("5", "▌5"),
+    ("6", "▌6"), ("1g", "n goes on"), ("\x1b", "-n goes on"), ("q", "-Replay"),
+    ("g  c", "race"), ("d", "differ"), ("q", "-race"), (" c", "best of the column"), ("q", "-best of"),
+)  # fmt: skip
+"""Keys, and what they bring on the screen, or with a `-` take away: every screen, and what opens over one."""
+
+
+def test_no_color_sends_no_colours_from_any_screen(tape: Path) -> None:
+    with Terminal([*RUN, "view", "--db", str(tape)], 120, 40, {"NO_COLOR": "1"}) as terminal:
+        for keys, shown in VISITS:
+            terminal.press(keys)
+            text = shown.removeprefix("-")
+            terminal.wait_for(lambda screen, text=text, here=text == shown: here == (text in "\n".join(screen.lines)))
+        terminal.press("q")
+        assert terminal.ended() == 0
+        looks = set(re.findall(r"\x1b\[([\d;:]*)m", terminal.sent.decode()))
+        assert looks >= {"1", "7"}
+        assert not [
+            look for look in looks if re.search(r"(?:^|[;:])(?:3[0-8]|4[0-8]|58|9[0-7]|10[0-7])(?:$|[;:])", look)
+        ]
+
+
+SLOW = """
+import asyncio, json, sys, time
+from pathlib import Path
+from viewer.tui.app import ViewerApp
+from viewer.tui.inspector.screen import InspectorScreen
+
+class Playing(InspectorScreen):
+    def on_mount(self):  # besides the screen's own, which is called as well
+        self.run_worker(self.play())
+
+    async def play(self):
+        while not self.is_open:
+            await asyncio.sleep(0.01)
+        while (self.app.lag.ms or 0) < 200:  # until the terminal takes no more
+            self.app.action_next_theme()
+            await asyncio.sleep(0.02)
+        self.action_end(0)
+        began = time.monotonic_ns()
+        self.action_play()
+        while self.playback.playing:
+            await asyncio.sleep(0.001)
+        took = time.monotonic_ns() - began
+        found = {"late": self.driver.late_ns, "took": took, "end": self.playback.end_ns}
+        Path(sys.argv[2] + ".new").write_text(json.dumps(found))
+        Path(sys.argv[2] + ".new").rename(sys.argv[2])
+
+app = ViewerApp(Path(sys.argv[1]), opened=lambda: Playing(1))
+sys.exit(app.run())
+"""
+
+
+def test_on_a_terminal_that_takes_nothing_a_replay_goes_on_and_is_all_there_afterwards(tmp_path: Path) -> None:
+    path, result = tmp_path / "tape.db", tmp_path / "result"
+    words = [f"word{number} " for number in range(60)]
+    with recorder(path) as writing:
+        parts = [(100 + 10 * number, event({"content": word})) for number, word in enumerate(words)]
+        writing.record("a" * 16, [*parts, (710, event({}, "stop")), (711, b"data: [DONE]\n\n")])
+    with Terminal([sys.executable, "-c", SLOW, str(path), str(result)], 140, 40) as terminal:
+        terminal.wait_for("word0")
+        terminal.wait_until(result.exists)
+        found = json.loads(result.read_text())
+        late = sorted(found["late"])  # one for each time that it woke up: on a busy machine, several events come in one
+        assert len(late) > 10
+        assert late[len(late) // 2] < 50 * 10**6
+        assert 0 <= found["took"] - found["end"] < 10**9
+        terminal.wait_for("terminal is slow")
+        terminal.wait_for(lambda screen: any("#61/#61" in line for line in screen.lines))
+        terminal.wait_for("word59")
+        terminal.press("qq")
+        assert terminal.ended() == 0
+        assert terminal.is_restored()
+
+
+def test_an_event_costs_few_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with recorder(path) as writing:
+        parts = [(100 + 10 * number, event({"content": f"word{number} "})) for number in range(60)]
+        writing.record("a" * 16, [*parts, (710, event({}, "stop"))])
+    with Terminal([*RUN, "view", "--db", str(path), "@", "--at", "#19"], 120, 40) as terminal:
+        terminal.wait_for("#19/#60")
+        terminal.wait_for("word59")
+        costs = []
+        for number in range(21, 32):
+            before = len(terminal.sent)
+            terminal.press(".")
+            terminal.wait_for(f"#{number - 1}/#60")
+            costs.append(len(terminal.sent) - before)
+        assert sorted(costs)[len(costs) // 2] <= 400
+        terminal.press("qq")
+        assert terminal.ended() == 0
+
+
+def test_what_is_no_terminal_by_name_is_written_to_as_it_is(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as file:
+        assert _opened(file.fileno()) == (file.fileno(), False)
+
+
+def test_lag_is_the_longest_of_the_last_frames_and_of_what_waits() -> None:
+    now = [0]
+    lag = Lag(Clock(lambda: now[0]))
+    assert lag.ms is None
+    for took in (30, 2, *[1] * 15):
+        lag.begin()
+        now[0] += took * 10**6
+        lag.end()
+        lag.end()
+    assert lag.ms == 2
+    lag.begin()
+    now[0] += 70 * 10**6
+    lag.begin()
+    assert lag.ms == 70

@@ -1,0 +1,64 @@
+"""The themes: enough contrast, and a way from one to the other."""
+
+import math
+from itertools import pairwise, product
+
+import pytest
+from rich.color import Color, ColorSystem
+from textual.theme import Theme
+
+from viewer.tui.base import theme as themes
+
+TEXTS = ("foreground", "primary", "secondary", "accent", "success", "warning", "error")
+GROUNDS = ("background", "surface", "panel")
+
+
+@pytest.mark.parametrize(("one", "two", "ratio"), [
+    ("#000000", "#ffffff", 21.0), ("#ffffff", "#ffffff", 1.0), ("#767676", "#ffffff", 4.54),
+])  # fmt: skip
+def test_contrast_is_that_of_wcag(one: str, two: str, ratio: float) -> None:
+    assert themes.contrast(one, two) == themes.contrast(two, one) == pytest.approx(ratio, abs=0.01)
+
+
+@pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)
+def test_every_text_stands_out_from_every_ground(theme: Theme) -> None:
+    ratios = {
+        (text, ground): themes.contrast(getattr(theme, text), getattr(theme, ground))
+        for text, ground in product(TEXTS, GROUNDS)
+    }
+    assert min(ratios.values()) >= 4.5
+
+
+def test_there_is_a_dark_one_and_a_light_one() -> None:
+    assert [theme.dark for theme in themes.THEMES] == [True, False]
+
+
+def test_the_key_changes_between_our_two_themes_only() -> None:
+    assert themes.after("wiretape-dark") == "wiretape-light"
+    assert themes.after("wiretape-light") == "wiretape-dark"
+    assert themes.after("tokyo-night") == "wiretape-dark"
+
+
+@pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)
+def test_a_scale_goes_from_one_colour_to_another_in_even_steps(theme: Theme) -> None:
+    shades = themes.scale(theme.background, theme.accent, 6)
+    assert (shades[0], shades[-1]) == (theme.background, theme.accent)
+    places = [themes.oklab(shade) for shade in shades]
+    lightness = [abs(one[0] - other[0]) for one, other in pairwise(places)]
+    distances = [math.dist(one, other) for one, other in pairwise(places)]
+    assert max(lightness) / min(lightness) < 1.05
+    assert max(distances) / min(distances) < 1.05
+
+
+@pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)
+def test_the_scale_of_a_terminal_with_256_colours_has_as_many_shades(theme: Theme) -> None:
+    shades = [Color.parse(shade) for shade in themes.scale(theme.background, theme.accent, 6)]
+    assert len({shade.downgrade(ColorSystem.EIGHT_BIT).number for shade in shades}) == 6
+
+
+@pytest.mark.parametrize(("colour", "place"), [
+    ("#ffffff", (1.0, 0.0, 0.0)), ("#000000", (0.0, 0.0, 0.0)), ("#ff0000", (0.628, 0.225, 0.126)),
+    ("#0000ff", (0.452, -0.032, -0.312)),
+])  # fmt: skip
+def test_colours_have_their_published_places_in_oklab(colour: str, place: tuple[float, float, float]) -> None:
+    assert themes.oklab(colour) == pytest.approx(place, abs=0.001)

@@ -1,0 +1,169 @@
+"""Help: made from the bindings, searched, and run."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import OptionList, Static
+
+from tests.viewer.tui.staging import (
+    SIZES,
+    Stage,
+    assert_golden,
+    journey,
+    press,
+    resized,
+    shows,
+    staged,
+    typed,
+    wait_for,
+)
+from viewer.tui.base.keys import Clashes
+from viewer.tui.compare.race import CompareScreen
+from viewer.tui.dialogs.help import GROUPS, HelpScreen, entries
+from viewer.tui.inspector.screen import InspectorScreen
+from viewer.tui.list.screen import StreamsScreen
+
+
+class Counter(Screen[None]):
+    """A screen with something to do."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("plus,a", "add(1)", "add one", id="count.add"),
+        Binding("minus", "add(-1)", "take one away", id="count.take"),
+        Binding("z", "add(0)", show=False),
+    ]
+    count = 0
+
+    def compose(self) -> ComposeResult:
+        yield Static("counter")
+
+    def action_add(self, number: int) -> None:
+        self.count += number
+
+
+def open_help(app: Stage) -> None:
+    app.push_screen(HelpScreen(app.screen.active_bindings))
+
+
+def test_help_looks_like_this(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Counter) as (app, pilot):
+            open_help(app)
+            await shows(pilot, "take one away", "everywhere", "quit")
+            for size in SIZES:
+                assert_golden(f"help-{size[0]}x{size[1]}", await resized(pilot, size))
+
+    journey(steps())
+
+
+def test_help_is_searched_and_runs_what_it_shows_on_the_screen_below(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Counter) as (app, pilot):
+            below = app.screen
+            assert isinstance(below, Counter)
+            open_help(app)
+            await shows(pilot, "take one away")
+            await typed(pilot, "take")
+            await wait_for(pilot, lambda: app.screen.query_one(OptionList).option_count == 2)
+            await press(pilot, "enter")
+            await wait_for(pilot, lambda: below.count == -1)
+            assert app.screen is below
+            open_help(app)
+            await shows(pilot, "take one away")
+            await typed(pilot, "ONE  add")
+            await press(pilot, "down", "up", "pagedown", "pageup", "enter")
+            await wait_for(pilot, lambda: below.count == 0)
+            open_help(app)
+            await shows(pilot, "take one away")
+            await typed(pilot, "zzz[/")
+            await press(pilot, "enter")
+            await shows(pilot, "no key for 'zzz[/' on this screen")
+            await press(pilot, "escape")
+            await wait_for(pilot, lambda: app.screen is below)
+
+    journey(steps())
+
+
+def test_a_second_key_before_the_first_is_done_does_nothing(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Counter) as (app, pilot):
+            below = app.screen
+            assert isinstance(below, Counter)
+            open_help(app)
+            await shows(pilot, "take one away")
+            asked = app.screen
+            assert isinstance(asked, HelpScreen)
+            for _ in range(2):
+                asked.on_input_submitted()
+                asked.action_cancel()
+            await wait_for(pilot, lambda: below.count == 1)
+            assert app.screen is below
+
+    journey(steps())
+
+
+def test_keys_stand_in_groups_by_what_they_are_for(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: CompareScreen(1, 2)) as (app, pilot):
+            await shows(pilot, "text diff")
+            found = [entry.group for entry in entries(app, app.screen.active_bindings)]
+            assert found == sorted(found, key=GROUPS.index)
+            assert set(found) == set(GROUPS)
+            said = {entry.said: entry.group for entry in entries(app, app.screen.active_bindings)}
+            assert (said["race or pause"], said["a tenth on"], said["swap A and B"]) == (
+                "playing",
+                "the playhead",
+                "on this screen",
+            )
+            assert (said["quit"], said["focus next"]) == ("everywhere", "moving about")
+
+    journey(steps())
+
+
+def test_keys_are_found_by_what_people_call_what_they_do_and_by_their_names(tape: Path) -> None:
+    def found(app: Stage, text: str) -> list[str]:
+        return [entry.id for entry in entries(app, app.screen.active_bindings) if entry.fits(text)]
+
+    async def steps() -> None:
+        screen = InspectorScreen(1)
+        async with staged(tape, lambda: screen) as (app, pilot):
+            await wait_for(pilot, lambda: screen.is_open)
+            assert found(app, "Speed") == ["replay.slower", "replay.faster", "replay.normal_speed"]
+            assert found(app, "pause") == ["replay.play"]
+            await press(pilot, "q")
+            await wait_for(pilot, lambda: isinstance(app.screen, StreamsScreen))
+            assert found(app, "sort") == ["streams.order", "streams.reverse"]
+            assert found(app, "search") == ["streams.filter"]
+            assert "list.half_page_up" in found(app, "^u")
+            assert "list.half_page_up" in found(app, "ctrl+u")
+            assert found(app, "scroll") == []  # which nothing here does
+
+    journey(steps())
+
+
+def test_remapped_keys_are_shown_as_they_are(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Counter) as (app, pilot):
+            app.set_keymap({"count.take": "f9"})
+            open_help(app)
+            text = await shows(pilot, "count.take")
+            (line,) = [line for line in text.splitlines() if "count.take" in line]
+            assert line.split()[1] == "f9"
+            await press(pilot, "escape", "f9", "f9")
+            await wait_for(pilot, lambda: isinstance(app.screen, Counter) and app.screen.count == -2)
+
+    journey(steps())
+
+
+def test_a_clash_is_told_once_and_plainly() -> None:
+    clashes = Clashes()
+    lost = {Binding("p", "align", id="compare.align"), Binding("p", "x[/b]")}
+    said = clashes.told(lost)
+    assert said == (
+        "[keys] puts another action on the key of compare.align (p), x[/b] (p): give one of them another key"
+    )
+    assert clashes.told(lost) is None
+    assert clashes.told([]) is None

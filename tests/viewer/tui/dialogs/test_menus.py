@@ -1,0 +1,139 @@
+"""The menus: copying to where a paste finds it, and exporting beside the viewer."""
+
+from pathlib import Path
+
+import pytest
+from textual.screen import Screen
+
+from recorder.errors import NotFound
+from tests.viewer.conftest import COMPLETE, HOSTILE, TOOLS_READS
+from tests.viewer.tui.staging import journey, press, seen, shows, staged, typed, wait_for
+from viewer.tui.dialogs import menus
+from viewer.tui.dialogs.menus import AskScreen, CopyMenu, ExportMenu
+from viewer.tui.dialogs.offers import Later
+from viewer.tui.inspector.screen import InspectorScreen
+
+COPIES = [("id", COMPLETE), ("text", HOSTILE)]
+
+
+def test_nothing_to_copy_is_said(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            app.push_screen(CopyMenu([]))
+            await shows(pilot, "copy: there is nothing here")
+            await press(pilot, "escape")
+            await wait_for(pilot, lambda: not app.screen.is_modal)
+
+    journey(steps())
+
+
+def test_an_export_is_written_beside_the_viewer_and_told_of(tape: Path, tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            for name, said in [("out.csv", "out.csv"), ("nowhere/x.csv", "nowhere")]:
+                before = len(app.toasts)
+                app.push_screen(ExportMenu([("one [/ exchange", ["export", COMPLETE])]))
+                await shows(pilot, f"wiretape export {COMPLETE}")
+                await press(pilot, "enter")
+                await shows(pilot, "one [/ exchange: write to", "one-exchange.csv")
+                await typed(pilot, str(tmp_path))
+                await shows(pilot, "that is there already: another name, please")
+                asked = app.screen
+                assert isinstance(asked, AskScreen)
+                asked.dismiss(str(tmp_path / name))
+                await wait_for(pilot, lambda before=before: len(app.toasts) > before)
+                assert said in app.toasts[-1] or app.toasts[-1].startswith("1 row")
+            assert (tmp_path / "out.csv").read_text().splitlines()[1].startswith(COMPLETE)
+
+    journey(steps())
+
+
+def test_a_name_is_proposed_that_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert menus.file_name("summary by label.x/../é", []) == "summary-by-label-x.csv"
+    (tmp_path / "reads.csv").touch()
+    assert menus.file_name("reads", []) == "reads-1.csv"
+    assert menus.file_name("HAR", ["export", "--format", "har"]) == "HAR.har"
+    assert menus.file_name("…", ["export", "--format", "asciicast"]) == "export.cast"
+
+
+def test_a_line_with_a_mistake_is_not_taken(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            taken: list[str | None] = []
+            app.push_screen(AskScreen("name [/", "", lambda text: None if text else "say something [/"), taken.append)
+            await shows(pilot, "name [/")
+            await press(pilot, "a", "backspace")
+            await shows(pilot, "say something [/")
+            await press(pilot, "enter", "b", "enter")
+            await wait_for(pilot, lambda: taken == ["b"])
+            app.push_screen(AskScreen("name", HOSTILE.replace("\n", " ")), taken.append)
+            assert "\x1b" not in await shows(pilot, "name")
+            await press(pilot, "escape")
+            await wait_for(pilot, lambda: taken == ["b", None])
+            assert "name" not in seen(app)
+
+    journey(steps())
+
+
+def test_a_second_key_before_the_first_is_done_does_nothing(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            below, depth = app.screen, len(app.screen_stack)
+            menu = CopyMenu(COPIES)
+            app.push_screen(menu)
+            await shows(pilot, COMPLETE)
+            menu.chosen(0)
+            menu.chosen(0)
+            menu.action_cancel()
+            taken: list[str | None] = []
+            asked = AskScreen("name", "x")
+            await wait_for(pilot, lambda: app.screen is below)
+            app.push_screen(asked, taken.append)
+            await shows(pilot, "name")
+            asked.action_cancel()
+            asked.action_cancel()
+            await wait_for(pilot, lambda: taken == [None])
+            assert app.screen is below
+            assert len(app.screen_stack) == depth
+            assert len(app.toasts) == 1
+
+    journey(steps())
+
+
+def test_a_text_that_is_made_when_it_is_chosen_is_told_of_until_then(tape: Path) -> None:
+    async def given() -> str:
+        return "made"
+
+    async def failing() -> str:
+        raise NotFound("it is gone")
+
+    offered = [("now", "there"), ("later", Later("when chosen", given)), ("never", Later("not at all", failing))]
+
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            for down, told in ((1, "later: 4 characters"), (2, "it is gone")):
+                app.push_screen(CopyMenu(offered))
+                await shows(pilot, "when chosen", "not at all")
+                await press(pilot, *["j"] * down, "enter")
+                await wait_for(pilot, lambda told=told: [one for one in app.toasts if told in one])
+            assert app.clipboard == "made"
+
+    journey(steps())
+
+
+def test_the_inspector_offers_the_request_the_answer_and_the_arguments_of_tools(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: InspectorScreen(2)) as (app, pilot):
+            screen = app.screen
+            assert isinstance(screen, InspectorScreen)
+            await wait_for(pilot, lambda: screen.is_open)
+            copies = dict(screen.copies())
+            assert copies["arguments of get_weather"] == '{"city":"Oslo"}'
+            curl, answer = copies["curl"], copies["SSE"]
+            assert isinstance(curl, Later)
+            assert isinstance(answer, Later)
+            assert "\ncurl -N" in await curl.give()
+            assert (await answer.give()).encode() == b"".join(data for _, data in TOOLS_READS)
+
+    journey(steps())

@@ -1,0 +1,163 @@
+"""What a screen shows in a pager and in an editor, which have the terminal meanwhile, and give it back."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from recorder.sanitize import safe
+from tests.viewer.commanding import RUN
+from tests.viewer.conftest import HOSTILE, LIVE, event
+from tests.viewer.tui.growing import recorder
+from tests.viewer.tui.terminal import Terminal
+from viewer.tui.dialogs import outside
+
+F3, F4 = "\x1bOR", "\x1bOS"
+
+PAGER = """#!/bin/sh
+cat >"$0.got"
+echo it pages >&2
+read line <&2
+exit "${line:-0}"
+"""
+
+EDITOR = """#!/bin/sh
+cp -p "$1" "$0.got"
+echo "$1" >"$0.name"
+echo it edits
+read line
+exit "${line:-0}"
+"""
+
+
+def program(path: Path, text: str) -> str:
+    path.write_text(text)
+    path.chmod(0o700)
+    return str(path)
+
+
+def has_ended(number: int) -> bool:
+    """Say whether a process has, be it that nobody has asked yet how."""
+    path = Path(f"/proc/{number}/cmdline")
+    return not path.exists() or not path.read_bytes()
+
+
+def viewing(tape: Path, *more: str, **environment: str) -> Terminal:
+    return Terminal([*RUN, "view", "--db", str(tape), *more], environment=environment)
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tape with one exchange, whose text is hostile."""
+    path = tmp_path_factory.mktemp("odd") / "tape.db"
+    with recorder(path) as writing:
+        writing.record("a" * 16, [(10, event({"content": HOSTILE})), (20, event({}, "stop"))])
+    return path
+
+
+def test_a_pager_and_an_editor_get_what_is_shown_and_give_the_terminal_back(odd: Path, tmp_path: Path) -> None:
+    pager, editor = program(tmp_path / "pager", PAGER), program(tmp_path / "editor", EDITOR)
+    folder = {"TMPDIR": str(tmp_path), "VISUAL": editor, "WIRETAPE_PAGER": pager, "PAGER": "no-such"}
+    with viewing(odd, "@", **folder) as terminal:
+        terminal.wait_for("#1/#1")
+        for key, said in ((F3, "it pages"), (F4, "it edits")):
+            terminal.press(key)
+            terminal.wait_for(said)
+            assert terminal.is_restored()
+            terminal.press("\n")
+            terminal.wait_for(lambda screen: "1049" in screen.modes and any("q back" in line for line in screen.lines))
+            assert not terminal.is_restored()
+        terminal.press("?")
+        terminal.wait_for("search the keys")
+        terminal.press("pager")
+        terminal.wait_for("in the pager")
+        terminal.press("\x1b")
+        terminal.wait_for(lambda screen: not any("in the pager" in line for line in screen.lines))
+        terminal.press("qq")
+        assert terminal.ended() == 0
+        assert terminal.is_restored()
+    paged = (tmp_path / "pager.got").read_text("utf-8")
+    assert safe(HOSTILE, multiline=True) in paged
+    assert not [sign for sign in paged if ord(sign) < 32 and sign != "\n"]
+    edited = tmp_path / "editor.got"
+    assert HOSTILE.encode("utf-8", "surrogatepass") in edited.read_bytes()
+    assert edited.stat().st_mode & 0o777 == 0o600
+    assert not Path((tmp_path / "editor.name").read_text().strip()).exists()
+
+
+def test_what_goes_wrong_is_said_in_a_line(tape: Path, tmp_path: Path) -> None:
+    editor = program(tmp_path / "editor", EDITOR)
+    broken = program(tmp_path / "broken", "#!/no/such/interpreter\n")
+    with viewing(tape, EDITOR=editor, VISUAL="", PAGER="no-such-program -x") as terminal:
+        terminal.wait_for(LIVE[:8])
+        terminal.press(F3)
+        terminal.wait_for("there is no program no-such-program: set PAGER to one that is there")
+        assert terminal.sent.count(b"\x1b[?1049l") == 0
+        terminal.press(F4)
+        terminal.wait_for("it edits")
+        terminal.press("3\n")
+        terminal.wait_for("editor ended with exit code 3")
+        terminal.press("q")
+        assert terminal.ended() == 0
+    with viewing(tape, EDITOR=broken, VISUAL="") as terminal:
+        terminal.wait_for(LIVE[:8])
+        terminal.press(F4)
+        terminal.wait_for("broken cannot be run: No such file or directory")
+        terminal.press("q")
+        assert terminal.ended() == 0
+
+
+def test_an_interrupt_is_for_the_program_and_an_end_for_both(tape: Path, tmp_path: Path) -> None:
+    editor = program(tmp_path / "editor", EDITOR.replace("read", "echo $$ >$0.pid; read"))
+    with viewing(tape, EDITOR=editor, VISUAL="") as terminal:
+        terminal.wait_for(LIVE[:8])
+        terminal.press(F4)
+        terminal.wait_for("it edits")
+        terminal.signal(signal.SIGINT)
+        terminal.press("\n")
+        terminal.wait_for(LIVE[:8])
+        terminal.press(F4)
+        terminal.wait_for("it edits")
+        terminal.signal(signal.SIGTERM)
+        assert terminal.ended() == 143
+        assert terminal.is_restored()
+        number = int((tmp_path / "editor.pid").read_text())
+        terminal.wait_until(lambda: has_ended(number))
+        assert not list(tmp_path.glob("wiretape-*"))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("data: {}\n\n", ".sse"), (json.dumps({"a": 1}), ".json"), ("{ words", ".txt"), ("words", ".txt"), ("", ".txt")],
+)
+def test_the_name_of_a_file_says_what_is_in_it(text: str, found: str) -> None:
+    assert outside.suffix(text) == found
+
+
+def test_the_first_variable_that_names_a_program_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*outside.PAGERS, *outside.EDITORS):
+        monkeypatch.delenv(name, raising=False)
+    assert outside.editor() == ("", ["vi"])
+    assert outside.pager()[1][0] in ("less", "more")
+    monkeypatch.setenv("PAGER", "cat")
+    assert outside.pager()[1][0] in ("less", "more")
+    monkeypatch.setenv("WIRETAPE_PAGER", "most -w 'a b'")
+    assert outside.pager() == ("WIRETAPE_PAGER", ["most", "-w", "a b"])
+    monkeypatch.setenv("EDITOR", "nano")
+    monkeypatch.setenv("VISUAL", "it's")
+    assert outside.editor() == ("VISUAL", ["it's"])
+
+
+def test_a_screen_says_itself_what_it_shows_or_all_that_can_be_copied_is_shown() -> None:
+    class Copying:
+        def copies(self) -> list[tuple[str, str]]:
+            return [("id", "7f3a"), ("text", "two\nlines")]
+
+    class Paging(Copying):
+        def pages(self) -> tuple[str, str]:
+            return "bytes.sse", "data: 1\n\n"
+
+    assert outside.page(Paging()) == ("bytes.sse", "data: 1\n\n")
+    assert outside.page(Copying()) == ("text", "-------- id\n7f3a\n\n-------- text\ntwo\nlines\n")
+    assert outside.page(object()) is None

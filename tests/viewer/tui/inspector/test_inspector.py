@@ -1,0 +1,635 @@
+"""The inspector: one exchange, one playhead, every pane."""
+
+import asyncio
+import contextlib
+import gc
+import json
+import threading
+import weakref
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.geometry import Region
+from textual.pilot import Pilot
+
+from recorder.tape import journal
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, DONE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, event
+from tests.viewer.tui.growing import recorder
+from tests.viewer.tui.staging import (
+    SIZES,
+    Stage,
+    assert_golden,
+    journey,
+    press,
+    resized,
+    seen,
+    shows,
+    staged,
+    typed,
+    wait_for,
+)
+from viewer.model.exchange import notes
+from viewer.model.exchange.opened import Opened
+from viewer.tape import decoder, queries
+from viewer.tape.decoder import Decoder
+from viewer.tui.app import ViewerApp
+from viewer.tui.dialogs.offers import Later
+from viewer.tui.inspector import inspector_offers
+from viewer.tui.inspector.screen import InspectorScreen
+from viewer.tui.playing.loader import Loader
+
+STALLED = "abcd000000000001"
+CONTROLS = {*map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202e", "\u2066"} - {"\n"}
+
+
+def number(tape: Path, id: str) -> int:
+    with queries.opened(tape) as connection:
+        return queries.find(connection, id)
+
+
+@contextlib.asynccontextmanager
+async def inspected(
+    tape: Path, id: str, size: tuple[int, int] = (120, 40), at: str | None = None, *, ascii: bool = False
+) -> AsyncIterator[tuple[Stage, Pilot[Any], InspectorScreen]]:
+    """Open an exchange, and wait until it is decoded."""
+    screen = InspectorScreen(number(tape, id), at)
+    async with staged(tape, lambda: screen, size, ascii=ascii) as (app, pilot):
+        await wait_for(pilot, lambda: screen.is_open)
+        await wait_for(pilot, lambda: len(screen.panes.timeline._strips.marks) == screen.panes.timeline.cells)
+        yield app, pilot, screen
+
+
+@pytest.fixture(scope="module")
+def stalled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tape with one answer that thinks, speaks, stalls, and calls a tool."""
+    parts = [(388, event({"role": "assistant", "content": ""}) + event({"reasoning_content": "The user"}))]
+    parts += [(399 + 11 * at, event({"reasoning_content": f" thought {at}"})) for at in range(12)]
+    words = "The scheduler keeps two queues: one for prefill and one for decode. When a long prompt arrives the queue"
+    parts += [(900 + 11 * at, event({"content": f"{word} "})) for at, word in enumerate(words.split())]
+    rest = "waits for the chunk to finish, which is what you see as a stall in the stream."
+    at_ms = parts[-1][0] + 2914
+    parts.append((at_ms, event({"content": "waits "}) + event({"content": "for "})))
+    parts += [(at_ms + 11 * at, event({"content": f"{word} "})) for at, word in enumerate(rest.split()[2:], 1)]
+    last = parts[-1][0]
+    tool = {"index": 0, "id": "call_1", "function": {"name": "get_metrics", "arguments": '{"window":'}}
+    parts.append((last + 30, event({"tool_calls": [tool]})))
+    parts.append((last + 41, event({"tool_calls": [{"index": 0, "function": {"arguments": '"5m"}'}}]})))
+    parts.append((last + 60, event({}, "tool_calls") + DONE))
+    path = tmp_path_factory.mktemp("stalled") / "tape.db"
+    with recorder(path) as tape:
+        tape.record(STALLED, parts, path="/v1/chat/completions")
+    return path
+
+
+def test_the_panes_look_as_they_did(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED, at="#34") as (_, pilot, screen):
+            for size in SIZES:
+                await resized(pilot, size)
+                await wait_for(pilot, lambda: len(screen.panes.timeline._strips.marks) == screen.panes.timeline.cells)
+                for key, pane in (("1", "replay"), ("2", "events"), ("3", "raw"), ("5", "timing")):
+                    await pilot.press(key)
+                    await pilot.pause()
+                    assert_golden(f"inspector-{pane}-{size[0]}x{size[1]}", seen(pilot.app))
+
+    journey(steps())
+
+
+def test_open_play_step_back_go_to_and_jump_to_the_stall(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (app, pilot, screen):
+            playback = screen.playback
+            events = playback.position
+            await pilot.press("home", "space")
+            assert (playback.playing, playback.position) == (True, 0)
+            app.watch.ns += 500 * MS
+            await wait_for(pilot, lambda: playback.position == 12)
+            await pilot.press("comma", "comma")
+            assert (playback.playing, playback.position) == (False, 10)
+            await pilot.press("g")
+            await typed(pilot, "50%")
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: playback.media_ns == playback.end_ns // 2)
+            await pilot.press("end", "right_curly_bracket")
+            assert screen.panes.events.beside(0) == playback.position - 1
+            await shows(pilot, "2,914", "STALL", "queue waits ▏")
+            await pilot.press("end")
+            assert playback.position == events
+
+    journey(steps())
+
+
+def test_every_key_of_the_transport_moves_the_playhead(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (app, pilot, screen):
+            playback = screen.playback
+            keys = "home . right left L H ] [ t t { e u . u , u".replace(".", "full_stop").replace(",", "comma")
+            keys = keys.replace("]", "right_square_bracket").replace("[", "left_square_bracket")
+            places = []
+            for key in keys.replace("{", "left_curly_bracket").split():
+                await pilot.press(key)
+                places.append(playback.position)
+            assert places == [0, 1, 33, 2, 14, 2, 15, 2, 51, 15, 34, 34, 34, 35, 35, 34, 34]
+            assert "no error and no unreadable event here" in app.toasts
+            await pilot.press("greater_than_sign", "greater_than_sign", "less_than_sign", "i")
+            assert (playback.speed, playback.cap_ns) == (2.0, 2_000_000_000)
+            await pilot.press("equals_sign", "i", "i")
+            assert (playback.speed, playback.cap_ns) == (1.0, None)
+
+    journey(steps())
+
+
+def test_one_can_go_to_an_instant_an_event_or_to_words(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED, at="#4") as (app, pilot, screen):
+            places = []
+            for text in ("#6", "400ms", "prefill", "+11ms"):
+                await pilot.press("g")
+                await typed(pilot, text)
+                await pilot.press("enter")
+                await wait_for(pilot, lambda: app.screen is screen)
+                places.append(screen.playback.position)
+            assert places == [7, 3, 22, 23]
+            assert app.toasts == []
+
+    journey(steps())
+
+
+def test_a_position_that_does_not_exist_keeps_what_was_typed(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED, at="#5") as (app, pilot, screen):
+            for text in ("never that", "#9999", "!"):
+                await pilot.press("g")
+                await typed(pilot, text)
+                await pilot.press("enter")
+                await shows(pilot, f"│ {text} ", f"no such position: '{text}'; use 3.2s, 50%, #120")
+                await pilot.press("escape")
+                await wait_for(pilot, lambda: app.screen is screen)
+            await pilot.press("g")
+            await typed(pilot, "scheduler kneels")
+            await pilot.press("enter")
+            await shows(pilot, "no such position")
+            await typed(pilot, "scheduler keeps")
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: app.screen is screen)
+            assert screen.playback.position == 17
+            assert app.toasts == []
+
+    journey(steps())
+
+
+def test_events_are_filtered_and_selected_and_taken_apart(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (_, pilot, screen):
+            await pilot.press("2", "slash")
+            await typed(pilot, "kind:tool")
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: screen.panes.events.shown == 2)
+            await shows(pilot, "kind:tool")
+            await pilot.press("home", "down")
+            first = screen.playback.position
+            await pilot.press("down", "enter")
+            assert (screen.panes.pane, screen.playback.position) == (2, first + 1)
+            await shows(pilot, "tool_calls : array", "read ")
+            await pilot.press("down", "down", "v", "v")
+            await shows(pilot, '"tool_calls": [')
+
+    journey(steps())
+
+
+def test_what_is_typed_wrong_is_said_where_it_is_typed(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (_, pilot, screen):
+            await pilot.press("slash")
+            await typed(pilot, "kind:words")
+            await pilot.press("enter")
+            await shows(pilot, "words is no kind")
+            await pilot.press("escape")
+            assert screen.panes.only is None
+
+    journey(steps())
+
+
+def test_the_reasoning_folds_and_silences_are_shown(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (_, pilot, _screen):
+            await shows(pilot, "▸ reasoning")
+            await pilot.press("r", "b", "b")
+            await shows(pilot, "▾ reasoning", "The user thought 0", "┊+2.914 s┊")
+            await pilot.press("home", "a")
+            await wait_for(pilot, lambda: "thought 0" not in seen(pilot.app).partition("events")[0])
+
+    journey(steps())
+
+
+def test_panes_can_be_zoomed_and_gone_through(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (_, pilot, screen):
+            await pilot.press("plus")
+            await wait_for(pilot, lambda: "timeline" not in seen(pilot.app))
+            await pilot.press("underscore", "tab")
+            assert screen.panes.active.id == "events"
+            gone = []
+            for _ in range(6):
+                await pilot.press("tab")
+                gone.append(screen.panes.active.id)
+            assert gone == ["events", "tree", "bytes", "request", "timing", "notes"]
+            await pilot.press("shift+tab")
+            assert screen.panes.active.id == "timing"
+
+    journey(steps())
+
+
+def test_a_click_scrubs_selects_and_opens(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (_, pilot, screen):
+            await pilot.click("#timeline", offset=(9, 2))
+            assert screen.playback.position == 0
+            await pilot.click("#events", offset=(10, 4))
+            assert screen.playback.position == 5
+            await pilot.click("#tabs", offset=(30, 0))
+            assert screen.panes.pane == 3
+
+    journey(steps())
+
+
+def test_bookmarks_and_notes_are_kept_beside_the_tape(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED, at="#8") as (_, pilot, screen):
+            await pilot.press("m", "home", "apostrophe")
+            assert screen.playback.position == 9
+            await pilot.press("6", "enter")
+            await typed(pilot, "slow")
+            await pilot.press("enter")
+            await shows(pilot, "slow", "#8")
+            await wait_for(pilot, lambda: notes.read(stalled, STALLED) == notes.Notes("slow", [9]))
+        notes.path_of(stalled).unlink()
+
+    journey(steps())
+
+
+def test_before_it_is_decoded_its_text_is_there(stalled: Path) -> None:
+    async def steps() -> None:
+        screen = InspectorScreen(number(stalled, STALLED))
+        async with staged(stalled, lambda: screen) as (_, pilot):
+            shown = await shows(pilot, "the stream.")
+            assert screen.is_open or "decoding …" in shown
+
+    journey(steps())
+
+
+def test_a_large_exchange_is_decoded_in_a_process_of_its_own(stalled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "LARGE", 100)
+
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (_, _pilot, screen):
+            assert screen.playback.position == 54
+
+    journey(steps())
+
+
+def test_a_stream_that_grows_is_followed_until_somebody_looks_elsewhere(tmp_path: Path) -> None:
+    async def steps() -> None:
+        with recorder(tmp_path / "tape.db") as tape:
+            tape.begin(LIVE, COMPLETE_READS[:2])
+            screen = InspectorScreen(1)
+            async with staged(tmp_path / "tape.db", lambda: screen) as (_, pilot):
+                await shows(pilot, "● following", "Hel", "0.110+ s")
+                _grow(tape, COMPLETE_READS[:3], 2)
+                await wait_for(pilot, lambda: screen.playback.position == 5)
+                await shows(pilot, "Hello, ▏")
+                await pilot.press("comma")
+                _grow(tape, COMPLETE_READS[:4], 3)
+                _grow(tape, COMPLETE_READS[:5], 4)
+                await shows(pilot, "#3/#5")
+                await pilot.press("f")
+                await shows(pilot, "#5/#5", "following")
+                tape.end(LIVE, COMPLETE_READS[:5])
+                await wait_for(pilot, lambda: not screen.is_live)
+                await shows(pilot, "truncated")
+
+    journey(steps())
+
+
+def _grow(tape: Any, parts: list[tuple[int, bytes]], known: int) -> None:
+    start = sum(len(data) for _, data in parts[:known])
+    frames = []
+    for seq, (at_ms, data) in enumerate(parts[known:], known):
+        frames.append(journal.Read(LIVE, seq, at_ms * MS, None, start, data))
+        start += len(data)
+    tape._store.append(frames)
+
+
+def test_a_recorder_that_died_is_told_of(tape: Path) -> None:
+    async def steps() -> None:
+        async with inspected(tape, LIVE) as (app, pilot, _):
+            app.watch.ns += 60 * 10**9
+            await shows(pilot, "? orphan", "recorder pid 1 gone; last heard of 2026-03-01 12:00:00")
+
+    journey(steps())
+
+
+@pytest.mark.parametrize("id", [FAILED, LIMITED])
+def test_an_exchange_that_failed_says_why(tape: Path, id: str) -> None:
+    async def steps() -> None:
+        async with inspected(tape, id) as (_, pilot, _screen):
+            await shows(pilot, "overloaded" if id == FAILED else "slow down", "error")
+
+    journey(steps())
+
+
+def test_an_exchange_that_is_gone_is_told_of(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: InspectorScreen(999)) as (_, pilot):
+            await shows(pilot, "this exchange is not on the tape any more")
+
+    journey(steps())
+
+
+def _long(tmp_path: Path) -> Path:
+    """Make a tape with a line of ten megabytes, brackets, an unreadable event and bytes that are no UTF-8."""
+    parts = [
+        (100, event({"content": "x" * 10_000_000})),
+        (110, event({"content": "[/ [bold] [@click=app.bell()] \x1b]0;t\x07" + HOSTILE})),
+        (120, b'data: {"broken": \xff\n\n'),
+        (130, DONE),
+    ]
+    with recorder(tmp_path / "tape.db") as tape:
+        tape.record(ODD, parts)
+    return tmp_path / "tape.db"
+
+
+@pytest.mark.parametrize("ascii", [False, True], ids=["long", "ascii"])
+def test_hostile_text_is_shown_in_every_pane_and_goes_no_further(tape: Path, tmp_path: Path, ascii: bool) -> None:
+    made = tape if ascii else _long(tmp_path)
+
+    async def steps() -> None:
+        async with inspected(made, ODD, (80, 24), ascii=ascii) as (_, pilot, screen):
+            for keys in (
+                "1",
+                "b",
+                "b",
+                "2",
+                "3",
+                "v",
+                "v",
+                "4",
+                "5",
+                "6",
+                "3",
+                "up",
+                "comma",
+                "comma",
+                "1",
+                "home",
+                "t",
+            ):
+                await pilot.press(keys)
+                await pilot.pause()
+                shown = seen(pilot.app)
+                assert not CONTROLS & set(shown)
+                assert not ascii or shown.isascii()
+            assert screen.copies()
+
+    journey(steps())
+
+
+def test_what_can_be_copied_and_exported_names_the_exchange(tape: Path) -> None:
+    async def steps() -> None:
+        async with inspected(tape, COMPLETE) as (_, _pilot, screen):
+            copies = dict(screen.copies())
+            assert copies["id"] == COMPLETE
+            assert copies["command"] == f"wiretape show --db {tape} {COMPLETE}"
+            assert copies["text"] == "Hello, world"
+            assert json.loads(copies["request body"]) == {"model": "gpt-x", "stream": True}
+            assert copies["event #8"] == "data: [DONE]\n\n"
+            assert all(arguments[:4] == ["export", "--db", str(tape), COMPLETE] for _, arguments in screen.exports())
+
+    journey(steps())
+
+
+def test_what_may_be_too_long_to_copy_is_offered_with_the_command_that_gives_it(
+    tape: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspector_offers, "_LONG", 5)
+
+    async def steps() -> None:
+        async with inspected(tape, TOOLS) as (_, _pilot, screen):
+            copies = {label: text for label, text in screen.copies() if isinstance(text, Later)}
+            on = f"--db {tape} {TOOLS}"
+            assert {label: text.instead for label, text in copies.items()} == {
+                "reasoning": f"wiretape export {on} --table texts",
+                "request body": f"wiretape show {on} --part request",
+                "arguments of get_weather": f"wiretape export {on} --table texts",
+                "curl": f"wiretape show {on} --part request",
+                "SSE": f"wiretape show {on} --part raw",
+                "event #4": f"wiretape show {on} --part raw",
+            }
+            assert copies["arguments of get_weather"].said == '{"city":"Oslo"}'
+            assert await copies["arguments of get_weather"].give() == '{"city":"Oslo"}'
+
+    journey(steps())
+
+
+def test_there_is_nothing_to_copy_before_anything_is_known() -> None:
+    screen = InspectorScreen(1)
+    assert (screen.copies(), screen.exports()) == ([], [])
+
+
+def test_playing_at_most_speed_ends_and_says_how_exact_it_was(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (_, pilot, screen):
+            await press(pilot, "home", *["greater_than_sign"] * 6, "space")
+            await wait_for(pilot, lambda: not screen.playback.playing and screen.playback.position == 54)
+            await shows(pilot, "max")
+
+    journey(steps())
+
+
+def test_nobody_misses_what_would_have_come_while_it_is_suspended(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (app, pilot, screen):
+            playback = screen.playback
+            await pilot.press("home", "space")
+            app.watch.ns += 500 * MS
+            await wait_for(pilot, lambda: playback.position == 12)
+            app.app_suspend_signal.publish(app)
+            app.watch.ns += 60_000 * MS
+            app.app_resume_signal.publish(app)
+            await shows(pilot, "‖ paused", "#11/#", "0.500 /")
+            assert (playback.position, playback.media_ns) == (12, 500 * MS)
+            await pilot.press("space")
+            app.watch.ns += 20 * MS
+            await wait_for(pilot, lambda: playback.position == 14)
+
+    journey(steps())
+
+
+def test_playing_stops_at_the_end(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (app, pilot, screen):
+            await pilot.press("home", "space")
+            app.watch.ns += 4_238 * MS
+            await wait_for(pilot, lambda: screen.playback.position == 54)
+            app.watch.ns += 10_000 * MS
+            await wait_for(pilot, lambda: not screen.playback.playing)
+            await pilot.press("space")
+            assert (screen.playback.playing, screen.playback.position) == (True, 0)
+
+    journey(steps())
+
+
+def test_keys_pressed_before_it_is_decoded_are_done_in_their_order(
+    stalled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoder, "LARGE", 100)
+    pressed, answer = threading.Event(), Decoder.answer
+
+    def answer_late(self: Decoder, begun: Any = None) -> Opened:
+        pressed.wait()
+        return answer(self, begun)
+
+    monkeypatch.setattr(Decoder, "answer", answer_late)
+
+    async def steps() -> None:
+        screen = InspectorScreen(number(stalled, STALLED))
+        async with staged(stalled, lambda: screen) as (app, pilot):
+            await wait_for(pilot, lambda: app.screen is screen)
+            await press(pilot, "right_curly_bracket", "full_stop")
+            assert not screen.is_open
+            pressed.set()
+            await wait_for(pilot, lambda: screen.is_open and screen.playback.position == 35)
+
+    journey(steps())
+
+
+def test_what_is_jumped_to_in_folded_reasoning_is_unfolded_until_somebody_folds_it(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (app, pilot, screen):
+            await shows(pilot, "▸ reasoning")
+            await pilot.press("g")
+            await typed(pilot, "#4")
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: app.screen is screen)
+            await shows(pilot, "▾ reasoning", "thought 2▏")
+            await pilot.press("r", "full_stop")
+            await shows(pilot, "▸ reasoning", "#5/#53")
+
+    journey(steps())
+
+
+def test_a_recorder_that_is_heard_of_again_is_not_gone(tmp_path: Path) -> None:
+    async def steps() -> None:
+        with recorder(tmp_path / "tape.db") as tape:
+            tape.begin(LIVE, COMPLETE_READS[:2])
+            async with staged(tmp_path / "tape.db", lambda: InspectorScreen(1)) as (app, pilot):
+                await shows(pilot, "● following")
+                app.watch.ns += 60 * 10**9
+                await shows(pilot, "? orphan")
+                tape._store.append([journal.Heartbeat("2026-03-01T12:00:58.000000Z")])
+                await shows(pilot, "● open")
+
+    journey(steps())
+
+
+@pytest.mark.parametrize("body", [b'{"error":{"code":"slow","message":"later"}}', b"<h1>Too many</h1>", b""])
+def test_of_an_answer_that_is_no_stream_the_body_is_shown(tmp_path: Path, body: bytes) -> None:
+    parts = [(100, body)]
+    with recorder(tmp_path / "tape.db") as tape:
+        tape.record(LIMITED, parts)
+
+    async def steps() -> None:
+        async with inspected(tmp_path / "tape.db", LIMITED) as (_, pilot, _screen):
+            await pilot.press("3")
+            told = {b"{": ('code : "slow"', "7b 22 65"), b"<": ("<h1>Too many", "3c 68 31"), b"": ("no body came",)}
+            await shows(pilot, *told[body[:1]])
+
+    journey(steps())
+
+
+def test_events_have_the_whole_width_where_they_are_asked_for(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (_, pilot, screen):
+            await pilot.press("2")
+            await wait_for(pilot, lambda: screen.panes.events.size.width > 110)
+            assert "text @" not in seen(pilot.app)
+            await pilot.press("1")
+            await shows(pilot, "text @", "events 54 / 54")
+
+    journey(steps())
+
+
+def test_what_changes_behind_it_draws_nothing(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED) as (_, _pilot, screen):
+            drawn = screen._compositor._dirty_regions.copy()
+            screen.refresh(Region(0, 0, 120, 40))
+            assert screen._compositor._dirty_regions == drawn
+
+    journey(steps())
+
+
+def test_with_few_rows_there_is_no_timeline(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED, (60, 24)) as (_, pilot, _screen):
+            await shows(pilot, "timeline")
+            await pilot.resize_terminal(60, 16)
+            await wait_for(pilot, lambda: "timeline" not in seen(pilot.app))
+
+    journey(steps())
+
+
+def test_leaving_while_it_is_still_decoded_is_no_error(stalled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "LARGE", 100)
+
+    async def steps() -> None:
+        screen = InspectorScreen(number(stalled, STALLED))
+        async with staged(stalled, lambda: screen) as (app, pilot):
+            await wait_for(pilot, lambda: screen._loader is not None and screen._loader._decoder)
+            app.action_leave()
+            await wait_for(pilot, lambda: screen not in app.screen_stack)
+            await asyncio.sleep(0)
+
+    journey(steps())
+
+
+def test_what_was_looked_at_is_let_go_of(stalled: Path) -> None:
+    async def steps() -> None:
+        app = ViewerApp(stalled)
+        gc.unfreeze()
+        async with app.run_test(size=(120, 40)) as pilot:
+            await wait_for(pilot, gc.get_freeze_count)  # what is there at the start is not collected, and need not be
+            await app.push_screen(InspectorScreen(number(stalled, STALLED)))
+            await wait_for(pilot, lambda: isinstance(app.screen, InspectorScreen) and app.screen.is_open)
+            assert isinstance(app.screen, InspectorScreen)
+            left = weakref.ref(app.screen._loader)
+            app.action_leave()
+            await wait_for(pilot, lambda: gc.collect() is not None and left() is None)
+
+    journey(steps())
+
+
+def test_a_process_that_was_asked_as_the_screen_was_left_is_ended(
+    stalled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoder, "LARGE", 100)
+    asked: list[Decoder] = []
+
+    async def steps() -> None:
+        screen = InspectorScreen(number(stalled, STALLED))
+        async with staged(stalled, lambda: screen) as (app, pilot):
+            await wait_for(pilot, lambda: screen.is_open)
+            loader, ask = Loader(app, number(stalled, STALLED), print, print, print), app.decoders.ask
+
+            def ask_as_it_is_left(no: int) -> Decoder:
+                asked.append(ask(no))
+                loader.close()
+                return asked[-1]
+
+            monkeypatch.setattr(app.decoders, "ask", ask_as_it_is_left)
+            await loader.know()
+
+    journey(steps())
+    assert [one.returncode is not None for one in asked] == [True]

@@ -1,0 +1,204 @@
+"""The inspector while a stream still runs, and where it has something to say that is no figure."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.viewer.conftest import COMPLETE_READS, DONE, LIVE, MS, event
+from tests.viewer.tui.growing import recorder
+from tests.viewer.tui.staging import journey, press, resized, shows, staged, typed, wait_for
+from viewer.tui.inspector.screen import InspectorScreen
+
+
+def test_a_stream_that_falls_silent_shows_for_how_long_until_its_recorder_is_gone(tmp_path: Path) -> None:
+    async def steps() -> None:
+        with recorder(tmp_path / "tape.db") as tape:
+            tape.begin(LIVE, COMPLETE_READS[:2])
+            screen = InspectorScreen(1)
+            async with staged(tmp_path / "tape.db", lambda: screen) as (app, pilot):
+                assert "silent" not in await shows(pilot, "● following", "0.110 / 0.110+ s")
+                app.watch.ns += 1_500 * MS
+                await shows(pilot, "● following", "1.500 / 1.500+ s", "silent for 1.4 s")
+                app.watch.ns += 1_000 * MS
+                await shows(pilot, "2.500+ s", "silent for 2.4 s", "log scale · 2.500 s", "╷2 s")
+                await press(pilot, "comma")
+                shown = await shows(pilot, "0.100 / 2.500+ s")
+                assert "following" not in shown
+                assert "silent for" not in shown
+                await press(pilot, "g")
+                await shows(pilot, "go to:")
+                await typed(pilot, "1.31s")
+                await press(pilot, "enter")
+                await shows(pilot, "1.310 / 2.500+ s", "silent for 1.2 s")
+                await press(pilot, "f")
+                await shows(pilot, "● following")
+                app.watch.ns += 60_000 * MS
+                shown = await shows(pilot, "? orphan", "‖ paused", "0.110 / 0.110 s")
+                assert "following" not in shown
+                assert "silent for" not in shown
+                await press(pilot, "f")
+                await wait_for(pilot, lambda: "its recorder is gone: there is nothing to follow" in app.toasts)
+
+    journey(steps())
+
+
+def test_space_freezes_a_followed_stream_and_goes_on_from_there(tmp_path: Path) -> None:
+    async def steps() -> None:
+        with recorder(tmp_path / "tape.db") as tape:
+            tape.begin(LIVE, COMPLETE_READS[:2])
+            screen = InspectorScreen(1)
+            async with staged(tmp_path / "tape.db", lambda: screen) as (app, pilot):
+                playback = screen.playback
+                app.watch.ns += 1_000 * MS
+                await shows(pilot, "● following", "1.000 / 1.000+ s", "silent for 0.9 s")
+                await press(pilot, "space")
+                await shows(pilot, "‖ paused", "1.000 / 1.000+ s", "silent for 0.9 s")
+                await press(pilot, "space")
+                await shows(pilot, "● following", "1.000 / 1.000+ s")
+                await press(pilot, "space")
+                app.watch.ns += 2_000 * MS
+                await shows(pilot, "‖ paused", "1.000 / 3.000+ s", "silent for 0.9 s")
+                await press(pilot, "space")
+                await shows(pilot, "▶ playing", "1.000 / 3.000+ s")
+                app.watch.ns += 500 * MS
+                await shows(pilot, "▶ playing", "1.500 / 3.500+ s", "silent for 1.4 s")
+                await press(pilot, *["greater_than_sign"] * 5)
+                await wait_for(pilot, lambda: playback.speed == float("inf"))
+                await shows(pilot, "● following", "3.500 / 3.500+ s", "silent for 3.4 s")
+
+    journey(steps())
+
+
+def test_a_replay_counts_the_silence_that_it_is_in(tmp_path: Path) -> None:
+    async def steps() -> None:
+        parts = [
+            (700, event({"content": "a"})),
+            (800, event({"content": "b"})),
+            (3_800, event({"content": "c"}, "stop") + DONE),
+        ]
+        with recorder(tmp_path / "tape.db") as tape:
+            tape.record(LIVE, parts)
+        screen = InspectorScreen(1)
+        async with staged(tmp_path / "tape.db", lambda: screen) as (app, pilot):
+            await wait_for(pilot, lambda: screen.is_open)
+            await press(pilot, "home", "space")
+            await shows(pilot, "▶ playing")
+            told = []
+            for ms in (600, 750, 1_400, 3_100, 3_800):
+                app.watch.ns = ms * MS
+                shown = await shows(pilot, f" {ms / 1000:.3f} / ")
+                told.append(shown.splitlines()[-2].partition("1×")[2].strip())
+            assert told == ["waiting for 0.6 s", "", "silent for 0.6 s", "silent for 2.3 s", ""]
+            await press(pilot, "g")
+            await shows(pilot, "go to:")
+            await typed(pilot, "3s")
+            await press(pilot, "enter")
+            for size in ((80, 24), (60, 16)):
+                await resized(pilot, size)
+                await shows(pilot, " 3.000 / 3.801 s", "1×  silent for 2.2 s")
+
+    journey(steps())
+
+
+def test_a_stream_that_has_ended_is_followed_no_longer(tmp_path: Path) -> None:
+    async def steps() -> None:
+        with recorder(tmp_path / "tape.db") as tape:
+            tape.begin(LIVE, COMPLETE_READS[:2])
+            screen = InspectorScreen(1)
+            async with staged(tmp_path / "tape.db", lambda: screen) as (_, pilot):
+                await shows(pilot, "● following")
+                tape.end(LIVE, COMPLETE_READS[:2])
+                assert "following" not in await shows(pilot, "truncated", "‖ paused", "0.112 / 0.112 s")
+
+    journey(steps())
+
+
+def _more(events: Sequence[int] | None, count: int) -> Sequence[int] | None:
+    return events if events is not None and len(events) > count else None
+
+
+def test_events_that_come_later_fit_the_filter_too(tmp_path: Path) -> None:
+    async def steps() -> None:
+        with recorder(tmp_path / "tape.db") as tape:
+            tape.begin(LIVE, COMPLETE_READS[:2])
+            screen = InspectorScreen(1)
+            async with staged(tmp_path / "tape.db", lambda: screen) as (_, pilot):
+                await shows(pilot, "● following")
+                await press(pilot, "slash")
+                await typed(pilot, "kind:content")
+                await press(pilot, "enter")
+                before = list(await wait_for(pilot, lambda: screen.panes.only))
+                tape.go_on(LIVE, COMPLETE_READS, 2, len(COMPLETE_READS))
+                after = list(await wait_for(pilot, lambda: _more(screen.panes.only, len(before))))
+                assert after[: len(before)] == before
+                tape.end(LIVE, COMPLETE_READS)
+                await press(pilot, "home", "n", "N")
+                await wait_for(pilot, lambda: screen.playback.position == after[-1] + 1)
+
+    journey(steps())
+
+
+@pytest.fixture(scope="module")
+def choices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tape with an answer of three choices by turns, and an event that is no JSON."""
+
+    def said(index: int, text: str) -> bytes:
+        chunk = {"index": index, "delta": {"content": text}, "finish_reason": None}
+        data = {"id": "r1", "object": "chat.completion.chunk", "model": "m", "choices": [chunk]}
+        return f"data: {json.dumps(data)}\n\n".encode()
+
+    parts = [(100 + 10 * at, said(at % 3, f"c{at % 3}w{at // 3} ")) for at in range(9)]
+    parts += [(300, b"data: {not json \x1b]0;x\x07 [/]\n\n"), (310, event({}, "stop") + DONE)]
+    path = tmp_path_factory.mktemp("choices") / "tape.db"
+    with recorder(path) as tape:
+        tape.record(LIVE, parts)
+    return path
+
+
+def test_choices_are_shown_one_by_one_and_settings_are_told_where_there_is_no_room(choices: Path) -> None:
+    async def steps() -> None:
+        screen = InspectorScreen(1)
+        async with staged(choices, lambda: screen) as (app, pilot):
+            await shows(
+                pilot, "choices [all] 0 1 2 (c)", "choice 2 · content", "malformed    9 no JSON from byte 1: {not"
+            )
+            assert screen.pages()[1].startswith("─ choice 0 · content\nc0w0 c0w1 c0w2 \n\n─ choice 1")
+            await press(pilot, "c", "c")
+            shown = await shows(pilot, "choices all 0 [1] 2 (c)")
+            assert "c1w0 c1w1 c1w2 ▏" in shown
+            assert "c0w0" not in shown.replace("'c0w0 '", "")
+            await press(pilot, "c", "c")
+            await shows(pilot, "choices [all] 0 1 2 (c)", "! malformed")
+            await press(pilot, "T")
+            await shows(pilot, "t: since first byte")
+            assert app.toasts == []
+            await resized(pilot, (60, 24))
+            await press(pilot, "T")
+            await wait_for(pilot, lambda: app.toasts == ["t: since #11"])
+
+    journey(steps())
+
+
+def test_what_is_no_json_has_no_tree_and_every_pane_is_a_page(choices: Path) -> None:
+    async def steps() -> None:
+        screen = InspectorScreen(1)
+        async with staged(choices, lambda: screen, (80, 24)) as (_, pilot):
+            await wait_for(pilot, lambda: screen.is_open)
+            await press(pilot, "E", "3")
+            tree = await shows(pilot, "no JSON from byte 1 : expect", "data : {not json ␛]0;x␇ [/]")
+            assert "▾ data" not in tree
+            pages = [screen.pages()]
+            for key in "2456":
+                await press(pilot, key)
+                await wait_for(pilot, lambda key=key: screen.panes.pane == int(key) - 1)
+                pages.append(screen.pages())
+            names = ["event.sse", "events.txt", "request.txt", "timing.txt", "note.txt"]
+            assert [name for name, _ in pages] == names
+            assert pages[0][1] == "data: {not json \x1b]0;x\x07 [/]\n\n"
+            assert "malformed" in pages[1][1]
+            assert pages[1][1].count("\n") == 13
+            assert "who was slow?" in pages[3][1]
+
+    journey(steps())

@@ -1,0 +1,596 @@
+"""The panes of the inspector: how times are told, the bytes as the socket gave them, and content as Markdown."""
+
+import contextlib
+import sqlite3
+import zlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from rich.style import Style
+from textual.pilot import Pilot
+from textual.strip import Strip
+
+from recorder.tape import journal
+from tests.viewer.conftest import DONE, HOSTILE, MS, begin, event, response
+from tests.viewer.tui.growing import recorder
+from tests.viewer.tui.staging import Stage, journey, press, resized, seen, shows, staged, typed, wait_for
+from viewer import sparkline
+from viewer.model.exchange.notes import path_of
+from viewer.model.text import markdown
+from viewer.tape import decoder
+from viewer.tui.base import theme as themes
+from viewer.tui.inspector.panes import InspectorPanes
+from viewer.tui.inspector.screen import InspectorScreen
+from viewer.tui.playing.waiting import Waiting
+from viewer.tui.widgets import look
+
+ID = "abcd000000000001"
+CONTROLS = {*map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202e", "\u2066"} - {"\n"}
+WORDS = [
+    "# Two ",
+    "queues\n\n",
+    "One for **prefill** ",
+    "and one ",
+    "for `decode`.\n\n",
+    "- a queue\n",
+    "- [x](http://y)",
+]
+
+
+def made(path: Path, parts: list[tuple[int, bytes]]) -> Path:
+    with recorder(path / "tape.db") as tape:
+        tape.record(ID, parts)
+    return path / "tape.db"
+
+
+@pytest.fixture(scope="module")
+def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tape with an answer in Markdown: the first read brings two events, the last one ends with half of another."""
+    words = [event({"content": word}) for word in WORDS]
+    parts = [(100, words[0] + words[1]), (120, words[2]), (2_345, words[3] + words[4][:20]), (2_350, words[4][20:])]
+    parts += [(2_400, words[5]), (2_500, words[6] + event({}, "stop") + DONE)]
+    return made(tmp_path_factory.mktemp("marked"), parts)
+
+
+@contextlib.asynccontextmanager
+async def inspected(
+    tape: Path, at: str | None = None, size: tuple[int, int] = (120, 40)
+) -> AsyncIterator[tuple[Stage, Pilot[Any], InspectorScreen]]:
+    screen = InspectorScreen(1, at)
+    async with staged(tape, lambda: screen, size) as (app, pilot):
+        await wait_for(pilot, lambda: screen.is_open)
+        yield app, pilot, screen
+
+
+def listed(app: Any) -> dict[str, str]:
+    """Give the time of each event that is listed, by its number."""
+    lines = [line.partition("│")[2] or line for line in seen(app).splitlines()]
+    rows = [line.replace(">", " ").split() for line in lines if " content " in line or " finish " in line]
+    return {row[0]: row[1] for row in rows if row[0].isdigit()}
+
+
+def test_t_goes_through_the_ways_of_telling_time_and_the_heading_says_which(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2") as (app, pilot, _):
+            await pilot.press("2")
+            told = []
+            for name in ("request", "first byte", "since #2", "wall clock, UTC", "Δ previous event", "Δ previous row"):
+                await shows(pilot, name)
+                told.append([listed(app)[number] for number in ("0", "1", "2", "3")])
+                await pilot.press("T")
+            await shows(pilot, "t: since request")
+            assert told == [
+                ["0.100", "0.100", "0.120", "2.345"],
+                ["0.000", "0.000", "0.020", "2.245"],
+                ["−0.020", "−0.020", "*REF*", "2.225"],
+                ["12:00:00.100", "12:00:00.100", "12:00:00.120", "12:00:02.345"],
+                ["–", "same", "20", "2,225"],
+                ["–", "same", "20", "2,225"],
+            ]
+
+    journey(steps())
+
+
+def test_the_time_since_the_row_before_is_that_of_the_rows_that_are_listed(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked) as (app, pilot, screen):
+            await pilot.press("slash")
+            await typed(pilot, "queue")
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: screen.panes.events.shown == 2)
+            await pilot.press("T", "T", "T", "T")
+            await shows(pilot, "Δ previous event")
+            assert listed(app) == {"1": "same", "5": "50"}
+            await pilot.press("T")
+            await shows(pilot, "Δ row ms")
+            assert listed(app) == {"1": "–", "5": "2,300"}
+            await pilot.press("2")
+            name, page = screen.pages()
+            assert (name, [line.split()[:2] for line in page.splitlines()[1:]]) == (
+                "events.txt",
+                [["1", "–"], ["5", "2,300"]],
+            )
+
+    journey(steps())
+
+
+def test_the_playhead_the_axis_and_what_is_typed_follow_the_clock_of_the_events(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2") as (app, pilot, screen):
+            shown = []
+            for format in ("request", "first byte", "reference", "wall", "event"):
+                await wait_for(pilot, lambda format=format: screen.panes.times.format == format)
+                lines = seen(app).splitlines()
+                at, end = lines[-2].split("%")[0].split("  ")[2].split(" / ")
+                second = lines[-3].find("╷12:00:01.000" if format == "wall" else "╷1 s")
+                shown.append((at.strip(), end.strip(), second))
+                await pilot.press("T")
+            assert shown == [
+                ("0.120", "2.502 s", 52),
+                ("0.020", "2.401 s", 57),
+                ("0.000", "2.381 s", 58),
+                ("12:00:00.120", "12:00:02.501", 52),
+                ("0.120", "2.502 s", 52),
+            ]
+
+    journey(steps())
+
+
+@pytest.mark.parametrize(("presses", "typed_time"), [(0, "2.345s"), (1, "2.245s"), (2, "2.225s"), (3, "12:00:02.345")])
+def test_a_typed_time_goes_to_the_event_that_is_displayed_at_it(marked: Path, presses: int, typed_time: str) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2") as (app, pilot, screen):
+            await pilot.press(*["T"] * presses, "g")
+            await typed(pilot, typed_time)
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: app.screen is screen)
+            assert listed(app)[str(screen.playback.position - 1)] == typed_time.removesuffix("s")
+
+    journey(steps())
+
+
+def test_times_count_from_the_event_under_the_playhead_when_that_format_is_chosen(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2", (80, 24)) as (app, pilot, screen):
+            await pilot.press("2", "T", "T")
+            await shows(pilot, "since #2", "*REF*")
+            assert [listed(app)[number] for number in ("0", "2", "3")] == ["−0.020", "*REF*", "2.225"]
+            await pilot.press("down")
+            assert listed(app)["2"] == "*REF*"
+            await pilot.press("T", "T", "T", "T", "T", "T")
+            await shows(pilot, "since #3")
+            assert [listed(app)[number] for number in ("2", "3")] == ["−2.225", "*REF*"]
+            await pilot.press("T")
+            await shows(pilot, "wall clock, UTC")
+            assert "*REF*" not in seen(app)
+            await pilot.press("home", "T", "T", "T", "T", "T")
+            await wait_for(pilot, lambda: screen.panes.times.format == "wall")
+
+    journey(steps())
+
+
+def test_reads_and_bookmarks_have_the_clock_of_the_events(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2") as (_, pilot, _):
+            await pilot.press("m", "3")
+            await shows(pilot, "B ─ +0.120 s ─")
+            await pilot.press("full_stop", "T", "T", "comma")
+            await shows(pilot, "B ─ −2.225 s ─")
+            await pilot.press("6")
+            await shows(pilot, "#2      −2.225 s  content")
+            await pilot.press("5")
+            await shows(pilot, "2,225.0 ms from −2.225 s", "╷−2 s")
+            await pilot.press("3", "T")
+            await shows(pilot, "B ─ 12:00:00.120 ─")
+            await pilot.press("6")
+            await shows(pilot, "#2      12:00:00.120  content")
+        path_of(marked).unlink()
+
+    journey(steps())
+
+
+def test_the_playhead_is_behind_what_stands_in_its_cell(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#3") as (_, pilot, screen):
+            timeline, looks = screen.panes.timeline, screen.panes.looks
+            await wait_for(pilot, lambda: len(timeline._strips.marks) == timeline.cells)
+            rows = [list(timeline.render_line(y)) for y in range(5)]
+            column = len(rows[4][0].text + rows[4][1].text)
+            assert rows[4][2].text == "▲"
+            at = [next(iter(Strip(row).crop(column, column + 1))) for row in rows[:4]]
+            assert [one.text for one in at[1:]] == ["c", "▇", "S"]
+            assert {one.style.bgcolor for one in at if one.style} == {looks["playhead"].bgcolor}
+            assert at[2].style is not None
+            assert (at[2].style.reverse, at[2].style.color) == (None, looks["error"].color)
+            await pilot.press("end")
+            moved = [next(iter(timeline.render_line(y).crop(column, column + 1))) for y in range(4)]
+            assert [one.text for one in moved] == [one.text for one in at]
+            found = {one.text: one.style for one in timeline.render_line(3) if one.text in tuple("CSD")}
+            assert list(found) == ["C", "S", "D"]
+            assert all(style is not None and style.reverse and style.bold for style in found.values())
+
+    journey(steps())
+
+
+def test_a_wait_is_shaded_and_its_length_stands_in_it(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#3") as (_, pilot, screen):
+            await shows(pilot, "··2.2 s··")
+            looks, row = screen.panes.looks, screen.panes.timeline.render_line(2)
+            behind = "".join(one.text for one in row if one.style and one.style.bgcolor == looks["stalled"].bgcolor)
+            assert behind.strip("·") == "2.2 s"
+            await pilot.press("i")
+            await shows(pilot, "··┆2.2 s┆··")
+
+    journey(steps())
+
+
+@pytest.mark.parametrize(("rows", "height"), [(24, 4), (40, 5), (44, 6), (52, 9), (60, 9), (80, 15)])
+def test_the_timeline_uses_the_height_of_a_terminal(marked: Path, rows: int, height: int) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#3", (120, rows)) as (_, pilot, screen):
+            await wait_for(pilot, lambda: screen.panes.timeline.size.height == height)
+            await wait_for(pilot, lambda: len(screen.panes.timeline._strips.marks) == screen.panes.timeline.cells)
+            shown = seen(pilot.app).splitlines()
+            lines = shown[-2 - height : -2]
+            assert [line[:9].strip() for line in lines[-2:]] == ["markers", ""]
+            assert [line[:8] for line in lines if "≥" in line] == [
+                f"≥{bound}".rjust(8) for bound in sparkline.bounds({4: 1, 5: 1, 6: 2, 9: 4, 15: 8}[height])[:-1]
+            ]
+
+    journey(steps())
+
+
+def test_the_wire_shows_reads_and_those_beside_them_and_tells_the_events_bytes_from_others(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#4") as (_, pilot, screen):
+            await pilot.press("3", "v", "v", "v")
+            shown = await shows(pilot, "bytes · wire", "read 1 ─", "read 2 ─", "read 3 ─", "read 4 ─", "relayed after")
+            own = [line.partition("┃ ")[2].rstrip() for line in shown.splitlines() if "┃ " in line]
+            sent = event({"content": WORDS[4]}).decode().replace("\n", "␊")
+            assert "".join(own) == sent
+            assert own[0] == sent[:20]
+            assert "prefill" in shown
+            assert "a queue" in shown
+            await pilot.resize_terminal(80, 40)
+            await shows(pilot, "read 2 ─ 1", "B ─ +2.345 s → 0.1 ms ─")
+            await pilot.press("v")
+            await shows(pilot, "bytes · hex")
+            assert screen.panes.bytes.view == "hex"
+
+    journey(steps())
+
+
+def test_no_line_is_cut_however_long_it_is_and_before_the_first_event_it_is_the_first(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2", (80, 24)) as (_, pilot, screen):
+            await pilot.press("3", "v")
+            shown = await shows(pilot, "bytes · lines", "─ event #2 ─")
+            sent = event({"content": WORDS[2]}).decode().replace("\n", "␊")
+            lines = [line.partition("│ ")[2].rstrip() for line in shown.splitlines()]
+            first = next(number for number, line in enumerate(lines) if line.startswith("data: "))
+            assert "".join(lines[first:]).replace(" ", "").startswith(sent.replace(" ", ""))
+            await pilot.press("home")
+            assert "event #0 (read 0" in await shows(pilot, "─ event #0 ─", "#–/#8")
+            screen.panes.bytes.light(5, 5)
+
+    journey(steps())
+
+
+def test_the_title_of_the_text_says_in_which_way_it_is_shown(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2") as (_, pilot, _screen):
+            assert "·" not in (await shows(pilot, "─ text @ #2 ─")).partition("text @ #2")[2].partition("│")[0]
+            await pilot.press("b")
+            await shows(pilot, "text @ #2 · gaps as heat ─")
+            await pilot.press("b", "a")
+            await shows(pilot, "text @ #2 · gaps in figures · nothing ahead ─")
+            await pilot.press("b", "a", "M")
+            await shows(pilot, "text @ #2 · Markdown ─")
+
+    journey(steps())
+
+
+def test_of_a_compressed_body_the_wire_shows_what_its_read_came_to(tmp_path: Path) -> None:
+    packer = zlib.compressobj(wbits=31)
+    parts = [(100, packer.compress(event({"content": "one"})) + packer.flush(zlib.Z_SYNC_FLUSH))]
+    parts += [(200, packer.compress(event({"content": "two"}) + DONE) + packer.flush())]
+    tape = tmp_path / "tape.db"
+    with recorder(tape) as recording:
+        head, *reads = response(ID, parts)
+        assert isinstance(head, journal.Head)
+        coded = msgspec.structs.replace(head, headers=[*head.headers, (b"content-encoding", b"gzip")])
+        recording._store.append([begin(ID, 0, b"{}", "/v1"), coded, *reads])
+        recording.end(ID, parts)
+
+    async def steps() -> None:
+        async with inspected(tape, "#1") as (_, pilot, _screen):
+            await pilot.press("3", "v", "v", "v")
+            shown = await shows(
+                pilot, "the body came as gzip", "┃ data: ", "read 0 ─", f"read 1 ─ {len(parts[1][1])} B"
+            )
+            assert "two" in shown
+            assert '"one"' not in shown
+
+    journey(steps())
+
+
+@pytest.mark.damages
+def test_bytes_of_no_read_have_a_rule_of_their_own_and_what_is_missing_at_the_end_too(tmp_path: Path) -> None:
+    tape = made(tmp_path, [(100 + at, event({"content": f"word {at} "})) for at in range(5)])
+    size = len(event({"content": "word 0 "}))
+    with contextlib.closing(sqlite3.connect(tape)) as connection, connection:
+        connection.execute("DELETE FROM reads WHERE seq IN (1, 2)")
+        connection.execute("UPDATE exchanges SET gap_bytes = 77")
+
+    async def steps() -> None:
+        async with inspected(tape, "#1") as (_, pilot, screen):
+            rule = f"─ no read on the tape brought these {2 * size} B ───"
+            await pilot.press("3")
+            assert rule in (await shows(pilot, "bytes · hex", "no read "))
+            await pilot.press("full_stop", "full_stop")
+            hexed = await shows(pilot, f"read 3 ─ {size} B ─ +0.103 s ─")
+            assert "no read" not in hexed
+            await pilot.press("comma", "v", "v", "v")
+            shown = await shows(pilot, rule, f"read 3 ─ {size} B ─ +0.103 s ─ relayed after")
+            above, below = (part.splitlines() for part in shown.split(rule))
+            assert any("word 1" in line for line in below)
+            assert not any("word 1" in line.partition("│")[2] for line in above)
+            assert "are missing" not in shown.partition("│")[2]
+            await pilot.press("end")
+            lost = await shows(pilot, "77 B more are missing from the tape ───")
+            assert lost.index("77 B more") > lost.index("word 4")
+            await pilot.press("v")
+            await shows(pilot, "bytes · hex", "77 B more are missing")
+            await pilot.press("T")
+            await resized(pilot, (60, 24))
+            await pilot.press("home", *["full_stop"] * 2)
+            await shows(pilot, f"no read: {2 * size} B ───")
+            assert screen.panes.bytes.view == "hex"
+
+    journey(steps())
+
+
+def test_hostile_bytes_and_hostile_markdown_go_no_further(tmp_path: Path) -> None:
+    code = "```\n\x1b]52;c;QQ==\x07\n\x9b2J\n```\n"
+    text = f"# {HOSTILE}\n[{HOSTILE}](http://{HOSTILE})\n{code}[/ [@click=app.bell()] &#x1b;"
+    tape = made(tmp_path, [(100, event({"content": text}) + b"\x1b]0;t\x07\xff\r\r\n\n" + DONE)])
+
+    async def steps() -> None:
+        async with inspected(tape, None, (80, 24)) as (app, pilot, screen):
+            await pilot.press("M")
+            await shows(pilot, "Markdown")
+            await wait_for(pilot, lambda: screen.panes.replay._rendered)
+            views = [seen(app)]
+            for keys in (["3", "v", "v", "v"], ["comma"], ["comma"]):
+                await pilot.press(*keys)
+                views.append(await shows(pilot, "wire"))
+            assert not CONTROLS & set("".join(views))
+            strips = [strip for strip in app.screen._compositor.render_strips(app.size)]
+            styles = [segment.style or Style() for strip in strips for segment in strip]
+            assert not [style for style in styles if style.link]
+
+    journey(steps())
+
+
+def test_m_shows_content_as_markdown_and_as_it_is_again(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked) as (app, pilot, screen):
+            await shows(pilot, "**prefill**", "[x](http://y)")
+            await pilot.press("M")
+            shown = await shows(
+                pilot, "· Markdown", "One for prefill and one for decode.", " • a queue", "x (http://y)▏"
+            )
+            assert "**" not in shown.partition("timeline")[0].replace("'One for **prefill** '", "")
+            await pilot.press("home")
+            await shows(pilot, "text @ #– · Markdown")
+            await wait_for(pilot, lambda: " • a queue" not in seen(app))
+            await pilot.press("full_stop", "full_stop", "full_stop")
+            await shows(pilot, "One for prefill▏")
+            await pilot.press("M")
+            await shows(pilot, "One for **prefill** ▏")
+            assert not screen.panes.replay.markdown
+
+    journey(steps())
+
+
+def test_markdown_is_rendered_while_it_is_played_and_for_another_width(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked) as (app, pilot, screen):
+            await pilot.press("M", "home", "space")
+            app.watch.ns += 2_400 * MS
+            await shows(pilot, "One for prefill and one for decode.", " • a queue▏")
+            await pilot.press("plus")
+            await wait_for(pilot, lambda: screen.panes.replay.size.width == 120)
+            await shows(pilot, " • a queue▏")
+
+    journey(steps())
+
+
+def test_of_a_huge_answer_the_end_is_rendered_and_it_is_said(tmp_path: Path) -> None:
+    tape = made(tmp_path, [(100, event({"content": "*word* " * 100_000})), (200, event({"content": "**end**"}) + DONE)])
+
+    async def steps() -> None:
+        async with inspected(tape) as (_, pilot, screen):
+            await pilot.press("M")
+            await shows(pilot, "word end▏")
+            lines = screen.panes.replay._rendered[0]
+            assert lines is not None
+            assert len(lines) * screen.panes.replay.size.width < 2 * markdown.MOST
+            await pilot.press("ctrl+u", *["pageup"] * 12)
+            await shows(pilot, "characters before this are left out")
+
+    journey(steps())
+
+
+def test_words_looked_for_are_found_again_and_before(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#0") as (app, pilot, screen):
+            await pilot.press("n")
+            await wait_for(pilot, lambda: app.toasts)
+            assert app.toasts == ["nothing looked for yet: g and words, or / and a filter for events"]
+            await pilot.press("g")
+            await typed(pilot, "QUEUE")
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: app.screen is screen and screen.playback.position == 2)
+            places = []
+            for key in ("n", "n", "n", "N", "N", "N"):
+                await pilot.press(key)
+                places.append(screen.playback.position)
+            assert places == [6, 2, 6, 2, 6, 2]
+            await pilot.press("g")
+            await typed(pilot, "#4")
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: app.screen is screen and screen.playback.position == 5)
+            await pilot.press("N")
+            assert screen.playback.position == 2
+
+    journey(steps())
+
+
+def test_of_a_filter_that_is_newer_than_words_the_events_are_gone_through(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#0") as (app, pilot, screen):
+
+            async def asked(key: str, text: str) -> None:
+                await pilot.press(key)
+                await typed(pilot, text)
+                await pilot.press("enter")
+                await wait_for(pilot, lambda: app.screen is screen)
+
+            async def places(keys: str) -> list[int]:
+                found = []
+                for key in keys:
+                    await pilot.press(key)
+                    found.append(screen.playback.position)
+                return found
+
+            await asked("slash", "for")
+            await wait_for(pilot, lambda: screen.panes.events.shown == 2)
+            assert await places("nnnNN") == [3, 5, 3, 5, 3]
+            await asked("g", "queue")
+            assert screen.playback.position == 6
+            assert await places("nN") == [2, 6]  # of the words, though the filter stands
+            await asked("slash", "gap>60s")
+            await wait_for(pilot, lambda: screen.panes.events.shown == 0)
+            assert await places("n") == [6]
+            assert app.toasts == ["no event fits gap>60s"]
+            await asked("slash", "")
+            await wait_for(pilot, lambda: screen.panes.only is None)
+            assert await places("nn") == [2, 6]
+
+    journey(steps())
+
+
+def test_a_filter_shows_the_events_where_there_is_no_room_beside_the_text(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, size=(80, 24)) as (_, pilot, screen):
+            await pilot.press("1", "slash")
+            await typed(pilot, "queue")
+            await pilot.press("enter")
+            await shows(pilot, "events 2 /", "queue")
+            assert screen.panes.pane == 1
+
+    journey(steps())
+
+
+def test_going_up_and_down_waits_for_the_events(marked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "LARGE", 100)
+
+    async def steps() -> None:
+        screen = InspectorScreen(1)
+        async with staged(marked, lambda: screen) as (app, pilot):
+            await wait_for(pilot, lambda: app.screen is screen)
+            await press(pilot, "2", "up", "up", "comma", "down", "up", "enter")  # whether it is open by now or not
+            await wait_for(pilot, lambda: screen.panes.pane == 2 and screen.is_open)
+            await wait_for(pilot, lambda: screen.playback.position == 6)
+
+    journey(steps())
+
+
+def test_before_it_is_shown_nothing_has_a_look_and_that_is_not_remembered() -> None:
+    panes = InspectorPanes(Waiting(lambda _: True), lambda _: None)
+    assert panes.looks["error"] == Style()
+    assert panes._found == {}
+    assert set(panes.looks) == set(look._NONE)
+
+
+@pytest.mark.parametrize("theme", [theme.name for theme in themes.THEMES])
+def test_text_ahead_of_the_playhead_can_be_read_in_both_themes(marked: Path, theme: str) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2") as (app, pilot, screen):
+            app.theme = theme
+            ground = themes.DARK.background if theme == themes.DARK.name else themes.LIGHT.background
+            await wait_for(pilot, lambda: screen.panes.looks["ground"].bgcolor.name == ground.lower())
+            ratios = {}
+            for pane, rows in ((screen.panes.replay, range(1, 6)), (screen.panes.events, range(3, 8))):
+                for piece in (piece for row in rows for piece in pane.render_line(row)):
+                    if piece.text.strip():
+                        colors = piece.style.color.get_truecolor().hex, piece.style.bgcolor.get_truecolor().hex
+                        ratios[piece.text] = themes.contrast(*colors)
+            assert "and one " in ratios
+            assert {text: ratio for text, ratio in ratios.items() if ratio < 4.5} == {}
+
+    journey(steps())
+
+
+@pytest.mark.parametrize("theme", [theme.name for theme in themes.THEMES])
+def test_everything_on_a_timeline_can_be_read_in_both_themes(marked: Path, theme: str) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#3") as (app, pilot, screen):
+            app.theme = theme
+            ground = themes.DARK.background if theme == themes.DARK.name else themes.LIGHT.background
+            await wait_for(pilot, lambda: screen.panes.looks["ground"].bgcolor.name == ground.lower())
+            await shows(pilot, "··2.2 s··")
+            ratios = {}
+            for piece in (piece for row in range(5) for piece in screen.panes.timeline.render_line(row)):
+                if piece.text.strip():
+                    colors = piece.style.color.get_truecolor().hex, piece.style.bgcolor.get_truecolor().hex
+                    ratios[piece.text] = min(themes.contrast(*colors), ratios.get(piece.text, 21.0))
+            assert {text: ratio for text, ratio in ratios.items() if ratio < 4.5} == {}
+
+    journey(steps())
+
+
+def test_while_it_is_played_nothing_ahead_of_the_playhead_is_shown(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2") as (_, pilot, _):
+            await shows(pilot, "a queue", "'- a queue␊'")
+            await pilot.press("space")
+            shown = await shows(pilot, "▶ playing", "prefill")
+            assert "'queues␊␊'" in shown
+            assert "a queue" not in shown
+            assert "2.345" not in shown
+            await pilot.press("space")
+            await shows(pilot, "‖ paused", "a queue", "2.345")
+
+    journey(steps())
+
+
+def test_keys_that_do_not_apply_to_the_open_pane_are_named_nowhere(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2") as (app, pilot, screen):
+            named = []
+            for pane in range(6):
+                await pilot.press(str(pane + 1))
+                await wait_for(pilot, lambda pane=pane: screen.panes.pane == pane)
+                active = {one.binding.action for one in screen.active_bindings.values()}
+                named.append({"ghost", "annotate", "markdown", "view", "filter", "open", "fold", "choice"} & active)
+                assert ("filter" in seen(app).splitlines()[-1]) == (pane < 2)
+                assert {"play", "goto", "help"} <= {action.rpartition(".")[2] for action in active}
+            replay = {"ghost", "annotate", "markdown", "filter", "open"}
+            assert named == [replay, {"filter", "open"}, {"view"}, set(), set(), {"open"}]
+
+    journey(steps())
+
+
+def test_the_heading_has_the_verdict_and_not_its_flag(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#2") as (_, pilot, _):
+            shown = await shows(pilot, "stall 2.2 s by upstream")
+            assert "stall  " not in shown.splitlines()[0].replace("stall 2.2 s", "")
+
+    journey(steps())

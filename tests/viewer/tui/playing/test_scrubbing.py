@@ -1,0 +1,85 @@
+"""The bar of the transport line and the timeline, pressed and pulled."""
+
+from pathlib import Path
+
+import pytest
+from textual.events import MouseMove
+
+from tests.viewer.conftest import DONE, MS, event
+from tests.viewer.tui.growing import recorder
+from tests.viewer.tui.staging import journey, shows, staged, wait_for
+from viewer.tui.inspector.screen import InspectorScreen
+from viewer.tui.playing.transport import Standing, TransportLine
+
+COUNT = 120
+
+
+@pytest.fixture(scope="module")
+def steady(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tape with an answer of a word each 100 ms."""
+    path = tmp_path_factory.mktemp("steady") / "tape.db"
+    parts = [(100 * at, event({"content": f"w{at} "})) for at in range(1, COUNT)]
+    with recorder(path) as tape:
+        tape.record("abcd000000000001", [*parts, (100 * COUNT, event({}, "stop") + DONE)])
+    return path
+
+
+@pytest.mark.parametrize("name", ["transport", "timeline"])
+def test_a_press_goes_there_and_a_drag_goes_along_wherever_the_mouse_is(steady: Path, name: str) -> None:
+    async def steps() -> None:
+        screen = InspectorScreen(1)
+        async with staged(steady, lambda: screen) as (app, pilot):
+            await wait_for(pilot, lambda: screen.is_open and screen.panes.timeline.axis_ns)
+            playback = screen.playback
+            widget = screen.panes.transport if name == "transport" else screen.panes.timeline
+            end = playback.end_ns
+            first, cells, lasts = widget.span()
+            assert lasts == end
+
+            async def pointed(x: int, y: int = 0, button: int = 1) -> float:
+                await pilot._post_mouse_events([MouseMove], f"#{name}", (x, y), button)
+                assert widget.span() == (first, cells, end)  # the bar has not slipped away
+                return playback.media_ns / end
+
+            await pilot.mouse_down(f"#{name}", (first + cells // 2 - 1, 0))
+            assert playback.media_ns == pytest.approx(end / 2, rel=0.02)
+            assert await pointed(first + cells // 4 - 1) == pytest.approx(0.25, rel=0.05)
+            assert await pointed(0, -5) == 0
+            assert await pointed(first + cells - 1, -5) == 1
+            assert await pointed(119) == 1
+            assert await pointed(first) == pytest.approx(1 / cells, rel=0.01)
+            await pilot.mouse_up(f"#{name}", (first, -5))
+            assert await pointed(first + cells // 2) == pytest.approx(1 / cells, rel=0.01)
+            assert app.mouse_captured is None
+            await pilot.mouse_down(f"#{name}", (first, 0))
+            assert await pointed(first + cells // 2, button=0) == pytest.approx(1 / cells, rel=0.01)  # let go of unseen
+            assert app.mouse_captured is None
+            await pilot.mouse_down(f"#{name}", (2, 0))
+            assert await pointed(first + 9) == pytest.approx(1 / cells, rel=0.01)  # it began elsewhere
+            await pilot.mouse_up(f"#{name}", (first + 9, 0))
+
+    journey(steps())
+
+
+def test_where_it_is_pressed_the_bar_stands(steady: Path) -> None:
+    async def steps() -> None:
+        screen = InspectorScreen(1)
+        async with staged(steady, lambda: screen, (80, 24)) as (_, pilot):
+            await wait_for(pilot, lambda: screen.is_open)
+            first, cells, _ = screen.panes.transport.span()
+            for cell in (0, 1, cells // 2, cells - 2, cells - 1):
+                await pilot.click("#transport", (first + cell, 0))
+                assert "".join(text for text, _ in screen.panes.transport._drawn)[first + cell] == ">"
+            await pilot.click("#transport", (first - 1, 0))
+            assert screen.playback.media_ns == 0
+            await pilot.click("#transport", (first + cells, 0))
+            assert screen.playback.at_end
+            await shows(pilot, f"#{screen.playback.position - 1}/#{screen.playback.position - 1}")
+
+    journey(steps())
+
+
+def test_without_a_bar_there_is_nothing_to_press() -> None:
+    line = TransportLine()
+    line.show(Standing(events=None, end_ns=5 * MS))
+    assert line.span()[1] == 0

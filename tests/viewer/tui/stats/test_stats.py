@@ -1,0 +1,352 @@
+"""The stats screen: the command's figures, a map over time, and lists of what was counted."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+from textual.app import ComposeResult
+from textual.geometry import Size
+from textual.pilot import Pilot
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.theme import Theme
+from textual.widgets import Input
+
+from tests.viewer.commanding import run
+from tests.viewer.tui.staging import (
+    SIZES,
+    Stage,
+    assert_golden,
+    journey,
+    press,
+    resized,
+    seen,
+    shows,
+    staged,
+    typed,
+    wait_for,
+)
+from viewer.filters import sql
+from viewer.filters.parser import parse
+from viewer.model.listing.groups import Table, figure
+from viewer.stats.heatmap import LEGEND
+from viewer.tape import queries
+from viewer.tui.base.theme import THEMES, scale
+from viewer.tui.stats.failures import FailureLine
+from viewer.tui.stats.groups import GroupTable
+from viewer.tui.stats.heat import HeatGrid
+from viewer.tui.stats.screen import StatsScreen
+
+
+async def settled(app: Stage, pilot: Pilot[None], *texts: str) -> StatsScreen:
+    """Wait until everything is read, pooled gaps too."""
+    screen = app.screen
+    assert isinstance(screen, StatsScreen)
+    await shows(pilot, "failures", *texts)
+    await wait_for(pilot, lambda: screen._shown.pooled and screen._shown.heat is not None)
+    return screen
+
+
+def selected(connection: Connection, text: str) -> int:
+    return queries.count(connection, sql.condition(parse(text)))
+
+
+def test_the_figures_of_a_tape_look_like_this(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), SIZES[0]) as (app, pilot):
+            await settled(app, pilot)
+            assert_golden("stats-80x24", seen(app))
+            screen = StatsScreen("")
+            await pilot.resize_terminal(*SIZES[1])
+            app.push_screen(screen)
+            await wait_for(pilot, lambda: app.screen is screen)
+            await settled(app, pilot)
+            assert_golden("stats-120x40", seen(app))
+
+    journey(steps())
+
+
+def test_in_ascii_without_colours_shades_still_differ(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), (80, 24), ascii=True) as (app, pilot):
+            await settled(app, pilot)
+            assert seen(app).isascii()
+            assert_golden("stats-ascii", seen(app))
+
+    journey(steps())
+
+
+def test_without_colours_a_glyph_fills_each_cell(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), (80, 24)) as (app, pilot):
+            await settled(app, pilot)
+            assert_golden("stats-no-color", seen(app))
+
+    journey(steps())
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+def test_a_cell_has_one_ground_by_its_step_and_the_cursor_keeps_it(tape: Path, theme: Theme) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), (80, 40)) as (app, pilot):
+            app.theme = theme.name
+            screen = await settled(app, pilot)
+            grid, found = screen.query_one(HeatGrid), screen._shown.heat
+            assert found is not None
+            steps = scale(app.theme_variables["background"], app.theme_variables["accent"], len(LEGEND))
+            expected = [[steps[found.step(row, at)] for at in range(found.columns)] for row in range(len(found.bands))]
+            assert len({ground for row in expected for ground in row}) > 1
+            grid.focus()
+            await wait_for(pilot, lambda: grid.has_focus)
+            tall = grid._tall
+            drawn = [grid.render_line(1 + row * tall) for row in range(len(found.bands))]
+            grounds = [[_ground(line, grid._edge(at) + 11) for at in range(found.columns)] for line in drawn]
+            assert grounds == expected
+            assert "[" in drawn[grid.row].text
+
+    journey(steps())
+
+
+def _ground(line: Strip, cell: int) -> str:
+    segment = line.crop(cell, cell + 1)._segments[0]
+    assert segment.style is not None
+    assert segment.style.bgcolor is not None
+    return segment.style.bgcolor.name
+
+
+def test_the_copied_command_gives_the_figures_of_the_screen(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("-model:nobody or is:ok")) as (app, pilot):
+            screen = await settled(app, pilot)
+            for _ in range(4):
+                command = shlex.split(dict(screen.copies())["command"])
+                assert command[0] == "wiretape"
+                rows = json.loads(run(tape, *command[1:], "--format", "json").output)
+                assert screen._shown.rows == rows
+                assert all(f" {figure(row['ttft_p50_ms'])} " in seen(app) for row in rows)
+                by = screen._shown.by
+                await press(pilot, "tab")
+                await wait_for(pilot, lambda by=by: screen._shown.by != by and screen._shown.pooled)
+
+    journey(steps())
+
+
+def test_where_nothing_fits_no_line_of_another_filter_is_left(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("is:ok"), (180, 24)) as (app, pilot):
+            screen = await settled(app, pilot)
+            await shows(pilot, "enter: 2 exchanges of model gpt-x-mini", " · p99 from 2 exchanges: rough")
+            screen._filtered("model:nothing")
+            await shows(pilot, "0 exchanges by model")
+            await wait_for(pilot, lambda: "enter:" not in seen(app))
+            assert "exchange of" not in seen(app)
+
+    journey(steps())
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_keys_in_a_narrow_footer_are_whole(tape: Path, width: int) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), (width, 16)) as (app, pilot):
+            await settled(app, pilot)
+            text = await shows(pilot, "? help", "q back")
+            assert text.rstrip().endswith("q back")
+
+    journey(steps())
+
+
+def test_the_cursor_goes_through_table_map_and_failures(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), (80, 24)) as (app, pilot):
+            screen = await settled(app, pilot)
+            await shows(pilot, "enter: 1 exchange of model =cmd()")
+            for identity in ("groups", "heat", "failures"):
+                await wait_for(pilot, lambda one=identity: app.focused is not None and app.focused.id == one)
+                app.screen.query_one("#groups", GroupTable).cursor = len(screen._shown.rows) - 1
+                app.screen.query_one("#heat", HeatGrid).row = len(screen._shown.heat.bands) - 1  # type: ignore[union-attr]
+                await press(pilot, "down")
+            await shows(pilot, "enter: the exchanges of")
+            await press(pilot, "up", "up")  # the failures stand in two lines
+            await wait_for(pilot, lambda: app.focused is not None and app.focused.id == "heat")
+
+    journey(steps())
+
+
+class Grouped(Screen[None]):
+    """A table of twelve groups with room for six lines, and failures with room for two."""
+
+    def compose(self) -> ComposeResult:
+        table, failed = GroupTable(), FailureLine()
+        table.styles.height, failed.styles.height = 6, 3
+        yield table
+        yield failed
+
+    def on_mount(self) -> None:
+        lines = [(f"group {number}", "1") for number in range(12)]
+        self.query_one(GroupTable).show(Table(("model", "n"), lines, (20, 3), ("all", "12")))
+        self.query_one(FailureLine).show([f"{number} × truncated by something" for number in range(9)])
+
+
+def test_what_there_is_no_room_for_is_counted(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Grouped, (80, 24)) as (app, pilot):
+            lines = (await shows(pilot, "failures")).splitlines()
+            assert [line[2:].split("  ")[0] for line in lines[1:6]] == [
+                "group 0",
+                "group 1",
+                "group 2",
+                "↓ 9 more",
+                "all",
+            ]
+            assert lines[6].startswith("─ failures · 5 more ─")
+            assert [line.count("truncated") for line in lines[7:9]] == [2, 2]
+            app.screen.query_one(GroupTable).focus()
+            await press(pilot, *["down"] * 6)
+            await shows(pilot, "group 6", "↑ 5 more · ↓ 4 more")
+            app.screen.query_one(FailureLine).focus()
+            await press(pilot, *["right"] * 8)
+            await shows(pilot, "8 × truncated", "failures · 6 more")
+
+    journey(steps())
+
+
+def test_a_small_screen_shows_more_groups_than_map() -> None:
+    screen = StatsScreen("")
+    screen._shown.rows = [{}] * 8
+    assert [screen._shares(Size(80, height)) for height in (16, 24, 60)] == [(4, 2, 1), (8, 5, 2), (8, 40, 3)]
+
+
+def test_metric_window_and_filter_can_be_changed(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("")) as (app, pilot):
+            await settled(app, pilot, "gaps between reads")
+            await press(pilot, "H")
+            await shows(pilot, "time to the first output")
+            await press(pilot, "H")
+            await shows(pilot, "tokens a second")
+            await press(pilot, "T")
+            await shows(pilot, "window 24 h", "started_at>=2026-02-28T12:00:00.000000Z")
+            await press(pilot, "slash")
+            await wait_for(pilot, lambda: isinstance(app.focused, Input))
+            await typed(pilot, "ttft>fast")
+            await shows(pilot, "expected a duration")
+            await press(pilot, "enter")
+            await typed(pilot, "ttft>1s")
+            await press(pilot, "enter")
+            await shows(pilot, "ttft>1s", "\n  nothing to draw", "\n  none")
+
+    journey(steps())
+
+
+def test_a_tape_that_is_not_there_is_told_of_and_so_is_a_filter_that_is_none(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("ttft>fast"), (100, 24)) as (_, pilot):
+            await shows(pilot, "expected a duration")
+        async with staged(tape.parent / "nothing.db", lambda: StatsScreen(""), (200, 24)) as (_, pilot):
+            await shows(pilot, "nothing.db")
+
+    journey(steps())
+
+
+def test_a_saved_view_can_be_taken_for_the_filter(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".wiretape.toml").write_text('[views]\nfine = "is:ok"\n')
+
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("")) as (app, pilot):
+            await settled(app, pilot)
+            assert seen(app).splitlines()[-1].startswith(" ? help")
+            await press(pilot, "apostrophe")
+            await shows(pilot, "fine          2  is:ok")
+            await press(pilot, "enter")
+            await shows(pilot, "2 exchanges by model · window all · is:ok")
+
+    journey(steps())
+
+
+def test_a_low_screen_leaves_out_the_bars_but_not_the_legend(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), (80, 30)) as (app, pilot):
+            await settled(app, pilot)
+            text = await shows(pilot, "≥ 50 %", "gaps │")
+            assert "2 │" in text
+            for size in ((80, 18), (60, 16)):
+                low = await resized(pilot, size)
+                assert "≥ 50 %" in low
+                assert "gaps │" not in low
+
+    journey(steps())
+
+
+def test_the_objective_of_the_configuration_is_judged(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".wiretape.toml").write_text('slo = "ttft<100ms"\n')
+
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen(""), (120, 24)) as (app, pilot):
+            screen = await settled(app, pilot, "SLO ttft<100ms", "GOODPUT")
+            assert "--slo 'ttft<100ms'" in dict(screen.copies())["command"]
+
+    journey(steps())
+
+
+def test_what_can_be_exported_can_be_run(tape: Path, tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("is:ok")) as (app, pilot):
+            screen = await settled(app, pilot)
+            for at, (_, given) in enumerate(screen.exports()):
+                run(tape, *given, "-o", str(tmp_path / f"{at}.csv"))
+            assert (tmp_path / "0.csv").read_text().startswith("model,n,")
+
+    journey(steps())
+
+
+def test_enter_lists_as_many_exchanges_as_are_counted(tape: Path, connection: Connection) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("is:ok or is:cut")) as (app, pilot):
+            screen = await settled(app, pilot, "gpt-x-mini")
+            await press(pilot, "enter")
+            await wait_for(pilot, lambda: app.filters)
+            assert app.filters == ["(is:ok or is:cut) model:gpt-x-mini"]
+            assert selected(connection, app.filters[0]) == screen._shown.rows[0]["n"] == 3
+
+            app.push_screen(StatsScreen("is:ok"))
+            await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen))
+            await settled(app, pilot)
+            await press(pilot, "down", "home", "right")
+            await shows(pilot, "enter: 1 exchange with such a gap")
+            await press(pilot, "enter")
+            await wait_for(pilot, lambda: len(app.filters) == 2)
+            assert selected(connection, app.filters[1]) == 1
+
+            app.push_screen(StatsScreen(""))
+            await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen))
+            screen = await settled(app, pilot)
+            await wait_for(pilot, lambda: screen._shown.failures)
+            app.screen.query_one("#failures").focus()
+            await press(pilot, "right", "enter")
+            await wait_for(pilot, lambda: len(app.filters) == 3)
+            assert selected(connection, app.filters[2]) == screen._shown.failures[1].count
+
+    journey(steps())
+
+
+def test_more_gaps_than_there_is_room_for_are_left_to_the_command(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from viewer.stats import overview
+
+    monkeypatch.setattr(overview, "MOST_GAPS", 3)
+
+    async def steps() -> None:
+        async with staged(tape, lambda: StatsScreen("")) as (_, pilot):
+            text = await shows(pilot, "too many gaps to pool: y has the command that does")
+            assert "…  " not in text.splitlines()[4]
+
+    journey(steps())

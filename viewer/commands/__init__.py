@@ -1,0 +1,1 @@
+"""The commands that read a tape, one module each."""

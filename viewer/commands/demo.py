@@ -1,0 +1,110 @@
+"""The command `wiretape demo`: records scripted streams through the real proxy, and shows what came of it.
+
+No key, no network: upstream is `recorder.demo.upstream` playing `recorder.demo.scenes` on loopback.
+"""
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recorder.sanitize import safe
+
+if TYPE_CHECKING:
+    import httpx
+
+_STAGGER_SECONDS = 0.01
+
+
+@click.command()
+@click.option(
+    "--db",
+    type=click.Path(path_type=Path),
+    help="The tape to record to. [default: demo.db beside the default tape]",
+)
+def demo(db: Path | None) -> None:
+    """Record a dozen scripted streams, good and broken, and show what the tape tells of them.
+
+    Needs no key and no network, and takes about five seconds.
+    """
+    from recorder.demo.scenes import SCENES
+    from recorder.relay import service
+    from recorder.tape.file import default_path
+    from viewer.commands import output
+    from viewer.export import frames
+    from viewer.report import lines as report
+    from viewer.tape import queries
+
+    path = db or default_path().with_name("demo.db")
+    code = service.run(lambda: _record(path))
+    with queries.opened(path) as connection:
+        wanted = report.needed(report.LISTED)
+        found = list(queries.exchanges(connection, wanted, newest_first=True, limit=len(SCENES)))
+    output.show_table(report.listing(found, output.width()))
+    click.echo("\nmetrics of the complete exchanges, in ms:\n")
+    click.echo(frames.shown(frames.summary(frames.open_tape(path).exchanges().tail(len(SCENES)))))
+    click.echo(_next_steps(path))
+    sys.exit(code)
+
+
+async def _record(path: Path) -> int:
+    """Play every scene through a recorder; give 1 if anything could not be stored."""
+    import asyncio
+
+    import httpx
+
+    from recorder.demo import scenes
+    from recorder.demo.upstream import ScriptedUpstream
+    from recorder.relay import providers
+    from recorder.relay.service import Observer, Options, Recorder
+
+    async with ScriptedUpstream(scenes.choose) as upstream:
+        told = Options(path, [providers.make("", upstream.url)], labels={"run": "demo"}, purpose="wiretape demo")
+        recorder = Recorder(told, Observer(trouble=lambda message: click.echo(f"wiretape: {message}", err=True)))
+        await recorder.start()
+        click.echo(f"recording {len(scenes.SCENES)} scripted streams through {recorder.base} to {path} …\n", err=True)
+        try:
+            async with httpx.AsyncClient(base_url=recorder.base, timeout=30, trust_env=False) as client:
+                asked = []
+                for name in scenes.SCENES:
+                    asked.append(asyncio.create_task(_ask(client, name)))
+                    await asyncio.sleep(_STAGGER_SECONDS)  # so that the list has the scenes' order
+                await asyncio.gather(*asked)
+        finally:
+            unstored = await recorder.stop()
+    return 1 if unstored else 0
+
+
+async def _ask(client: "httpx.AsyncClient", name: str) -> None:
+    """Be a client that reads its stream to the end, however it ends."""
+    import httpx
+
+    messages = [{"role": "user", "content": f"Play the scene {name}."}]
+    request = {"model": f"demo-{name}", "stream": True, "messages": messages}
+    headers = {"authorization": "Bearer sk-demo-this-key-is-never-stored"}
+    try:
+        async with client.stream("POST", "/v1/chat/completions", json=request, headers=headers) as response:
+            async for _ in response.aiter_raw():
+                pass
+    except httpx.HTTPError:
+        return  # a broken stream is part of the programme: the tape says how it broke
+
+
+def _next_steps(path: Path) -> str:
+    program = "wiretape" if shutil.which("wiretape") else shlex.quote(sys.argv[0])
+    tape = f"--db {shlex.quote(safe(str(path)))}"
+    steps = {
+        f"view {tape}": "look at them: enter opens one, ? shows all keys",
+        f"view @ {tape}": "the newest, to step through and to play",
+        f"ls {tape}": "this list again",
+        f"show @ {tape}": "the newest, as a summary",
+        f"show @ --part events {tape}": "every event with its instant",
+        f"export --table exchanges -o demo.csv {tape}": "one row per exchange",
+        "run -- python your_program.py": "record your own",
+    }
+    width = max(map(len, steps))
+    lines = [f"  {program} {step:<{width}}  {meaning}".rstrip() for step, meaning in steps.items()]
+    return "\n".join(["", "try next:", *lines])

@@ -1,0 +1,54 @@
+"""The command `rm`: deletes chosen exchanges; `viewer.cli` adds it to the group.
+
+Only click is imported at the top: `--help` must not wait for a database library. Deleting by age or size is `db prune`.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recorder.commands import options
+from viewer.commands import completing
+from viewer.commands import options as selecting
+
+if TYPE_CHECKING:
+    from viewer.filters.syntax import Filter
+
+
+@click.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=completing.ids)
+@options.db
+@selecting.filtered
+@options.deleting
+def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: bool, yes: bool, vacuum: bool) -> None:
+    """Delete exchanges: those named, those that fit a filter, or of those named the ones that fit.
+
+    ID is as in show: 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (failed);
+    - reads them from stdin, one a line. On a terminal it asks first.
+    """
+    if not ids and where is None:
+        raise click.UsageError("say what to delete: an ID, or a filter such as -f until:30d")
+
+    from recorder.tape import deleting, retention
+    from viewer.tape import queries
+
+    path = options.tape_path(db)
+    with queries.opened(path) as connection:
+        condition = selecting.named(connection, ids, where)
+        chosen = [row["id"] for row in queries.exchanges(connection, ("id",), where=condition)]
+        if not chosen:
+            selecting.report_nothing(connection, where, ids)
+    deleting.delete(
+        path,
+        chosen,
+        lambda connection: retention.erase(connection, chosen),
+        by="wiretape rm",
+        dry_run=dry_run,
+        yes=yes,
+        vacuum=vacuum,
+    )
+
+
+COMMANDS: list[click.Command] = [rm]
+"""The commands of this module, for the group."""

@@ -1,0 +1,121 @@
+"""The command `view`: the tape in a terminal, to look at and to step through; `viewer.cli` adds it to the group.
+
+Only click is imported at the top: `--help` must not wait for Textual. What is on the screen is `viewer.tui`'s. What is
+wrong with what was asked for is said before the screen is taken; the tape itself need not be there yet.
+"""
+
+import gc
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recorder.commands import options
+from viewer.commands import completing, output
+from viewer.commands import options as selecting
+from viewer.timing import thresholds as limiting
+from viewer.timing.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+
+@click.command()
+@click.argument("id", required=False, shell_complete=completing.ids)
+@options.db
+@selecting.filtered_in_words
+@click.option("--at", metavar="POS", help="With ID: begin there, such as 3.2s, 50% or #120.")
+@click.option("-F", "--follow", is_flag=True, help="Stay on the newest exchange as they come.")
+@click.option(
+    "--compare",
+    nargs=2,
+    metavar="ID ID",
+    shell_complete=completing.ids,
+    help="Show two exchanges side by side, on one clock.",
+)
+@limiting.options
+@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, to select text with.")
+@click.option("--theme", envvar="WIRETAPE_THEME", metavar="NAME", help="Colours: wiretape-dark or wiretape-light.")
+@click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII, as where there is no UTF-8.")
+def view(
+    id: str | None,
+    db: Path | None,
+    filter_text: str,
+    at: str | None,
+    follow: bool,
+    compare: tuple[str, str] | None,
+    thresholds: Thresholds,
+    no_mouse: bool,
+    theme: str | None,
+    ascii: bool,
+) -> None:
+    """Look at a tape in the terminal: what came when, who was slow, and why it ended. ? shows all keys.
+
+    ID opens one exchange: 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
+    """
+    elsewhere = [stream.name.strip("<>") for stream in (sys.stdin, sys.stdout, sys.stderr) if not stream.isatty()]
+    if elsewhere or os.environ.get("TERM") == "dumb":
+        why = f"not a terminal: {', '.join(elsewhere)}" if elsewhere else "TERM is dumb"
+        raise click.UsageError(f"view needs a terminal for its keys and its screen: try 'wiretape ls' ({why})")
+    if at is not None and id is None:
+        raise click.UsageError("--at goes with an ID")
+    if compare and id is not None:
+        raise click.UsageError("--compare names both exchanges itself: leave ID out")
+    path = options.tape_path(db)
+    opened, selected = _opened(path, id, at, compare)
+    if os.environ.get("NO_COLOR") == "":
+        del os.environ["NO_COLOR"]  # empty means nothing, by its own rules; Textual would heed it
+    gc.disable()  # until the first screen is there: a tenth of the start would go into looking at what stays
+    from viewer.model import settings
+    from viewer.tui.app import ViewerApp
+
+    configured = settings.read()
+    app = ViewerApp(
+        path,
+        limits=thresholds,
+        settings=configured,
+        filter_text=filter_text,
+        follow=follow,
+        opened=opened,
+        selected=selected,
+        ascii=ascii or not output.has_utf8(),
+    )
+    settings.check_theme(configured, app.available_themes)
+    if theme is not None:
+        if theme not in app.available_themes:
+            known = ", ".join(sorted(app.available_themes))
+            raise click.BadParameter(f"there is no theme {theme!r}: there are {known}", param_hint="--theme")
+        app.theme = theme
+    code = app.run(mouse=not no_mouse)
+    if app.failure is not None:
+        raise app.failure
+    sys.exit(code or app.return_code or 0)
+
+
+def _opened(
+    path: Path, id: str | None, at: str | None, compare: tuple[str, str] | None
+) -> "tuple[Callable[[], Screen[Any]] | None, int | None]":
+    """Return what makes the screen that opens over the list, if one was asked for, and the exchange to select there.
+
+    Raises `NotFound` and its like.
+    """
+    if id is None and not compare:
+        return None, None
+    from viewer.tape import queries
+
+    with queries.opened(path) as connection:
+        numbers = [queries.find(connection, one) for one in (compare or (id,)) if one is not None]
+    if compare:
+        from viewer.tui.compare.race import CompareScreen
+
+        return lambda: CompareScreen(numbers[0], numbers[1]), numbers[0]
+    from viewer.tui.inspector.screen import InspectorScreen
+
+    return lambda: InspectorScreen(numbers[0], at), numbers[0]
+
+
+COMMANDS: list[click.Command] = [view]
+"""The commands of this module, for the group."""

@@ -1,0 +1,1 @@
+"""Rows and exchanges as files and data frames."""

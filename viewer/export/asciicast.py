@@ -1,0 +1,134 @@
+"""One exchange as a terminal recording: asciicast v3, as asciinema specifies it, which any of its players plays.
+
+What the model wrote appears when it came: content as it is, reasoning dim, tool calls in cyan, a refusal in red.
+Markers say when the first output came, where a stall begins, where an error came and how it ended. Instants are from
+T0, the moment before the request was sent, exact to the microsecond, so that no rounding adds up.
+
+Recorded text is hostile: all of it passes `safe`, so that a player's terminal gets no control of it but line ends.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from typing import BinaryIO, Final
+
+from recorder.decode.chat import Piece
+from recorder.decode.metrics import STALL_NS
+from recorder.decode.outcome import TimedChunk
+from recorder.sanitize import safe
+from viewer import formatting
+from viewer.tape.whole import Whole
+
+COLUMNS: Final = 80
+LINES: Final = 24
+
+_SGR: Final = {"reasoning": "\x1b[2m", "content": "", "tool": "\x1b[36m", "refusal": "\x1b[31m"}
+_RED: Final = "\x1b[31m"
+_RESET: Final = "\x1b[0m"
+_MARK_FIRST, _OUTPUT, _MARK_AFTER, _END = range(4)
+
+Event = tuple[int, int, str, str]
+"""The instant in ns, the place among those of the same instant, asciicast's code, and its data."""
+
+
+def write(out: BinaryIO, one: Whole) -> int:
+    """Write a recording, and give how many events it has."""
+    count = -1
+    for line in lines(one):
+        out.write(f"{line}\n".encode())
+        count += 1
+    return count
+
+
+def lines(one: Whole) -> Iterator[str]:
+    """Give a recording line by line: its header, then its events in time."""
+    facts = one.facts
+    title = safe(" · ".join(filter(None, (facts["id"], facts["model"], facts["outcome"]))))
+    term = {"cols": COLUMNS, "rows": LINES, "type": "xterm-256color"}
+    started = int(one.started.timestamp())
+    yield json.dumps({"version": 3, "term": term, "timestamp": started, "title": title})
+    before = 0
+    for at_ns, _, code, data in sorted(_events(one), key=lambda event: event[:2]):
+        at = max(at_ns // 1000, before)
+        # Plain decimals: players read the digits themselves, and know no exponents.
+        seconds, micros = divmod(at - before, 1_000_000)
+        yield f'[{seconds}.{micros:06}, "{code}", {json.dumps(data)}]'
+        before = at
+
+
+def _events(one: Whole) -> Iterator[Event]:
+    outputs = [timed for timed in one.decoded.chunks if timed.chunk.output]
+    yield from _written(one)
+    first = next((timed.at_ns for timed in outputs if timed.at_ns is not None), None)
+    if first is not None and one.decoded.stream:
+        yield first, _MARK_FIRST, "m", f"ttft {formatting.ms(first / 1e6)} ms"
+    for at_ns, gap_ns in _stalls(outputs):
+        yield at_ns, _MARK_AFTER, "m", f"stall {formatting.ms(gap_ns / 1e6)} ms"
+    for timed in one.decoded.chunks:
+        if timed.chunk.fault is not None:
+            said = ": ".join(filter(None, (timed.chunk.fault.code, timed.chunk.fault.message)))
+            yield _at(timed, one), _MARK_AFTER, "m", f"error {safe(said)}".rstrip()
+    yield from _ending(one)
+
+
+def _written(one: Whole) -> Iterator[Event]:
+    """Give what the first choice says, one event for each chunk of it."""
+    chunks = one.decoded.chunks
+    choice = min((piece.index for timed in chunks for piece in timed.chunk.pieces), default=0)
+    kind = ""
+    for timed in chunks:
+        shown = ""
+        for piece in timed.chunk.pieces:
+            for own, text in _parts(piece) if piece.index == choice else ():
+                shown += _parted(kind, own, text) + _painted(own, text)
+                kind = own
+        if shown:
+            yield _at(timed, one), _OUTPUT, "o", shown
+
+
+def _parts(piece: Piece) -> Iterator[tuple[str, str]]:
+    for kind, text in (("reasoning", piece.reasoning), ("content", piece.content), ("refusal", piece.refusal)):
+        if text:
+            yield kind, text
+    for tool in piece.tools:
+        if tool.name:
+            yield "call", f"{tool.name} "
+        if tool.arguments:
+            yield "tool", tool.arguments
+
+
+def _parted(before: str, kind: str, text: str) -> str:
+    """Give the empty line between two kinds of text; each tool call begins a line."""
+    if not before or before == kind != "call" or (before, kind) == ("call", "tool"):
+        return ""
+    return "\r\n" if before == "tool" and kind == "call" else "\r\n\r\n"
+
+
+def _painted(kind: str, text: str) -> str:
+    style = _SGR["tool" if kind == "call" else kind]
+    plain = formatting.block(text.replace("\r\n", "\n")).replace("\n", "\r\n")
+    return f"{style}{plain}{_RESET}" if style else plain
+
+
+def _stalls(outputs: Sequence[TimedChunk]) -> Iterator[tuple[int, int]]:
+    """Give where each stall between two reads with output begins, and how long it is, in ns."""
+    timed = (output for output in outputs if output.at_ns is not None)
+    reads = [next(same).at_ns or 0 for _, same in groupby(timed, key=lambda output: output.read)]
+    for earlier, later in pairwise(reads):
+        if later - earlier > STALL_NS:
+            yield earlier, later - earlier
+
+
+def _ending(one: Whole) -> Iterator[Event]:
+    facts, at_ns, said = one.facts, one.last_ns or 0, safe(one.ending)
+    reason = f", finish reason {safe(facts['finish_reason'])}" if facts["finish_reason"] else ""
+    is_complete = facts["outcome"] == "complete"
+    yield at_ns, _END, "o", "\r\n" if is_complete else f"\r\n{_RED}[{said}]{_RESET}\r\n"
+    yield at_ns, _END, "m", said + reason
+    if facts["ended_by"] is not None:
+        yield at_ns, _END, "x", "0" if is_complete else "1"
+
+
+def _at(timed: TimedChunk, one: Whole) -> int:
+    """Return the instant of a chunk, or the end where the tape lacks it."""
+    return timed.at_ns if timed.at_ns is not None else one.last_ns or 0

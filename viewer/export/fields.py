@@ -1,0 +1,171 @@
+"""Every field of the tables that can be exported: its kind, its unit and what it means.
+
+What a field means is written where the field is made: beside the column of the tape (`recorder.tape.schema`), in the
+metadata of a measure (`recorder.decode.derive`) or of a statistic (`stats`). Only what the viewer itself makes, or says
+otherwise than the tape, is described here. How a kind is written is left to `export` and `parquet`.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from sqlalchemy import JSON, Boolean, Column, Float, Integer
+
+from recorder.decode.derive import Measures
+from recorder.tape import celltypes
+from recorder.tape.schema import exchanges, measures, reads
+from viewer import rows
+from viewer.export import text
+from viewer.stats.metrics import QUANTITIES
+
+Kind = Literal["text", "integer", "number", "boolean", "timestamp", "words", "json"]
+
+TABLES: Final = (*text.TABLES, "summary")
+"""What has one row for each exchange, its texts with it, each chunk, each read, or each group."""
+
+SCHEMA_FIELDS: Final = ("table", "column", "type", "unit", "meaning")
+
+_MEASURED: Final = {field.name: field.metadata["doc"] for field in dataclasses.fields(Measures)}
+_OWN: Final = {
+    "started_at": "wall time at T0, ISO 8601",
+    "method": "HTTP method of the request",
+    "model": "the model that answered; where none has, the one asked for",
+    "labels": "what its request was labelled with: {key: value}",
+    "tpot_ms": "time per token after the first: first to last output over completion tokens − 1",
+    "tpot_est_ms": "time per output chunk after the first: an estimate of tpot where there is no usage",
+    "tpot_adj_ms": "tpot without the tokens of the first chunk; needs usage on every chunk",
+    "gap_bytes": "bytes of the body that could not be stored",
+    "day": "the day when they started, UTC",
+    "hour": "the hour when they started, UTC",
+}
+_CHUNK: Final[dict[str, tuple[Kind, str]]] = {
+    "seq": ("integer", "0, 1, 2, … within its exchange; the same on the rows of all its choices"),
+    "at_ms": ("number", "T0 → the read that holds its last byte"),
+    "gap_ms": ("number", "since the chunk before; 0 where they share a read"),
+    "read": ("integer", "seq of that read"),
+    "event": ("integer", "seq of its event, as in show --part events and in the viewer"),
+    "kinds": ("words", "what the row carries: content, reasoning, refusal, tool, finish, usage, error, or empty"),
+    "output": ("boolean", "whether the chunk carries content, reasoning or a tool call in any choice"),
+    "choice": ("integer", "index of the choice; empty: the chunk has none"),
+    "content": ("text", "what it adds to the content"),
+    "reasoning": ("text", "what it adds to the reasoning"),
+    "refusal": ("text", "what it adds to the refusal"),
+    "tool_name": ("text", "name of the tool call that begins; several are joined by a space"),
+    "tool_arguments": ("text", "what it adds to the arguments; of several calls joined by a line feed"),
+    "finish_reason": ("text", "why the choice ended, in the words of upstream"),
+    "completion_tokens": ("integer", "tokens of the answer so far, from the chunk's own usage"),
+}
+_BYTES: Final = frozenset({"bytes", "gap_bytes", "size", "start"})
+_ORDINALS: Final = frozenset({"seq", "read", "event", "choice"})
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column of a table; `unit` is None where the kind has none, as a text."""
+
+    name: str
+    kind: Kind
+    unit: str | None
+    meaning: str
+
+
+def of(table: str, by: Sequence[str] = ()) -> tuple[Field, ...]:
+    """Give the fields of a table in their order; `by` are the groups of a summary."""
+    if table == "summary":
+        from viewer.stats import summary  # numpy is slow to load, and only a summary needs it
+
+        return (*map(_group, by), *(_statistic(name, meaning) for name, meaning in summary.schema().items()))
+    own = {"chunks": _chunk, "reads": _read}.get(table, _exchange)
+    return tuple(_exchange(name) if name == "id" else own(name) for name in text.TABLES[table][0])
+
+
+def schema(tables: Iterable[str], by: Sequence[str] = ()) -> list[rows.Row]:
+    """Give one row of `SCHEMA_FIELDS` for each field of some tables."""
+    return [
+        dict(zip(SCHEMA_FIELDS, (table, field.name, field.kind, field.unit, field.meaning), strict=True))
+        for table in tables
+        for field in of(table, by)
+    ]
+
+
+def meanings(names: Iterable[str]) -> dict[str, str]:
+    """Return what fields of an exchange mean, by name."""
+    return described(map(_exchange, names))
+
+
+def described(fields: Iterable[Field]) -> dict[str, str]:
+    """Return what fields mean, by name, with the unit behind it: `T0 → first output chunk (ms)`."""
+    return {one.name: f"{one.meaning} ({one.unit})" if one.unit else one.meaning for one in fields}
+
+
+def _exchange(name: str) -> Field:
+    if name in rows.GAP_PERCENTILES:
+        percent = round(100 * rows.GAP_PERCENTILES[name])
+        return Field(name, "number", "ms", f"{percent}th percentile of the gaps between reads with output")
+    stored = rows.stored_name(name)
+    column = measures.c[stored] if stored in measures.c else exchanges.c[stored]
+    meaning = _OWN.get(name) or _MEASURED.get(stored) or _comment(column)
+    return _field(name, _kind(name, column), meaning)
+
+
+def _chunk(name: str) -> Field:
+    return _field(name, *_CHUNK[name])
+
+
+def _read(name: str) -> Field:
+    column = reads.c[rows.stored_name(name)]
+    meaning = f"T0 → {_comment(column)}" if name.endswith("_ms") else _comment(column)
+    return _field(name, _kind(name, column), meaning)
+
+
+def _comment(column: Column[Any]) -> str:
+    # What is NULL on the tape is an empty cell, or null in JSON.
+    return (column.comment or "").replace("NULL", "empty")
+
+
+def _statistic(name: str, meaning: str) -> Field:
+    from viewer.stats.samples import TOKENS
+
+    kinds: dict[str, Kind] = {"first_at": "timestamp", "last_at": "timestamp", "warnings": "words"}
+    counted = name in TOKENS or name == "n" or name.startswith("n_") or name.endswith("_n")
+    kind = kinds.get(name, "integer" if counted else "number")
+    rates = {quantity.name: quantity.unit for quantity in QUANTITIES.values() if not quantity.suffix}
+    rate = rates.get(name.partition("_")[0]) if kind == "number" else None
+    return Field(name, kind, rate, meaning) if rate else _field(name, kind, meaning)
+
+
+def _group(name: str) -> Field:
+    if name.startswith("label."):
+        return Field(name, "text", None, "the group: the value of this label")
+    field = Field(name, "text", None, _OWN[name]) if name in ("day", "hour") else _exchange(name)
+    return dataclasses.replace(field, meaning=f"the group: {field.meaning}")
+
+
+def _field(name: str, kind: Kind, meaning: str) -> Field:
+    return Field(name, kind, _unit(name, kind), meaning)
+
+
+def _kind(name: str, column: Column[Any]) -> Kind:
+    if name.endswith("_ms"):
+        return "number"
+    named: dict[str, Kind] = {"started_at": "timestamp", "flags": "words"}
+    stored: tuple[tuple[type, Kind], ...] = (
+        (JSON, "json"), (Boolean, "boolean"), (Integer, "integer"), (Float, "number"),
+    )  # fmt: skip
+    declared = celltypes.declared(column)
+    found: Kind = next((kind for type, kind in stored if isinstance(declared, type)), "text")
+    return named.get(name, found)
+
+
+def _unit(name: str, kind: Kind) -> str | None:
+    if kind == "timestamp":
+        return "UTC"
+    if kind not in ("integer", "number"):
+        return None
+    own = {"status": "HTTP status", "tps_user": "tokens/s", "e2e_tps": "tokens/s", "coalesced_fraction": "share of 1"}
+    endings = {"_ms": "ms", "_pct": "%", "_tokens": "tokens"}
+    ending = next((unit for end, unit in endings.items() if name.endswith(end)), None)
+    if ending or name in _BYTES:
+        return ending or "bytes"
+    return own.get(name) or ("index" if name in _ORDINALS else "count")

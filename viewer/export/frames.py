@@ -1,0 +1,232 @@
+"""A tape in a notebook, as pandas frames: the only module that imports pandas.
+
+    >>> from viewer.export.frames import open_tape
+    >>> tape = open_tape("tape.db")
+    >>> complete = tape.exchanges("outcome:complete")
+    >>> complete["ttft_ms"].describe()[["count", "50%", "max"]].tolist()
+    [2.0, 80.0, 110.0]
+    >>> complete.attrs["columns"]["ttft_ms"]["unit"]
+    'ms'
+    >>> reads = tape.reads("outcome:complete")
+    >>> reads.groupby("id")["size"].sum().tolist() == complete["bytes"].tolist()
+    True
+
+The columns are those that `export` has for the same table, in its order and with its values; what each holds is in
+`frame.attrs["columns"]`: its dtype, its unit and what it means. All types are nullable, so that unknown is `pd.NA`
+(NaT of an instant) and never turns into 0 or NaN, and they are the same whether there are rows or not. A lone
+surrogate, which UTF-8 has no bytes for, is given as its escape, as in an export. Statistics over many exchanges are
+`stats`', those of one are `recorder.decode.metrics`'; `summary` is a short one, for the demo.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.arrays import FloatingArray, IntegerArray
+from sqlalchemy import Connection
+
+from recorder.commands import options
+from recorder.tape import file
+from viewer import rows
+from viewer.export import fields
+from viewer.export.fields import Field, Kind
+from viewer.filters import sql
+from viewer.filters.parser import parse
+from viewer.filters.sql import Condition
+from viewer.rows import Row
+from viewer.tape import queries
+from viewer.tape.whole import instant
+
+GAPS: Final = (
+    Field("id", "text", None, "the exchange's id, 16 hex digits (X-Wiretape-Id)"),
+    Field("seq", "integer", "index", "0, 1, 2, … within its exchange: between output chunk seq and the next"),
+    Field("icl_ms", "number", "ms", "gap between two output chunks; 0 where they share a read"),
+)
+"""The columns of `Tape.gaps`."""
+
+SUMMARISED: Final = (
+    "ttft_ms", "ttfc_ms", "ttfo_ms", "icl_p50_ms", "max_stall_ms", "max_silence_ms", "tpot_ms", "latency_ms",
+    "duration_ms",
+)  # fmt: skip
+
+_DTYPES: Final[dict[Kind, str]] = {
+    "text": "string", "words": "string", "json": "string", "integer": "Int64", "number": "Float64",
+    "boolean": "boolean", "timestamp": "datetime64[us, UTC]",
+}  # fmt: skip
+_REPEATED: Final = {"chunks": ("id", "kinds"), "reads": ("id",), "gaps": ("id",)}
+_LARGEST: Final = 2**63
+
+
+def open_tape(path: str | Path | None = None) -> "Tape":
+    """Give a tape to read from; None is the default one: `WIRETAPE_DB`, else that in the user's data directory.
+
+    Nothing is kept open: each call of the tape's methods connects for reading and sees what is there by then.
+    Raises `recorder.errors.NotFound` or `ForeignFile` if there is no tape.
+    """
+    found = options.tape_path(None if path is None else Path(path).expanduser())
+    file.identify(found)
+    return Tape(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """A tape whose tables can be had as frames, the oldest exchange first.
+
+    `where` is a filter as `--filter` takes it, such as `"model:gpt-* ttft>800ms"`; an empty one is none, and one that
+    cannot be read raises a `ValueError` that says where and why. `limit` is the most rows to give. A tape that cannot
+    be read raises a `recorder.errors.TapeError`.
+    """
+
+    path: Path
+
+    def exchanges(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
+        """Give one row for each exchange: when, who and how it ended (text), durations in ms, counts.
+
+        `started_at` is an instant in UTC, to the microsecond; `flags` are words joined by spaces, `labels` JSON.
+        """
+        return self._exchanges("exchanges", where, limit)
+
+    def texts(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
+        """Give the same, and behind it what was answered: content, reasoning, refusal, and tool calls as JSON."""
+        return self._exchanges("texts", where, limit)
+
+    def chunks(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
+        """Give one row for each choice of each chunk; each is decoded from the bytes, so a million take their time.
+
+        `at_ms` is since T0, `gap_ms` since the chunk before; `output` is whether the chunk counts as output.
+        """
+        with self._selected(where) as (connection, condition):
+            return _frame("chunks", queries.all_chunks(connection, condition, limit))
+
+    def reads(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
+        """Give one row for each socket read: instants in ms since T0, `start` and `size` in bytes of the body."""
+        ids, parts, left = list[str](), [np.empty((5, 0))], limit
+        with self._selected(where) as (connection, condition):
+            for id, columns in queries.read_columns(connection, condition):
+                if left is not None and left <= 0:
+                    break
+                parts.append(np.array(columns, np.float64)[:, :left])  # None becomes NaN, which is masked below
+                ids.append(id)
+                left = None if left is None else left - parts[-1].shape[1]
+        place = np.repeat(np.arange(len(ids)), [part.shape[1] for part in parts[1:]])
+        seq, at, relayed, start, size = np.concatenate(parts, axis=1)
+        arrays = _category(place, ids), _whole(seq), _ms(at), _ms(relayed), _whole(start), _whole(size)
+        return _described("reads", fields.of("reads"), arrays)
+
+    def gaps(self, where: str | None = None) -> pd.DataFrame:
+        """Give one row for each gap between two output chunks of an exchange: its number and its length in ms.
+
+        They are the gaps of `icl` in `stats`, which takes those of the complete exchanges. Millions take seconds.
+        """
+        with self._selected(where) as (connection, condition):
+            found = [(id, _whole_gaps(packed)) for id, packed in queries.packed_gaps(connection, condition)]
+        counts = np.array([len(packed) // 8 for _, packed in found], np.int64)
+        gaps = np.frombuffer(b"".join(packed for _, packed in found), "<i8")
+        ends = np.cumsum(counts)
+        seq = np.arange(len(gaps)) - np.repeat(ends - counts, counts)
+        place = np.repeat(np.arange(len(found)), counts)
+        return _described("gaps", GAPS, (_category(place, [id for id, _ in found]), _whole(seq), _ms(gaps)))
+
+    def _exchanges(self, table: str, where: str | None, limit: int | None) -> pd.DataFrame:
+        names = tuple(field.name for field in fields.of(table))
+        with self._selected(where) as (connection, condition):
+            return _frame(table, queries.exchanges(connection, names, where=condition, limit=limit))
+
+    @contextlib.contextmanager
+    def _selected(self, where: str | None) -> Iterator[tuple[Connection, Condition | None]]:
+        condition = sql.condition(parse(where)) if where and not where.isspace() else None
+        with queries.opened(self.path) as connection:
+            yield connection, condition
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """Summarise the complete exchanges: one row for each of `SUMMARISED`; unknown values do not count.
+
+    Columns: n, mean, p50, p90, p99, max, all but n in ms. Percentiles interpolate linearly (type 7).
+    """
+    values = frame.loc[frame["outcome"] == "complete", list(SUMMARISED)]
+    quantiles = values.quantile([0.5, 0.9, 0.99], interpolation="linear")
+    columns = {
+        "n": values.count(),
+        "mean": values.mean(),
+        **{f"p{share * 100:.0f}": quantiles.loc[share] for share in quantiles.index},
+        "max": values.max(),
+    }
+    kinds = {name: "Int64" if name == "n" else "Float64" for name in columns}
+    return pd.DataFrame(columns, index=pd.Index(SUMMARISED, name="metric")).astype(kinds)
+
+
+def shown(table: pd.DataFrame) -> str:
+    """Lay out a summary for people: one decimal, counts whole, unknown as `–`."""
+
+    def cell(value: Any) -> str:
+        return "–" if pd.isna(value) else f"{value:,.1f}"
+
+    cells = table.map(cell).assign(n=table["n"].astype(str))
+    return str(cells.rename_axis(None).to_string())
+
+
+def _frame(table: str, found: Iterable[Row]) -> pd.DataFrame:
+    """Make a frame of the rows of a table; only the columns are held, not the rows."""
+    columns: dict[str, list[Any]] = {field.name: [] for field in fields.of(table)}
+    appends = [(name, column.append) for name, column in columns.items()]
+    for row in found:
+        for name, append in appends:
+            append(row[name])
+    kinds = [(field, _dtype(table, field)) for field in fields.of(table)]
+    return _described(table, fields.of(table), [_array(dtype, columns[field.name]) for field, dtype in kinds])
+
+
+def _dtype(table: str, field: Field) -> str:
+    return "category" if field.name in _REPEATED.get(table, ()) else _DTYPES[field.kind]
+
+
+def _array(dtype: Any, values: list[Any]) -> Any:
+    """Give values as an array of a type; an integer that no column of a tape could hold is unknown."""
+    if dtype == "category":
+        values = [_text(value) for value in values]
+        return pd.Categorical(values, categories=pd.Index(list(dict.fromkeys(values)), dtype="string"))
+    if dtype == _DTYPES["timestamp"]:
+        return pd.DatetimeIndex([instant(value) for value in values], tz="UTC").as_unit("us")
+    if dtype == "Int64":
+        values = [None if value is None or abs(value) >= _LARGEST else value for value in values]
+    if dtype == "string":
+        values = [None if value is None else _text(value) for value in values]
+    return pd.array(values, dtype=dtype)
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else str(rows.flat(value))
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _whole_gaps(packed: bytes) -> bytes:
+    """Give the gaps of a blob; a damaged tape may have a part of another behind them."""
+    return packed[: len(packed) // 8 * 8]
+
+
+def _category(places: NDArray[Any], names: list[str]) -> Any:
+    return pd.Categorical.from_codes(places.astype(np.int64), pd.Index(list(map(_text, names)), dtype="string"))
+
+
+def _whole(values: NDArray[Any]) -> IntegerArray:
+    return IntegerArray(values.astype(np.int64), np.zeros(len(values), bool))
+
+
+def _ms(ns: NDArray[Any]) -> FloatingArray:
+    """Give whole nanoseconds as `rows.ms` does; NaN is unknown."""
+    return FloatingArray(ns / 1e6, np.isnan(ns))
+
+
+def _described(table: str, columns: Sequence[Field], arrays: Sequence[Any]) -> pd.DataFrame:
+    """Put columns together; what each holds goes into the frame's attributes."""
+    frame = pd.DataFrame({field.name: array for field, array in zip(columns, arrays, strict=True)})
+    frame.attrs["columns"] = {
+        field.name: {"dtype": _dtype(table, field), "unit": field.unit, "meaning": field.meaning} for field in columns
+    }
+    return frame

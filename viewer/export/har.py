@@ -1,0 +1,163 @@
+"""Exchanges as an HTTP archive: HAR 1.2 as softwareishard.com specifies it, with the fields that Chrome adds.
+
+Each event of a stream is in `_eventSourceMessages` at the instant of the read that completed it, and what HAR has no
+place for (outcome, labels, the reads) in `_wiretape`. Headers are as stored: redacted. Of the timings, `blocked`, `dns`
+and `ssl` are not known apart (-1): `connect` holds them. `send`, `wait` and `receive` may not be -1 by the
+specification: a phase that was never reached took 0 ms, the one in which the exchange ended lasted until then.
+
+Everything beyond ASCII is escaped, so that an archive is exact and harmless on a terminal. Entries are written as they
+come. Reading them is left to `queries`.
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, BinaryIO, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from recorder.plurals import counted
+from viewer import rows
+from viewer.rows import Row
+from viewer.tape.whole import Whole
+
+_PHASES: Final = ("connect", "send", "wait", "receive")
+
+
+def write(out: BinaryIO, found: Iterable[Whole], version: str) -> int:
+    """Write an archive, one entry in each line, and give how many there are; `version` is wiretape's."""
+    creator = json.dumps({"name": "wiretape", "version": version})
+    out.write(f'{{"log": {{"version": "1.2", "creator": {creator}, "pages": [], "entries": ['.encode())
+    count = 0
+    for one in found:
+        out.write(f"{',' if count else ''}\n{json.dumps(entry(one), separators=(',', ':'))}".encode())
+        count += 1
+    out.write(b"\n]}}\n")
+    return count
+
+
+def entry(one: Whole) -> Row:
+    """Give one exchange as an entry of an archive."""
+    facts, phases = one.facts, timings(one)
+    found = {
+        "startedDateTime": facts["started_at"],
+        "time": round(sum(phases[name] for name in _PHASES if phases[name] > 0), 6),
+        "request": _request(facts),
+        "response": _response(one),
+        "cache": {},
+        "timings": phases,
+        "_resourceType": "fetch",
+    }
+    if one.decoded.stream:
+        found["_eventSourceMessages"] = _messages(one)
+    if facts["outcome"] != "complete":
+        found["comment"] = one.ending
+    return found | {"_wiretape": _wiretape(one)}
+
+
+def timings(one: Whole) -> dict[str, float]:
+    """Give the phases of an exchange, in ms; of one that is still open, up to its last read."""
+    marks = [one.facts["connected_ns"], one.facts["sent_ns"], one.facts["headers_ns"]]
+    while marks and marks[-1] is None:
+        marks.pop()
+    found: dict[str, float] = {"blocked": -1, "dns": -1, "ssl": -1, "connect": -1, "send": 0, "wait": 0, "receive": 0}
+    before = 0
+    for name, at in zip(_PHASES, [*marks, *[one.last_ns] * (len(_PHASES) - len(marks))], strict=True):
+        if at is not None:
+            found[name] = round(max(at - before, 0) / 1e6, 6)
+            before = max(at, before)
+    return found
+
+
+def _request(facts: Row) -> Row:
+    url = facts["upstream"] + facts["path"]
+    found = {
+        "method": facts["method"],
+        "url": url,
+        "httpVersion": "HTTP/1.1",
+        "cookies": [],
+        "headers": _headers(facts["request_headers"]),
+        "queryString": [{"name": name, "value": value} for name, value in _query(url)],
+        "headersSize": -1,
+        "bodySize": -1 if facts["request_size"] is None else facts["request_size"],
+    }
+    return found | ({"postData": _post_data(facts)} if facts["request_size"] else {})
+
+
+def _query(url: str) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(urlsplit(url).query, keep_blank_values=True)
+    except ValueError:  # no URL, or more parameters than are safe to read
+        return []
+
+
+def _post_data(facts: Row) -> Row:
+    body: bytes = facts["request_body"] or b""
+    text, encoding = _text(body)
+    found = {"mimeType": _header(facts["request_headers"], "content-type"), "text": text}
+    if encoding:  # HAR 1.2 has no name for it here
+        found["_encoding"] = encoding
+    if len(body) < facts["request_size"]:
+        found["comment"] = (
+            f"the first {len(body):,} of {counted(facts['request_size'], 'byte')}: the tape keeps no more"
+        )
+    return found
+
+
+def _response(one: Whole) -> Row:
+    facts, headers = one.facts, one.facts["response_headers"] or []
+    answered = facts["status"] is not None
+    found = {
+        "status": facts["status"] if answered else 0,
+        "statusText": "",
+        "httpVersion": "HTTP/1.1" if answered else "",
+        "cookies": [],
+        "headers": _headers(headers),
+        "content": _content(one, _header(headers, "content-type")),
+        "redirectURL": _header(headers, "location"),
+        "headersSize": -1,
+        "bodySize": facts["bytes"] if answered else -1,
+    }
+    return found if answered else found | {"_error": one.ending}
+
+
+def _content(one: Whole, mime_type: str) -> Row:
+    text, encoding = _text(one.decoded.data)
+    found: Row = {"size": len(one.decoded.data)}
+    if one.decoded.data != one.body:
+        found["compression"] = len(one.decoded.data) - len(one.body)
+    found |= {"mimeType": mime_type or "x-unknown", "text": text}
+    return found | ({"encoding": encoding} if encoding else {})
+
+
+def _text(body: bytes) -> tuple[str, str | None]:
+    try:
+        return body.decode(), None
+    except UnicodeDecodeError:
+        return base64.b64encode(body).decode(), "base64"
+
+
+def _messages(one: Whole) -> list[Row]:
+    started = one.started
+
+    def seconds(at_ns: int | None) -> float | None:
+        return None if at_ns is None else (started + timedelta(microseconds=at_ns // 1000)).timestamp()
+
+    return [
+        {"time": seconds(item.at_ns), "eventName": item.type, "eventId": item.id, "data": item.data}
+        for item in one.decoded.items
+        if item.kind == "event"
+    ]
+
+
+def _wiretape(one: Whole) -> Row:
+    names = ("id", "outcome", "outcome_detail", "ended_by", "ended_detail", "labels")
+    return {name: one.facts[name] for name in names} | {"reads": [rows.read(read) for read in one.reads]}
+
+
+def _headers(stored: Sequence[Sequence[Any]]) -> list[Row]:
+    return [{"name": name, "value": value} for name, value in stored]
+
+
+def _header(stored: Sequence[Sequence[Any]], wanted: str) -> str:
+    return next((str(value) for name, value in stored if name.lower() == wanted), "")

@@ -1,0 +1,109 @@
+"""Rows as a Parquet file, through pyarrow, the extra `wiretape[parquet]`: the only module that imports it.
+
+Columns are typed as `fields` says: integers are int64, numbers float64, texts UTF-8 strings, timestamps microseconds of
+UTC, words (`flags`, `kinds`, `warnings`) lists of strings; structures are strings of JSON. Unknown is null. Unit and
+meaning are in each column's metadata. Row groups are written as they fill, so that memory does not grow with the tape.
+A lone surrogate, which UTF-8 has no bytes for, is written as its escape, and an integer beyond 64 bits is null.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import ModuleType
+from typing import Any, BinaryIO, Final
+
+from recorder.errors import WiretapeError
+from viewer import rows
+from viewer.export.fields import Field, Kind
+from viewer.rows import Row
+from viewer.tape.whole import instant
+
+_ROWS: Final = 10_000
+_CHARACTERS: Final = 1 << 22
+"""A row group ends at so many rows, or so much text."""
+
+_INT64: Final = range(-(1 << 63), 1 << 63)
+
+
+def write(out: BinaryIO, fields: Sequence[Field], found: Iterable[Row]) -> int:
+    """Write rows and give how many there were. Raises `WiretapeError` where pyarrow is not installed."""
+    arrow = _pyarrow()
+    schema, count = _schema(arrow, fields), 0
+    with arrow.parquet.ParquetWriter(out, schema, compression="zstd") as writer:
+        for group in _groups(found, [field.name for field in fields if field.kind in ("text", "json")]):
+            arrays = [_array(arrow, field, column.type, group) for field, column in zip(fields, schema, strict=True)]
+            writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+            count += len(group)
+    return count
+
+
+def _pyarrow() -> ModuleType:
+    try:
+        importlib.import_module("pyarrow.parquet")
+        return importlib.import_module("pyarrow")
+    except ImportError as error:
+        raise WiretapeError("Parquet needs pyarrow: install it with pip install 'wiretape[parquet]'") from error
+
+
+def _schema(arrow: ModuleType, fields: Sequence[Field]) -> Any:
+    types = {
+        "integer": arrow.int64(),
+        "number": arrow.float64(),
+        "boolean": arrow.bool_(),
+        "timestamp": arrow.timestamp("us", tz="UTC"),
+        "words": arrow.list_(arrow.string()),
+    }
+    return arrow.schema(
+        arrow.field(field.name, types.get(field.kind, arrow.string()), metadata=_metadata(field)) for field in fields
+    )
+
+
+def _metadata(field: Field) -> dict[str, str]:
+    unit = {} if field.unit is None else {"unit": field.unit}
+    return {"type": field.kind, **unit, "meaning": field.meaning}
+
+
+def _groups(found: Iterable[Row], texts: Sequence[str]) -> Iterator[list[Row]]:
+    group: list[Row] = []
+    size = 0
+    for row in found:
+        group.append(row)
+        size += sum([_size(row[name]) for name in texts])
+        if len(group) >= _ROWS or size >= _CHARACTERS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _size(value: Any) -> int:
+    return 0 if value is None else len(value if type(value) is str else str(rows.flat(value)))
+
+
+def _array(arrow: ModuleType, field: Field, type: Any, group: Sequence[Row]) -> Any:
+    values, written = [row[field.name] for row in group], _WRITTEN.get(field.kind)
+    if written is not None:
+        values = [None if value is None else written(value) for value in values]
+    return arrow.array(values, type)
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else str(rows.flat(value))
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _words(value: str | list[str]) -> list[str]:
+    return [_text(word) for word in (value.split() if isinstance(value, str) else value)]
+
+
+def _integer(value: int) -> int | None:
+    return value if value in _INT64 else None
+
+
+_WRITTEN: Final[dict[Kind, Callable[[Any], Any]]] = {
+    "text": _text,
+    "json": _text,
+    "words": _words,
+    "timestamp": instant,
+    "integer": _integer,
+}
+"""What becomes of a known value, where pyarrow does not take it as it is."""

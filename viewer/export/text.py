@@ -1,0 +1,240 @@
+"""Rows as bytes: CSV, TSV, JSON Lines and JSON, written as they come, so that memory does not grow with the tape.
+
+CSV follows RFC 4180 (CRLF, minimal quoting, UTF-8, no mark). A text that a spreadsheet would take for a formula gets a
+leading `'`, as OWASP's ASVS 1.2.10 asks; numbers never do. TSV has no quotes: tab, line feed, carriage return and
+backslash are written as `\\t`, `\\n`, `\\r` and `\\\\`, so that a line is a row and `cut` works. JSON is exact. A lone
+surrogate, which UTF-8 has no bytes for, is written as its escape in all of them. Only on its way to a terminal is text
+changed: CSV cells pass `safe`, in JSON what `safe` would change is escaped. Which rows there are is left to `queries`.
+"""
+
+import csv
+import functools
+import io
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import NoneType
+from typing import Any, BinaryIO, Final, Literal
+
+from sqlalchemy import Connection
+
+from recorder.sanitize import safe
+from viewer import rows
+from viewer.export import chunk_lines
+from viewer.rows import Chunks, Exchanges, Row
+from viewer.tape import queries
+
+Format = Literal["csv", "tsv", "jsonl", "json"]
+Source = tuple[Sequence[str], Callable[[Connection], Iterator[Row]]]
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0")
+_LINE_ENDS = ("\x85", "\u2028", "\u2029")
+_TSV = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+_QUOTE = '"'
+_TO_QUOTE = re.compile(r'[",\r\n]').search
+_UNQUOTED = re.compile(r'[^",\r\n=+\-@\t\0][^",\r\n]*+').fullmatch
+_ASIS = frozenset({NoneType, int, float, str})
+_ASIS_THERE = _ASIS - {str}
+_NONE = ()
+_TEXT = frozenset({NoneType, str})
+_TO_GUARD = re.compile(r'[",\r]|(?:\A|\n)[=+\-@\t\0]').search
+_FLUSH = 1 << 16
+_TEXTS = rows.FIELDS + rows.TEXT_FIELDS
+
+TABLES: Final[dict[str, Source]] = {
+    "exchanges": (rows.FIELDS, queries.exchanges),
+    "texts": (_TEXTS, lambda connection: queries.exchanges(connection, _TEXTS)),
+    "chunks": (rows.CHUNK_FIELDS, queries.all_chunks),
+    "reads": (("id", *rows.READ_FIELDS), queries.all_reads),
+}
+"""What can be exported: the fields of each table, and where its rows come from, oldest first."""
+
+
+def write(
+    out: BinaryIO,
+    format: Format,
+    fields: Sequence[str],
+    found: Iterable[Row],
+    *,
+    raw_csv: bool = False,
+    terminal: bool = False,
+    header: bool = True,
+) -> int:
+    """Write rows in a format and give how many there were. `raw_csv` leaves what looks like a formula as it is.
+
+    `header` is whether CSV and TSV begin with the names of the fields.
+    """
+    match format:
+        case "csv":
+            return _write_csv(out, fields, found, raw_csv, terminal, header)
+        case "tsv":
+            return _write_tsv(out, fields, found, terminal, header)
+        case "jsonl":
+            return _write_text(out, (f"{_json(row, terminal)}\n" for row in found))
+        case "json":
+            return _write_json(out, found, terminal)
+
+
+def write_object(out: BinaryIO, row: Row, *, terminal: bool = False) -> None:
+    """Write one row as one JSON object, indented."""
+    out.write(_encoded(_json(row, terminal, indent=2) + "\n"))
+
+
+def guarded(text: str) -> str:
+    """Put a `'` before a text that a spreadsheet would take for a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _write_csv(
+    out: BinaryIO, fields: Sequence[str], found: Iterable[Row], raw: bool, terminal: bool, header: bool
+) -> int:
+    end = "\n" if terminal else "\r\n"
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator=end)
+    if header:
+        writer.writerow(fields)
+    if isinstance(found, Chunks) and tuple(fields) == rows.CHUNK_FIELDS and not terminal:
+        _drain(buffer, out)
+        return _write_lines(out, found, raw, end)
+    if isinstance(found, Exchanges) and tuple(fields) == found.fields and len(fields) > 1 and not terminal:
+        _drain(buffer, out)
+        return _write_columns(out, found, raw, end)
+    count = 0
+    for row in found:
+        writer.writerow(_cells([row[field] for field in fields], raw, terminal))
+        count += 1
+        if buffer.tell() > _FLUSH:
+            _drain(buffer, out)
+    _drain(buffer, out)
+    return count
+
+
+def _write_columns(out: BinaryIO, found: Exchanges, raw: bool, end: str) -> int:
+    """Write exchanges a batch at a time, column by column: most columns are all alike."""
+    count = 0
+    for batch in found.batches:
+        _, *stored = zip(*batch, strict=True)
+        columns = map(_column, found.fields, stored, itertools.repeat(raw))
+        out.write(_encoded("".join(f"{line}{end}" for line in map(",".join, zip(*columns, strict=True)))))
+        count += len(batch)
+    return count
+
+
+def _column(field: str, stored: Sequence[Any], raw: bool) -> Sequence[str]:
+    """Write a column's values as `csv.writer` writes the cells of them."""
+    if field.endswith("_ms"):
+        return chunk_lines.milliseconds(stored)
+    if field == "flags":
+        stored = [" ".join((flags or "").split()) for flags in stored]
+    kinds = set(map(type, stored))
+    if kinds <= _ASIS_THERE:
+        return ["" if value is None else str(value) for value in stored]
+    if kinds <= _TEXT:
+        texts = ["" if text is None else text for text in stored]
+        lines = "\n".join(texts)
+        if lines.count("\n") == len(texts) - 1 and not _TO_GUARD(lines):
+            return texts
+    return [_quoted(value, raw) for value in stored]
+
+
+def _cells(values: Iterable[Any], raw: bool, terminal: bool) -> list[Any]:
+    # Nearly every cell is written as it is; a call for each would take as long as all the rest.
+    asis, marks = _ASIS_THERE if terminal else _ASIS, _NONE if raw else _FORMULA
+    return [
+        value
+        if (kind := type(value)) in asis and (kind is not str or value[:1] not in marks)
+        else _cell(value, raw, terminal)
+        for value in values
+    ]
+
+
+def _write_lines(out: BinaryIO, found: Chunks, raw: bool, end: str) -> int:
+    count = 0
+    cell = functools.partial(_quoted, raw=raw)
+    for id, runs in found.runs:
+        lines = chunk_lines.lines(id, runs, cell, end)
+        if found.limit is not None:
+            del lines[found.limit - count :]
+        out.write(_encoded("".join(lines)))
+        count += len(lines)
+        if count == found.limit:
+            break
+    return count
+
+
+def _quoted(value: Any, raw: bool) -> str:
+    """Write one value as `csv.writer` writes the cell of it."""
+    if type(value) is str and _UNQUOTED(value):  # nearly every cell
+        return value
+    cell = _cell(value, raw, terminal=False)
+    text = "" if cell is None else str(cell)
+    return f'"{text.replace(_QUOTE, _QUOTE * 2)}"' if _TO_QUOTE(text) else text
+
+
+def _cell(value: Any, raw: bool, terminal: bool) -> str | int | float | None:
+    flat = rows.flat(value)
+    if not isinstance(flat, str):
+        return flat
+    text = flat if raw else guarded(flat)
+    return safe(text) if terminal else text
+
+
+def _drain(buffer: io.StringIO, out: BinaryIO) -> None:
+    out.write(_encoded(buffer.getvalue()))
+    buffer.seek(0)
+    buffer.truncate()
+
+
+def _write_json(out: BinaryIO, found: Iterable[Row], terminal: bool) -> int:
+    out.write(b"[")
+    count = _write_text(out, (f"{',' if at else ''}\n{_json(row, terminal)}" for at, row in enumerate(found)))
+    out.write(b"\n]\n")
+    return count
+
+
+def _write_tsv(out: BinaryIO, fields: Sequence[str], found: Iterable[Row], terminal: bool, header: bool) -> int:
+    if header:
+        out.write(_encoded("\t".join(fields) + "\n"))
+    return _write_text(out, ("\t".join(_unquoted(row[field], terminal) for field in fields) + "\n" for row in found))
+
+
+def _write_text(out: BinaryIO, lines: Iterable[str]) -> int:
+    count = 0
+    for line in lines:
+        out.write(_encoded(line))
+        count += 1
+    return count
+
+
+def _unquoted(value: Any, terminal: bool) -> str:
+    flat = rows.flat(value)
+    text = "" if flat is None else str(flat).translate(_TSV)
+    return safe(text) if terminal else text
+
+
+def _json(row: Row, terminal: bool, indent: int | None = None) -> str:
+    separators = (",", ":") if indent is None else (",", ": ")
+    text = json.dumps(row, ensure_ascii=False, separators=separators, indent=indent)
+    # Many readers split lines at these too; in JSON they may be escaped.
+    for sign in _LINE_ENDS:
+        if sign in text:
+            text = text.replace(sign, _escape(sign))
+    return _escaped(text) if terminal else text
+
+
+def _escaped(text: str) -> str:
+    """Escape in JSON text what a terminal must not get; the value stays the same."""
+    if safe(text, multiline=True) == text:
+        return text
+    return "".join(sign if safe(sign, multiline=True) == sign else _escape(sign) for sign in text)
+
+
+def _escape(sign: str) -> str:
+    units = sign.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _encoded(text: str) -> bytes:
+    # Only lone surrogates cannot be encoded, and Python's escape for them is JSON's.
+    return text.encode("utf-8", "backslashreplace")

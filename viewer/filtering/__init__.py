@@ -1,1 +1,0 @@
-"""The filter language: reading it, completing it, and what it means for a row and in SQL."""

@@ -1,0 +1,87 @@
+"""Pure: what a filter that is being typed may go on with: the names of fields, and the values that they take.
+
+Values that come from a tape are hostile: only those that a filter can hold as they are, without quotes, are offered.
+Where these come from is left to `watching`, what a shell is offered to `completion`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from viewer.filters.fields import CHOICES, FIELDS, NAMES
+
+OFFERED: Final = (
+    "model:", "is:", "flag:", "has:", "ttft>", "gap.max>", "icl.p50>", "gap:", "dur>", "status>=", "host:", "path:",
+    "since:", "until:", "tps<", "tok.out>", "tok.in>", "finish:", "error:", "text:", "prompt:", "label:", "events<",
+)  # fmt: skip
+"""The fields that are offered first, each with the operator that goes with it most often."""
+
+FROM_TAPE: Final = ("model", "upstream", "finish_reason", "path")
+"""The fields whose values are those of the tape."""
+
+_MEASURED: Final = frozenset({"duration", "count", "rate", "share"})
+_TERM = re.compile(r"(?P<before>(?:.*[\s(])?-?)(?P<term>[^\s(]*)", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_VALUE = re.compile(rf"(?P<head>(?P<name>{_NAME.pattern})(?:!=|[:=])(?:[^\s\",]*,)*)(?P<value>[^\s\",]*)")
+_HARMLESS = re.compile(r"[^\W_][\w.:/@+%-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One way for a filter to go on: what is added, the whole filter with it, and the field that it names, if any."""
+
+    text: str
+    whole: str
+    field: str = ""
+
+
+def offers(text: str, values: Mapping[str, Sequence[str]]) -> list[Offer]:
+    """Return the ways in which a filter may go on, the likeliest first. `values` are those of the fields of a tape."""
+    match = _TERM.fullmatch(text)
+    if match is None or text.count('"') % 2:
+        return []
+    before, term = match["before"], match["term"]
+    value = _VALUE.fullmatch(term)
+    if value is None:
+        return [Offer(name, before + name, field) for name, field in _names(term)]
+    return [
+        Offer(one, f"{before}{value['head']}{one}")
+        for one in _values(value["name"], values)
+        if one.lower().startswith(value["value"].lower()) and len(one) > len(value["value"])
+    ]
+
+
+def is_unfinished(text: str, values: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether a filter that can be read ends with the beginning of a field's name or of a known value.
+
+    Such a filter selects next to nothing, which is not what will be meant when it has been typed.
+    """
+    match = _TERM.fullmatch(text)
+    if match is None or text.count('"') % 2:
+        return False
+    value = _VALUE.fullmatch(match["term"])
+    if value is None:
+        is_name = _NAME.fullmatch(match["term"]) is not None
+        return is_name and any(name.startswith(match["term"].lower()) for name in NAMES)
+    known = [one.lower() for one in _values(value["name"], values)]
+    typed = value["value"].lower()
+    return typed != "" and typed not in known and any(one.startswith(typed) for one in known)
+
+
+def _names(typed: str) -> Iterator[tuple[str, str]]:
+    """Yield the names that begin so, each with an operator, and their fields; each field once."""
+    named = [*OFFERED, *(f"{name}{'>' if FIELDS[NAMES[name]].kind in _MEASURED else ':'}" for name in sorted(NAMES))]
+    seen = set[str]()
+    for name in named:
+        field = NAMES[name.rstrip(":<>=")]
+        if name.startswith(typed.lower()) and field not in seen:
+            seen.add(field)
+            yield name, field
+
+
+def _values(name: str, values: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    field = NAMES.get(name.lower(), "")
+    if field in CHOICES:
+        return sorted(CHOICES[field])
+    return [value for value in values.get(field, ()) if _HARMLESS.fullmatch(value)]

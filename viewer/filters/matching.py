@@ -1,0 +1,203 @@
+"""Pure: whether a row fits a filter. `filtering.sql` says the same in SQL.
+
+What is unknown fits no comparison, nor its negation by an operator (`!=`, `!~`). `-` is the logical negation, so
+`-ttft>1s` holds for an exchange without a `ttft`. Case is ignored where it is ASCII's. A text is matched by shapes:
+patterns of which one must fit all of it. Durations compare to the nanosecond.
+Of tool calls the text is `name(arguments)`, as `pages` shows them. Of gaps, any of the exchange may fit.
+"""
+
+import functools
+import re
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from operator import ge, gt, le, lt
+from typing import Any, Final
+
+from recorder.decode.metrics import percentile
+from viewer import rows
+from viewer.filters.fields import FIELDS, having
+from viewer.filters.patterns import found
+from viewer.filters.syntax import Among, And, Compare, Filter, Labelled, Match, Not, Number, Or, Pattern, Regex, Word
+from viewer.rows import Row
+
+ORDERS: Final[dict[str, Callable[[Any, Any], Any]]] = {">": gt, ">=": ge, "<": lt, "<=": le}
+"""What the operators that compare do."""
+
+WORD_IN: Final = {"model": "within", "upstream": "in_host", "path": "within", "id": "prefix"}
+"""Where a bare word is looked for, besides `text` and the values of labels, and in which style."""
+
+
+def shapes(style: str, pattern: Pattern) -> list[Pattern]:
+    """Give the shapes of a pattern that is looked for in a style."""
+    first, *rest = pattern
+    match style:
+        case "prefix":
+            return [(*pattern, "")]
+        case "within":
+            return [("", *pattern, "")]
+        case "word":
+            spaced = (f" {first}", *rest[:-1], f"{rest[-1]} ") if rest else (f" {first} ",)
+            return [("", *spaced, "")]
+        case "path":
+            return [pattern, _then(pattern, "?")]
+        case "in_host":
+            return [("", "://", *pattern, "")]
+        case "host":
+            host = ("", f"://{first}", *rest)
+            return [pattern, host, _then(host, "/"), _then(host, ":")]
+    return [pattern]
+
+
+def _then(pattern: Pattern, sign: str) -> Pattern:
+    return (*pattern[:-1], pattern[-1] + sign, "")
+
+
+def field_shapes(match: Match) -> list[Pattern]:
+    """Give the shapes of which a field's text must fit one."""
+    return [shape for pattern in match.patterns for shape in shapes(FIELDS[match.field].style, pattern)]
+
+
+def needed(filter: Filter) -> tuple[str, ...]:
+    """Name the fields that a row must have for `matches` to judge it."""
+    match filter:
+        case And(parts) | Or(parts):
+            return tuple(dict.fromkeys(name for part in parts for name in needed(part)))
+        case Not(part):
+            return needed(part)
+        case Word():
+            return (*WORD_IN, "labels", *FIELDS["text"].rows)
+        case Labelled():
+            return ("labels",)
+        case Match("has"):
+            return tuple(dict.fromkeys(_had(filter)))
+    return FIELDS[filter.field].rows
+
+
+@functools.singledispatch
+def matches(filter: Filter, row: Row) -> bool:
+    """Say whether a row, as `queries` gives it, fits; it must have the fields that are `needed`."""
+    raise TypeError(filter)
+
+
+@matches.register
+def _(filter: And, row: Row) -> bool:
+    return all(matches(part, row) for part in filter.parts)
+
+
+@matches.register
+def _(filter: Or, row: Row) -> bool:
+    return any(matches(part, row) for part in filter.parts)
+
+
+@matches.register
+def _(filter: Not, row: Row) -> bool:
+    return not matches(filter.part, row)
+
+
+@matches.register
+def _(filter: Word, row: Row) -> bool:
+    texts = [*row["labels"].values(), *(text for text in _values("text", row) if text is not None)]
+    within = any(_fits(text, shapes("within", filter.pattern)) for text in texts)
+    return within or any(_fits(row[name], shapes(style, filter.pattern)) for name, style in WORD_IN.items())
+
+
+@matches.register
+def _(filter: Compare, row: Row) -> bool:
+    limit, compared = _in_row(filter.field, filter.limit), ORDERS[filter.order]
+    return _holds(_values(filter.field, row), lambda value: bool(compared(value, limit)))
+
+
+@matches.register
+def _(filter: Among, row: Row) -> bool:
+    spans = [(_in_row(filter.field, low), _in_row(filter.field, high)) for low, high in filter.spans]
+    return _holds(_values(filter.field, row), lambda value: any(_between(value, *s) for s in spans), filter.negated)
+
+
+@matches.register
+def _(filter: Regex, row: Row) -> bool:
+    return _holds(_values(filter.field, row), lambda value: bool(found(filter.pattern, value)), filter.negated)
+
+
+@matches.register
+def _(filter: Labelled, row: Row) -> bool:
+    judged = (_label_fits(row["labels"].get(key), pattern, filter.negated) for key, pattern in filter.labels)
+    return all(judged) if filter.negated else any(judged)
+
+
+def _label_fits(value: str | None, pattern: Pattern | None, negated: bool) -> bool:
+    return _holds([value], lambda known: pattern is None or _fits(known, [pattern]), negated)
+
+
+@matches.register
+def _(filter: Match, row: Row) -> bool:
+    if filter.field == "has":
+        return any(row[name] is not None for name in _had(filter)) != filter.negated
+    wanted = field_shapes(filter)
+    return _holds(
+        _values(filter.field, row), lambda value: _fits(_readable(filter.field, value), wanted), filter.negated
+    )
+
+
+def _holds(values: Iterable[Any], check: Callable[[Any], bool], negated: bool = False) -> bool:
+    """Say whether a known value passes the check; negated, whether none does although one is known."""
+    passed = [check(value) for value in values if value is not None]
+    return bool(passed) and not any(passed) if negated else any(passed)
+
+
+def _had(filter: Match) -> list[str]:
+    return [name for (word,) in filter.patterns for name in having(word)]
+
+
+def _values(field: str, row: Row) -> list[Any]:
+    if field == "flags":
+        return [" ".join(row["flags"])]
+    if field == "gap":
+        return list(unpacked(row["icl"]))
+    if field in rows.GAP_PERCENTILES:
+        return [rows.ms(gap_percentile(row["icl"], rows.GAP_PERCENTILES[field]))]
+    return [_called(row[name]) if name == "tool_calls" else row[name] for name in FIELDS[field].rows]
+
+
+def _called(calls: Sequence[Row] | None) -> str | None:
+    """Give tool calls as people are shown them, each on its line."""
+    return "\n".join(f"{call['name'] or ''}({call['arguments']})" for call in calls) if calls else None
+
+
+def unpacked(gaps: bytes | None) -> Sequence[int]:
+    """Give packed gaps, as the tape has them, in ns; a number that is cut off at the end is left out."""
+    found = array("q", (gaps or b"")[: len(gaps or b"") // 8 * 8])
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
+
+
+def gap_percentile(gaps: bytes | None, fraction: float) -> int | None:
+    """Give a percentile of packed gaps, in ns: of those between reads, since chunks of one read are 0 apart."""
+    between = sorted(gap for gap in unpacked(gaps) if gap > 0)
+    return round(percentile(between, fraction)) if between else None
+
+
+def _in_row(field: str, limit: Number | str | None) -> Any:
+    """Give a limit in the unit that rows have."""
+    return rows.ms(limit) if FIELDS[field].kind == "duration" and not isinstance(limit, str) else limit
+
+
+def _between(value: Any, low: Any, high: Any) -> bool:
+    return (low is None or value >= low) and (high is None or value <= high)
+
+
+def _readable(field: str, value: Any) -> str:
+    """Give a value as SQLite's LIKE sees it: flags with a space around each, bytes up to a NUL."""
+    if field == "flags":
+        return f" {value} " if value else " "
+    return value.decode("utf-8", "replace").partition("\0")[0] if isinstance(value, bytes) else str(value)
+
+
+def _fits(text: str | None, wanted: Sequence[Pattern]) -> bool:
+    return text is not None and any(_expression(shape).fullmatch(text) for shape in wanted)
+
+
+@functools.lru_cache(maxsize=1024)
+def _expression(shape: Pattern) -> "re.Pattern[str]":
+    return re.compile(".*".join(map(re.escape, shape)), re.IGNORECASE | re.ASCII | re.DOTALL)

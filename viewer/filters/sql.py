@@ -1,0 +1,237 @@
+"""What a filter means in SQL: a condition over exchanges left-joined to measures.
+
+It says the same as `filtering.matching`, which states the rules. Each condition is true or false and never null, values
+are bound parameters, and a regular expression is SQLite's REGEXP, for which `register` gives a connection the function.
+Gaps are looked for in the histogram of each exchange first, and among all of them only where that leaves it open.
+"""
+
+import functools
+import math
+import re
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    LargeBinary,
+    Text,
+    and_,
+    case,
+    cast,
+    exists,
+    false,
+    func,
+    literal,
+    not_,
+    null,
+    or_,
+    select,
+    true,
+    type_coerce,
+)
+
+from recorder.tape.schema import exchanges, measures
+from viewer.columns import column, each_label, label
+from viewer.filters.fields import FIELDS, having
+from viewer.filters.matching import ORDERS, WORD_IN, field_shapes, gap_percentile, shapes, unpacked
+from viewer.filters.patterns import Searches
+from viewer.filters.syntax import (
+    Among,
+    And,
+    Compare,
+    Filter,
+    Labelled,
+    Match,
+    Not,
+    Number,
+    Or,
+    Pattern,
+    Regex,
+    Span,
+    Word,
+)
+
+Condition = ColumnElement[bool]
+Check = Callable[[ColumnElement[Any]], Condition]
+
+_LONGEST_GAP = 2**63 - 1
+
+
+def register(connection: sqlite3.Connection, searches: Searches) -> None:
+    """Give a connection the functions behind REGEXP, which are the `searches`, `gap:` and `gap.p50:` and its like."""
+    connection.create_function("regexp", 2, searches.found, deterministic=True)
+    connection.create_function("has_gap", 3, _has_gap, deterministic=True)
+    connection.create_function("gap_percentile", 2, gap_percentile, deterministic=True)
+
+
+@functools.singledispatch
+def condition(filter: Filter) -> Condition:
+    """Give a filter as a condition on `columns.JOINED`."""
+    raise TypeError(filter)
+
+
+@condition.register
+def _(filter: And) -> Condition:
+    return and_(*map(condition, filter.parts))
+
+
+@condition.register
+def _(filter: Or) -> Condition:
+    return or_(*map(condition, filter.parts))
+
+
+@condition.register
+def _(filter: Not) -> Condition:
+    return not_(condition(filter.part))
+
+
+@condition.register
+def _(filter: Word) -> Condition:
+    each = each_label()
+    labelled = exists().where(_like(each.c.value, shapes("within", filter.pattern)))
+    named = [_known(_like(column(name), shapes(how, filter.pattern))) for name, how in WORD_IN.items()]
+    within = [_known(_like(text, shapes("within", filter.pattern))) for text in _texts("text")]
+    return or_(*named, labelled, *within)
+
+
+@condition.register
+def _(filter: Compare) -> Condition:
+    if filter.field == "gap":
+        return _gapped([_span(filter)], negated=False)
+    if filter.field == "started_at":  # never null; without a function around it, its index serves
+        return _compared(exchanges.c.started_at, filter)
+    return _known(_compared(column(filter.field), filter))
+
+
+def _compared(one: ColumnElement[Any], filter: Compare) -> Condition:
+    compared: Condition = ORDERS[filter.order](one, filter.limit)
+    return compared
+
+
+@condition.register
+def _(filter: Among) -> Condition:
+    if filter.field == "gap":
+        return _gapped(filter.spans, filter.negated)
+    return _holds(
+        [column(filter.field)], lambda one: or_(*(_between(one, *span) for span in filter.spans)), filter.negated
+    )
+
+
+@condition.register
+def _(filter: Regex) -> Condition:
+    texts = _texts(filter.field)
+    if filter.field == "flags":
+        texts = [func.coalesce(column("flags"), "")]
+    elif filter.field == "prompt":  # as it is: a body that is not UTF-8 reaches the function as bytes
+        texts = [type_coerce(column("request_body"), Text)]
+    return _holds(texts, lambda one: one.regexp_match(filter.pattern), filter.negated)
+
+
+@condition.register
+def _(filter: Labelled) -> Condition:
+    judged = [_holds([label(key)], _fits_label(pattern), filter.negated) for key, pattern in filter.labels]
+    return and_(*judged) if filter.negated else or_(*judged)
+
+
+@condition.register
+def _(filter: Match) -> Condition:
+    if filter.field == "has":
+        present = or_(*(column(name).is_not(null()) for (word,) in filter.patterns for name in having(word)))
+        return not_(present) if filter.negated else present
+    wanted = field_shapes(filter)
+    return _holds(_texts(filter.field), lambda one: _like(one, wanted), filter.negated)
+
+
+def _holds(columns: Sequence[ColumnElement[Any]], check: Check, negated: bool) -> Condition:
+    """Require that a column passes the check; negated, that none does although one is known."""
+    passed = or_(*(_known(check(one)) for one in columns))
+    return and_(or_(*(one.is_not(null()) for one in columns)), not_(passed)) if negated else passed
+
+
+def _known(check: Condition) -> Condition:
+    return func.coalesce(check, false(), type_=Boolean)
+
+
+def _between(one: ColumnElement[Any], low: Number | None, high: Number | None) -> Condition:
+    return and_(true() if low is None else one >= low, true() if high is None else one <= high)
+
+
+def _gapped(spans: Sequence[Span], negated: bool) -> Condition:
+    """Require a gap within one of the spans, ends included; negated, that there are gaps and none is within."""
+    found = or_(*(_gap_within(low, high) for low, high in spans))
+    return and_(_known(func.length(measures.c.icl) > 0), not_(found)) if negated else found
+
+
+def _gap_within(low: Number | None, high: Number | None) -> Condition:
+    """Ask the histogram whether there can be such a gap, and whether there must be: it has them by their bit lengths.
+
+    Only where a border is within a bucket, and that bucket is all that speaks for it, are the gaps looked at.
+    """
+    least, most = math.ceil(low or 0), min(_LONGEST_GAP if high is None else math.floor(high), _LONGEST_GAP)
+    if least > most:
+        return false()
+    first, last = least.bit_length(), most.bit_length()
+    sure_from = first + (least > (1 << first) >> 1)
+    sure_to = last - (most < (1 << last) - 1)
+    looked_at = [] if (sure_from, sure_to) == (first, last) else [(_counted(first, last), _with_gap(least, most))]
+    # Only what CASE comes to is worked out: of AND and OR both sides would be.
+    return case((_counted(sure_from, sure_to), true()), *looked_at, else_=false())
+
+
+def _with_gap(least: int, most: int) -> Condition:
+    return func.has_gap(measures.c.icl, least, most, type_=Boolean)
+
+
+def _counted(first: int, last: int) -> Condition:
+    """Say whether the histogram has counted a gap of so many bits, at least and at most."""
+    if first > last:
+        return false()
+    nothing = bytes(4 * (last - first + 1))
+    return func.substr(measures.c.gap_hist, 4 * first + 1, len(nothing), type_=LargeBinary) > nothing
+
+
+def _has_gap(gaps: bytes | None, least: int, most: int) -> bool:
+    return any(least <= gap <= most for gap in unpacked(gaps))
+
+
+def _span(filter: Compare) -> Span:
+    """Give the whole numbers on one side of a limit."""
+    limit = filter.limit
+    assert not isinstance(limit, str)
+    match filter.order:
+        case ">":
+            return math.floor(limit) + 1, None
+        case ">=":
+            return limit, None
+        case "<":
+            return None, math.ceil(limit) - 1
+    return None, limit
+
+
+def _fits_label(pattern: Pattern | None) -> Check:
+    return lambda one: one.is_not(null()) if pattern is None else _like(one, [pattern])
+
+
+def _texts(field: str) -> list[ColumnElement[Any]]:
+    if field == "flags":  # a space around each
+        return [literal(" ") + func.coalesce(func.nullif(column("flags"), "") + " ", "")]
+    own = {"request_body": lambda: cast(column("request_body"), Text), "tool_calls": _called}
+    return [own[name]() if name in own else column(name) for name in FIELDS[field].rows]
+
+
+def _called() -> ColumnElement[str]:
+    """Give the tool calls as people are shown them, `name(arguments)`, each on its line; null if there are none."""
+    calls = column("tool_calls")
+    each = func.json_each(case((func.json_valid(calls) == 1, calls))).table_valued("value")
+    name, arguments = (func.coalesce(func.json_extract(each.c.value, f"$.{key}"), "") for key in ("name", "arguments"))
+    return select(func.group_concat(name + "(" + arguments + ")", "\n")).scalar_subquery()
+
+
+def _like(one: ColumnElement[Any], wanted: Sequence[Pattern]) -> Condition:
+    return or_(*(one.ilike("%".join(map(_escaped, shape)), escape="\\") for shape in wanted))
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\%_])", r"\\\1", text)

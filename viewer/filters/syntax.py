@@ -1,0 +1,201 @@
+"""Pure: a filter as a tree, and the tree as text again.
+
+`str()` of a tree is a filter that parses to the same tree. Durations are whole nanoseconds, shares are fractions of 1,
+instants are ISO 8601 in UTC, as on the tape. A pattern is the pieces of a text between its wildcards (`*`). What the
+tree means is left to `filtering.sql`.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+from viewer.filters.fields import DURATIONS, FIELDS
+
+Number = int | float
+Pattern = tuple[str, ...]
+Span = tuple[Number | None, Number | None]
+Order = Literal[">", ">=", "<", "<="]
+
+KEYWORDS = frozenset({"and", "or", "not"})
+_SECOND_NS = 10**9
+_PLAIN = re.compile(r"[^\s()\",*\\<>=~:!-][^\s()\",*\\<>=~:!]*")
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of the parts."""
+
+    parts: "tuple[Filter, ...]"
+
+    def __str__(self) -> str:
+        return " ".join(f"({part})" if isinstance(part, And | Or) else str(part) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Any of the parts."""
+
+    parts: "tuple[Filter, ...]"
+
+    def __str__(self) -> str:
+        return " or ".join(f"({part})" if isinstance(part, Or) else str(part) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Everything but the part, what is unknown there included."""
+
+    part: "Filter"
+
+    def __str__(self) -> str:
+        return f"-({self.part})" if isinstance(self.part, And | Or) else f"-{self.part}"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word in the model, the text, the host or the path, in the value of a label, or at the beginning of the id."""
+
+    pattern: Pattern
+
+    def __str__(self) -> str:
+        return _shown(self.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A text that fits one of the patterns, or, negated, a known text that fits none of them."""
+
+    field: str
+    patterns: tuple[Pattern, ...]
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.field}{_operator(self.negated)}{','.join(map(_shown, self.patterns))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Regex:
+    """A text in which the regular expression is found, or, negated, a known text in which it is not."""
+
+    field: str
+    pattern: str
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.field}{'!~' if self.negated else '~'}{_quoted(self.pattern)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """A number within one of the spans, ends included, or, negated, a known number within none of them."""
+
+    field: str
+    spans: tuple[Span, ...]
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"{_short(self.field)}{_operator(self.negated)}{','.join(map(self._span, self.spans))}"
+
+    def _span(self, span: Span) -> str:
+        low, high = (None if end is None else amount(self.field, end) for end in span)
+        return str(low) if low == high else f"{low or ''}..{high or ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A number, or an instant, on one side of a limit."""
+
+    field: str
+    order: Order
+    limit: Number | str
+
+    def __str__(self) -> str:
+        limit = self.limit if isinstance(self.limit, str) else amount(self.field, self.limit)
+        return f"{_short(self.field)}{self.order}{limit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """One of the labels: (key, pattern of its value, or None for any). Negated: every key, with another value."""
+
+    labels: tuple[tuple[str, Pattern | None], ...]
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"label{_operator(self.negated)}{','.join(map(_label, self.labels))}"
+
+
+Filter = And | Or | Not | Word | Match | Regex | Among | Compare | Labelled
+"""A filter: what an exchange must be like."""
+
+
+def every(parts: list[Filter]) -> Filter:
+    """Join filters that must all hold; there is at least one."""
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def either(parts: list[Filter]) -> Filter:
+    """Join filters of which one must hold; there is at least one."""
+    return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+
+def amount(field: str, number: Number) -> str:
+    """Write a number as a value of the field, with its unit."""
+    exact = Decimal(repr(number))
+    unit = ""
+    if FIELDS[field].kind in DURATIONS:
+        unit = "s" if exact and exact % _SECOND_NS == 0 else "ms"
+        exact = exact.scaleb(-9 if unit == "s" else -6)
+    shown = f"{exact:f}"
+    return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}{unit}"
+
+
+def is_starred(filter: Filter) -> bool:
+    """Say whether a text in quotes holds a `*`, which is no wildcard there."""
+    match filter:
+        case And(parts) | Or(parts):
+            return any(map(is_starred, parts))
+        case Not(part):
+            return is_starred(part)
+    return any(len(pattern) == 1 and "*" in pattern[0] for pattern in _patterns(filter))
+
+
+def _patterns(term: Filter) -> Iterable[Pattern]:
+    match term:
+        case Word(pattern):
+            return [pattern]
+        case Match(_, patterns):
+            return patterns
+        case Labelled(labels):
+            return [pattern for _, pattern in labels if pattern is not None]
+    return ()
+
+
+def _short(field: str) -> str:
+    """Name a field that is compared: one that is a duration without its unit, since its values have one."""
+    return field.removesuffix("_ms") if FIELDS[field].kind in DURATIONS else field
+
+
+def _operator(negated: bool) -> str:
+    return "!=" if negated else ":"
+
+
+def _shown(pattern: Pattern) -> str:
+    if len(pattern) > 1:
+        return "*".join(pattern)
+    (text,) = pattern
+    return text if _PLAIN.fullmatch(text) and text.lower() not in KEYWORDS else _quoted(text)
+
+
+def _label(label: tuple[str, Pattern | None]) -> str:
+    key, pattern = label
+    if pattern is None:
+        return key
+    return f"{key}={'*'.join(pattern)}" if len(pattern) > 1 else f"{key}={_shown(pattern)}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

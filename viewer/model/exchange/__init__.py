@@ -1,0 +1,1 @@
+"""Pure: what the screens show of one exchange."""

@@ -1,0 +1,143 @@
+"""Pure: what the viewer says where there is nothing to list, and about the recorder: in plain words, with what to do.
+
+Each notice is a list of lines, each of parts with their tones, as in `streams`. When which is shown is the screen's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Literal
+
+from recorder.errors import WiretapeError
+from recorder.sanitize import safe
+from viewer.filters.fields import DURATIONS, FIELDS
+from viewer.filters.syntax import Compare, Filter
+from viewer.model.states import RECORDER_LOST_MS, Part
+
+Lines = list[list[Part]]
+
+_LONG_NS: Final = 60_000_000_000
+_HOW_TO_RECORD: Final = (
+    ("1. start the recorder", "wiretape record --upstream https://api.openai.com"),
+    ("2. point your app at it", "export OPENAI_BASE_URL=http://127.0.0.1:8377/v1"),
+    ("or both in one go", "wiretape run -- python app.py"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """The newest recorder of a tape, and whether it is `running`, was `stopped`, or is `lost`: gone without a word."""
+
+    state: Literal["running", "stopped", "lost", "none"] = "none"
+    pid: int = 0
+    listen: str = ""
+    target: str = ""
+    heartbeat_at: str = ""
+
+
+def recorder(
+    pid: int, listen: str, targets: Sequence[str], heartbeat_at: str, ended: bool, wall_ns: int, *, gone: bool
+) -> Recorder:
+    """Judge a recorder by when it was last heard of; `gone` says that its process is."""
+    target = targets[0] if len(targets) == 1 else f"{len(targets)} upstreams"
+    try:
+        silent_ms = (wall_ns / 1e9 - datetime.fromisoformat(heartbeat_at).timestamp()) * 1000
+    except ValueError:
+        silent_ms = float("inf")
+    is_lost = silent_ms > RECORDER_LOST_MS or gone
+    state: Literal["running", "stopped", "lost"] = "stopped" if ended else "lost" if is_lost else "running"
+    return Recorder(state, pid, listen, target, heartbeat_at)
+
+
+def recorder_line(found: Recorder) -> list[Part]:
+    """Say who records."""
+    match found.state:
+        case "running":
+            return [("● ", "error"), (f"REC {_address(found.listen)} → {_address(found.target)}", "plain")]
+        case "lost":
+            heard = safe(found.heartbeat_at[5:16].replace("T", " "))
+            return [("? ", "warning"), (f"recorder silent since {heard} UTC", "warning")]
+        case _:
+            return [("○ ", "muted"), ("recorder not running", "muted")]
+
+
+def no_tape(path: Path) -> Lines:
+    """Say that there is no tape yet, where one is looked for, and how one is made."""
+    return [
+        [("There is no tape yet.", "strong")],
+        [(safe(str(path)), "muted"), ("   another: --db FILE, or WIRETAPE_DB", "muted")],
+        [],
+        *_how_to_record(),
+        [],
+        [("This screen updates by itself as soon as something is recorded.", "muted")],
+    ]
+
+
+def empty(found: Recorder) -> Lines:
+    """Say that nothing is recorded yet, and what to do."""
+    running = found.state == "running"
+    now = f"running at {_address(found.listen)}" if running else "not running"
+    return [
+        [("No exchanges recorded yet.", "strong")],
+        [],
+        *_how_to_record(),
+        [],
+        [(f"Recorder: {now}", "success" if running else "warning"), ("   This screen updates by itself.", "muted")],
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term of a filter, how many exchanges fit it alone, and what may have been meant by it."""
+
+    text: str
+    count: int
+    meant: str | None = None
+
+
+def none_match(total: int, terms: Sequence[Term], running: int = 0) -> Lines:
+    """Say that a filter matches none, and what each of its terms matches alone; `running` have not ended."""
+    told = f"{running:,} still run{'s' if running == 1 else ''}: what is measured counts when an exchange has ended"
+    more: Lines = [[], [(told, "muted")]] if running else []
+    return [
+        [(f"0 of {total:,} match.", "strong")],
+        [],
+        *map(_alone, terms),
+        *more,
+        [],
+        [("/ edits the filter, \\ switches it off", "muted")],
+    ]
+
+
+def failed(error: WiretapeError) -> Lines:
+    """Say why a tape cannot be read."""
+    return [
+        [("The tape cannot be read.", "strong")],
+        [(safe(str(error)), "error")],
+        [],
+        [("It is tried again and again; q leaves.", "muted")],
+    ]
+
+
+def smaller_unit(term: Filter) -> Compare | None:
+    """Give a comparison with a duration of a minute or more with a thousandth of that: the unit may be a slip."""
+    if not isinstance(term, Compare) or FIELDS[term.field].kind not in DURATIONS:
+        return None
+    if isinstance(term.limit, str) or term.limit < _LONG_NS:
+        return None
+    return Compare(term.field, term.order, term.limit // 1000)
+
+
+def _alone(term: Term) -> list[Part]:
+    parts: list[Part] = [(f"{term.count:>10,}  ", "plain" if term.count else "warning"), (safe(term.text), "plain")]
+    meant = "  alone" if term.meant is None else f"  alone: did you mean {safe(term.meant)}?"
+    return [*parts, (meant, "muted")]
+
+
+def _how_to_record() -> Lines:
+    return [[(f"{said:<25}", "muted"), (command, "accent")] for said, command in _HOW_TO_RECORD]
+
+
+def _address(url: str) -> str:
+    return safe(url.partition("://")[2].partition("/")[0] or url)

@@ -1,0 +1,1 @@
+"""Pure: strings, bytes and trees for display."""

@@ -1,0 +1,112 @@
+"""Statistics laid out for people: each group in a block of a head, a table and what to beware of.
+
+As in `report`, recorded text (a group's keys) passes `safe` and only ever becomes `rich.text.Text`. Unknown is `–`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from rich.text import Text
+
+from recorder.decode.outcome import OUTCOMES
+from recorder.plurals import counted
+from recorder.sanitize import safe
+from viewer.report.tables import Table, fitting, grid, paragraph, width_of
+from viewer.rows import Row
+from viewer.stats import histogram, summary
+from viewer.stats.aggregates import STATISTICS, Values
+from viewer.stats.metrics import QUANTITIES, Quantity
+from viewer.stats.samples import UNMEASURED
+
+_UNKNOWN: Final = "–"
+_IMPORTANT: Final = ("", "n", "p50", "p99", "max", "p95", "mean", "p90", "min", "std")
+
+
+def block(
+    row: Row,
+    by: Sequence[str],
+    objective: str | None = None,
+    width: int | None = None,
+    statistics: Sequence[str] = STATISTICS,
+) -> Table:
+    """Show one row of statistics; `objective` is what its goodput is about, `width` the terminal's, in cells.
+
+    Of the table below its head, `statistics` are the columns, and those that had no room are its `hidden` ones.
+    """
+    head = _heading(_title(row, by), f"{counted(row['n'], 'exchange')}{_span(row)}", width)
+    for label, said in _head(row, objective):
+        head += paragraph(f"{label:<11}", said, width)
+    important = statistics if statistics != STATISTICS else _IMPORTANT
+    lines = [_line(row, quantity, statistics) for quantity in QUANTITIES.values()]
+    table = grid(("", *statistics), lines, width, important)
+    notes = [line for warning in row["warnings"] for line in paragraph("note: ", explained(warning), width, "yellow")]
+    return Table([*head, *table.lines, *notes], table.hidden)
+
+
+def drawn(values: Values, quantity: Quantity, width: int) -> Iterator[Text]:
+    """Draw the histogram of a quantity's values."""
+    yield Text(f"{quantity.name} ({quantity.meaning})", "bold")
+    for line in histogram.lines(values, quantity.unit, width):
+        yield Text(line)
+
+
+def explained(warning: str) -> str:
+    """Give a warning of a row as a sentence."""
+    name, _, about = warning.partition(":")
+    return summary.WARNINGS[name] + (f" ({about.replace(',', ', ')})" if about else "")
+
+
+def number(value: Any) -> str:
+    """Give a figure with as many decimals as a reader wants: fewer for large ones; unknown is `–`."""
+    if value is None:
+        return _UNKNOWN
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.{1 if abs(value) >= 10 or value == 0 else 3}f}"
+
+
+def percent(value: float | None) -> str:
+    """Give a percentage."""
+    return _UNKNOWN if value is None else f"{value:.2f} %"
+
+
+def _heading(title: str, of: str, width: int | None) -> list[Text]:
+    """Lay out a group's title and what it is of, in one line or, where that is too long, below each other."""
+    if width is None or width_of(f"{title} · {of}") <= width:
+        return [Text.assemble((title, "bold"), f" · {of}")]
+    return [Text(fitting(title, width), "bold"), *paragraph("", of, width)]
+
+
+def _title(row: Row, by: Sequence[str]) -> str:
+    return ", ".join(f"{safe(name)} {_UNKNOWN if row[name] is None else safe(str(row[name]))}" for name in by) or "all"
+
+
+def _span(row: Row) -> str:
+    if row["first_at"] is None:
+        return ""
+    first, last = (safe(row[name])[:19].replace("T", " ") for name in ("first_at", "last_at"))
+    return f" · {first} – {last} UTC"
+
+
+def _head(row: Row, objective: str | None) -> Iterator[tuple[str, str]]:
+    counts = [(outcome, row[f"n_{outcome}"]) for outcome in (*OUTCOMES, UNMEASURED)]
+    yield "outcomes", ", ".join(f"{name} {count:,}" for name, count in counts if count) or _UNKNOWN
+    yield (
+        "errors",
+        f"{percent(row['error_rate_pct'])}; of all {percent(row['error_rate_all_pct'])}, after a 2xx "
+        f"{percent(row['stream_error_rate_pct'])}, cancelled {percent(row['cancel_rate_pct'])}",
+    )
+    tokens = ("prompt", "completion", "reasoning", "total")
+    reported = ", ".join(f"{name} {number(row[f'{name}_tokens'])}" for name in tokens)
+    yield (
+        "tokens",
+        f"{reported}; usage from {row['usage_n']:,}, missing from {counted(row['usage_missing_n'], 'complete one')}",
+    )
+    if objective is not None:
+        yield "goodput", f"{percent(row['goodput_pct'])} ({safe(objective)})"
+    yield "coalesced", percent(row["coalesced_pct"])
+
+
+def _line(row: Row, quantity: Quantity, statistics: Sequence[str]) -> Row:
+    cells = {name: number(row[summary.field_name(quantity, name)]) for name in statistics}
+    return {"": f"{quantity.name} {quantity.unit}", **cells}

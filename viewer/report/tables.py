@@ -1,0 +1,199 @@
+"""Pure: tables for people, whose least important columns give way on a narrow terminal.
+
+Where rows do not fit, cells are shortened and cut, then whole columns are dropped; a table keeps their names, so that
+whoever prints it can say what is missing. A row is never wider than the terminal. Recorded text passes `safe` in
+`cells` and only ever becomes `rich.text.Text`, never markup.
+"""
+
+import functools
+import textwrap
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from viewer import formatting
+from viewer.rows import Row
+
+NARROWEST: Final = 26
+"""A text of more terminal cells than this is cut before a column is dropped; in the first, one of half the width."""
+
+NO_BREAK: Final = "\N{NO-BREAK SPACE}"
+"""A space at which `paragraph` does not wrap, and which it prints as a plain one."""
+
+LEAST: Final = 12
+"""No text is cut to fewer terminal cells than this."""
+
+_BETWEEN: Final = 2
+_STYLES: Final = {"complete": "green", "open": "cyan", "client_closed": "yellow"}
+# Terminals disagree about the width of what these join, colour or turn into a picture; without them they agree.
+_JOINERS: Final = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F, 0x20E3, *range(0x1F3FB, 0x1F400)))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its name as `--columns` has it, its heading, and the text of its cell in a row.
+
+    `short` is a shorter text, for a terminal on which the whole ones do not fit.
+    """
+
+    name: str
+    title: str
+    cell: Callable[[Row], str]
+    short: Callable[[Row], str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table laid out: its lines, and the names of the columns for which there was no room."""
+
+    lines: list[Text]
+    hidden: tuple[str, ...] = ()
+
+
+def plain(field: str) -> Column:
+    """Return the column of a field under its own name."""
+    return Column(field, field, lambda row: formatting.cell(row[field]))
+
+
+def table(
+    columns: Sequence[Column],
+    found: Iterable[Row],
+    width: int | None = None,
+    important: Sequence[str] = (),
+    narrowest: int = NARROWEST,
+) -> Table:
+    """Lay out rows under a line of headings; `width` is the terminal's, in cells, and None where all columns fit.
+
+    `important` names columns, the most important first: they are dropped last. The others are dropped before them, from
+    the right; the first column of the table always stays. Texts are cut to `narrowest` cells before that.
+    """
+    rows = list(found)
+    body = [[_clean(column.cell(row)) for column in columns] for row in rows]
+    widths, numeric = _widths(columns, body), {at for at in range(len(columns)) if _is_numeric(body, at)}
+    if width is not None and _total([min(size, narrowest) for size in widths]) > width:
+        body = [[_clean((column.short or column.cell)(row)) for column in columns] for row in rows]
+        widths = _widths(columns, body)
+    if width is not None:
+        order = _order([column.name for column in columns], important)
+        widths = _fitted(widths, width, order, numeric, narrowest)
+    hidden = tuple(column.name for column, size in zip(columns, widths, strict=True) if not size)
+    return Table(_lines(columns, body, widths, numeric), hidden)
+
+
+def grid(
+    fields: Sequence[str],
+    found: Iterable[Row],
+    width: int | None = None,
+    important: Sequence[str] = (),
+    narrowest: int = NARROWEST,
+) -> Table:
+    """Lay out rows of any kind under the names of their fields; the rest is as in `table`."""
+    return table([plain(field) for field in fields], found, width, important, narrowest)
+
+
+def paragraph(label: str, text: str, width: int | None = None, style: str = "dim") -> list[Text]:
+    """Lay out a label and what is said of it, wrapped between words to a terminal of so many cells."""
+    room = None if width is None else max(width - len(label), LEAST)
+    lines = [text] if room is None else textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+    first, *rest = (line.replace(NO_BREAK, " ") for line in lines)
+    return [Text.assemble((label, style), first), *(Text(" " * len(label) + line) for line in rest)]
+
+
+def _order(names: Sequence[str], important: Sequence[str]) -> list[int]:
+    """Return the places of columns in the order in which they are dropped; the first column is not among them."""
+    ranks = {name: rank for rank, name in enumerate(important)}
+    return sorted(range(1, len(names)), key=lambda at: ranks.get(names[at], len(ranks) + at), reverse=True)
+
+
+def _fitted(widths: list[int], width: int, order: Sequence[int], numeric: Collection[int], narrowest: int) -> list[int]:
+    """Make columns narrower, then drop them (0) in an order, until a row of them fits; a number is never cut."""
+    fitted = list(widths)
+    texts = [at for at in range(len(widths)) if at not in numeric]
+    least = {at: narrowest for at in texts} | {0: max(narrowest, width // 2)}  # the first column tells rows apart
+    while _total(fitted) > width and (wide := [at for at in texts if fitted[at] > least[at]]):
+        widest = max(wide, key=lambda at: fitted[at])
+        fitted[widest] = max(least[widest], fitted[widest] - _total(fitted) + width)
+    for at in order:
+        if (excess := _total(fitted) - width) > 0:
+            is_enough = at in texts and fitted[at] - excess >= LEAST
+            fitted[at] = fitted[at] - excess if is_enough else 0
+    fitted[0] = min(fitted[0], width)
+    for at, size in enumerate(fitted):  # what was cut in vain grows again
+        if size:
+            fitted[at] = min(widths[at], size + max(width - _total(fitted), 0))
+    return fitted
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _BETWEEN * (sum(map(bool, widths)) - 1)
+
+
+def _widths(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[int]:
+    titles = [column.title for column in columns]
+    return [max(1, *map(width_of, texts)) for texts in zip(titles, *body, strict=True)]
+
+
+def _lines(
+    columns: Sequence[Column], body: Sequence[Sequence[str]], widths: Sequence[int], numeric: Collection[int]
+) -> list[Text]:
+    shown = [at for at, size in enumerate(widths) if size]
+    lines = []
+    for number, row in enumerate([[column.title for column in columns], *body]):
+        padded = [_padded(row[at], widths[at], at in numeric) for at in shown]
+        text = Text((" " * _BETWEEN).join(padded).rstrip(" "), "" if number else "bold")
+        if number:
+            _colour(text, [columns[at].name for at in shown], padded)
+        lines.append(text)
+    return lines
+
+
+def _colour(text: Text, names: Sequence[str], padded: Sequence[str]) -> None:
+    """Give the outcome of a row its colour."""
+    if "outcome" in names:
+        at = names.index("outcome")
+        start = sum(map(len, padded[:at])) + _BETWEEN * at
+        text.stylize(_STYLES.get(padded[at].partition(" ")[0], "red"), start, start + len(padded[at]))
+
+
+def _is_numeric(body: Sequence[Sequence[str]], at: int) -> bool:
+    return all(
+        row[at] == formatting.UNKNOWN or row[at].replace(",", "").replace(".", "").lstrip("-").isdigit() for row in body
+    )
+
+
+def _padded(text: str, width: int, right: bool) -> str:
+    text = fitting(text, width)
+    space = " " * (width - width_of(text))
+    return space + text if right else text + space
+
+
+def fitting(text: str, width: int) -> str:
+    """Return a text that is at most so many terminal cells wide; `…` stands for what is left out."""
+    text = text if text.isascii() else text.translate(_JOINERS)
+    if width_of(text) <= width:
+        return text
+    left = width - 1
+    for at, sign in enumerate(text):
+        left -= _sign_width(sign)
+        if left < 0:
+            return text[:at].rstrip(" ") + "…"
+    return text
+
+
+def width_of(text: str) -> int:
+    """Return how many cells a text takes in a terminal, at most."""
+    return len(text) if text.isascii() else sum(map(_sign_width, text))
+
+
+def _clean(text: str) -> str:
+    return text if text.isascii() else text.translate(_JOINERS)
+
+
+@functools.lru_cache(maxsize=4096)
+def _sign_width(sign: str) -> int:
+    """Return how many cells a code point takes at most; terminals disagree about spacing marks: 0 or 1."""
+    return max(cell_len(sign), unicodedata.category(sign) == "Mc")

@@ -1,0 +1,1 @@
+"""Pure: distributions, comparison, gates."""

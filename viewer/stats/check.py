@@ -1,0 +1,156 @@
+"""Pure: rules that a tape's figures must keep, for a gate in CI; each is judged by itself.
+
+A rule is a figure and its highest or lowest allowed value: `ttft.p95=1500ms`, `error_rate=1%`, `tps.p50=20`, `n=50`.
+A figure that has no value does not keep its rule: there is nothing to judge, and a gate that passes for want of data
+is no gate. `n` counts what a figure is of: its values, or, of a rate, the exchanges that it is a share of. An exchange
+of which it is not known whether it meets the objective is neither good nor bad: goodput leaves it out, and `unknown`
+counts it. Rules come from the command line, from a TOML file, or from both.
+"""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from viewer.rows import Row
+from viewer.stats.aggregates import STATISTICS
+from viewer.stats.metrics import QUANTITIES, amount
+from viewer.stats.summary import field_name
+
+FIELDS: Final = ("rule", "value", "unit", "n", "verdict", "unknown")
+IMPORTANT: Final = ("rule", "verdict", "value", "unit", "n", "unknown")
+"""The same, those that matter most first."""
+
+HOLDS: Final = "holds"
+FAILS: Final = "fails"
+NOTHING: Final = "nothing to judge"
+RATES: Final = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate", "goodput")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A field of a row of statistics and its limit, in the field's unit, which is itself allowed."""
+
+    text: str
+    field: str
+    count: str
+    unit: str
+    is_highest: bool
+    limit: float
+
+
+def rule(bound: str, text: str) -> Rule:
+    """Read a rule such as `ttft.p95=1500ms`; `bound` is max or min. Raises `ValueError`."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise ValueError(f"{text!r} is no rule: write a figure and its limit, such as ttft.p95=1500ms")
+    field, count, unit = _figure(name)
+    value = " ".join(value.split())  # no line feed, and nothing else that XML could not hold
+    return Rule(f"{bound} {name}={value}", field, count, unit, bound == "max", amount(value, unit))
+
+
+def rules_of(document: str) -> tuple[list[Rule], str | None]:
+    """Read a file of rules in TOML: tables `max` and `min`, and an objective, `slo`. Raises `ValueError`."""
+    found = _toml(document)
+    slo = found.pop("slo", None)
+    if slo is not None and not isinstance(slo, str):
+        raise ValueError("slo is not a text, such as 'ttft<800ms'")
+    rules = []
+    for bound, limits in found.items():
+        if bound not in ("max", "min") or not isinstance(limits, dict):
+            raise ValueError(f"{bound!r} is not one of the tables max and min, nor slo")
+        rules += list(_table(bound, limits))
+    return rules, slo
+
+
+def _table(bound: str, limits: Mapping[str, Any]) -> Iterator[Rule]:
+    for key, given in limits.items():
+        for name, value in _flat(bound, key, given):
+            try:
+                yield rule(bound, f"{name}={value}")
+            except ValueError as error:
+                raise ValueError(f"{bound}.{name}: {error}") from error
+
+
+def _toml(document: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(document.removeprefix("\ufeff"))
+    except RecursionError as error:
+        raise ValueError("its tables or lists are nested too deep") from error
+
+
+def judge(rules: Iterable[Rule], statistics: Row) -> list[Row]:
+    """Judge each rule by a row of statistics."""
+    return [
+        {
+            "rule": one.text,
+            "value": statistics[one.field],
+            "unit": one.unit or None,
+            "n": statistics[one.count],
+            "verdict": _verdict(one, statistics[one.field]),
+            "unknown": statistics["objective_unknown_n"] if one.field == "goodput_pct" else None,
+        }
+        for one in rules
+    ]
+
+
+def exit_code(judged: Sequence[Row]) -> int:
+    """Give 3 if a rule fails, else 4 if for one there is nothing to judge, else 0."""
+    verdicts = {row["verdict"] for row in judged}
+    return 3 if FAILS in verdicts else 4 if NOTHING in verdicts else 0
+
+
+def junit(judged: Sequence[Row]) -> bytes:
+    """Give the verdicts as a JUnit report: a test case for each rule."""
+    broken = str(sum(row["verdict"] != HOLDS for row in judged))
+    suite = ElementTree.Element("testsuite", name="wiretape check", tests=str(len(judged)), failures=broken, errors="0")
+    for row in judged:
+        case = ElementTree.SubElement(suite, "testcase", classname="wiretape.check", name=row["rule"])
+        if row["verdict"] != HOLDS:
+            message = f"{row['verdict']}: {said(row)}"
+            ElementTree.SubElement(case, "failure", type=row["verdict"], message=message)
+    root = ElementTree.Element("testsuites")
+    root.append(suite)
+    ElementTree.indent(root)
+    text: bytes = ElementTree.tostring(root, "utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def said(row: Row) -> str:
+    """Say what was found of a rule, in words."""
+    left_out = "" if row["unknown"] is None else f", objective unknown of {row['unknown']:,}"
+    if row["value"] is None:
+        return f"no values among {row['n'] or 0:,}{left_out}"
+    value = f"{row['value']:,.3f}".rstrip("0").rstrip(".")
+    return f"{value} {row['unit'] or ''}".rstrip() + f" (n {row['n']:,}{left_out})"
+
+
+def _figure(name: str) -> tuple[str, str, str]:
+    """Give the field of a figure, the field that counts what it is of, and its unit."""
+    if name == "n":
+        return "n", "n", ""
+    if name in RATES:
+        return f"{name}_pct", f"{name}_n", "%"
+    quantity, _, statistic = name.rpartition(".")
+    if quantity not in QUANTITIES or statistic not in STATISTICS:
+        known = f"n, {', '.join(RATES)}, or one of {', '.join(QUANTITIES)} with .{', .'.join(STATISTICS)}"
+        raise ValueError(f"{name!r} is no figure: choose {known}")
+    one = QUANTITIES[quantity]
+    return field_name(one, statistic), field_name(one, "n"), "" if statistic == "n" else one.unit
+
+
+def _verdict(one: Rule, value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    return HOLDS if (value <= one.limit if one.is_highest else value >= one.limit) else FAILS
+
+
+def _flat(bound: str, key: str, limit: Any) -> Iterator[tuple[str, Any]]:
+    """Give the figures of a key and their limits: in TOML a dot in a bare key makes a table."""
+    if not isinstance(limit, dict):
+        yield key, limit
+    elif not limit or any(isinstance(one, dict) for one in limit.values()):
+        raise ValueError(f"{bound}.{key}: {key!r} is no figure and its limit: write, say, ttft.p95 = '1500ms'")
+    else:
+        yield from ((f"{key}.{statistic}", one) for statistic, one in limit.items())

@@ -1,0 +1,1 @@
+"""Other tools' definitions of the metrics."""

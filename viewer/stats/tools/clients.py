@@ -1,0 +1,330 @@
+"""How the benchmark clients measure one exchange: AIPerf, genai-perf, guidellm and llmperf.
+
+Follows AIPerf's `transports`, `endpoints/openai_chat.py` and `metrics/types`, genai-perf's
+`llm_profile_data_parser.py`, guidellm's `backends/openai` and `schemas`, and llmperf's
+`openai_chat_completions_client.py`, of the releases that `tools` names. AIPerf, genai-perf and llmperf count tokens
+with a tokenizer. Without one, AIPerf gets what `usage` says (which is an option of it), genai-perf the same where the
+answer is nothing but text, and llmperf no count.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from viewer.stats.tools.request import (
+    Frame,
+    Numbers,
+    Request,
+    ToolError,
+    completion_tokens,
+    first_choice,
+    gaps,
+    load,
+    load_any,
+    ms,
+    part,
+    per_token,
+    place,
+)
+
+_NO_CHOICES = "IndexError on usage-only chunk (choices=[])"
+_SUCCESSES = range(200, 300)
+
+
+def aiperf(request: Request) -> Numbers:
+    """Measure as AIPerf: first to last chunk with text, reasoning or a tool's name or arguments, first choice only."""
+    request.check_status(_SUCCESSES)
+    if any(_is_error_event(frame) for frame in request.frames):
+        raise ToolError("SSEResponseError: error event in the stream")
+    request.check_end()
+    at: list[int] = []
+    answers: list[int] = []
+    texts: tuple[list[str], list[str]] = ([], [])
+    tokens, first_tokens = None, None
+    payloads = _aiperf_payloads(request)
+    for frame, payload in payloads:
+        counted = completion_tokens(payload)
+        tokens = tokens if counted is None else counted
+        content, reasoning = _aiperf_parts(payload)
+        texts[0].append(content)
+        texts[1].append(reasoning)
+        if content or reasoning:
+            first_tokens = counted if not at else first_tokens
+            at.append(frame.at_ns)
+        if content:
+            answers.append(frame.at_ns)
+    if not at:
+        mismatched = any(_is_mismatched(payload) for _, payload in payloads)
+        raise ToolError("no content response parsed" + " (object 'chat.completion' with delta)" * mismatched)
+    window = at[-1] - at[0]
+    if request.count_tokens is not None:
+        tokens = sum(request.tokens_of(part) or 0 for part in texts if any(part))
+    itl = per_token(window, tokens)
+    later = tokens - first_tokens if tokens is not None and first_tokens is not None else 0
+    return {
+        "ttft": ms(at[0]),
+        "ttfo": ms(answers[0]) if answers else None,
+        "ttst": ms(at[1] - at[0]) if len(at) > 1 else None,
+        "icl": gaps(at),
+        "request_latency": ms(at[-1]),
+        "itl": itl,
+        "itl_per_chunk_usage": ms(window) / later if later > 0 else None,
+        "tps_user": 1000 / itl if itl else None,
+        "output_tokens": tokens,
+    }
+
+
+def genai_perf(request: Request) -> Numbers:
+    """Measure as genai-perf: what one read brought is one response; those without text of the first choice are not."""
+    request.check_status()
+    at: list[int] = []
+    texts: list[str] = []
+    last_read, text_only = None, True
+    for frame in request.frames:
+        payload = _genai_perf_payload(frame)
+        text = _genai_perf_text(payload) if payload else ""
+        text_only = text_only and not _has_more_than_text(payload)
+        if text:
+            if not at or frame.read != last_read:
+                at.append(frame.at_ns)
+            last_read = frame.read
+            texts.append(text)
+    request.check_end()
+    if not at:
+        raise ToolError("skipped: no response with text")
+    tokens = request.tokens_of(texts)
+    if tokens is None and text_only:
+        tokens = request.reported_tokens()
+    numbers: Numbers = {
+        "ttft": ms(at[0]),
+        "ttst": ms(at[1] - at[0]) if len(at) > 1 else None,
+        "request_latency": ms(at[-1]),
+        "output_tokens": tokens,
+    }
+    if len(at) == 1:
+        return numbers
+    itl = round((at[-1] - at[0]) / (tokens - 1)) if tokens is not None and tokens > 1 else None
+    return {**numbers, "itl": None if itl is None else ms(itl), "tps_user": 1e9 / itl if itl else None}
+
+
+def guidellm(request: Request) -> Numbers:
+    """Measure as guidellm: lines with text, reasoning or any tool call; TPOT has the first token's time in it."""
+    request.check_status(_SUCCESSES)
+    at: list[int] = []
+    answers: list[int] = []
+    texts: list[str] = []
+    tokens, end_ns, called = None, None, False
+    for frame, payload in _guidellm_payloads(request):
+        if payload is None:
+            end_ns = frame.at_ns
+            break
+        if payload.get("usage"):
+            tokens = _guidellm_tokens(payload["usage"])
+        text, reasoning, calls = _guidellm_parts(payload)
+        texts.append(text)
+        called = called or calls
+        if text or calls:
+            answers.append(frame.at_ns)
+        if text or calls or reasoning:
+            at.append(frame.at_ns)
+    if end_ns is None:
+        request.check_end()
+    if not (called or tokens or "".join(texts).strip()):
+        raise ToolError("ValueError: empty response payload")
+    # An answer without usage has as many tokens as lines with output.
+    count = len(at) if tokens is None else tokens
+    end_ns = request.end_ns or 0 if end_ns is None else end_ns
+    return {
+        "ttft": ms(at[0]) if at else None,
+        "ttfot": ms(answers[0]) if answers else None,
+        "itl": per_token(at[-1] - at[0], count) if at else None,
+        "tpot": ms(at[-1] if at else end_ns) / count if count else None,
+        "request_latency": ms(end_ns),
+        "output_tokens": count,
+    }
+
+
+def llmperf(request: Request) -> Numbers:
+    """Measure as llmperf: text of the first choice only; its inter-token latency has the first token's time in it."""
+    request.check_status()
+    at: list[int] = []
+    texts: list[str] = []
+    count = 0
+    for frame in request.frames:
+        for line in frame.lines():
+            # It cuts six characters off any line, comments included.
+            text = line[len("data: ") :]
+            if text == b"[DONE]":
+                continue
+            count += 1
+            payload = load(text, place(line))
+            if "error" in payload and _is_uncounted(payload["error"]):
+                return _llmperf_numbers(request, at, texts, count, 0)
+            content = _llmperf_delta(payload).get("content")
+            if content:
+                at.append(frame.at_ns)
+                texts.append(_text(content))
+    request.check_end()
+    return _llmperf_numbers(request, at, texts, count, request.end_ns)
+
+
+def _text(content: Any) -> str:
+    """Return a content that a tool concatenates to text; raise `ToolError` if it is not a string."""
+    if not isinstance(content, str):
+        raise ToolError("TypeError: the content is no text")
+    return content
+
+
+def _is_error_event(frame: Frame) -> bool:
+    """Return whether AIPerf takes an event for an error: by its type, whatever its data."""
+    if frame.comment or b"event" not in frame.raw.lower():
+        return False
+    fields = (line.partition(b":") for line in frame.lines())
+    return any(name.strip().lower() == b"event" and value.strip().lower() == b"error" for name, _, value in fields)
+
+
+def _aiperf_payloads(request: Request) -> list[tuple[Frame, dict[str, Any]]]:
+    """Return the payloads that are JSON objects; AIPerf drops what is not, and error payloads have no choices."""
+    found = []
+    for frame in request.frames:
+        if frame.comment or not frame.data or frame.data.strip() == "[DONE]":
+            continue
+        try:
+            found.append((frame, load(frame.data, "")))
+        except ToolError:
+            continue
+    return found
+
+
+def _aiperf_parts(payload: dict[str, Any]) -> tuple[str, str]:
+    """Return the answer of the first choice (text, or a tool's name and arguments) and its reasoning."""
+    name = {"chat.completion": "message", "chat.completion.chunk": "delta"}.get(str(payload.get("object")))
+    delta = part(first_choice(payload) or {}, name) if name else {}
+    content, reasoning = delta.get("content"), delta.get("reasoning_content") or delta.get("reasoning")
+    if reasoning:
+        return str(content or ""), str(reasoning)
+    calls = delta.get("tool_calls")
+    functions = [part(call, "function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    called = "".join(str(function.get(key) or "") for function in functions for key in ("name", "arguments"))
+    return called or str(content or ""), ""
+
+
+def _is_mismatched(payload: dict[str, Any]) -> bool:
+    return payload.get("object") == "chat.completion" and "delta" in (first_choice(payload) or {})
+
+
+def _genai_perf_payload(frame: Frame) -> dict[str, Any]:
+    if frame.raw.startswith(b"event:") and b"error" in frame.raw.lower():
+        raise ToolError("GenAIPerfException: error event in the SSE response")
+    # An event that does not begin with its data is not looked at.
+    if frame.raw.startswith((b":", b"event:", b"id:", b"retry:")) or not frame.data or frame.data.strip() == "[DONE]":
+        return {}
+    return load(frame.data, place(frame.raw))
+
+
+def _has_more_than_text(payload: dict[str, Any]) -> bool:
+    """Say whether a payload has output that usage counts and genai-perf does not see."""
+    choices = payload.get("choices")
+    for number, choice in enumerate(choices if isinstance(choices, list) else []):
+        delta = part(choice, "delta") if isinstance(choice, dict) else {}
+        if any(value for name, value in delta.items() if name != "role" and (number or name != "content")):
+            return True
+    usage = payload.get("usage")
+    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
+    return isinstance(details, dict) and bool(details.get("reasoning_tokens"))
+
+
+def _genai_perf_text(payload: dict[str, Any]) -> str:
+    choice = _choice_or_error(payload)
+    kind = payload.get("object", "text_completion")
+    if kind == "text_completion":
+        return str(choice.get("text") or "")
+    name = {"chat.completion": "message", "chat.completion.chunk": "delta"}.get(str(kind))
+    if name is None:
+        raise ToolError("ValueError: unknown OpenAI response object type")
+    if name not in choice:
+        raise ToolError(f"KeyError: '{name}'")
+    return str(part(choice, name).get("content") or "")
+
+
+def _choice_or_error(payload: dict[str, Any]) -> dict[str, Any]:
+    choice = first_choice(payload)
+    if choice is None:
+        if payload.get("choices") == []:
+            raise ToolError(_NO_CHOICES, usage_only=True)
+        raise ToolError("KeyError: 'choices'")
+    return choice
+
+
+def _guidellm_payloads(request: Request) -> Iterator[tuple[Frame, dict[str, Any] | None]]:
+    """Yield the payloads up to `[DONE]`, which is None; an error payload is the request's."""
+    for frame in request.frames:
+        # httpx ends a line where Python does: at U+2028, too.
+        for text in frame.raw.decode("utf-8", "replace").splitlines():
+            line = text.strip()
+            if not line.startswith("data:"):
+                continue
+            data = line[len("data:") :].strip()
+            payload = None if data == "[DONE]" else load_any(data, place(line.encode()))
+            if payload is None:
+                yield frame, None
+                return
+            if not payload:
+                continue
+            if not isinstance(payload, dict):
+                raise ToolError("AttributeError: the payload is no object")
+            if payload.get("error"):
+                raise ToolError("ValueError: error payload in the stream")
+            yield frame, payload
+
+
+def _guidellm_parts(payload: dict[str, Any]) -> tuple[str, bool, bool]:
+    """Return the text of the first choice, and whether it has reasoning and calls of tools."""
+    choice = first_choice(payload) or {}
+    if not isinstance(choice.get("delta", {}), dict):
+        raise ToolError("AttributeError: the delta is no object")
+    delta = part(choice, "delta")
+    calls = delta.get("tool_calls") or []
+    if any("index" not in call for call in calls if isinstance(call, dict)):
+        raise ToolError("KeyError: 'index' of a tool call")
+    reasoning = bool(delta.get("reasoning") or delta.get("reasoning_content"))
+    return _text(delta.get("content") or ""), reasoning, bool(calls)
+
+
+def _guidellm_tokens(usage: Any) -> int:
+    """Return the tokens of a usage, 0 where it has none: the answer's own, and those of images, video and audio."""
+    if not isinstance(usage, dict):
+        raise ToolError("AttributeError: the usage is no object")
+    details = usage.get("completion_tokens_details")
+    details = details if isinstance(details, dict) else {}
+    text = details.get("completion_tokens") or usage.get("completion_tokens") or 0
+    others = [details.get(f"{kind}_tokens") for kind in ("image", "video", "audio")]
+    return sum(count for count in (text, *others) if isinstance(count, int))
+
+
+def _is_uncounted(error: Any) -> bool:
+    """Say whether an error has no code, which the summary takes for a success; any other is the request's failure."""
+    if not isinstance(error, dict) or "message" not in error or "code" not in error:
+        raise ToolError("KeyError on an error payload")
+    if error["code"] is not None:
+        raise ToolError("RuntimeError: error payload in the stream")
+    return True
+
+
+def _llmperf_delta(payload: dict[str, Any]) -> dict[str, Any]:
+    choice = _choice_or_error(payload)
+    if "delta" not in choice:
+        raise ToolError("KeyError: 'delta'")
+    return part(choice, "delta")
+
+
+def _llmperf_numbers(request: Request, at: list[int], texts: list[str], count: int, end_ns: int | None) -> Numbers:
+    tokens = request.tokens_of(texts, special=True)
+    rate = tokens * 1e9 / end_ns if tokens is not None and end_ns else None
+    return {
+        "ttft": ms(at[0]) if at else 0,
+        "itl": ms(at[-1]) / count if at else 0,
+        "e2e_latency": ms(end_ns) if end_ns is not None else None,
+        "output_tokens": tokens,
+        "throughput": rate if end_ns else 0,
+        "chunks": count,
+    }

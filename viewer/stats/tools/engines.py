@@ -1,0 +1,215 @@
+"""How the benchmarks of two serving engines measure one exchange: vLLM's and SGLang's, chat completions backend.
+
+Follows vLLM's `vllm/benchmarks/lib/endpoint_request_func.py` and `serve.py`, and SGLang's
+`python/sglang/benchmark/serving.py`, of the releases that `tools` names. Both stamp each event as it leaves their
+parser; here it has the timestamp of its read. Neither looks at error payloads, and a body that ends early but cleanly
+is a success.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from viewer.stats.tools.request import (
+    Numbers,
+    Request,
+    ToolError,
+    completion_tokens,
+    first_choice,
+    gaps,
+    load,
+    load_any,
+    ms,
+    part,
+    per_token,
+    place,
+)
+
+_DATA: Final = b"data: "
+_MOST_TRIES: Final = 100
+"""At most this often is an unfinished event tried as JSON: a hostile body must not cost the square of its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class _VllmRule:
+    """What differs between releases of vLLM.
+
+    `counts` says which first choices are token events. `strips` removes the white space around each read, so that a
+    comment can swallow what follows it; `usage_ends` lets any payload move the end; `needs_event` fails a request
+    without a token event.
+    """
+
+    counts: Callable[[Any], bool]
+    strips: bool
+    usage_ends: bool
+    needs_event: bool
+
+
+def vllm(request: Request) -> Numbers:
+    """Measure as vLLM 0.33: content, reasoning and tool calls count; tokens from the last usage beside no output."""
+    return _vllm(request, _VllmRule(_has_streamed_output, strips=False, usage_ends=False, needs_event=True))
+
+
+def vllm_0_30(request: Request) -> Numbers:
+    """Measure as vLLM 0.30 to 0.32: every chunk with choices counts; tokens from a chunk without choices."""
+    return _vllm(request, _VllmRule(_has_delta, strips=True, usage_ends=False, needs_event=True))
+
+
+def vllm_0_20(request: Request) -> Numbers:
+    """Measure as vLLM 0.20 to 0.29: as its successor, but a usage chunk moves the end and an empty answer succeeds."""
+    return _vllm(request, _VllmRule(_has_delta, strips=True, usage_ends=True, needs_event=False))
+
+
+def sglang(request: Request) -> Numbers:
+    """Measure as SGLang: text and reasoning count, tool calls do not; the end is the last line, `[DONE]` included."""
+    request.check_status()
+    at: list[int] = []
+    texts: list[str] = []
+    tokens, end_ns = request.requested_tokens, None
+    for frame in request.frames:
+        for line in frame.lines():
+            text = line.removeprefix(_DATA)
+            end_ns = frame.at_ns
+            if text == b"[DONE]":
+                continue
+            payload = load(text, place(line))
+            counted = completion_tokens(payload)
+            tokens = tokens if counted is None else counted
+            output = _sglang_text(part(first_choice(payload) or {}, "delta"))
+            if output:
+                at.append(frame.at_ns)
+                texts.append(output)
+    request.check_end()
+    if end_ns is None:
+        raise ToolError("UnboundLocalError: a body without a line")
+    first_ns = at[0] if at else 0
+    return {
+        "ttft": ms(first_ns),
+        "itl": gaps(at),
+        "latency": ms(end_ns),
+        "output_tokens": tokens,
+        "retokenized": request.tokens_of(texts),
+        "tpot": per_token(end_ns - first_ns, tokens),
+    }
+
+
+def _vllm(request: Request, rule: _VllmRule) -> Numbers:
+    request.check_status()
+    itl: list[float] = []
+    texts: list[str] = []
+    first_ns: int | None = None
+    end_ns, tokens = 0, None
+    for at_ns, message in _messages(request, strips=rule.strips):
+        text = message.removeprefix(_DATA)
+        if message.startswith(b":") or text == b"[DONE]":
+            continue
+        payload = load(text, place(message))
+        choices = payload.get("choices")
+        if choices and rule.counts(_vllm_choice(choices)):
+            texts.append(_vllm_text(choices[0]))
+            if first_ns is None:
+                first_ns = at_ns
+            else:
+                itl.append(ms(at_ns - end_ns))
+            end_ns = at_ns
+        elif payload.get("usage"):
+            tokens = completion_tokens(payload)
+        if rule.usage_ends:
+            end_ns = at_ns
+    request.check_end()
+    if first_ns is None and rule.needs_event:
+        raise ToolError("Never received a valid chunk to calculate TTFT.")
+    tokens = tokens or request.tokens_of(texts)
+    return {
+        "ttft": ms(first_ns or 0),
+        "itl": itl,
+        "e2el": ms(end_ns),
+        "output_tokens": tokens,
+        "tpot": per_token(end_ns - (first_ns or 0), tokens),
+    }
+
+
+def _messages(request: Request, *, strips: bool) -> Iterator[tuple[int, bytes]]:
+    """Yield what vLLM's parser makes of the reads: blocks between blank lines, and what is whole JSON before one."""
+    data, ends = (_stripped if strips else _as_read)(request)
+    start = searched = tries = 0
+    for end, at_ns, ends_line in zip(ends, request.read_at_ns, _line_ends(request), strict=True):
+        while (blank := data.find(b"\n\n", max(start, searched - 1), end)) >= 0:
+            message, start, tries = data[start:blank].strip(), blank + 2, 0
+            if message:
+                yield at_ns or 0, message
+        searched = end
+        # It tries after each read; only at the end of a line can that succeed for what is one JSON object a line.
+        if ends_line and start < end and tries < _MOST_TRIES and data.startswith(_DATA, start):
+            tries += 1
+            text = data[start + len(_DATA) : end].strip()
+            if text and (text == b"[DONE]" or _is_json(text)):
+                yield at_ns or 0, data[start:end].strip()
+                start, tries = end, 0
+
+
+def _as_read(request: Request) -> tuple[bytes, list[int]]:
+    return request.data, list(request.read_ends)
+
+
+def _stripped(request: Request) -> tuple[bytes, list[int]]:
+    pieces = [request.data[start:end].strip() for start, end in pairwise([0, *request.read_ends])]
+    ends, size = [], 0
+    for piece in pieces:
+        size += len(piece)
+        ends.append(size)
+    return b"".join(pieces), ends
+
+
+def _line_ends(request: Request) -> Iterator[bool]:
+    """Say for each read whether a line ends with it."""
+    data = request.data
+    for end in request.read_ends:
+        yield data[end : end + 1] in (b"", b"\n", b"\r") or data[max(end - 1, 0) : end] in (b"\n", b"\r")
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        load_any(text, "")
+    except ToolError:
+        return False
+    return True
+
+
+def _vllm_choice(choices: Any) -> Any:
+    if not isinstance(choices, list) or not isinstance(choices[0], dict):
+        raise ToolError("AttributeError: the choice is no object")
+    return choices[0]
+
+
+def _has_streamed_output(choice: dict[str, Any]) -> bool:
+    delta = choice.get("delta")
+    if not isinstance(delta, dict):
+        return False
+    if any(delta.get(name) for name in ("content", "reasoning", "tool_calls", "function_call")):
+        return True
+    # A token can decode to no text; the opening chunk, which is none, carries the role.
+    return delta.get("content") == "" and "role" not in delta
+
+
+def _has_delta(choice: dict[str, Any]) -> bool:
+    if "delta" not in choice:
+        raise ToolError("KeyError: 'delta'")
+    if not isinstance(choice["delta"], dict):
+        raise ToolError("AttributeError: the delta is no object")
+    return True
+
+
+def _vllm_text(choice: dict[str, Any]) -> str:
+    content = choice["delta"].get("content") or ""
+    if not isinstance(content, str):
+        raise ToolError("TypeError: the content is no text")
+    return content
+
+
+def _sglang_text(delta: dict[str, Any]) -> str:
+    texts = (delta.get("reasoning_content") or delta.get("reasoning") or "", delta.get("content") or "")
+    if not all(isinstance(text, str) for text in texts):
+        raise ToolError("TypeError: the content is no text")
+    return "".join(texts)

@@ -1,0 +1,314 @@
+"""What a measuring tool gets to see of one exchange, and the errors on which it gives up.
+
+The tools differ in where they look: some read the lines of the body, some the blocks between blank lines, some what
+each read brought. `Frame` keeps lines and blocks, at the instant that wiretape gives it: that of the read with its last
+byte; `Request.read_ends` has the reads. What a tool concludes is left to `engines`, `clients` and `standards`.
+"""
+
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from recorder.decode import assembly
+from recorder.decode.batch import Events, Run, alone
+from recorder.decode.derive import Decoded
+from recorder.decode.outcome import Exchange, TimedItem
+
+Numbers = dict[str, float | list[float] | None]
+"""A tool's own numbers for one exchange, by its own names, in ms unless the name says otherwise; None is unknown."""
+
+CountTokens = Callable[[str, bool], int]
+"""Counts the tokens of a text as a tokenizer does, with its special tokens or without."""
+
+_CLEAN_ENDS: Final = frozenset({"end", "client", "client_stalled"})
+_FIRST_BAD_STATUS: Final = 300
+_BOM: Final = b"\xef\xbb\xbf"
+_FOREIGN: Final = "not a stream of chat completions"
+
+LEFT: Final = "the client left"
+"""Why an exchange is left out: its client left although the tool would have read on."""
+
+
+class Judged(Protocol):
+    """What is needed of an exchange's measures: `derive.Measures` has it, and so has a row of the tape."""
+
+    @property
+    def outcome(self) -> str | None:
+        """How the exchange ended."""
+
+    @property
+    def error_code(self) -> str | None:
+        """The code or type of the error that upstream reported."""
+
+    @property
+    def duration_ns(self) -> int | None:
+        """T0 to `[DONE]`, else to the end of the exchange, in ns."""
+
+
+class ClientLeft(Exception):
+    """The client left, and a tool had no reason to: by its own rule it would have read on."""
+
+
+class ToolError(Exception):
+    """What makes a tool count a request as failed, in that tool's words.
+
+    `usage_only` says that it stumbled over a chunk without choices; `numbers` are what it records all the same.
+    """
+
+    def __init__(self, reason: str, *, usage_only: bool = False, numbers: Numbers | None = None) -> None:
+        super().__init__(reason)
+        self.usage_only = usage_only
+        self.numbers = numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """An event, a comment, or the unterminated rest of a body (`whole` is False), with its bytes as they came."""
+
+    at_ns: int
+    read: int | None
+    comment: bool
+    type: str
+    data: str
+    raw: bytes
+    whole: bool = True
+
+    def lines(self) -> list[bytes]:
+        """Give its lines that are not blank, without the white space around them."""
+        return [line for line in map(bytes.strip, self.raw.splitlines()) if line]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One exchange, as far as tools differ about it. Timestamps are ns since T0.
+
+    `data` is the body, `read_ends` where in it each read ends, `read_at_ns` when each came. `requested_tokens` is the
+    longest answer that the request asked for. `count_tokens` is None unless a tokenizer was given.
+    """
+
+    status: int | None
+    ended_by: str | None
+    end_ns: int | None
+    outcome: str
+    error_code: str | None = None
+    duration_ns: int | None = None
+    frames: Sequence[Frame] = ()
+    runs: Sequence[Run] = ()
+    data: bytes = b""
+    read_ends: Sequence[int] = ()
+    read_at_ns: Sequence[int | None] = ()
+    requested_tokens: int | None = None
+    count_tokens: CountTokens | None = None
+
+    @property
+    def client_left(self) -> bool:
+        """Whether the client left before the stream was complete."""
+        return self.outcome == "client_closed"
+
+    def check_status(self, successes: range = range(200, 201)) -> None:
+        """Raise `ToolError` if no response came, or one whose status is not a success."""
+        if self.status is None:
+            if self.client_left:
+                raise ClientLeft
+            raise ToolError(f"no answer ({self.ended_by})")
+        if self.status not in successes:
+            raise ToolError(f"HTTP {self.status}")
+
+    def check_end(self) -> None:
+        """Raise what a client raises whose connection breaks within the body, or that left before it ended.
+
+        A tool's rule calls this when it has seen all that arrived: what it objects to earlier is its own failure, even
+        if it then hung up; what it would object to later is not.
+        """
+        if self.client_left:
+            raise ClientLeft
+        if self.ended_by not in _CLEAN_ENDS:
+            raise ToolError(f"connection broke ({self.ended_by})")
+
+    def tokens_of(self, texts: Sequence[str], *, special: bool = False) -> int | None:
+        """Count the tokens of texts put together; None without a tokenizer."""
+        return None if self.count_tokens is None else self.count_tokens("".join(texts), special)
+
+    def reported_tokens(self) -> int | None:
+        """Give the completion tokens of the last usage that has them, wherever it stands."""
+        reported = (assembly.completion_tokens(run.chunk.usage) for run in reversed(self.runs))
+        return next((tokens for tokens in reported if tokens is not None), None)
+
+    def without_usage_chunks(self) -> "Request":
+        """Give the same request, had its upstream sent no chunk without choices."""
+        return replace(self, frames=[frame for frame in self.frames if not _is_usage_only(frame)])
+
+
+def request(exchange: Exchange, body: Decoded | Events, judged: Judged) -> Request | str:
+    """Give what tools see of an exchange, or the reason why none of them would have measured it.
+
+    A body that is nothing but simple events may come as these: what is seen of it is the same.
+    """
+    outcome = judged.outcome or "open"
+    if outcome == "open":
+        return "still open"
+    seen = Request(exchange.status, exchange.ended_by, exchange.end_ns, outcome, judged.error_code, judged.duration_ns)
+    if exchange.status is None or exchange.status >= _FIRST_BAD_STATUS:
+        return seen
+    seen = replace(seen, data=body.data, read_ends=body.read_ends, read_at_ns=body.read_at_ns)
+    if isinstance(body, Events):
+        return _unfit_events(exchange, body) or replace(seen, frames=list(_event_frames(body)), runs=body.runs)
+    unfit = _unfit(exchange, body)
+    if unfit is not None:
+        return LEFT if seen.client_left and unfit == _FOREIGN else unfit
+    return replace(seen, frames=list(_frames(body, seen)), runs=list(map(alone, body.chunks)))
+
+
+def load(text: bytes | str, place: str) -> dict[str, Any]:
+    """Read a JSON object as a tool does; `place` is what the error is to name."""
+    payload = load_any(text, place)
+    if not isinstance(payload, dict):
+        raise ToolError(f"TypeError on {place} that is no object")
+    return payload
+
+
+def load_any(text: bytes | str, place: str) -> Any:
+    """Read a JSON value as a tool does; `place` is what the error is to name."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return _load_slowly(text, place)
+
+
+def place(line: bytes) -> str:
+    """Name a line of the body that a tool cannot read."""
+    if line.startswith(b":"):
+        return "SSE comment line"
+    if line.startswith(b"data:"):
+        return "data line" if line.startswith(b"data: ") else "'data:' without a space"
+    return "SSE field line"
+
+
+def first_choice(payload: dict[str, Any]) -> dict[str, Any] | None:
+    """Give the first choice of a payload, {} where it is no object, None where there is no choice."""
+    choices = payload.get("choices")
+    if not isinstance(choices, list) or not choices:
+        return None
+    return choices[0] if isinstance(choices[0], dict) else {}
+
+
+def part(choice: dict[str, Any], name: str) -> dict[str, Any]:
+    """Give a choice's `delta` or `message`, {} where it has none."""
+    found = choice.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def completion_tokens(payload: dict[str, Any]) -> int | None:
+    """Give the completion tokens that a payload's usage reports."""
+    usage = payload.get("usage")
+    return assembly.completion_tokens(usage) if isinstance(usage, dict) else None
+
+
+def ms(ns: float) -> float:
+    """Give nanoseconds as milliseconds."""
+    return ns / 1e6
+
+
+def gaps(at: Sequence[int]) -> list[float]:
+    """Give the gaps between instants in ns, in ms."""
+    return [ms(later - earlier) for earlier, later in pairwise(at)]
+
+
+def per_token(window_ns: float, tokens: int | None) -> float | None:
+    """Give the ms for each token after the first; None without a count of at least 2."""
+    return ms(window_ns) / (tokens - 1) if tokens is not None and tokens > 1 else None
+
+
+def _unfit(exchange: Exchange, decoded: Decoded) -> str | None:
+    if not decoded.stream:
+        return "not streamed"
+    timed = all(item.at_ns is not None for item in decoded.items)
+    if exchange.gap_bytes or not decoded.whole or not timed:
+        return "not wholly on the tape"
+    foreign = decoded.dialect == "unknown" and "malformed" not in decoded.flags
+    if foreign or (decoded.chunks and not any(item.kind == "event" for item in decoded.items)):
+        return _FOREIGN
+    return None
+
+
+def _unfit_events(exchange: Exchange, events: Events) -> str | None:
+    if exchange.gap_bytes or None in events.at_ns:
+        return "not wholly on the tape"
+    chat = any(run.chunk.dialect for run in events.runs)
+    return None if chat or not any(run.chunk.counts for run in events.runs) else _FOREIGN
+
+
+def _event_frames(events: Events) -> Iterator[Frame]:
+    # Of a comment it is the instant of the blank line, which no tool looks at.
+    blank = 2 * events.line_end
+    for block, at_ns, read in zip(events.blocks, events.at_ns, events.reads, strict=True):
+        if at_ns is not None:
+            comment = block[:1] == b":"
+            data = block[1 if comment else 5 :].removeprefix(b" ").decode("utf-8", "replace")
+            yield Frame(at_ns, read, comment, "" if comment else "message", data, block + blank)
+
+
+def _frames(decoded: Decoded, seen: Request) -> Iterator[Frame]:
+    covered = len(_BOM) if decoded.data.startswith(_BOM) else 0
+    for item in _apart([item for item in decoded.items if item.kind in ("event", "comment")]):
+        yield from _undispatched(decoded, covered, item.start)
+        if item.at_ns is not None:
+            raw = decoded.data[item.start : item.end]
+            yield Frame(item.at_ns, item.read, item.kind == "comment", item.type, item.data, raw)
+        covered = max(covered, item.end)
+    rest = decoded.data[covered:]
+    if seen.client_left:
+        # The client left in the middle of a line, which no tool has looked at then.
+        rest = rest[: max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1]
+    if rest.strip():
+        last = decoded.chunks[-1] if decoded.chunks else None
+        is_rest = last is not None and decoded.items[last.item].kind == "record"
+        at_ns, read = (last.at_ns, last.read) if last is not None and is_rest else (decoded.done_ns, None)
+        lines = [line[5:].removeprefix(b" ") for line in rest.splitlines() if line.startswith(b"data:")]
+        data = b"\n".join(lines).decode("utf-8", "replace")
+        at_ns = (seen.end_ns or 0) if at_ns is None else at_ns
+        yield Frame(at_ns, read, rest.startswith(b":"), "message", data, rest, False)
+
+
+def _undispatched(decoded: Decoded, start: int, end: int) -> Iterator[Frame]:
+    """Yield the lines between two items: of blocks without data, which the standard drops and some tools read."""
+    raw = decoded.data[start:end]
+    if raw.strip():
+        at_ns = decoded.read_at_ns[bisect_left(decoded.read_ends, end)]
+        if at_ns is not None:
+            yield Frame(at_ns, None, False, "", "", raw)
+
+
+def _apart(items: Sequence[TimedItem]) -> list[TimedItem]:
+    """Leave out the comments between the lines of an event: they are among that event's bytes."""
+    kept: list[TimedItem] = []
+    block: int | None = None
+    for item in reversed(items):
+        if item.kind == "event":
+            block = item.start
+        elif block is not None and item.end > block:
+            continue
+        kept.append(item)
+    return kept[::-1]
+
+
+def _is_usage_only(frame: Frame) -> bool:
+    if frame.comment or '"choices"' not in frame.data:
+        return False
+    try:
+        return load(frame.data, "").get("choices") == []
+    except ToolError:
+        return False
+
+
+def _load_slowly(text: bytes | str, place: str) -> Any:
+    # The tools use the standard library's reader, which takes NaN and lone surrogates.
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ToolError(f"JSONDecodeError on {place}") from None

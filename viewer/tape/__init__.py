@@ -1,0 +1,1 @@
+"""Every SELECT of the viewer, and the decoding of one exchange."""

@@ -1,0 +1,163 @@
+"""Decoding a large exchange in a process of its own: it neither holds up a screen nor leaves its memory behind.
+
+Starting a process takes most of the time that decoding does, and reading a third of the rest: so one may be started,
+and read ahead, before anybody wants what comes of it. What decoding is, is `opening`'s; what is read of the tape for
+it, `inspecting`'s.
+"""
+
+import contextlib
+import dataclasses
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, cast
+
+from recorder.errors import TapeError
+from recorder.sanitize import safe
+from viewer.timing.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from viewer.model.exchange.opened import Opened
+
+LARGE: Final = 1 << 20
+"""A body of more bytes is decoded in a process of its own."""
+
+_LARGEST_AHEAD: Final = 32 << 20
+"""Whoever wants another exchange waits until this one is read: 12 MiB of 100,000 reads take 0.09 s."""
+
+_FURTHER: Final = 2
+"""So many stages of judging, as of `opening.stages`, follow what decoding gives."""
+
+_PIPE_BYTES: Final = 1 << 20
+"""What comes of a hundred thousand events is 20 MB: the fewer times either side waits for the other, the better."""
+
+_CHILD: Final = "import gc; gc.disable(); from viewer.tape.exchange import decode_asked; decode_asked()"
+
+
+class Decoders:
+    """Processes that decode, one exchange each; one at most waits for what it is to decode."""
+
+    def __init__(self, tape: Path, limits: Thresholds) -> None:
+        self._tape, self._limits = tape, limits
+        self._waiting: Decoder | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def ready(self, no: int | None = None, size: int = 0) -> None:
+        """Have one that waits; if an exchange is named, it reads that, with a body of `size` bytes, meanwhile."""
+        with self._lock:
+            if self._closed:
+                return
+            self._waiting = self._spare() or Decoder(self._tape, self._limits)
+            if no is not None and size <= _LARGEST_AHEAD:
+                self._waiting.read_ahead(no)
+
+    def ask(self, no: int) -> "Decoder":
+        """Ask the one that waits, or a new one, to decode an exchange; whoever asks must take its answer."""
+        decoder = self._take()
+        decoder.ask(no)
+        return decoder
+
+    def _take(self) -> "Decoder":
+        with self._lock:
+            taken = self._spare()
+        return taken or Decoder(self._tape, self._limits)
+
+    def _spare(self) -> "Decoder | None":
+        """Take away the one that waits; if somebody has ended it, there is none."""
+        taken, self._waiting = self._waiting, None
+        if taken is None or taken.returncode is None:
+            return taken
+        taken.dismiss()
+        return None
+
+    def close(self) -> None:
+        """End the one that waits; no other will."""
+        with self._lock:
+            self._closed = True
+            waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.dismiss()
+
+
+class Decoder:
+    """A process that decodes one exchange of a tape, and is gone then."""
+
+    def __init__(self, tape: Path, limits: Thresholds) -> None:
+        self._question = tape, limits
+        self._ahead: int | None = None
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asks, or dismisses, closes it
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _CHILD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._words,
+            pipesize=_PIPE_BYTES,
+            start_new_session=True,
+        )
+
+    @property
+    def returncode(self) -> int | None:
+        """How the process ended; None if it has not."""
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """End it: whoever waits for it gets an error."""
+        self._process.kill()
+
+    def dismiss(self) -> None:
+        """End one that has nothing to decode."""
+        self.kill()
+        self._hang_up()
+        with self._words, self._process:
+            pass
+
+    def read_ahead(self, no: int) -> None:
+        """Let it read an exchange that it is likely to be asked for."""
+        if no != self._ahead:
+            self._ahead = no
+            self._say(no, is_asked=False)
+
+    def ask(self, no: int) -> None:
+        """Ask for an exchange; if the process is gone, its answer will tell."""
+        self._say(no, is_asked=True)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it is gone, and what it was told with it
+            cast(IO[bytes], self._process.stdin).close()
+
+    def _say(self, no: int, *, is_asked: bool) -> None:
+        said = cast(IO[bytes], self._process.stdin)
+        with contextlib.suppress(BrokenPipeError):  # it is gone: `answer` says why
+            pickle.dump((*self._question, no, is_asked), said)
+            said.flush()
+
+    def answer(self, begun: "Callable[[Opened], None] | None" = None) -> "Opened":
+        """Wait for what was asked for; `begun` is given what there is of it until then. Raises `TapeError`."""
+        with self._words:
+            try:
+                return self._answered(begun)
+            except (EOFError, pickle.UnpicklingError) as error:
+                self._process.wait()
+                raise TapeError(f"the exchange cannot be decoded ({self._why()})") from error
+
+    def _answered(self, begun: "Callable[[Opened], None] | None") -> "Opened":
+        """Take what the process writes as it comes, so that it is never held twice."""
+        answered = cast(IO[bytes], self._process.stdout)
+        with self._process, answered:
+            found: Opened = pickle.load(answered)
+            for _ in range(_FURTHER):
+                if begun is not None:
+                    begun(found)
+                found = dataclasses.replace(found, **pickle.load(answered))
+            return found
+
+    def _why(self) -> str:
+        self._words.seek(0)
+        told = self._words.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return safe(told) or "its process was ended"

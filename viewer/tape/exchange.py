@@ -1,0 +1,164 @@
+"""One exchange for looking at closely: what can be told of it at once, and all of it with its body decoded.
+
+The first is quick however large the exchange is, the second takes as long as decoding does (`opening`): that of a large
+one is left to a process of its own (`apart`). As in `queries`, each query is short.
+"""
+
+import contextlib
+import os
+import pickle
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import Connection, select
+from sqlalchemy.exc import NoResultFound
+
+from recorder.decode import encoding
+from recorder.departed import is_gone
+from recorder.errors import WiretapeError
+from recorder.tape import store
+from recorder.tape.schema import exchanges, measures, sessions
+from viewer.columns import JOINED, column
+from viewer.model.exchange import opened
+from viewer.model.exchange.opened import Stored
+from viewer.model.exchange.transcript import Transcript
+from viewer.rows import Row
+from viewer.tape import queries, running
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """The run of a recorder that an exchange belongs to; `heartbeat_at` is when it was last heard of, wall time.
+
+    `gone` says that its process is, as `departed` does.
+    """
+
+    pid: int
+    heartbeat_at: str
+    ended_at: str | None
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What can be told at once: the row of `queries.detail`, the request and its body, and the gaps between outputs.
+
+    The row of one that still runs is measured as far as it is, unless it is large. `gaps` are packed as on the tape;
+    `end_ns` is when the exchange ended, 0 if it has not.
+    """
+
+    row: Row
+    request: Row
+    request_body: bytes | None
+    response_headers: list[list[str]]
+    recorder: Recorder
+    end_ns: int
+    gaps: bytes = field(repr=False)
+
+
+def known(connection: Connection, no: int) -> Known:
+    """Give what can be told of an exchange without decoding it. Raises sqlalchemy's `NoResultFound`."""
+    row = queries.detail(connection, no)
+    if running.is_measurable(row):
+        row = running.filled(row, running.figures(connection, no))
+    request, body = queries.request(connection, no)
+    timed = select(exchanges.c.end_ns, exchanges.c.response_headers).where(exchanges.c.no == no)
+    gaps = select(measures.c.icl).where(measures.c.exchange_no == no)
+    with connection.begin():
+        end_ns, headers = connection.execute(timed).one()
+        packed: bytes | None = connection.execute(gaps).scalar()
+    return Known(row, request, body, headers or [], recorder(connection, no), end_ns or 0, packed or b"")
+
+
+def recorder(connection: Connection, no: int) -> Recorder:
+    """Give the run of a recorder that an exchange belongs to, as it stands. Raises sqlalchemy's `NoResultFound`."""
+    columns = (sessions.c.pid, sessions.c.heartbeat_at, sessions.c.ended_at, sessions.c.boot_id)
+    joined = exchanges.join(sessions, sessions.c.no == exchanges.c.session_no)
+    with connection.begin():
+        found = connection.execute(select(*columns).select_from(joined).where(exchanges.c.no == no)).one()
+    return Recorder(found.pid, found.heartbeat_at, found.ended_at, is_gone(found.pid, found.boot_id))
+
+
+def stored(connection: Connection, no: int) -> Stored:
+    """Read an exchange's answer. Raises sqlalchemy's `NoResultFound`."""
+    known = select(exchanges.c.id, measures.c.outcome).outerjoin(measures).where(exchanges.c.no == no)
+    with connection.begin():
+        facts, its_reads = store.facts(connection, no)
+        body = store.readable_body(connection, no)
+        id, outcome = connection.execute(known).one()
+    return Stored(id, facts, its_reads, body, outcome or "open")
+
+
+def is_final(connection: Connection, no: int, answer: Stored) -> bool:
+    """Say whether an answer that was read before had ended and been measured, and still is the one of this number."""
+    now = select(exchanges.c.id, exchanges.c.ended_by, measures.c.outcome).outerjoin(measures)
+    with connection.begin():
+        found = connection.execute(now.where(exchanges.c.no == no)).one()
+    return None not in found and tuple(found) == (answer.id, answer.facts.ended_by, answer.outcome)
+
+
+def weight(connection: Connection, no: int) -> int:
+    """Give how many bytes of an answer are to be decoded, as far as it has come; of a compressed one, at a guess.
+
+    Raises sqlalchemy's `NoResultFound`.
+    """
+    wanted = select(column("bytes"), exchanges.c.response_headers).select_from(JOINED).where(exchanges.c.no == no)
+    with connection.begin():
+        size, headers = connection.execute(wanted).one()
+    coding = dict(headers or []).get("content-encoding")
+    return int(size) * (1 if encoding.is_identity(coding) else running.RATIO)
+
+
+def version(connection: Connection) -> int:
+    """Give a number that is another whenever somebody else has written to the tape."""
+    with connection.begin():
+        return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
+
+
+def preliminary(row: Row) -> Transcript:
+    """Give the texts that are on the tape already, as if one event had brought them all: until the body is decoded."""
+    texts = [("reasoning", row["reasoning"]), ("content", row["content"]), ("refusal", row["refusal"])]
+    calls = [(call["name"] or "", call["arguments"] or "") for call in row["tool_calls"] or ()]
+    return Transcript.of_texts({kind: text for kind, text in texts if text}, calls)
+
+
+def decode_asked() -> None:
+    """Open the exchange that stdin asks for, and write it to stdout: first what is quick to have. The process ends.
+
+    What stdin names before, without asking for it yet, is read ahead.
+    """
+    ahead: dict[int, Stored] = {}
+    try:
+        while True:
+            tape, limits, no, is_asked = pickle.load(sys.stdin.buffer)
+            if is_asked:
+                break
+            ahead = _ahead(tape, no)
+    except EOFError:
+        os._exit(0)  # nobody asks any more
+    try:
+        with queries.opened(tape) as connection:
+            read = ahead.get(no)
+            answer = read if read is not None and is_final(connection, no, read) else stored(connection, no)
+    except WiretapeError as error:
+        sys.exit(str(error))
+    except NoResultFound:
+        sys.exit("it is not on the tape any more")
+    found, further = opened.stages(answer, limits)
+    _tell(found)
+    for stage in further:
+        _tell(stage())
+    os._exit(0)  # what is in memory need not be put away one by one
+
+
+def _tell(what: object) -> None:
+    pickle.dump(what, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
+    sys.stdout.buffer.flush()
+
+
+def _ahead(tape: Path, no: int) -> dict[int, Stored]:
+    # What goes wrong is told when it is asked for.
+    with contextlib.suppress(WiretapeError, NoResultFound), queries.opened(tape) as connection:
+        return {no: stored(connection, no)}
+    return {}

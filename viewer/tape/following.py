@@ -1,0 +1,121 @@
+"""Following a tape: the exchanges that fit, in batches, as they end.
+
+A poll costs one number from SQLite, and only when that has changed is anything looked up. Each query is short, as in
+`queries`, which fetches the rows; what the batches look like is left to the commands.
+"""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, or_, select, true
+
+from recorder.tape.schema import exchanges, measures
+from viewer.columns import JOINED
+from viewer.filters.sql import Condition
+from viewer.rows import Row
+from viewer.tape import queries
+
+POLL_SECONDS = 0.2
+"""How long an exchange that has ended may go unseen; people do not notice a fifth of a second."""
+
+
+@contextlib.contextmanager
+def interrupts() -> Iterator[Callable[[], None]]:
+    """Give what waits for the next poll, and raises `KeyboardInterrupt` for an interrupt that has come until then.
+
+    By itself Python raises it wherever it happens to be; within a callback of a library it would be lost.
+    """
+    came = threading.Event()
+
+    def pause() -> None:
+        if came.wait(POLL_SECONDS):
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, lambda *_: came.set())
+    try:
+        yield pause
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def pause() -> None:
+    """Wait for the next poll."""
+    threading.Event().wait(POLL_SECONDS)
+
+
+def ended(
+    connection: Connection,
+    fields: tuple[str, ...],
+    where: Condition | None = None,
+    *,
+    last: int = 10,
+    wait: Callable[[], None] = pause,
+) -> Iterator[list[Row]]:
+    """Give the newest `last` that have ended, then, for ever, those that end; each once, in the order of ending.
+
+    Of exchanges that end between two polls the instants of their ends decide. `wait` is called before each poll.
+    """
+    with connection.begin():  # of one moment: what ends after it comes later, and only then
+        newest, running = _unsettled(connection)
+        latest = _last_ended(connection, last, where)
+    yield list(queries.numbered(connection, fields, latest))
+    seen: int | None = None
+    while True:
+        wait()
+        changes = _changes(connection)
+        if changes == seen:
+            continue
+        seen = changes
+        numbers, newest, running = _settled(connection, newest, running)
+        if batch := list(queries.numbered(connection, fields, numbers, where)):
+            yield batch
+
+
+def _changes(connection: Connection) -> int:
+    """Give a number that is another one whenever somebody has written to the tape in between."""
+    with connection.begin():
+        version: int = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+    return version
+
+
+def _unsettled(connection: Connection) -> tuple[int, set[int]]:
+    """Give the highest number of an exchange, and the numbers of those that are open or not yet measured."""
+    running = select(exchanges.c.no).select_from(JOINED).where(measures.c.exchange_no.is_(None))
+    newest = connection.execute(select(func.max(exchanges.c.no))).scalar()
+    return newest or 0, set(connection.execute(running).scalars())
+
+
+def _settled(connection: Connection, newest: int, running: set[int]) -> tuple[list[int], int, set[int]]:
+    """Say what has become of the exchanges in `running` and of those above `newest`.
+
+    Give the numbers of those that have ended, in the order in which they did, and the new `newest` and `running`.
+    """
+    statement = _ends().where(or_(exchanges.c.no > newest, exchanges.c.no.in_(running)))
+    with connection.begin():
+        found = connection.execute(statement).all()
+    still = {row.no for row in found if row.exchange_no is None}
+    ended = [row for row in found if row.exchange_no is not None]
+    return _in_order_of_ending(ended), max([newest, *(row.no for row in found)]), still
+
+
+def _last_ended(connection: Connection, count: int, where: Condition | None) -> list[int]:
+    statement = _ends().where(measures.c.exchange_no.is_not(None), true() if where is None else where)
+    found = connection.execute(statement.order_by(exchanges.c.no.desc()).limit(count)).all()
+    return _in_order_of_ending(found)
+
+
+def _ends() -> Select[Any]:
+    columns = (exchanges.c.no, exchanges.c.started_at, exchanges.c.end_ns, measures.c.exchange_no)
+    return select(*columns).select_from(JOINED)
+
+
+def _in_order_of_ending(found: Sequence[Any]) -> list[int]:
+    def ended(row: Any) -> tuple[datetime, int]:
+        lasted = timedelta(microseconds=(row.end_ns or 0) / 1000)
+        return datetime.fromisoformat(row.started_at) + lasted, row.no
+
+    return [row.no for row in sorted(found, key=ended)]

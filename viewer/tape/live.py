@@ -1,0 +1,267 @@
+"""The SELECTs behind a list that is looked at while its tape grows: what fits, what has changed, and who records.
+
+As in `queries`, each query is short. Nothing read here grows with what was recorded: texts are cut by the database, so
+that a line of many megabytes costs no more than any other. An exchange that still runs is measured from what is there,
+unless that is much. What is done with the rows is left to `catalog` and `streams`.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Text, case, cast, func, select
+
+from recorder.tape import celltypes
+from recorder.tape.schema import exchanges, measures, reads, sessions
+from viewer import rows
+from viewer.columns import JOINED, column
+from viewer.filters import sql
+from viewer.filters.sql import Condition
+from viewer.filters.syntax import And, Filter
+from viewer.rows import Row
+from viewer.tape import queries, running
+
+LISTED: Final = (
+    "id", "started_at", "method", "path", "upstream", "model", "status", "outcome", "outcome_detail", "error_code",
+    "finish_reason", "ended_by", "ttft_ms", "icl_p50_ms", "max_stall_ms", "max_silence_ms", "latency_ms", "duration_ms",
+    "tps_user", "events", "output_chunks", "completion_tokens", "reads", "bytes", "flags", "sparkline",
+)  # fmt: skip
+"""The fields of a row of the list; `no`, `last_read_ms` (of one that still runs) and `gaps` (packed) are with them."""
+
+LONGEST: Final = 256
+"""So many characters of a text are read for the list."""
+
+TAIL: Final = 4000
+"""So many characters of the end of an answer are read for the preview."""
+
+_TEXTS: Final = frozenset(
+    {"method", "path", "upstream", "model", "outcome_detail", "error_code", "finish_reason", "flags", "sparkline"}
+)
+_TAILS: Final = ("content", "reasoning", "refusal")
+_HEADS: Final = ("error_message", "ended_detail", "response_id")
+_MOST_ROWS: Final = 256
+_MOST_GAPS_BYTES: Final = 1024
+"""More gaps are not read for the list: their sparkline, of 24 cells, is exact enough for a column."""
+
+_MOST_VALUES: Final = 200
+_MOST_STARTED: Final = 10_000
+_MOST_TERMS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One run of a recorder: the newest on the tape."""
+
+    pid: int
+    boot_id: str | None
+    listen: str
+    upstreams: list[list[str]]
+    heartbeat_at: str
+    ended_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was known of a tape when it was last looked at."""
+
+    version: int
+    total: int = 0
+    newest: int = 0
+    unsettled: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is otherwise than when the tape was last looked at.
+
+    `fits` are the exchanges that are new, still run or ran then, as far as they fit; `unfit` those that do not. `rows`
+    are those of the newest of `fits`. `running` counts the exchanges that still run. `deleted`: some are gone from the
+    tape.
+    """
+
+    seen: Seen
+    running: int
+    session: Session | None
+    fits: list[int] = field(default_factory=list)
+    unfit: list[int] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    deleted: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many exchanges the tape holds."""
+        return self.seen.total
+
+
+def numbers(
+    connection: Connection, where: Condition | None = None, by: str | None = None, *, descending: bool = False
+) -> list[int]:
+    """Give the numbers of the exchanges that fit: ascending, or in the order of a field, unknown last."""
+    if by is None:
+        source = exchanges if where is None else JOINED
+        statement = select(func.json_group_array(exchanges.c.no)).select_from(source)
+        return sorted(_decoded(connection, statement if where is None else statement.where(where)))
+    key = column(by).desc() if descending else column(by)
+    inner = select(exchanges.c.no).select_from(JOINED).order_by(key.nulls_last(), exchanges.c.no.desc())
+    listed = (inner if where is None else inner.where(where)).subquery()
+    return _decoded(connection, select(func.json_group_array(listed.c.no)))
+
+
+def started(connection: Connection, numbers: Collection[int] | None = None) -> tuple[str, str] | None:
+    """Return when the first and the last of these exchanges began, of all if there are no numbers; None of none.
+
+    Of very many, only those with the least and the greatest number are looked at: they are nearly always the ones.
+    """
+    ends = [select(end(exchanges.c.started_at)) for end in (celltypes.least, celltypes.greatest)]
+    if numbers is not None:
+        few = numbers if len(numbers) <= _MOST_STARTED else (min(numbers), max(numbers))
+        ends = [end.where(queries.among(few)) for end in ends]
+    with connection.begin():  # each on its own: an index gives one end, not both
+        first, last = (connection.execute(end).scalar() for end in ends)
+    return None if first is None or last is None else (first, last)
+
+
+def listed(connection: Connection, numbers: Sequence[int]) -> list[Row]:
+    """Give the rows of these exchanges, as far as they are on the tape; the open ones measured as far as they are."""
+    columns = (_short(name).label(name) for name in LISTED)
+    last = select(func.max(reads.c.at_ns)).where(reads.c.exchange_no == exchanges.c.no).correlate(exchanges)
+    unended = case((exchanges.c.ended_by.is_(None), last.scalar_subquery()))
+    few_gaps = case((func.length(measures.c.icl) <= _MOST_GAPS_BYTES, measures.c.icl))
+    statement = select(exchanges.c.no, unended, few_gaps, *columns).select_from(JOINED)
+    statement = statement.where(exchanges.c.no.in_(numbers))
+    with connection.begin():
+        found = connection.execute(statement).all()
+    given = []
+    room = running.LARGEST
+    for no, last_read, gaps, *values in found:
+        row = {"no": no, "last_read_ms": rows.ms(last_read), "gaps": gaps, **rows.exchange(LISTED, values)}
+        if running.is_measurable(row, room):
+            room -= row["bytes"]
+            row = running.filled(row, running.figures(connection, no))
+        given.append(row)
+    return given
+
+
+def change(
+    connection: Connection, seen: Seen | None, where: Condition | None = None, looked_at: Iterable[int] = ()
+) -> Change | None:
+    """Say what has changed on the tape since it was `seen` (None: never); None if nobody has written to it.
+
+    Rows are read of those that are new and of those that are `looked_at`, the newest of them at most.
+    """
+    with connection.begin():
+        version: int = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+    if seen is not None and seen.version == version:
+        return None
+    known = seen or Seen(version)
+    with connection.begin():  # of one moment: what comes after it is seen the next time
+        total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
+        new = _new(connection, known) if seen else set()
+        newest = connection.execute(select(func.max(exchanges.c.no))).scalar() or 0
+        unsettled = _unmeasured(connection, known.unsettled | new) if seen else _all_unmeasured(connection)
+        running = connection.execute(select(func.count()).where(exchanges.c.ended_by.is_(None))).scalar_one()
+        session = _session(connection)
+        affected = sorted(known.unsettled | new if seen else unsettled)
+        fitting = _fitting(connection, affected, where)
+    kept = [no for no in affected if no in fitting]
+    shown = new.union(looked_at)
+    return Change(
+        Seen(version, total, newest, frozenset(unsettled)),
+        running,
+        session,
+        kept,
+        [no for no in affected if no not in fitting],
+        listed(connection, [no for no in kept if no in shown][-_MOST_ROWS:]),
+        deleted=seen is not None and total < seen.total + len(new),
+    )
+
+
+def alone(connection: Connection, where: Filter) -> list[tuple[Filter, int]]:
+    """Give the terms of a filter, at most the first few, and how many exchanges fit each of them alone."""
+    terms = where.parts[:_MOST_TERMS] if isinstance(where, And) else (where,)
+    return [(term, queries.count(connection, sql.condition(term))) for term in terms]
+
+
+def values(connection: Connection, field: str) -> list[str]:
+    """Give the values that a text field has on the tape, the commonest first, as far as a filter can name them."""
+    text = func.substr(cast(column(field), Text), 1, LONGEST)
+    statement = select(text).select_from(JOINED).group_by(text).order_by(func.count().desc()).limit(_MOST_VALUES)
+    with connection.begin():
+        return [value for value in connection.execute(statement).scalars() if value]
+
+
+def preview(connection: Connection, no: int) -> Row | None:
+    """Give a row of the list with the ends of its texts and the beginnings of its messages; None if it is gone.
+
+    Beside each of `content`, `reasoning` and `refusal` stands its length in characters (`content_size` …);
+    `recorder_pid` is the process that recorded it.
+    """
+    found = listed(connection, [no])
+    if not found:
+        return None
+    tails = [func.substr(column(name), -TAIL, type_=column(name).type).label(name) for name in _TAILS]
+    sizes = [func.length(column(name)).label(f"{name}_size") for name in _TAILS]
+    heads = [func.substr(column(name), 1, LONGEST, type_=column(name).type).label(name) for name in _HEADS]
+    tools = func.substr(cast(column("tool_calls"), Text), 1, TAIL).label("tool_calls")
+    pid = select(sessions.c.pid).where(sessions.c.no == exchanges.c.session_no).correlate(exchanges).scalar_subquery()
+    others = tools, column("dialect").label("dialect"), pid.label("recorder_pid")
+    statement = select(*tails, *sizes, *heads, *others).select_from(JOINED).where(exchanges.c.no == no)
+    with connection.begin():
+        texts = connection.execute(statement).mappings().one_or_none()
+    if texts is None:
+        return None
+    row = found[0] | {str(name): value for name, value in texts.items()}
+    return row | _live_text(connection, no) if running.is_measurable(row) else row
+
+
+def _decoded(connection: Connection, statement: Any) -> list[int]:
+    # One row for all: a row for each of a hundred thousand costs ten times as much.
+    with connection.begin():
+        return msgspec.json.decode(connection.execute(statement).scalar_one(), type=list[int])
+
+
+def _short(name: str) -> ColumnElement[Any]:
+    return func.substr(column(name), 1, LONGEST, type_=column(name).type) if name in _TEXTS else column(name)
+
+
+def _live_text(connection: Connection, no: int) -> Row:
+    found = running.figures(connection, no)
+    texts = {name: getattr(found, name) for name in _TAILS}
+    sizes = {f"{name}_size": None if text is None else len(text) for name, text in texts.items()}
+    return {name: None if text is None else text[-TAIL:] for name, text in texts.items()} | sizes
+
+
+def _new(connection: Connection, known: Seen) -> set[int]:
+    return set(connection.execute(select(exchanges.c.no).where(exchanges.c.no > known.newest)).scalars())
+
+
+def _unmeasured(connection: Connection, candidates: Collection[int] | None = None) -> set[int]:
+    """Give those, of these exchanges or of all, that still run or are not measured yet."""
+    statement = select(exchanges.c.no).select_from(JOINED).where(measures.c.exchange_no.is_(None))
+    if candidates is not None:
+        statement = statement.where(queries.among(candidates))
+    return set(connection.execute(statement).scalars())
+
+
+def _all_unmeasured(connection: Connection) -> set[int]:
+    """Give all of them; nearly always they are those that run, which an index has."""
+    running = set(connection.execute(select(exchanges.c.no).where(exchanges.c.ended_by.is_(None))).scalars())
+    total, measured = (
+        connection.execute(select(func.count()).select_from(table)).scalar_one() for table in (exchanges, measures)
+    )
+    return running if measured + len(running) == total else _unmeasured(connection)
+
+
+def _fitting(connection: Connection, affected: list[int], where: Condition | None) -> set[int]:
+    if not affected:
+        return set()
+    statement = select(exchanges.c.no).select_from(JOINED).where(queries.among(affected))
+    return set(connection.execute(statement if where is None else statement.where(where)).scalars())
+
+
+def _session(connection: Connection) -> Session | None:
+    names = ("pid", "boot_id", "listen", "upstreams", "heartbeat_at", "ended_at")
+    statement = select(*(sessions.c[name] for name in names)).order_by(sessions.c.no.desc()).limit(1)
+    found = connection.execute(statement).one_or_none()
+    return None if found is None else Session(*found)

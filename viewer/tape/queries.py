@@ -1,0 +1,445 @@
+"""The viewer's SELECTs: a tape in, rows out (as columns for statistics: `samples`).
+
+Every query is short: its transaction ends before a row is handed on, so that a reader never holds up the writer's
+checkpoints, and what belongs together (an exchange's facts and its body) is read in one. Lists come in batches, so that
+memory does not grow with the tape. What a row looks like is left to `rows`, decoding to `recorder.decode.derive`.
+"""
+
+import contextlib
+import itertools
+import json
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+from sqlalchemy import Connection, Select, bindparam, event, func, select, tuple_, type_coerce
+from sqlalchemy.exc import DatabaseError, DBAPIError
+from sqlalchemy.types import NullType
+
+from recorder.decode.batch import Events, Run, Span, runs
+from recorder.decode.batch import events as as_events
+from recorder.decode.derive import Decoded, decode
+from recorder.decode.outcome import FAILURES, Exchange, Read
+from recorder.errors import NotFound, TapeBusy, TapeDamaged, TapeError, WiretapeError
+from recorder.sanitize import safe
+from recorder.tape import celltypes, file, store
+from recorder.tape.celltypes import Place, Timestamp
+from recorder.tape.schema import exchanges as _exchanges
+from recorder.tape.schema import measures as _measures
+from recorder.tape.schema import reads as _reads
+from recorder.tape.schema import sessions as _sessions
+from viewer import rows
+from viewer.columns import JOINED, column
+from viewer.filters import sql
+from viewer.filters.patterns import Searches, TooSlow
+from viewer.filters.sql import Condition
+from viewer.rows import Chunks, Exchanges, Row
+from viewer.tape.whole import Whole
+
+_BATCH = 1000
+_BATCH_OF_READS = 10_000
+_BATCH_OF_EXCHANGES = 200
+_RESPONSE = select(_exchanges.c.response_headers, _exchanges.c.framing).where(_exchanges.c.no == bindparam("no"))
+_SPANS = (
+    select(_reads.c.seq, _reads.c.at_ns, _reads.c.start, _reads.c.size)
+    .where(_reads.c.exchange_no == bindparam("no"))
+    .order_by(_reads.c.seq)
+)
+EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
+"""What is said wherever an exchange is asked of a tape that has none."""
+
+_ReadColumns = tuple[list[Place], list[Timestamp], list[Timestamp | None], list[Place], list[Place]]
+_LEAST_PREFIX = 4
+_CANDIDATES = 5
+
+
+@contextlib.contextmanager
+def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[Connection]:
+    """Connect to a tape for reading; what goes wrong while reading it is raised as a `TapeError`, in our words.
+
+    At the end `report` is given a line for each row that was found damaged; by itself it prints them on stderr.
+    """
+    engine = file.read_engine(path)
+    searches = Searches()
+    event.listen(engine, "connect", lambda connection, _: sql.register(connection, searches))
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    event.listen(engine, "begin", lambda _: searches.begin())
+    with explained(path), engine.connect() as connection:
+        try:
+            yield connection
+        finally:
+            for line in _damage(connection):
+                (report or _print)(line)
+
+
+def _damage(connection: Connection) -> list[str]:
+    """Tell of what the queries of a connection have found damaged."""
+    damage = celltypes.damage_of(connection)
+    if not damage:
+        return []
+    connection.rollback()
+    with contextlib.suppress(DBAPIError), connection.begin():
+        return list(damage.lines(connection, _exchanges.metadata))
+    return []
+
+
+def _print(line: str) -> None:
+    print(f"wiretape: {safe(line)}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Raise what goes wrong within, while a tape is read, as a `TapeError` in our words."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise _reason(path, str(error.orig)) from error
+    except (zlib.error, json.JSONDecodeError, msgspec.MsgspecError) as error:
+        raise TapeDamaged(f"{path} is damaged ({error}): run 'wiretape db check'") from error
+
+
+def _reason(path: Path, reason: str) -> WiretapeError:
+    if "user-defined function" in reason:
+        return TooSlow()
+    if "interrupted" in reason:
+        return file.stopped(path)
+    if "locked" in reason:
+        return TapeBusy(f"{path} is locked by another program: try again when it is done")
+    if "malformed" in reason or "not a database" in reason or "decode" in reason:
+        return TapeDamaged(f"{path} is damaged ({reason}): run 'wiretape db check'")
+    return TapeError(f"{path} cannot be read ({reason}): run 'wiretape db check'")
+
+
+def exchanges(
+    connection: Connection,
+    fields: tuple[str, ...] = rows.FIELDS,
+    *,
+    newest_first: bool = False,
+    limit: int | None = None,
+    where: Condition | None = None,
+) -> Exchanges:
+    """Give the exchanges, oldest first unless told otherwise, with these fields: at most `limit` of those that fit."""
+    return Exchanges(fields, _batches(connection, fields, newest_first, limit, where))
+
+
+def _batches(
+    connection: Connection, fields: tuple[str, ...], newest_first: bool, limit: int | None, where: Condition | None
+) -> Iterator[Sequence[Any]]:
+    order = _exchanges.c.no.desc() if newest_first else _exchanges.c.no
+    statement = _filtered(_selected(fields), where).order_by(order)
+    last, left = None, limit
+    while left is None or left > 0:
+        size = _BATCH if left is None else min(_BATCH, left)
+        query = statement.limit(size)
+        if last is not None:
+            query = query.where(_exchanges.c.no < last if newest_first else _exchanges.c.no > last)
+        with connection.begin():
+            batch = celltypes.fetch(connection, query)
+        if batch:
+            yield batch
+            last = batch[-1][0]
+        if len(batch) < size:
+            return
+        left = None if left is None else left - size
+
+
+def ordered(
+    connection: Connection,
+    fields: tuple[str, ...],
+    by: str,
+    *,
+    descending: bool = False,
+    limit: int | None = None,
+    where: Condition | None = None,
+) -> Iterator[Row]:
+    """Give the exchanges in the order of a field, unknown last and otherwise the newest first; like `exchanges`.
+
+    Their numbers are read first: of each exchange of the tape, no more than that is held.
+    """
+    key = column(by).desc() if descending else column(by)
+    statement = _filtered(select(_exchanges.c.no).select_from(JOINED), where)
+    statement = statement.order_by(key.nulls_last(), _exchanges.c.no.desc()).limit(limit)
+    with connection.begin():
+        numbers = connection.execute(statement).scalars().all()
+    yield from numbered(connection, fields, numbers)
+
+
+def numbered(
+    connection: Connection, fields: tuple[str, ...], numbers: Sequence[int], where: Condition | None = None
+) -> Iterator[Row]:
+    """Give the exchanges of these numbers that fit, in this order."""
+    for start in range(0, len(numbers), _BATCH):
+        batch = numbers[start : start + _BATCH]
+        statement = _filtered(_selected(fields).where(_exchanges.c.no.in_(batch)), where)
+        with connection.begin():
+            found = {no: values for no, *values in celltypes.fetch(connection, statement)}
+        yield from (rows.exchange(fields, found[no]) for no in batch if no in found)
+
+
+def detail(connection: Connection, no: int) -> Row:
+    """Give all that is known of one exchange, except its events, reads and bytes."""
+    fields = rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS + ("sparkline",)
+    with connection.begin():
+        _, *values = connection.execute(_selected(fields).where(_exchanges.c.no == no)).one()
+    return rows.exchange(fields, values)
+
+
+def find(connection: Connection, reference: str) -> int:
+    """Give the number of the exchange that is meant: `@` the newest, `@-1` the one before it, `@err` the newest that
+    failed, or a prefix of its id.
+
+    Raises `NotFound` with up to five candidates if there is none, or more than one.
+    """
+    if reference.startswith("@"):
+        return _find_newest(connection, reference)
+    if len(reference) < _LEAST_PREFIX:
+        raise NotFound(f"{safe(reference)!r} is too short: give at least {_LEAST_PREFIX} characters of an id, or @")
+    prefix = reference.lower()
+    column = _exchanges.c.id
+    statement = select(_exchanges.c.no, column).where(column >= prefix, column < prefix + "~").order_by(column)
+    with connection.begin():
+        found = connection.execute(statement.limit(_CANDIDATES + 1)).all()
+    if len(found) == 1:
+        return int(found[0].no)
+    if not found:
+        raise NotFound(f"no exchange {safe(reference)}{_newest_ids(connection)}")
+    more = " and more" if len(found) > _CANDIDATES else ""
+    fitting = ", ".join(safe(row.id) for row in found[:_CANDIDATES])
+    raise NotFound(f"{safe(reference)} fits several exchanges: {fitting}{more}: give more of the id")
+
+
+def _find_newest(connection: Connection, reference: str) -> int:
+    match = re.fullmatch(r"@(?:(err)|-([0-9]{1,9}))?", reference)
+    if match is None:
+        raise NotFound(f"{safe(reference)} is no exchange: @ is the newest, @-1 the one before it, @err a failed one")
+    failed = column("outcome").in_(FAILURES) if match[1] else None
+    statement = _filtered(select(_exchanges.c.no).select_from(JOINED), failed)
+    statement = statement.order_by(_exchanges.c.no.desc()).offset(int(match[2] or 0)).limit(1)
+    with connection.begin():
+        no: int | None = connection.execute(statement).scalar()
+    if no is None:
+        raise NotFound(f"no exchange {reference}{_newest_ids(connection)}")
+    return no
+
+
+def _newest_ids(connection: Connection) -> str:
+    statement = select(_exchanges.c.id).order_by(_exchanges.c.no.desc()).limit(_CANDIDATES)
+    with connection.begin():
+        ids = connection.execute(statement).scalars().all()
+    return f"; the newest: {', '.join(map(safe, ids))}" if ids else f": {EMPTY}"
+
+
+def decoded(connection: Connection, no: int) -> Decoded:
+    """Decode an exchange's body, or what there is of it so far."""
+    with connection.begin():
+        facts, its_reads = store.facts(connection, no)
+        data = store.readable_body(connection, no)
+    return decode(facts, its_reads, data)
+
+
+def body(connection: Connection, no: int) -> bytes:
+    """Give the response body, byte for byte as upstream sent it."""
+    with connection.begin():
+        return store.stored_body(connection, no)
+
+
+def request(connection: Connection, no: int) -> tuple[Row, bytes | None]:
+    """Give a request's row, and its body as it came."""
+    with connection.begin():
+        found = connection.execute(select(_exchanges).where(_exchanges.c.no == no)).mappings().one()
+    return rows.request({str(name): value for name, value in found.items()}), found["request_body"]
+
+
+def headers(connection: Connection, no: int) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the headers of an exchange's request and of its response, each as `[name, value]`, as they are stored."""
+    columns = (_exchanges.c.request_headers, _exchanges.c.response_headers)
+    with connection.begin():
+        asked, answered = connection.execute(select(*columns).where(_exchanges.c.no == no)).one()
+    return asked or [], answered or []
+
+
+def reads(connection: Connection, no: int) -> list[Row]:
+    """Give an exchange's reads."""
+    with connection.begin():
+        found = store.intact_reads(connection, no)
+    return [rows.read(one) for one in found]
+
+
+def all_reads(connection: Connection, where: Condition | None = None) -> Iterator[Row]:
+    """Give every read of the exchanges that fit, oldest exchange first, each with the id of its exchange."""
+    if where is None:
+        yield from _every_read(connection)
+    else:  # so that each exchange is judged once, and not again for each of its reads
+        for no, id in _numbers(connection, where):
+            yield from ({"id": id, **row} for row in reads(connection, no))
+
+
+def _every_read(connection: Connection) -> Iterator[Row]:
+    key = (_reads.c.exchange_no, _reads.c.seq)
+    place = type_coerce(_reads.c.seq, NullType())  # where to go on, however damaged it is
+    columns = (_reads.c.exchange_no, place, _exchanges.c.id, *store.READ_COLUMNS)
+    statement = select(*columns).join(_exchanges, _exchanges.c.no == _reads.c.exchange_no).order_by(*key)
+    query = statement.limit(_BATCH_OF_READS)
+    while True:
+        with connection.begin():
+            batch = connection.execute(query).all()
+        for _, _, id, *read in batch:
+            if store.is_intact(read):
+                yield {"id": id, **rows.read(Read(*read))}
+        if len(batch) < _BATCH_OF_READS:
+            return
+        query = statement.where(tuple_(*key) > tuple_(*batch[-1][:2])).limit(_BATCH_OF_READS)
+
+
+def all_chunks(connection: Connection, where: Condition | None = None, limit: int | None = None) -> Chunks:
+    """Give every chunk of the exchanges that fit, oldest exchange first; one exchange is decoded at a time."""
+    return Chunks(((id, _runs(connection, no)) for no, id in _numbers(connection, where)), limit)
+
+
+def _runs(connection: Connection, no: int) -> list[Run]:
+    """Decode an exchange's chunks: as `decoded` does, but what is the same in many of them once."""
+    return runs(*_answer(connection, no))
+
+
+def events(connection: Connection, no: int) -> Events | Decoded:
+    """Decode an exchange's body: as the events that it is made of, if it holds nothing else, else as `decoded` does."""
+    exchange, its_reads, data = _answer(connection, no)
+    simple = as_events(exchange, its_reads, data)
+    return (
+        decode(exchange, [Read(one[0], one[1], None, *one[2:]) for one in its_reads], data)
+        if simple is None
+        else simple
+    )
+
+
+def _answer(connection: Connection, no: int) -> tuple[Exchange, list[Span], bytes]:
+    """Read what of an exchange decides how it is decoded."""
+    with connection.begin():
+        headers, framing = connection.execute(_RESPONSE, {"no": no}).one()
+        its_reads = [row for row in connection.execute(_SPANS, {"no": no}) if None not in row]
+        data = store.readable_body(connection, no)
+    named = dict(reversed(headers or []))
+    kind, coding = named.get("content-type"), named.get("content-encoding")
+    exchange = Exchange(None, kind, coding, None, None, None, None, framing=framing)
+    return exchange, cast("list[Span]", its_reads), data
+
+
+def _numbers(connection: Connection, where: Condition | None) -> Iterator[tuple[int, str]]:
+    last = 0
+    wanted = _filtered(select(_exchanges.c.no, _exchanges.c.id).select_from(JOINED), where).order_by(_exchanges.c.no)
+    while True:
+        statement = wanted.where(_exchanges.c.no > last)
+        with connection.begin():
+            batch = connection.execute(statement.limit(_BATCH)).all()
+        for row in batch:
+            yield row.no, row.id
+        if len(batch) < _BATCH:
+            return
+        last = batch[-1].no
+
+
+def _selected(fields: Sequence[str]) -> Any:
+    # Labels are left as they are stored, compact: most who ask for them write them so again.
+    labels = type_coerce(_exchanges.c.labels, celltypes.text_of(_exchanges.c.labels))
+    found = (labels if field == "labels" else column(field) for field in fields)
+    return select(_exchanges.c.no, *(one.label(field) for field, one in zip(fields, found, strict=True))).select_from(
+        JOINED
+    )
+
+
+def _filtered(statement: Select[Any], where: Condition | None) -> Select[Any]:
+    return statement if where is None else statement.where(where)
+
+
+def read_columns(
+    connection: Connection, where: Condition | None = None
+) -> Iterator[tuple[str, Sequence[Sequence[Any]]]]:
+    """Give the id of each exchange that fits and has reads, and these as columns of bare numbers.
+
+    Those are seq, at_ns, relayed_ns (which may be None), start and size. SQLite packs the reads of an exchange into one
+    row, which is several times as fast as a row for each of millions.
+    """
+    columns = (_reads.c.seq, _reads.c.at_ns, _reads.c.relayed_ns, _reads.c.start, _reads.c.size)
+    packed = func.json_array(*(func.json_group_array(column) for column in columns))
+    # Grouped by the head of its key, the table is gone through in the order of the key.
+    statement = select(_reads.c.exchange_no, packed).group_by(_reads.c.exchange_no).order_by(_reads.c.exchange_no)
+    numbers = _numbers(connection, where)
+    while batch := dict(itertools.islice(numbers, _BATCH_OF_EXCHANGES)):
+        try:
+            with connection.begin():
+                packs = connection.execute(statement.where(_reads.c.exchange_no.in_(batch))).all()
+            found: list[tuple[int, Sequence[Sequence[Any]]]] = [
+                (no, msgspec.json.decode(text, type=_ReadColumns)) for no, text in packs
+            ]
+        except (msgspec.MsgspecError, DatabaseError):  # damaged ones are left out, one by one
+            found = [(no, _intact_columns(connection, no)) for no in batch]
+        yield from ((batch[no], its_columns) for no, its_columns in found if its_columns)
+
+
+def _intact_columns(connection: Connection, no: int) -> list[Any]:
+    with connection.begin():
+        return [*zip(*store.intact_reads(connection, no), strict=True)]
+
+
+def packed_gaps(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, bytes]]:
+    """Give the gaps between output chunks of each exchange that fits, as the tape packs them: int64, ns."""
+    wanted = select(_exchanges.c.no, _exchanges.c.id, _measures.c.icl).select_from(JOINED).order_by(_exchanges.c.no)
+    last, statement = 0, _filtered(wanted, where).limit(_BATCH)
+    while True:
+        with connection.begin():
+            batch = connection.execute(statement.where(_exchanges.c.no > last)).all()
+        yield from ((row.id, row.icl or b"") for row in batch)
+        if len(batch) < _BATCH:
+            return
+        last = batch[-1].no
+
+
+def whole(connection: Connection, no: int) -> Whole:
+    """Read one exchange as a whole: the columns of `exchanges`, and of what was derived how it ended."""
+    derived = ("model", "outcome", "outcome_detail", "finish_reason", "error_code", "error_message")
+    columns = (column(field).label(field) for field in derived)
+    statement = select(_exchanges, *columns).select_from(JOINED).where(_exchanges.c.no == no)
+    with connection.begin():
+        row = connection.execute(statement).mappings().one()
+        facts, its_reads = store.facts(connection, no)
+        data = store.readable_body(connection, no)
+    return Whole({str(name): value for name, value in row.items()}, its_reads, data, decode(facts, its_reads, data))
+
+
+def count(connection: Connection, where: Condition | None = None) -> int:
+    """Count the exchanges that fit."""
+    with connection.begin():
+        found = connection.execute(_filtered(select(func.count()).select_from(JOINED), where)).scalar_one()
+    return int(found)
+
+
+def numbers(connection: Connection, where: Condition | None = None) -> Iterator[int]:
+    """Give the numbers of the exchanges that fit, oldest first."""
+    for no, _ in _numbers(connection, where):
+        yield no
+
+
+def among(numbers: Iterable[int]) -> Condition:
+    """Give the condition that an exchange is one of these; however many they are, they are one bound value."""
+    listed = func.json_each(json.dumps(list(numbers))).table_valued("value")
+    return _exchanges.c.no.in_(select(listed.c.value))
+
+
+def observed(connection: Connection, no: int) -> tuple[Exchange, list[Read], Decoded]:
+    """Give the facts of an exchange, its reads, and its body decoded: all that its verdicts are given by."""
+    with connection.begin():
+        facts, its_reads = store.facts(connection, no)
+        data = store.readable_body(connection, no)
+    return facts, its_reads, decode(facts, its_reads, data)
+
+
+def newest_session(connection: Connection) -> Row | None:
+    """Give the newest run of a recorder: `pid`, `listen`, `heartbeat_at` and `ended_at`; None if there was none."""
+    columns = (_sessions.c.pid, _sessions.c.listen, _sessions.c.heartbeat_at, _sessions.c.ended_at)
+    with connection.begin():
+        found = connection.execute(select(*columns).order_by(_sessions.c.no.desc()).limit(1)).mappings().one_or_none()
+    return None if found is None else {str(name): value for name, value in found.items()}

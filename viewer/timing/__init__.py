@@ -1,0 +1,1 @@
+"""Pure: stalls, bursts, who was slow, playback."""

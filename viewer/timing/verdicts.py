@@ -1,0 +1,286 @@
+"""Pure: what is wrong with a stream's timing, each verdict with its evidence: stalls and bursts.
+
+A *stall* is a silence above the threshold: between two reads with output (`gap`: as the tape's flag has it), before an
+error or an end that came too early (`end`), or only on the way to the client, which got late what had come in time
+(`delivery`). A *burst* is an answer that did not come as a stream: many chunks to a read (`buffered`), or one by one
+and yet all in a flash (`fake`). Whose a silence was is `timed`'s to say, the limits are `thresholds`'s; how a verdict
+reads is `wording`'s.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, Literal
+
+from recorder.decode.chat import Chunk
+from recorder.decode.metrics import doc
+from recorder.decode.outcome import TimedChunk
+from viewer import rows
+from viewer.rows import Row
+from viewer.timing.attribution import Who
+from viewer.timing.thresholds import Thresholds
+from viewer.timing.timed import Timed, Unclear
+
+WORDS: Final = 80
+"""So many characters of the text before and after a stall are given."""
+
+_CUT: Final = frozenset({"timeout", "client_closed", "truncated", "interrupted", "error_event"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One verdict; the meaning of each field is its metadata. What does not apply, or is unknown, is None."""
+
+    kind: Literal["stall", "burst"] = field(metadata=doc("stall or burst"))
+    form: Literal["gap", "end", "delivery", "buffered", "fake"] = field(
+        metadata=doc(
+            "stall: gap (between reads with output), end (before an error or the end), delivery (came in time, was "
+            "handed on late); burst: buffered (many chunks to a read), fake (one by one, but all in a flash)"
+        )
+    )
+    who: Who | None = field(
+        metadata=doc("who was slow: upstream (or the network before it), relay, client; null: unclear")
+    )
+    from_ns: int = field(metadata=doc("T0 to the beginning of the silence, or to the first chunk of the burst"))
+    lasted_ns: int = field(metadata=doc("how long the silence, or the burst, lasted"))
+    read: int | None = field(default=None, metadata=doc("the read that ended the silence, or began the burst"))
+    event: int | None = field(default=None, metadata=doc("the event of that read with the next output"))
+    chunk: int | None = field(default=None, metadata=doc("the chunk of that read with the next output"))
+    before: str | None = field(
+        default=None, metadata=doc(f"the last text before the silence, at most {WORDS} characters")
+    )
+    after: str | None = field(default=None, metadata=doc(f"the first text after it, at most {WORDS} characters"))
+    reads_meanwhile: int | None = field(default=None, metadata=doc("reads without output during the silence"))
+    comments_meanwhile: int | None = field(default=None, metadata=doc("comments during it, usually keep-alives"))
+    events_meanwhile: int | None = field(default=None, metadata=doc("events without output during it"))
+    relay_ns: int | None = field(
+        default=None, metadata=doc("the longest that the relay took with a read of before or after")
+    )
+    client_ns: int | None = field(
+        default=None,
+        metadata=doc(
+            "the longest that one of them waited for the client, or how long reading was paused for it; null: unclear"
+        ),
+    )
+    output_chunks: int | None = field(
+        default=None, metadata=doc("burst: its output chunks; gap: those that the read which ended it brought")
+    )
+    output_reads: int | None = field(default=None, metadata=doc("burst: the reads that they came in"))
+    chunks_per_read: float | None = field(default=None, metadata=doc("burst: output chunks for each of these reads"))
+    ttft_ns: int | None = field(default=None, metadata=doc("burst: T0 to the first output chunk"))
+    latency_ns: int | None = field(default=None, metadata=doc("burst: T0 to the last output chunk"))
+    unclear: Unclear | None = field(
+        default=None,
+        metadata=doc(
+            "why it is unclear who was slow: instants (not those of socket reads), missing (reads of then are not on "
+            "the tape), at_once (what usually came one by one came together: it was held back on the way, or the relay "
+            "did not run), handing_on (relay or client)"
+        ),
+    )
+
+
+FIELDS: Final = tuple(
+    f"{one.name.removesuffix('_ns')}_ms" if one.name.endswith("_ns") else one.name
+    for one in dataclasses.fields(Verdict)
+)
+"""The fields of a verdict's row: the contract."""
+
+
+def schema() -> dict[str, str]:
+    """Give each field of a row and what it means."""
+    meanings = (one.metadata["doc"] for one in dataclasses.fields(Verdict))
+    return dict(zip(FIELDS, meanings, strict=True))
+
+
+def row(verdict: Verdict) -> Row:
+    """Give a verdict's row, durations in ms."""
+    found: Row = {}
+    for name in FIELDS:
+        stored = rows.stored_name(name)
+        value = getattr(verdict, stored)
+        found[name] = rows.ms(value) if stored != name else value
+    return found
+
+
+def verdicts(timed: Timed, outcome: str, limits: Thresholds) -> list[Verdict]:
+    """Judge one exchange: its stalls in their order, then its burst. With the default limits, stalls of the form `gap`
+    and bursts are what the tape's flags say. One wait for the client is one stall.
+    """
+    gaps = list(_gaps(timed, limits.stall_ns))
+    late = (one for one in _deliveries(timed, limits.stall_ns) if not any(_is_same(one, gap) for gap in gaps))
+    found = [*gaps, *late, *_ends(timed, outcome, limits.stall_ns)]
+    return [*sorted(found, key=lambda verdict: verdict.from_ns), *_bursts(timed, limits)]
+
+
+def _gaps(timed: Timed, limit: int) -> Iterator[Verdict]:
+    at = [_at(one) for _, one in timed.outputs]
+    for nth, (began, ended) in enumerate(pairwise(at)):
+        lasted = ended - began
+        if lasted > limit and timed.places[nth] != timed.places[nth + 1]:
+            (earlier, before), (no, after) = timed.outputs[nth : nth + 2]
+            first, last = timed.places[nth : nth + 2]
+            silence = timed.silent(first, last)
+            held = timed.held(first, last)
+            yield Verdict(
+                kind="stall",
+                form="gap",
+                who=silence.who,
+                from_ns=began,
+                lasted_ns=lasted,
+                output_chunks=timed.brought_by(last),
+                unclear=silence.unclear,
+                **_where(timed, earlier, no),
+                **timed.meanwhile(first, last, before.end, after.end),
+                **(held | {"client_ns": silence.paused_ns} if silence.who == "client" else held),
+            )
+
+
+def _deliveries(timed: Timed, limit: int) -> Iterator[Verdict]:
+    """Find what was handed on long after what came before it, though it had come in time."""
+    relayed = [read.relayed_ns for read in timed.reads]
+    for nth, (first, last) in enumerate(pairwise(timed.places)):
+        given, got = relayed[first], relayed[last]
+        if first == last or given is None or got is None or got - given <= limit:
+            continue
+        (earlier, before), (no, after) = timed.outputs[nth : nth + 2]
+        if _at(after) - _at(before) <= limit:
+            longest = max(timed.steps[first + 1 : last + 1], key=lambda step: step.ns or 0, default=None)
+            who = None if longest is None or timed.misses(first, last) else longest.who
+            yield Verdict(
+                kind="stall",
+                form="delivery",
+                who=who,
+                from_ns=given,
+                lasted_ns=got - given,
+                unclear=_doubt(timed, first, last) if who is None else None,
+                **_where(timed, earlier, no),
+                **timed.meanwhile(first, last, before.end, after.end),
+                **timed.held(first + 1, last),
+            )
+
+
+def _doubt(timed: Timed, first: int, last: int) -> Unclear:
+    """Say why it is unclear who held up what was handed on between two places."""
+    if timed.exchange.coarse_clock:
+        return "instants"
+    return "missing" if timed.misses(first, last) else "handing_on"
+
+
+def _is_same(late: Verdict, gap: Verdict) -> bool:
+    """Say whether it was one wait for the client that held up a delivery and, reading being paused, made a gap."""
+    overlap = late.from_ns < gap.from_ns + gap.lasted_ns and gap.from_ns < late.from_ns + late.lasted_ns
+    return overlap and late.who == gap.who == "client"
+
+
+def _ends(timed: Timed, outcome: str, limit: int) -> Iterator[Verdict]:
+    """Find the silence that a stream never came out of: of the client, which took no more, or else of upstream."""
+    end = timed.exchange.end_ns
+    if not timed.stream or outcome not in _CUT or end is None:
+        return
+    is_stuck = any(read.relayed_ns is None for read in timed.reads)
+    stuck = timed.steps[-1] if is_stuck else None  # there are no steps behind the one that never ended
+    if stuck is not None and end - stuck.began_ns > limit:
+        who: Who | None = "client" if timed.exchange.ended_by == "client_stalled" else stuck.who
+        yield Verdict(
+            kind="stall",
+            form="end",
+            who=who,
+            from_ns=stuck.began_ns,
+            lasted_ns=end - stuck.began_ns,
+            read=stuck.seq,
+            unclear=_doubt(timed, 0, 0) if who is None else None,
+        )
+    else:
+        yield from _silent_ends(timed, outcome, limit, end)
+
+
+def _silent_ends(timed: Timed, outcome: str, limit: int, end: int) -> Iterator[Verdict]:
+    """Find the silence between the last output and the end, or the error that came before it.
+
+    Where the tape lacks the end of the body, how long it was silent is not known.
+    """
+    error = _error(timed) if outcome == "error_event" else None
+    if error is None and not timed.ends_known:
+        return
+    output = timed.outputs[-1][1] if timed.outputs else None
+    began = output.at_ns if output else timed.exchange.headers_ns
+    ended = end if error is None else error[1].at_ns
+    if began is None or ended is None or ended - began <= limit:
+        return
+    first = timed.place(output) if output else -1
+    last = len(timed.reads) if error is None else timed.place(error[1])
+    unclear: Unclear | None = "missing" if timed.misses(first, last) else None
+    unclear = "instants" if timed.exchange.coarse_clock else unclear
+    yield Verdict(
+        kind="stall",
+        form="end",
+        who=None if unclear else "upstream",
+        from_ns=began,
+        lasted_ns=ended - began,
+        event=error[1].item if error else None,
+        chunk=error[0] if error else None,
+        before=_words(timed.chunk(timed.outputs[-1][0]), last=True) if output else None,
+        unclear=unclear,
+        **timed.meanwhile(
+            first, last, output.end if output else -1, error[1].end if error else len(timed.decoded.data) + 1
+        ),
+        **timed.held(max(first, 0), max(first, 0)),
+    )
+
+
+def _error(timed: Timed) -> tuple[int, TimedChunk] | None:
+    """Find the first chunk by which upstream said that it failed, and its number."""
+    for no, one in enumerate(timed.decoded.chunks):
+        if one.chunk.fault is not None or any(piece.finish_reason == "error" for piece in one.chunk.pieces):
+            return no, one
+    return None
+
+
+def _bursts(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
+    count = len(timed.outputs)
+    if count < max(limits.burst_chunks, 1):
+        return
+    (no, first), (_, last) = timed.outputs[0], timed.outputs[-1]
+    reads = Counter(one.read for _, one in timed.outputs)
+    together = sum(times for _, times in reads.most_common(limits.burst_reads))
+    in_a_flash = _at(last) - _at(first) < limits.burst_window * _at(last)
+    if together < limits.burst_share * count and not in_a_flash:
+        return
+    yield Verdict(
+        kind="burst",
+        form="buffered" if count - len(reads) >= count / 2 else "fake",
+        who=None if timed.exchange.coarse_clock else "upstream",
+        unclear="instants" if timed.exchange.coarse_clock else None,
+        from_ns=_at(first),
+        lasted_ns=_at(last) - _at(first),
+        read=first.read,
+        event=first.item,
+        chunk=no,
+        output_chunks=count,
+        output_reads=len(reads),
+        chunks_per_read=count / len(reads),
+        ttft_ns=_at(first),
+        latency_ns=_at(last),
+    )
+
+
+def _where(timed: Timed, earlier: int, no: int) -> Row:
+    after = timed.decoded.chunks[no]
+    words = {"before": _words(timed.chunk(earlier), last=True), "after": _words(timed.chunk(no))}
+    return {"read": after.read, "event": after.item, "chunk": no, **words}
+
+
+def _words(chunk: Chunk, *, last: bool = False) -> str | None:
+    """Give what a chunk adds to the text, whichever: the end of it or its beginning; None if it adds none."""
+    for piece in chunk.pieces:
+        called = "".join(tool.name + tool.arguments for tool in piece.tools)
+        if text := piece.content or piece.reasoning or piece.refusal or called:
+            return text[-WORDS:] if last else text[:WORDS]
+    return None
+
+
+def _at(output: TimedChunk) -> int:
+    assert output.at_ns is not None
+    return output.at_ns

@@ -1,0 +1,121 @@
+"""A verdict in words: what was judged, and the evidence for it, each in one line.
+
+Recorded text passes `safe` here. Where the lines stand is left to `pages`, the judgement to `verdicts`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from recorder.plurals import counted
+from viewer import rows
+from viewer.formatting import UNKNOWN, count, cut, line, ms
+from viewer.timing.verdicts import Verdict
+
+_QUOTED: Final = 24
+_UNCLEAR: Final = {
+    "instants": "the instants are not those of socket reads",
+    "missing": "reads of then are missing from the tape",
+    "handing_on": "relay or client, the tape cannot tell",
+}
+_CAUSES: Final = {
+    "buffered": ("buffered", "upstream, or something on the way, held it back"),
+    "fake": ("fake streaming", "as if made whole, then cut up"),
+}
+
+
+def seconds(at_ns: int) -> str:
+    """Return a timestamp as the time since the request."""
+    return f"{at_ns / 1e9:,.3f} s"
+
+
+def sentences(verdict: Verdict, timestamp: Callable[[int], str] = seconds) -> tuple[str, str]:
+    """Return what was judged, and its evidence; `timestamp` displays the start of a stall, given in ns since T0."""
+    return _stall(verdict, timestamp) if verdict.kind == "stall" else _burst(verdict)
+
+
+def brief(verdicts: Sequence[Verdict]) -> str:
+    """Return all verdicts on an exchange in a few words: the longest stall, how many there are, the burst."""
+    stalls = [verdict for verdict in verdicts if verdict.kind == "stall"]
+    parts = []
+    if stalls:
+        longest = max(stalls, key=lambda verdict: verdict.lasted_ns)
+        many = "stall" if len(stalls) == 1 else f"{len(stalls):,} stalls, longest"
+        who = f"by {longest.who}" if longest.who else "(unclear by whom)"
+        parts.append(f"{many} {longest.lasted_ns / 1e9:,.1f} s {who}")
+    for verdict in verdicts:
+        if verdict.kind == "burst":
+            parts.append(f"{_CAUSES[verdict.form][0]} in {counted(verdict.output_reads or 0, 'read')}")
+    return ", ".join(parts)
+
+
+def _stall(verdict: Verdict, timestamp: Callable[[int], str]) -> tuple[str, str]:
+    told = f"{_ms(verdict.lasted_ns)} ms from {timestamp(verdict.from_ns)}, {_where(verdict)}"
+    relayed = "" if verdict.relay_ns is None else f", relay {_ms(verdict.relay_ns)} ms"
+    return told, f"{_blamed(verdict)}{relayed}{_waited(verdict)}"
+
+
+def _where(verdict: Verdict) -> str:
+    if verdict.form == "end" and verdict.read is not None:
+        return f"until it was cut off: read {verdict.read} was never handed on"
+    if verdict.form == "end":
+        ended = "it was cut off" if verdict.chunk is None else "an error came"
+        return f"until {ended}" + (f": {_quoted(verdict.before, last=True)} …" if verdict.before else "")
+    place = f"read {verdict.read}" if verdict.event is None else f"event #{verdict.event}"
+    given = " was handed on" if verdict.form == "delivery" else ""
+    return f"before {place}{given}: {_quoted(verdict.before, last=True)} … {_quoted(verdict.after)}"
+
+
+def _blamed(verdict: Verdict) -> str:
+    if verdict.who == "upstream":
+        return f"upstream {_sent(verdict)}"
+    late = "it had come in time" if verdict.form == "delivery" else "what had come was not taken"
+    match verdict.who:
+        case "relay":
+            return f"the relay: {late}, and nothing waited for the client"
+        case "client":
+            paused = "reading from upstream was paused for it" if verdict.form == "gap" else late
+            return f"the client read slowly: {paused}"
+    if verdict.unclear == "at_once":
+        came = f"what ended it brought {counted(verdict.output_chunks or 0, 'output chunk')} at once"
+        return f"unclear: {came}: held back before the relay, or the relay did not run"
+    return f"unclear: {_UNCLEAR[verdict.unclear or 'handing_on']}"
+
+
+def _sent(verdict: Verdict) -> str:
+    came = [(verdict.comments_meanwhile, "comment"), (verdict.events_meanwhile, "other event")]
+    listed = " and ".join(counted(number, thing) for number, thing in came if number)
+    if listed:
+        return f"sent no output meanwhile, only {listed}"
+    if verdict.reads_meanwhile:
+        return f"sent only parts of an event meanwhile, in {counted(verdict.reads_meanwhile, 'read')}"
+    return "silent"
+
+
+def _waited(verdict: Verdict) -> str:
+    if verdict.client_ns is None:
+        return ""
+    return (
+        f", {_ms(verdict.client_ns)} ms of waiting for the client" if verdict.client_ns else ", no wait for the client"
+    )
+
+
+def _burst(verdict: Verdict) -> tuple[str, str]:
+    name, cause = _CAUSES[verdict.form]
+    reads = counted(verdict.output_reads or 0, "read")
+    told = f"{name}: {count(verdict.output_chunks)} output chunks in {reads} within {_ms(verdict.lasted_ns)} ms"
+    share = 100 * (verdict.ttft_ns or 0) / verdict.latency_ns if verdict.latency_ns else 100.0
+    first = f"ttft {_ms(verdict.ttft_ns)} ms is {share:.1f} % of the latency"
+    return told, f"{verdict.chunks_per_read or 0:,.1f} chunks a read, {first}: {cause}"
+
+
+def _quoted(text: str | None, *, last: bool = False) -> str:
+    if text is None:
+        return UNKNOWN
+    shown = line(text)
+    if len(shown) > _QUOTED:
+        shown = f"…{shown[-_QUOTED:]}" if last else cut(shown, _QUOTED)
+    return f"'{shown}'"
+
+
+def _ms(ns: float | None) -> str:
+    return ms(rows.ms(ns))

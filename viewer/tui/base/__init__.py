@@ -1,0 +1,1 @@
+"""What every screen stands on: theme, keys, terminal, clipboard."""

@@ -1,0 +1,1 @@
+"""Two or more streams side by side."""

@@ -1,0 +1,1 @@
+"""Help, menus and offers."""

@@ -1,0 +1,207 @@
+"""The events of an exchange, one a line, with the time since the one before and the read that it came in."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import sub
+from typing import Final
+
+from rich.style import Style
+from textual.cache import LRUCache
+from textual.events import Click, Resize
+from textual.message import Message
+from textual.strip import Strip
+
+from recorder.decode.metrics import sparkline
+from viewer import formatting
+from viewer import sparkline as sparks
+from viewer.model.exchange import clocks, events
+from viewer.model.exchange.clocks import Times
+from viewer.model.exchange.transcript import KINDS, UNKNOWN, Transcript
+from viewer.model.states import Tone
+from viewer.tui.base.paint import Part
+from viewer.tui.widgets.pane import Pane
+
+_KEPT: Final = 512
+_WIDE: Final = 70
+_MIDDLING: Final = 46
+_TONES: Final[dict[str, Tone]] = {
+    "content": "plain", "reasoning": "muted", "tool": "accent", "error": "error", "malformed": "error",
+    "finish": "success", "done": "success", "refusal": "warning",
+}  # fmt: skip
+_KIND: Final = max(map(len, KINDS))
+
+
+class EventsPane(Pane):
+    """Lists events; the selected one is the last that has come."""
+
+    @dataclass
+    class Selected(Message):
+        """An event was clicked."""
+
+        event: int
+        twice: bool
+
+    class Resized(Message):
+        """There is room for other columns."""
+
+    def __init__(self) -> None:
+        super().__init__(id="events")
+        self._transcript: Transcript | None = None
+        self._only: Sequence[int] = range(0)
+        self._selected = UNKNOWN
+        self._drawn: LRUCache[tuple[int, int, bool], Strip] = LRUCache(_KEPT)
+        self._limit_ns = 0
+        self._times = Times()
+        self._still = True
+        self._widths = 1, 5, 2, 4
+        self._note = ""
+
+    @property
+    def shown(self) -> int:
+        """How many events are listed."""
+        return len(self._only)
+
+    def show(
+        self,
+        transcript: Transcript,
+        only: Sequence[int] | None,
+        position: int,
+        limit_ns: int,
+        times: Times = Times(),  # noqa: B008 - it is frozen
+        note: str = "",
+    ) -> None:
+        """List the events of a transcript, or `only` some, their instants as `times` tell them; a gap above `limit_ns`
+        is a stall. Without any event, `note` is shown.
+        """
+        self._transcript, self._limit_ns, self._times, self._note = transcript, limit_ns, times, note
+        self._only = range(len(transcript)) if only is None else only
+        self._selected = position - 1
+        self._drawn.clear()
+        self._widths = _widths(transcript, times)
+        self.set_count(max(len(self._only), 1))
+        self.redraw()
+        self.reveal(self._row(self._selected), 2)
+
+    def move(self, position: int) -> None:
+        """Select the last event that has come."""
+        before, self._selected = self._row(self._selected), position - 1
+        row = self._row(self._selected)
+        self.redraw((min(before, row), max(before, row)))
+        self.reveal(row, 2, ahead=before < row)
+
+    def beside(self, rows: int) -> int | None:
+        """Give the event so many rows below the selected one, or above it."""
+        if not len(self._only):
+            return None
+        row = self._row(self._selected) + rows
+        if self._selected < 0 < rows:
+            row -= 1
+        return self._only[max(0, min(row, len(self._only) - 1))]
+
+    def on_resize(self, event: Resize) -> None:
+        """Keep the selected event in sight."""
+        self._drawn.clear()
+        self.set_count(max(len(self._only), 1))
+        self.reveal(self._row(self._selected), 2)
+        self.post_message(self.Resized())
+
+    def on_click(self, event: Click) -> None:
+        """Select the event that was clicked."""
+        row = self.scroll_offset.y + event.y
+        if row < len(self._only):
+            self.post_message(self.Selected(self._only[row], event.chain == 2))
+
+    def titles(self) -> str:
+        """Give the titles of the columns."""
+        number, at, size, read = self._widths
+        titles = f"{'#':>{number + 1}} {self._times.title:>{at}} {'Δ ms':>7}   {'kind':<{_KIND}} "
+        titles += f"{'B':>{size}} " if self.size.width >= _WIDE else ""
+        return titles + (f"{'read':>{read}} " if self.size.width >= _MIDDLING else "") + "data"
+
+    def still(self, still: bool) -> None:
+        """Set the selected event off and show those after it, or, while it is played, only point at it."""
+        if still != self._still:
+            self._still = still
+            self._drawn.clear()
+            self.redraw()
+
+    def behind(self, number: int) -> Style:
+        """Set the selected event off."""
+        if self._still and number < len(self._only) and self._only[number] == self._selected:
+            return self.look("cursor" if self.active else "selected")
+        return self.look("ground")
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the line that is `y` below the top of the view, unless it looks as it did."""
+        number = self.scroll_offset.y + y
+        if number >= len(self._only):
+            return super().render_line(y)
+        event = self._only[number]
+        key = (event, (event > self._selected) - (event == self._selected), self.active)
+        found = self._drawn.get(key)
+        if found is None:
+            found = self._drawn[key] = super().render_line(y)
+        return found
+
+    def forget(self) -> None:
+        """Draw every line anew."""
+        self._drawn.clear()
+        self.refresh()
+
+    def line(self, number: int) -> Iterable[Part]:
+        """Draw an event."""
+        if self._transcript is None or not len(self._only):
+            return [("  ", None), (self._note, self.look("muted"))]
+        event, transcript = self._only[number], self._transcript
+        kind = transcript.kind(event)
+        tone = self.look(_TONES.get(kind, "muted"))
+        to_come = event > self._selected
+        if to_come and not self._still:
+            return []
+        gap, glyph, gap_tone = _gap(transcript, event)
+        at = self._times.of(transcript, event, self._only[number - 1] if number else None)
+        number, at_width, size, read_width = self._widths
+        drawn: list[Part] = [
+            (">" if event == self._selected else " ", self.look("accent")),
+            (f"{event:>{number}} ", self.look("muted")),
+            (f"{at:>{at_width}} ", self.look("ghost") if to_come else self.look("plain")),
+            (f"{gap:>7} {glyph:<1} ", self.look(gap_tone)),
+            (f"{kind:<{_KIND}} ", tone),
+        ]
+        if self.size.width >= _WIDE:
+            drawn.append((f"{transcript.ends[event] - transcript.starts[event]:>{size}} ", self.look("muted")))
+        if self.size.width >= _MIDDLING:
+            read = transcript.reads[event]
+            drawn.append((f"{formatting.UNKNOWN if read == UNKNOWN else read:>{read_width}} ", self.look("muted")))
+        if (transcript.gap_ns(event) or 0) > self._limit_ns > 0:
+            drawn.append(("STALL ", self.look("error")))
+        return [*drawn, (events.of(transcript, event), self.look("ghost") if to_come else tone)]
+
+    def _row(self, event: int) -> int:
+        if isinstance(self._only, range):
+            return max(event, 0)
+        return max(bisect_right(self._only, event) - 1, 0)
+
+
+def _widths(transcript: Transcript, times: Times) -> tuple[int, int, int, int]:
+    """Give how wide the columns must be: the number, the instant, the bytes and the read."""
+    if not len(transcript):
+        return 1, 5, 2, 4
+    largest = max(map(sub, transcript.ends, transcript.starts))
+    read = max(len(str(max(transcript.reads))), 4)
+    return len(str(len(transcript))), times.width(transcript), max(len(str(largest)), 2), read
+
+
+def _gap(transcript: Transcript, event: int) -> tuple[str, str, Tone]:
+    """Give the time since the event before, its glyph, and how bad it is."""
+    if transcript.shares_read(event):
+        return clocks.SAME, "", "muted"
+    gap = transcript.gap_ns(event)
+    if gap is None:
+        return formatting.UNKNOWN, "", "muted"
+    glyph = sparkline((0, gap), 1)
+    text = clocks.milliseconds(gap)
+    if glyph in sparks.STALLED:
+        return text, glyph, "error"
+    return text, glyph, "warning" if glyph in sparks.SLOW else "plain"

@@ -1,0 +1,1 @@
+"""Playhead, timeline, loading."""

@@ -1,1 +1,0 @@
-"""What fills the terminal: each screen fetches what its widgets show."""
