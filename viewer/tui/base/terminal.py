@@ -1,13 +1,12 @@
-"""The way to the terminal: what is drawn goes out as fast as it is taken, and never holds up the application.
+"""A Textual driver that never blocks the application while it writes to the terminal.
 
-Textual's own driver hands each frame to a thread through a queue of 30: where a terminal is slow, or gone, that queue
-is full and the loop stands still. Here a frame goes into a `Canvas`; whenever the terminal has taken all of the last
-difference, the next is made: frames are left out, events never. The terminal is opened anew for this, since what
-others have open must go on blocking. Input, modes and signals stay Textual's.
+Textual's own driver passes each frame to a thread through a queue of 30: when a terminal is slow or gone, the queue is
+full and the loop stands still. This driver draws each frame on a `Canvas` and sends the next difference once the
+terminal has taken the last one: frames are skipped, events never. It opens the terminal again in non-blocking mode,
+since other programs share the open one. Input, modes and signals remain Textual's.
 
-A terminal that puts letters from right to left in their order by itself would mix the columns of a row that has some:
-as the recommendation for terminals says, it is told that this program places each letter, and is put back at the end.
-Letters then stand in the order in which they were sent.
+A terminal that reorders right-to-left text itself would mix up the columns of a row. As the "BiDi in terminal
+emulators" recommendation asks, it is told that this program places each character, and reset at the end.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ import os
 import select
 import threading
 from collections import deque
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final
 
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
@@ -25,65 +24,54 @@ from recorder.clock import Clock
 from viewer.tui.base.canvas import Canvas
 
 PLACED: Final = "\x1b[8l"
-"""Each letter stays where it is put: RM 8, the explicit mode of ECMA-48."""
+"""Leave each character where it is put: RM 8, the explicit mode of ECMA-48."""
 
-_ORDERED: Final = "\x1b[8h"
-_PLAIN: Final = b"\x1b[0m\x1b[?2026l"
-"""Ends a frame wherever it was cut off: its colours, and the wait for the rest of it."""
-
-_PIECE: Final = 1 << 14
-_END_SECONDS: Final = 1.0
+_REORDERED: Final = "\x1b[8h"
+_FRAME_END: Final = b"\x1b[0m\x1b[?2026l"
+_PIECE_BYTES: Final = 1 << 14
+_DRAIN_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 1.0
-_KEPT: Final = 16
+_LAST_FRAMES: Final = 16
 
 
 class Lag:
-    """How long the terminal took for the last frames, from when they were drawn until it had taken them."""
+    """How long the terminal took to take the last frames, from when they were drawn."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._since: int | None = None
-        self._took: deque[int] = deque(maxlen=_KEPT)
+        self._took: deque[int] = deque(maxlen=_LAST_FRAMES)
 
     @property
     def ms(self) -> float | None:
-        """The longest of the last frames, the one that waits among them, in ms; None before the first one.
+        """The longest of the last frames and of the one that waits, in ms; None before the first one.
 
-        What the terminal has taken but not shown yet, as beyond a slow network, is not in it.
+        It does not include what the terminal has taken but not shown yet, as behind a slow network.
         """
-        waits = [] if self._since is None else [self._clock.now() - self._since]
-        return max([*self._took, *waits], default=0) / 1e6 if waits or self._took else None
+        took = [*self._took, *([] if self._since is None else [self._clock.now() - self._since])]
+        return max(took) / 1e6 if took else None
 
     def begin(self) -> None:
-        """Something is drawn that the terminal does not have yet."""
+        """Note that something is drawn that the terminal does not have yet."""
         if self._since is None:
             self._since = self._clock.now()
 
     def end(self) -> None:
-        """The terminal has all of it."""
+        """Note that the terminal has all of it."""
         if self._since is not None:
             self._took.append(self._clock.now() - self._since)
             self._since = None
 
 
-class Drawing(Protocol):
-    """An application that draws on a terminal of its own."""
-
-    lag: Lag
-
-
 class TerminalDriver(LinuxDriver):
-    """Writes what has changed, as the terminal takes it."""
+    """Writes the changed cells as the terminal takes them. `app` has a `lag`."""
 
     class Gone(Message):
         """There is no terminal any more."""
 
-    def __init__(
-        self, app: Any, *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
-    ) -> None:
-        """Take the application, which is a `Drawing`, and Textual's own settings."""
-        super().__init__(app, debug=debug, mouse=mouse, size=size)
-        self._lag = cast(Drawing, app).lag
+    def __init__(self, app: Any, **settings: Any) -> None:
+        super().__init__(app, **settings)
+        self._lag: Lag = app.lag
         self._canvas = Canvas()
         self._waiting = bytearray()
         self._is_gone = False
@@ -94,9 +82,9 @@ class TerminalDriver(LinuxDriver):
         self._look: asyncio.TimerHandle | None = None
 
     def start_application_mode(self) -> None:
-        """Open the terminal, take its screen, and show on it what was shown before, if anything was."""
+        """Open the terminal, switch to the alternate screen, and draw all that was drawn before."""
         self._running = asyncio.get_running_loop()
-        self._terminal, self._is_own = _opened(2)
+        self._terminal, self._is_own = open_nonblocking(2)
         self._canvas.forget()
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self._is_drawing = True
@@ -104,18 +92,15 @@ class TerminalDriver(LinuxDriver):
         self._watch()
 
     def stop_application_mode(self) -> None:
-        """Give the terminal back as it was; of what still waits, only what it has the beginning of is ended."""
-        following = self._waiting.find(b"\x1b")
-        if following >= 0:
-            del self._waiting[following:]
-        self._waiting += _PLAIN  # not by way of the canvas, which would take it for something drawn
+        """Restore the terminal; what still waits is dropped, except for the rest of a sequence that was cut in two."""
+        self._waiting[:] = cut_short(self._waiting)
         self._is_drawing = False
         self._lag.end()
-        self.write(_ORDERED)
+        self.write(_REORDERED)
         super().stop_application_mode()
 
     def close(self) -> None:
-        """Wait a little for what still waits, and close the terminal."""
+        """Send what waits, for a second at most, and close the terminal."""
         if self._terminal is not None:
             self._drain()
             self._unwatch()
@@ -125,13 +110,13 @@ class TerminalDriver(LinuxDriver):
         super().close()
 
     def write(self, data: str) -> None:
-        """Draw, or send what is not to be drawn; what is drawn while another has the terminal comes afterwards."""
+        """Draw, and send control sequences; what is drawn while another program has the terminal is sent later."""
         if threading.current_thread() is not threading.main_thread():
             if self._running is not None:
                 self._running.call_soon_threadsafe(self.write, data)
             return
         if self._terminal is not None:
-            with contextlib.suppress(OSError):  # it has no size: that of before stays
+            with contextlib.suppress(OSError):  # it has no size: keep the last one
                 self._canvas.resize(*os.get_terminal_size(self._terminal))
         others = self._canvas.take(data)
         if self._terminal is not None:
@@ -146,15 +131,15 @@ class TerminalDriver(LinuxDriver):
             self.send_message(self.Gone())
 
     def _send(self) -> None:
-        """Send what waits, and then what has changed since; go on when the terminal can take more."""
+        """Send what waits, then what has changed since; continue when the terminal can take more."""
         loop, terminal = self._running, self._terminal
         if loop is None or terminal is None or self._is_gone:
             return
         if self._is_drawing and self._canvas.is_behind:
             self._lag.begin()
         try:
-            while self._waiting or self._next_frame():
-                del self._waiting[: os.write(terminal, self._waiting[:_PIECE])]
+            while self._waiting or self._has_next_frame():
+                del self._waiting[: os.write(terminal, self._waiting[:_PIECE_BYTES])]
         except BlockingIOError:
             loop.add_writer(terminal, self._send)
         except OSError:
@@ -162,8 +147,7 @@ class TerminalDriver(LinuxDriver):
         else:
             loop.remove_writer(terminal)
 
-    def _next_frame(self) -> bool:
-        """Say whether there is something to send yet, and let it wait."""
+    def _has_next_frame(self) -> bool:
         if self._is_drawing:
             self._waiting += self._canvas.changes().encode("utf-8", "replace")
         if not self._waiting:
@@ -171,19 +155,18 @@ class TerminalDriver(LinuxDriver):
         return bool(self._waiting)
 
     def _drain(self) -> None:
-        """Send what waits, for as long as a terminal may keep people waiting for their shell."""
-        deadline = asyncio.get_running_loop().time() + _END_SECONDS
+        deadline = asyncio.get_running_loop().time() + _DRAIN_SECONDS
         self._send()
-        while self._waiting and not self._is_gone:
-            left = deadline - asyncio.get_running_loop().time()
-            if left <= 0 or self._terminal is None:
+        while self._waiting and self._terminal is not None and not self._is_gone:
+            seconds = deadline - asyncio.get_running_loop().time()
+            if seconds <= 0:
                 break
-            select.select([], [self._terminal], [], left)
+            select.select([], [self._terminal], [], seconds)
             self._send()
         self._waiting.clear()
 
     def _watch(self) -> None:
-        """Look from time to time whether there still is a terminal: no signal tells those outside of its session."""
+        """Look every second whether there still is a terminal: outside its session, no signal says so."""
         if self._running is None or self._terminal is None:
             return
         poll = select.poll()
@@ -200,17 +183,21 @@ class TerminalDriver(LinuxDriver):
             self._running.remove_writer(self._terminal)
 
     def _hang_up(self) -> None:
-        """Send nothing more, and say that the terminal is gone."""
         if not self._is_gone:
             self._is_gone = True
             self._unwatch()
             self.send_message(self.Gone())
 
 
-def _opened(descriptor: int) -> tuple[int, bool]:
-    """Open the terminal of a descriptor so that writing to it never blocks; say whether that could be done.
+def cut_short(waiting: bytes | bytearray) -> bytes:
+    """Return the rest of the sequence or text that output stopped in, and the end of its frame: colours, sync mode."""
+    return bytes(waiting).partition(b"\x1b")[0] + _FRAME_END
 
-    Where its name is another's, as in some containers, it is the descriptor itself, which may block.
+
+def open_nonblocking(descriptor: int) -> tuple[int, bool]:
+    """Open the terminal of a descriptor again, so that writing never blocks. Return its descriptor and True.
+
+    Where its name cannot be opened, as in some containers, return the descriptor itself, which may block, and False.
     """
     try:
         return os.open(os.ttyname(descriptor), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY), True

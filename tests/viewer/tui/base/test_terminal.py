@@ -4,17 +4,13 @@ import json
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-
-import pytest
-from textual.drivers.linux_driver import LinuxDriver
 
 from recorder.clock import Clock
 from tests.viewer.commanding import RUN
 from tests.viewer.conftest import LIVE, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.terminal import Terminal
-from viewer.tui.base.terminal import PLACED, Lag, TerminalDriver, _opened
+from viewer.tui.base.terminal import PLACED, Lag, cut_short, open_nonblocking
 
 SOON_SECONDS = 10.0
 
@@ -40,14 +36,9 @@ def test_a_terminal_that_nobody_reads_holds_up_no_end(tape: Path) -> None:
         assert "1049" in terminal.screen.modes  # so full was it that it could not be told of the end
 
 
-def test_a_frame_that_is_cut_off_leaves_no_colours_and_nothing_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LinuxDriver, "__init__", lambda *_, **__: None)
-    monkeypatch.setattr(LinuxDriver, "stop_application_mode", lambda driver: driver.write("\x1b[?1049l"))
-    driver = TerminalDriver(SimpleNamespace(lag=Lag(Clock(lambda: 0))))
-    driver._terminal = -1
-    driver._waiting += b";2;3mword\x1b[4;5Hmore\x1b[0m\x1b[?2026l"  # what came before, the terminal has
-    driver.stop_application_mode()
-    assert bytes(driver._waiting) == b";2;3mword\x1b[0m\x1b[?2026l\x1b[8h\x1b[?1049l"
+def test_a_frame_that_is_cut_off_leaves_no_colours_and_nothing_held_back() -> None:
+    assert cut_short(b";2;3mword\x1b[4;5Hmore\x1b[0m\x1b[?2026l") == b";2;3mword\x1b[0m\x1b[?2026l"
+    assert cut_short(b"") == b"\x1b[0m\x1b[?2026l"
 
 
 def test_letters_stay_where_they_are_put_until_the_end(tape: Path) -> None:
@@ -162,7 +153,7 @@ def test_an_event_costs_few_bytes(tmp_path: Path) -> None:
 
 def test_what_is_no_terminal_by_name_is_written_to_as_it_is(tmp_path: Path) -> None:
     with (tmp_path / "file").open("w") as file:
-        assert _opened(file.fileno()) == (file.fileno(), False)
+        assert open_nonblocking(file.fileno()) == (file.fileno(), False)
 
 
 def test_lag_is_the_longest_of_the_last_frames_and_of_what_waits() -> None:
