@@ -9,16 +9,16 @@ CHUNKS = 500
 ROUNDS = 40
 
 
-def stream() -> tuple[list[Read], bytes]:
+def stream(chunks: int = CHUNKS) -> tuple[list[Read], bytes]:
     """Return an OpenAI stream of about 280 bytes a chunk, one read each, 20 ms apart."""
     head = (
         '{"id":"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG","object":"chat.completion.chunk","created":1741570283,'
         '"model":"gpt-4o-2024-08-06","service_tier":"default","system_fingerprint":"fp_fc9f1d7035","choices":'
     )
     choice = '[{"index":0,"delta":%s,"logprobs":null,"finish_reason":%s}],"usage":null,"obfuscation":"Qup1BsQ3"}'
-    deltas = ['{"role":"assistant","content":"","refusal":null}', *(f'{{"content":" word{i}"}}' for i in range(CHUNKS))]
+    deltas = ['{"role":"assistant","content":"","refusal":null}', *(f'{{"content":" word{i}"}}' for i in range(chunks))]
     payloads = [head + choice % (delta, "null") for delta in deltas] + [head + choice % ("{}", '"stop"')]
-    usage = f'[],"usage":{{"prompt_tokens":16,"completion_tokens":{CHUNKS},"total_tokens":{CHUNKS + 16}}}}}'
+    usage = f'[],"usage":{{"prompt_tokens":16,"completion_tokens":{chunks},"total_tokens":{chunks + 16}}}}}'
     events = [f"data: {payload}\n\n".encode() for payload in [*payloads, head + usage, "[DONE]"]]
     reads, start = [], 0
     for seq, event in enumerate(events):

@@ -1,0 +1,123 @@
+"""CPU time that a writer process takes for each recorded chunk: this checkout, or several side by side.
+
+    python tests/bench/writer.py [CHECKOUT ...] [--streams 40] [--chunks 250] [--rate 2500] [--rounds 3]
+
+Sends the same journal frames, at the same pace, to the writer of each checkout in turn, so that all see the same
+machine. Counted is the time from the writer's being ready until the last stream is stored and measured, divided by the
+chunks. Needs Linux. Nothing is asserted.
+"""
+
+import argparse
+import hashlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from recorder.tape import journal  # noqa: E402
+from tests.bench.core import stream  # noqa: E402
+
+AT = "2026-03-01T12:00:00.000000Z"
+SESSION = journal.Session("bench", "0", os.getpid(), None, "http://127.0.0.1:8377", [("", "https://api.test")], AT)
+BODY = b'{"model":"gpt-test","stream":true,"messages":[{"role":"user","content":"Say a long sentence."}]}'
+REQUEST = [
+    (b"content-type", b"application/json"),
+    (b"authorization", b"Bearer sk-0123456789abcdef"),
+    (b"accept", b"*/*"),
+]
+RESPONSE = [(b"content-type", b"text/event-stream"), (b"x-request-id", b"req_0123456789"), (b"server", b"bench")]
+
+
+def frames(streams: int, chunks: int) -> Iterator[journal.Frame]:
+    """Yield the frames of streams that all run at the same time."""
+    reads, body = stream(chunks)
+    pieces = [body[read.start : read.start + read.size] for read in reads]
+    ids = [f"{number:016x}" for number in range(streams)]
+    sha256 = hashlib.sha256(BODY).hexdigest()
+    for id in ids:
+        yield journal.Begin(
+            id, AT, "POST", "/v1/chat/completions", "https://api.test", REQUEST, BODY, len(BODY), sha256, {"run": "a"}
+        )
+        yield journal.Head(id, 200, RESPONSE, "chunked", 1_000_000, 2_000_000, 200_000_000)
+    for read, piece in zip(reads, pieces, strict=True):
+        for id in ids:
+            yield journal.Read(id, read.seq, read.at_ns, read.at_ns + 40_000, read.start, piece)
+    for id in ids:
+        end_ns = reads[-1].at_ns + 1_000_000
+        yield journal.End(id, "end", None, end_ns, None, 1_000_000, 2_000_000, len(body), 0, 0, False)
+
+
+def cpu_ns(process: subprocess.Popen[bytes]) -> int:
+    """Return the CPU time that the threads of a process have taken so far, in ns, as Linux counts it."""
+    return sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{process.pid}/task").glob("*/schedstat"))
+
+
+def measure(checkout: Path, sent: Sequence[bytes], streams: int, rate: float) -> int:
+    """Return the CPU time, in ns, of a checkout's writer from its being ready until all streams are measured."""
+    module = "recorder.tape.writer" if (checkout / "recorder" / "tape").is_dir() else "recorder.writer"
+    with tempfile.TemporaryDirectory() as directory:
+        command = [sys.executable, "-P", "-m", module, str(Path(directory) / "tape.db"), "a benchmark (pid 0)"]
+        environment = {**os.environ, "PYTHONPATH": str(checkout)}
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        with process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(journal.encode(0, SESSION))
+            process.stdin.flush()
+            process.stdout.readline()
+            before = cpu_ns(process)
+            sender = threading.Thread(target=send, args=(process.stdin, sent, rate))
+            sender.start()
+            finished = 0
+            while finished < streams:
+                answer = journal.decode_answer(process.stdout.readline())
+                finished += len(answer.finished) if isinstance(answer, journal.Ack) else 0
+            taken = cpu_ns(process) - before
+            sender.join()
+            process.stdin.close()
+            process.stdout.read()
+    return taken
+
+
+def send(pipe: IO[bytes], sent: Sequence[bytes], rate: float) -> None:
+    """Write frames at a pace, those of 10 ms at a time."""
+    started = time.monotonic()
+    step = max(int(rate / 100), 1)
+    for first in range(0, len(sent), step):
+        time.sleep(max(started + first / rate - time.monotonic(), 0))
+        pipe.write(b"".join(sent[first : first + step]))
+        pipe.flush()
+
+
+def main() -> None:
+    """Print the CPU time per chunk for each checkout: the median of the rounds, and the least."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("checkouts", nargs="*", type=Path, default=[ROOT])
+    parser.add_argument("--streams", type=int, default=40)
+    parser.add_argument("--chunks", type=int, default=250)
+    parser.add_argument("--rate", type=float, default=2500, help="chunks a second, of all streams together")
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    sent = [journal.encode(seq, frame) for seq, frame in enumerate(frames(given.streams, given.chunks), 1)]
+    count = given.streams * given.chunks
+    taken: dict[Path, list[float]] = {checkout: [] for checkout in given.checkouts}
+    for _ in range(given.rounds):
+        for checkout, figures in taken.items():
+            figures.append(measure(checkout, sent, given.streams, given.rate) / count / 1000)
+    base = statistics.median(taken[given.checkouts[0]])
+    for checkout, figures in taken.items():
+        median = statistics.median(figures)
+        print(f"{checkout}: {median:.1f} µs a chunk ({min(figures):.1f} at least), {median / base:.2f} of the first")
+
+
+if __name__ == "__main__":
+    main()
