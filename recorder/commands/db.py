@@ -106,7 +106,7 @@ def upgrade(db: Path | None) -> None:
 def rebuild(db: Path | None) -> None:
     """Derive all measures again from the facts; on a tape of this version nothing changes."""
     from recorder.sanitize import safe
-    from recorder.tape import celltypes, file
+    from recorder.tape import cells, file
     from recorder.tape.schema import metadata
     from recorder.tape.store import Store
 
@@ -114,7 +114,7 @@ def rebuild(db: Path | None) -> None:
     with file.writing(path, "wiretape db rebuild", create=False) as connection:
         derived, changed = _derive(Store(connection))
         connection.rollback()
-        for line in celltypes.damage_of(connection).lines(connection, metadata):
+        for line in cells.damage_of(connection).lines(connection, metadata):
             click.echo(f"wiretape: {safe(line)}", err=True)
     click.echo(f"{path}: {counted(derived, 'exchange')} derived again, {changed} changed")
 

@@ -22,7 +22,7 @@ from recorder.decode import encoding
 from recorder.decode.outcome import FAILURES
 from recorder.errors import ForeignFile
 from recorder.plurals import counted
-from recorder.tape import celltypes, file
+from recorder.tape import cells, file
 from recorder.tape.journal import Verified
 from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
 
@@ -155,8 +155,8 @@ def _lacks_measures(connection: Connection, exchange: Row[Any]) -> bool:
 def _of_cells(connection: Connection) -> Iterator[str]:
     """Check that every cell is of its column's kind; reads and bodies are checked with their exchange."""
     for table in (sessions, exchanges, measures):
-        for key, problem in celltypes.faults(connection, celltypes.checked(table)):
-            yield f"{celltypes.row_of(connection, table, key)}: {problem}"
+        for key, problem in cells.faults(connection, cells.checked(table)):
+            yield f"{cells.row_of(connection, table, key)}: {problem}"
 
 
 @contextlib.contextmanager

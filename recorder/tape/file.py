@@ -32,7 +32,7 @@ from recorder.errors import (
     TapeError,
     WiretapeError,
 )
-from recorder.tape import catalog
+from recorder.tape import definitions
 from recorder.tape import lock as locking
 from recorder.tape.schema import APPLICATION_ID, REVISION, metadata
 
@@ -183,14 +183,14 @@ def _set_up_reader(connection: sqlite3.Connection, _: Any) -> None:
 
 
 def _check_readable(connection: sqlite3.Connection, path: Path) -> None:
-    if reason := catalog.unreadable(connection):
+    if reason := definitions.unreadable(connection):
         raise ForeignFile(f"{path} {reason}: it is not read. Name another tape with --db")
 
 
 def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
     """Raise `SchemaMismatch` if a tape of our revision lacks a column of ours."""
     columns = [(table.name, column.name) for table in metadata.tables.values() for column in table.c]
-    if missing := catalog.lacking(connection, columns):
+    if missing := definitions.lacking(connection, columns):
         raise SchemaMismatch(
             f"{path} has schema {REVISION} and lacks {missing}: it is damaged, or something else made it, such as a"
             " development version. Read it with what made it, or name another tape with --db"
@@ -204,7 +204,9 @@ def _check_ours(path: Path, found: str | None) -> None:
         assert isinstance(driver, sqlite3.Connection)
         if found == REVISION:
             _check_columns(driver, path)
-        reason = None if catalog.is_known(catalog.entries(driver)) else catalog.foreign(driver, _expected(found))
+        reason = (
+            None if definitions.is_known(definitions.entries(driver)) else definitions.foreign(driver, _expected(found))
+        )
     if reason:
         raise ForeignFile(
             f"{path} {reason}, so it is only read, and not written to: record to another tape with --db; "
@@ -212,7 +214,7 @@ def _check_ours(path: Path, found: str | None) -> None:
         )
 
 
-def _expected(revision: str | None) -> catalog.Entries:
+def _expected(revision: str | None) -> definitions.Entries:
     """Return the schema that the migrations make up to a revision; None: an empty one."""
     if revision is None:
         return {}
@@ -220,7 +222,7 @@ def _expected(revision: str | None) -> catalog.Entries:
         migrate(connection, revision)
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
-        return catalog.entries(driver)
+        return definitions.entries(driver)
 
 
 @contextlib.contextmanager

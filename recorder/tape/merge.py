@@ -14,7 +14,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Table, select
 
 from recorder.errors import WiretapeError
-from recorder.tape import celltypes, checks, file, lock
+from recorder.tape import cells, checks, file, lock
 from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
 
 _BATCH = 500
@@ -55,7 +55,7 @@ def plan(connection: Connection | None, sources: Sequence[Path]) -> Plan:
                 if ended_by is None and is_recorded:
                     result.running += 1
                 elif problem := damaged.get(no) or next(iter(checks.of_exchange(other, no)), ""):
-                    row = celltypes.row_of(other, exchanges, no)[:_SHOWN_CHARACTERS]
+                    row = cells.row_of(other, exchanges, no)[:_SHOWN_CHARACTERS]
                     result.damaged.append(f"{row} of {source} is damaged and left out: {problem}")
                 elif id in known:
                     result.present += 1
@@ -70,9 +70,9 @@ def _damaged_rows(source: Connection) -> dict[int, str]:
     """Find the exchanges with a damaged cell in their row, their measures or their session, and say what it is."""
     problems: dict[int, str] = {}
     for table in (exchanges, measures):
-        for no, problem in celltypes.faults(source, celltypes.checked(table)):
+        for no, problem in cells.faults(source, cells.checked(table)):
             problems.setdefault(no, problem)
-    of_sessions = dict(celltypes.faults(source, celltypes.checked(sessions)))
+    of_sessions = dict(cells.faults(source, cells.checked(sessions)))
     known = set(source.execute(select(sessions.c.no)).scalars())
     for no, session_no in source.execute(select(exchanges.c.no, exchanges.c.session_no)):
         if session_no not in known or session_no in of_sessions:

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Select, delete, exists, func, select
 from recorder.clock import Clock
 from recorder.decode.outcome import FAILURES
 from recorder.errors import TapeBusy
-from recorder.tape import celltypes
+from recorder.tape import cells
 from recorder.tape.journal import Deleted, Deleting
 from recorder.tape.schema import bodies, exchanges, measures, reads, segments
 
@@ -125,7 +125,7 @@ def summary(connection: Connection, ids: Sequence[str]) -> Summary:
     count = total = 0
     began: list[str] = []
     for start in range(0, len(ids), _BATCH):
-        ends = celltypes.least(exchanges.c.started_at), celltypes.greatest(exchanges.c.started_at)
+        ends = cells.least(exchanges.c.started_at), cells.greatest(exchanges.c.started_at)
         statement = select(func.count(), func.sum(exchanges.c.bytes - exchanges.c.gap_bytes), *ends).where(
             exchanges.c.id.in_(ids[start : start + _BATCH])
         )

@@ -21,7 +21,7 @@ from sqlalchemy import (
     Text,
 )
 
-from recorder.tape.celltypes import check_when_read
+from recorder.tape.cells import check_when_read
 
 APPLICATION_ID = 0x77746170
 """SQLite's `application_id` of every tape: the letters `wtap`."""

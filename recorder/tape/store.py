@@ -23,8 +23,8 @@ from recorder.decode import encoding
 from recorder.decode.derive import DECODER_VERSION, Measures
 from recorder.decode.outcome import Exchange, Read
 from recorder.errors import TapeDamaged
-from recorder.tape import celltypes, journal
-from recorder.tape.celltypes import Place, Timestamp
+from recorder.tape import cells, journal
+from recorder.tape.cells import Place, Timestamp
 from recorder.tape.redact import Redactor
 from recorder.tape.retention import Limits, Pruner
 from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
@@ -389,7 +389,7 @@ class Store:
         with self._connection.begin():
             exchange, its_reads = facts(self._connection, no)
             body = readable_body(self._connection, no)
-            if no in celltypes.damage_of(self._connection).exchanges:
+            if no in cells.damage_of(self._connection).exchanges:
                 return False
             return self._store_measures(no, measured(exchange, its_reads, body))
 
@@ -467,7 +467,7 @@ def readable_body(connection: Connection, no: int) -> bytes:
     try:
         return stored_body(connection, no)
     except TapeDamaged:
-        celltypes.damage_of(connection).exchanges[no] = "its body cannot be unpacked"
+        cells.damage_of(connection).exchanges[no] = "its body cannot be unpacked"
         return b""
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sqlalchemy import JSON, Column, Connection, Engine, StaticPool, Table, create_engine, delete, event, insert
 
 from recorder.decode.outcome import FLAGS, OUTCOMES
-from recorder.tape.celltypes import declared
+from recorder.tape.cells import declared
 from recorder.tape.schema import exchanges, measures, metadata, sessions
 from viewer import rows
 from viewer.filters import sql, syntax

@@ -20,7 +20,7 @@ from click.shell_completion import CompletionItem
 
 from recorder.commands import options
 from recorder.sanitize import safe
-from recorder.tape import catalog
+from recorder.tape import definitions
 
 Item = CompletionItem[str]
 Completer = Callable[[click.Context, click.Parameter, str], list[Item]]
@@ -248,7 +248,7 @@ def _rows(context: click.Context, statement: str, *values: str) -> list[Any]:
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
         connection.set_progress_handler(lambda: True, _MOST_STEPS)
         connection.execute("PRAGMA trusted_schema=OFF")
-        if catalog.unreadable(connection):
+        if definitions.unreadable(connection):
             return []
         return connection.execute(statement, values).fetchall()
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import JSON, Boolean, Column, Float, Integer
 
 from recorder.decode.derive import Measures
-from recorder.tape import celltypes
+from recorder.tape import cells
 from recorder.tape.schema import exchanges, measures, reads
 from viewer import rows
 from viewer.export import text
@@ -153,7 +153,7 @@ def _kind(name: str, column: Column[Any]) -> Kind:
     stored: tuple[tuple[type, Kind], ...] = (
         (JSON, "json"), (Boolean, "boolean"), (Integer, "integer"), (Float, "number"),
     )  # fmt: skip
-    declared = celltypes.declared(column)
+    declared = cells.declared(column)
     found: Kind = next((kind for type, kind in stored if isinstance(declared, type)), "text")
     return named.get(name, found)
 

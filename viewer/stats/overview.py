@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, func, select, true
 
-from recorder.tape import celltypes
+from recorder.tape import cells
 from recorder.tape.schema import exchanges, measures
 from viewer.columns import JOINED, column, each_label
 from viewer.rows import Row
@@ -125,7 +125,7 @@ _NO_GAPS: Final = bytes(4 * 64)
 
 def heat(connection: Connection, metric: str, room: tuple[int, int], where: Condition | None = None) -> Heatmap | None:
     """Count a metric of `heatmap.METRICS` over time, in at most `room` columns and rows; None if there is nothing."""
-    ends = celltypes.least(exchanges.c.started_at), celltypes.greatest(exchanges.c.started_at)
+    ends = cells.least(exchanges.c.started_at), cells.greatest(exchanges.c.started_at)
     statement = select(*ends).select_from(JOINED)
     with connection.begin():
         first, last = connection.execute(_filtered(statement, where)).one()

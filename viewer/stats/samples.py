@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, null, select
 
 from recorder.decode.outcome import OUTCOMES
-from recorder.tape import celltypes
+from recorder.tape import cells
 from recorder.tape.schema import exchanges, measures
 from viewer.columns import JOINED, flagged, label
 from viewer.columns import column as column_of
@@ -143,7 +143,7 @@ def _gather(connection: Connection, statement: Select[Any], keys: int) -> _Gathe
     gathered, numbers, last = _Gathering(), dict[Key, int](), 0
     while True:
         with connection.begin():
-            batch = celltypes.fetch(connection, statement.where(exchanges.c.no > last))
+            batch = cells.fetch(connection, statement.where(exchanges.c.no > last))
         for row in batch:
             key = tuple(row[3 : 3 + keys])
             gathered.groups.append(numbers.setdefault(key, len(numbers)))

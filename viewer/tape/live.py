@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Text, case, cast, func, select
 
-from recorder.tape import celltypes
+from recorder.tape import cells
 from recorder.tape.schema import exchanges, measures, reads, sessions
 from viewer import rows
 from viewer.columns import JOINED, column
@@ -113,7 +113,7 @@ def started(connection: Connection, numbers: Collection[int] | None = None) -> t
 
     Of very many, only those with the least and the greatest number are looked at: they are nearly always the ones.
     """
-    ends = [select(end(exchanges.c.started_at)) for end in (celltypes.least, celltypes.greatest)]
+    ends = [select(end(exchanges.c.started_at)) for end in (cells.least, cells.greatest)]
     if numbers is not None:
         few = numbers if len(numbers) <= _MOST_STARTED else (min(numbers), max(numbers))
         ends = [end.where(queries.among(few)) for end in ends]

@@ -26,8 +26,8 @@ from recorder.decode.derive import Decoded, decode
 from recorder.decode.outcome import FAILURES, Exchange, Read
 from recorder.errors import NotFound, TapeBusy, TapeDamaged, TapeError, WiretapeError
 from recorder.sanitize import safe
-from recorder.tape import celltypes, file, store
-from recorder.tape.celltypes import Place, Timestamp
+from recorder.tape import cells, file, store
+from recorder.tape.cells import Place, Timestamp
 from recorder.tape.schema import exchanges as _exchanges
 from recorder.tape.schema import measures as _measures
 from recorder.tape.schema import reads as _reads
@@ -78,7 +78,7 @@ def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[
 
 def _damage(connection: Connection) -> list[str]:
     """Tell of what the queries of a connection have found damaged."""
-    damage = celltypes.damage_of(connection)
+    damage = cells.damage_of(connection)
     if not damage:
         return []
     connection.rollback()
@@ -138,7 +138,7 @@ def _batches(
         if last is not None:
             query = query.where(_exchanges.c.no < last if newest_first else _exchanges.c.no > last)
         with connection.begin():
-            batch = celltypes.fetch(connection, query)
+            batch = cells.fetch(connection, query)
         if batch:
             yield batch
             last = batch[-1][0]
@@ -176,7 +176,7 @@ def numbered(
         batch = numbers[start : start + _BATCH]
         statement = _filtered(_selected(fields).where(_exchanges.c.no.in_(batch)), where)
         with connection.begin():
-            found = {no: values for no, *values in celltypes.fetch(connection, statement)}
+            found = {no: values for no, *values in cells.fetch(connection, statement)}
         yield from (rows.exchange(fields, found[no]) for no in batch if no in found)
 
 
@@ -344,7 +344,7 @@ def _numbers(connection: Connection, where: Condition | None) -> Iterator[tuple[
 
 def _selected(fields: Sequence[str]) -> Any:
     # Labels are left as they are stored, compact: most who ask for them write them so again.
-    labels = type_coerce(_exchanges.c.labels, celltypes.text_of(_exchanges.c.labels))
+    labels = type_coerce(_exchanges.c.labels, cells.text_of(_exchanges.c.labels))
     found = (labels if field == "labels" else column(field) for field in fields)
     return select(_exchanges.c.no, *(one.label(field) for field, one in zip(fields, found, strict=True))).select_from(
         JOINED

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeDamaged, TapeError, WiretapeError
-from recorder.tape import catalog
+from recorder.tape import definitions
 from recorder.tape import file as tapefile
 from recorder.tape.schema import APPLICATION_ID, REVISION, metadata
 from tests.recorder.frames import bodies_of, exchange, opened, outcomes_of, reading, record, snapshot
@@ -350,11 +350,11 @@ def test_a_time_limit_that_is_none_is_refused(tape: Path, monkeypatch: pytest.Mo
 def test_the_schema_that_the_migrations_make_is_known_without_running_them(tape: Path) -> None:
     write(tape)
     with closing(sqlite3.connect(tape)) as connection:
-        assert catalog.is_known(catalog.entries(connection))
+        assert definitions.is_known(definitions.entries(connection))
 
 
 def test_the_tables_that_must_be_plain_are_those_of_the_schema() -> None:
-    assert tuple(sorted([*metadata.tables, "alembic_version"])) == catalog.TABLES
+    assert tuple(sorted([*metadata.tables, "alembic_version"])) == definitions.TABLES
 
 
 @pytest.mark.parametrize(

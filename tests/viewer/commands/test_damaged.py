@@ -18,7 +18,7 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.exc import NoResultFound
 
 from recorder.errors import WiretapeError
-from recorder.tape import celltypes, schema
+from recorder.tape import cells, schema
 from tests.viewer.conftest import COMPLETE, TOOLS
 from viewer.cli import group
 from viewer.export import frames
@@ -161,12 +161,12 @@ def test_no_value_in_any_cell_upsets_any_command(lax: bytes, tmp_path: Path, gro
 def test_a_column_that_is_checked_at_once_is_checked_as_each_of_its_cells_is(column: str) -> None:
     table, _, name = column.partition(".")
     cell = schema.metadata.tables[table].c[name].type
-    assert isinstance(cell, celltypes.Cell)
-    edges = [0, -1, 1 << 31, (1 << 31) - 1, celltypes.MOST, celltypes.MOST - 1, -celltypes.MOST, float(celltypes.MOST)]
+    assert isinstance(cell, cells.Cell)
+    edges = [0, -1, 1 << 31, (1 << 31) - 1, cells.MOST, cells.MOST - 1, -cells.MOST, float(cells.MOST)]
     for value in [*HOSTILE.values(), *edges, -float("inf"), "text", b"blob", 0.5]:
         dialect = sqlite_dialect()
         read = cell.result_processor(dialect, None)(value)
-        is_good = not celltypes.damage_of(dialect)
+        is_good = not cells.damage_of(dialect)
         if cell.takes([value]):
             assert (is_good, read) == (True, value), value
 
@@ -175,8 +175,8 @@ def test_rows_checked_by_columns_are_those_checked_by_cells(tape: Path) -> None:
     with queries.opened(tape) as connection:
         for table in schema.metadata.sorted_tables:
             statement = select(*table.c)
-            assert celltypes.fetch(connection, statement) == [tuple(row) for row in connection.execute(statement)]
-            assert celltypes.fetch(connection, statement.where(false())) == []
+            assert cells.fetch(connection, statement) == [tuple(row) for row in connection.execute(statement)]
+            assert cells.fetch(connection, statement.where(false())) == []
 
 
 @pytest.mark.parametrize(

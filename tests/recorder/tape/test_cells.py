@@ -4,13 +4,13 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from recorder.tape import celltypes, file
+from recorder.tape import cells, file
 from recorder.tape.schema import exchanges
 
 
 def test_the_least_and_the_greatest_of_no_rows_are_unknown_and_no_damage(tmp_path: Path) -> None:
     column = exchanges.c.started_at
     with file.writing(tmp_path / "tape.db", "a test") as connection:
-        ends = connection.execute(select(celltypes.least(column), celltypes.greatest(column))).one()
+        ends = connection.execute(select(cells.least(column), cells.greatest(column))).one()
         assert ends == (None, None)
-        assert not celltypes.damage_of(connection)
+        assert not cells.damage_of(connection)
