@@ -34,7 +34,7 @@ from viewer.tape.decoder import Decoders
 from viewer.timing.thresholds import Thresholds
 from viewer.tui.base import crash, keys
 from viewer.tui.base import theme as themes
-from viewer.tui.base.paint import ASCII, WITHOUT_COLORS
+from viewer.tui.base.paint import ASCII
 from viewer.tui.base.reader import TapeReader
 from viewer.tui.base.terminal import Lag, TerminalDriver
 from viewer.tui.dialogs.cramped import LEAST, CrampedScreen
@@ -258,7 +258,7 @@ class ViewerApp(App[int]):
         """Draw without colours and with ASCII only, where asked: the last thing done to every line of every screen."""
         greys = (Monochrome, NoColor) if self.no_color else ()  # Textual's own answer to NO_COLOR is shades of grey
         filters = [one for one in super().get_line_filters() if not isinstance(one, greys)]
-        return [*filters, *[WITHOUT_COLORS] * self.no_color, *[ASCII] * self.ascii]
+        return [*filters, *[themes.WITHOUT_COLORS] * self.no_color, *[ASCII] * self.ascii]
 
     def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:
         """Tell of keys that the configuration has given to two actions."""
@@ -349,7 +349,7 @@ class ViewerApp(App[int]):
 
     def action_next_theme(self) -> None:
         """Take the other theme."""
-        self.theme = themes.after(self.theme)
+        self.theme = themes.following(self.theme)
         self.notify(self.theme, title="theme", markup=False, timeout=2)
 
     def action_picture(self) -> None:

@@ -1,14 +1,28 @@
-"""The viewer's own themes, a dark and a light one, between which a key changes; colours, measured and mixed.
+"""The viewer's two themes, what each tone of `viewer.model.states` looks like in them, and measures of colours.
 
-Widgets name colours by what they mean (`$success`, `$warning`, `$error`, `$text-muted`), never by what they are. Every
-text colour of these two stands out from its background by 4.5 to 1 at least, as WCAG asks.
+Widgets name colours by their meaning (`$success`, `$warning`, `$error`, `$text-muted`). Every text colour of these two
+themes has a contrast of at least 4.5 to 1, as WCAG asks. A widget that draws its own lines declares a component class
+for each tone; a container that is a `ThemeStyles` declares them once for all widgets in it, since each declaration
+costs time whenever its widget is styled.
 """
 
 import functools
 import math
-from typing import Final
+from collections.abc import Mapping, Sequence
+from operator import mul
+from typing import ClassVar, Final
 
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+from textual.containers import Vertical
+from textual.filter import LineFilter
+from textual.strip import Strip
 from textual.theme import Theme
+from textual.widget import Widget
+
+from viewer.model.states import Tone, cut
+from viewer.tui.base import paint
 
 DARK: Final = Theme(
     name="wiretape-dark",
@@ -41,67 +55,229 @@ LIGHT: Final = Theme(
     variables={"footer-key-foreground": "#8f4a00", "block-cursor-text-style": "none"},
 )
 THEMES: Final = (DARK, LIGHT)
-"""Ours, the first of which is the default; an app registers them."""
+"""The first is the default."""
+
+COLORS: Final[dict[Tone, str]] = {
+    "plain": "$foreground", "strong": "$foreground", "muted": "$text-muted", "accent": "$text-primary",
+    "success": "$text-success", "warning": "$text-warning", "error": "$text-error",
+}  # fmt: skip
+"""The theme's colour of each tone, as CSS and `Content` write it."""
+
+_BOLD: Final[frozenset[Tone]] = frozenset({"strong", "error"})
+
+CLASSES: Final = {f"tone--{tone}" for tone in COLORS}
+"""The component classes that a widget declares."""
+
+TABLE_CLASSES: Final = CLASSES | {"table--cursor", "table--titles"}
+"""The component classes that a table declares."""
+
+CURSOR: Final = "▌"
+"""Stands before the line of the cursor."""
+
+_GROUNDS: Final = {
+    "ground": "$background", "surface": "$surface", "selected": "$surface", "cursor": "$primary-muted",
+    "lit": "$accent-muted", "warm": "$warning-muted", "hot": "$error-muted", "waited": "$panel",
+    "slow": "$warning-muted", "stalled": "$error-muted", "playhead": "$primary-muted",
+}  # fmt: skip
+_TEXTS: Final = {"ghost": "$foreground 66%", "thought": "$foreground 85%"}
+_SET_OFF: Final = 1.45
+"""From this contrast on a background means something; surfaces and panels have 1.3 at most."""
+
+# OKLab is Björn Ottosson's perceptual colour space: https://bottosson.github.io/posts/oklab/
+_Vector = tuple[float, float, float]
+_RGB_TO_LMS: Final = (
+    (0.4122214708, 0.5363325363, 0.0514459929),
+    (0.2119034982, 0.6806995451, 0.1073969566),
+    (0.0883024619, 0.2817188376, 0.6299787005),
+)
+_LMS_TO_LAB: Final = (
+    (0.2104542553, 0.7936177850, -0.0040720468),
+    (1.9779984951, -2.4285922050, 0.4505937099),
+    (0.0259040371, 0.7827717662, -0.8086757660),
+)
+_LAB_TO_LMS: Final = (
+    (1.0, 0.3963377774, 0.2158037573),
+    (1.0, -0.1055613458, -0.0638541728),
+    (1.0, -0.0894841775, -1.2914855480),
+)
+_LMS_TO_RGB: Final = (
+    (4.0767416621, -3.3077115913, 0.2309699292),
+    (-1.2684380046, 2.6097574011, -0.3413193965),
+    (-0.0041960863, -0.7034186147, 1.7076147010),
+)
 
 
-def after(current: str) -> str:
-    """Return the name of the theme that follows; after a theme that is not ours, of our first."""
+def following(current: str) -> str:
+    """Return the name of the next of our themes; after any other theme, of the first."""
     names = [theme.name for theme in THEMES]
     return names[(names.index(current) + 1) % len(names)] if current in names else names[0]
 
 
 def contrast(foreground: str, background: str) -> float:
-    """Give the contrast of two colours as WCAG 2 defines it: 1 (none) to 21."""
-    lighter, darker = sorted((_luminance(foreground), _luminance(background)), reverse=True)
-    return (lighter + 0.05) / (darker + 0.05)
+    """Return the contrast of two colours as WCAG 2 defines it: 1 (none) to 21."""
+    luminances = (sum(map(mul, _linear(colour), (0.2126, 0.7152, 0.0722))) for colour in (foreground, background))
+    darker, lighter = sorted(luminances)
+    return float((lighter + 0.05) / (darker + 0.05))
 
 
 @functools.lru_cache(16)
 def scale(first: str, last: str, count: int) -> tuple[str, ...]:
-    """Return `count` colours from one to another that look evenly spaced: equal steps in OKLab.
-
-    OKLab is Björn Ottosson's perceptual colour space: https://bottosson.github.io/posts/oklab/
-    """
+    """Return `count` colours from one to another that look evenly spaced: equal steps in OKLab."""
     ends = oklab(first), oklab(last)
     shares = [step / (count - 1) for step in range(count)]
     return tuple(
-        _hexadecimal(*(low + (high - low) * share for low, high in zip(*ends, strict=True))) for share in shares
+        _hexadecimal([low + (high - low) * share for low, high in zip(*ends, strict=True)]) for share in shares
     )
 
 
-def oklab(colour: str) -> tuple[float, float, float]:
+def oklab(colour: str) -> _Vector:
     """Return a colour's lightness (0 to 1), and how green or red and how blue or yellow it is, in OKLab."""
-    red, green, blue = _linear(colour)
-    long = math.cbrt(0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue)
-    middle = math.cbrt(0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue)
-    short = math.cbrt(0.0883024619 * red + 0.2817188376 * green + 0.6299787005 * blue)
-    return (
-        0.2104542553 * long + 0.7936177850 * middle - 0.0040720468 * short,
-        1.9779984951 * long - 2.4285922050 * middle + 0.4505937099 * short,
-        0.0259040371 * long + 0.7827717662 * middle - 0.8086757660 * short,
-    )
+    return _product(_LMS_TO_LAB, [math.cbrt(part) for part in _product(_RGB_TO_LMS, _linear(colour))])
 
 
-def _hexadecimal(lightness: float, green_red: float, blue_yellow: float) -> str:
-    long = (lightness + 0.3963377774 * green_red + 0.2158037573 * blue_yellow) ** 3
-    middle = (lightness - 0.1055613458 * green_red - 0.0638541728 * blue_yellow) ** 3
-    short = (lightness - 0.0894841775 * green_red - 1.2914855480 * blue_yellow) ** 3
-    parts = (
-        4.0767416621 * long - 3.3077115913 * middle + 0.2309699292 * short,
-        -1.2684380046 * long + 2.6097574011 * middle - 0.3413193965 * short,
-        -0.0041960863 * long - 0.7034186147 * middle + 1.7076147010 * short,
-    )
-    encoded = (12.92 * part if part <= 0.0031308 else 1.055 * part ** (1 / 2.4) - 0.055 for part in parts)
+def _hexadecimal(lab: Sequence[float]) -> str:
+    linear = _product(_LMS_TO_RGB, [part**3 for part in _product(_LAB_TO_LMS, lab)])
+    encoded = (12.92 * part if part <= 0.0031308 else 1.055 * part ** (1 / 2.4) - 0.055 for part in linear)
     return "#" + "".join(f"{round(255 * min(max(part, 0.0), 1.0)):02x}" for part in encoded)
 
 
-def _luminance(colour: str) -> float:
-    red, green, blue = _linear(colour)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def _linear(colour: str) -> tuple[float, float, float]:
+def _linear(colour: str) -> _Vector:
     """Return the red, green and blue of a colour in sRGB, as linear light."""
     parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return red, green, blue
+
+
+def _product(matrix: Sequence[_Vector], vector: Sequence[float]) -> _Vector:
+    first, second, third = (sum(map(mul, row, vector)) for row in matrix)
+    return first, second, third
+
+
+class _WithoutColors(LineFilter):
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Remove colours; text on a background that stands out from the screen's, as a cursor's, is reversed."""
+        screen = background.hex6
+        return [Segment(text, style and _uncolored(style, screen), control) for text, style, control in segments]
+
+
+@functools.lru_cache(4096)
+def _uncolored(style: Style, screen: str) -> Style:
+    ground = style.bgcolor
+    is_set_off = ground is not None and ground.triplet is not None and contrast(ground.triplet.hex, screen) >= _SET_OFF
+    return style.without_color + Style(reverse=True) if is_set_off and not style.reverse else style.without_color
+
+
+WITHOUT_COLORS: Final = _WithoutColors()
+"""For `NO_COLOR`: attributes such as bold and reverse are all that reaches the terminal."""
+
+
+def css(widget: str) -> str:
+    """Return the rules of a widget's component classes."""
+    rules = (f".tone--{tone} {{ color: {color}; text-style: {_weight(tone)}; }}" for tone, color in COLORS.items())
+    return f"{widget} {{ {' '.join(f'& > {rule}' for rule in rules)} }}"
+
+
+def table_css(widget: str) -> str:
+    """Return the rules of a table's component classes."""
+    return css(widget) + (
+        f"{widget} {{ & > .table--cursor {{ background: $surface; }} & > .table--titles {{ background: $surface; }}"
+        f" &:focus > .table--cursor {{ background: $primary-muted; }} }}"
+    )
+
+
+def rule(widget: Widget, text: str, width: int) -> Strip:
+    """Draw the rule above a part of a screen, with its title, which is brighter where the keys go."""
+    tones = styles(widget, widget.rich_style)
+    title = tones["accent" if widget.has_focus else "plain"]
+    parts = [("─ ", tones["muted"]), (cut(text, width - 3), title), (" ", None), ("─" * width, tones["muted"])]
+    return paint.strip(parts, width, widget.rich_style)
+
+
+def styles(widget: Widget, ground: Style | None = None) -> dict[str, Style]:
+    """Return the styles of a widget's tones, on the background of a style, or without any."""
+    background = None if ground is None else ground.bgcolor
+    tones = {tone: style(widget, f"tone--{tone}") for tone in COLORS}
+    return {tone: Style(color=style.color, bgcolor=background, bold=style.bold) for tone, style in tones.items()}
+
+
+def style(widget: Widget, name: str) -> Style:
+    """Return the style of a component class; an empty one before a widget is shown, and afterwards."""
+    return widget.get_component_rich_style(name, default=Style())
+
+
+def behind(widget: Widget, name: str) -> Style:
+    """Return the background of a component class."""
+    return Style(bgcolor=style(widget, name).bgcolor)
+
+
+def markup(tone: Tone) -> str:
+    """Return a tone as a style of `Content`."""
+    # $text-muted depends on the background, of which `Content` knows nothing.
+    color = "$foreground 60%" if tone == "muted" else COLORS[tone]
+    return f"{'bold ' if tone in _BOLD else ''}{color}"
+
+
+def _weight(tone: Tone) -> str:
+    return "bold" if tone in _BOLD else "none"
+
+
+class ThemeStyles(Vertical):
+    """A container with the styles of all widgets in it: each tone, `ghost` and `thought` for texts, and backgrounds."""
+
+    DEFAULT_CSS = (
+        "ThemeStyles { "
+        + " ".join(f"& > .style--{name} {{ background: {color}; }}" for name, color in _GROUNDS.items())
+        + " ".join(f"& > .style--{name} {{ color: {color}; }}" for name, color in _TEXTS.items())
+        + " }"
+        + css("ThemeStyles")
+    )
+    COMPONENT_CLASSES: ClassVar[set[str]] = {*(f"style--{name}" for name in (*_GROUNDS, *_TEXTS)), *CLASSES}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._styles: dict[str, Style] = {}
+
+    def on_mount(self) -> None:
+        """Follow changes of the theme."""
+        self.app.theme_changed_signal.subscribe(self, lambda _: self.call_after_refresh(self._renew))
+
+    def on_unmount(self) -> None:
+        """Unsubscribe: a signal keeps its subscribers alive."""
+        self.app.theme_changed_signal.unsubscribe(self)
+
+    @property
+    def by_name(self) -> Mapping[str, Style]:
+        """The styles by their names; all empty before the container is shown."""
+        if self._styles:
+            return self._styles
+        named = styles(self)
+        named |= {name: behind(self, f"style--{name}") for name in _GROUNDS}
+        named |= {name: Style(color=style(self, f"style--{name}").color) for name in _TEXTS}
+        named["thought"] += Style(italic=True)
+        named["hot"] += Style(underline=True)
+        if named["ground"]:
+            self._styles = named
+        return named
+
+    def _renew(self) -> None:
+        self._styles.clear()
+        for widget in self.query("*"):
+            widget.refresh()
+            if isinstance(widget, CachedLines):
+                widget.forget()
+
+
+class CachedLines(Widget):
+    """A widget that keeps the lines it has drawn until they look otherwise."""
+
+    def forget(self) -> None:
+        """Draw everything again."""
+
+
+def theme_styles(widget: Widget) -> Mapping[str, Style]:
+    """Return the styles of the container that a widget is in; empty ones outside any."""
+    container = next((ancestor for ancestor in widget.ancestors if isinstance(ancestor, ThemeStyles)), None)
+    return _EMPTY if container is None else container.by_name
+
+
+_EMPTY: Final[Mapping[str, Style]] = dict.fromkeys((*_GROUNDS, *_TEXTS, *COLORS), Style())

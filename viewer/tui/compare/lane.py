@@ -10,8 +10,7 @@ from viewer.model import states
 from viewer.model.exchange.race import Part
 from viewer.model.text import wrapping
 from viewer.model.text.diff import Divergence
-from viewer.tui.base import paint
-from viewer.tui.widgets import toned
+from viewer.tui.base import paint, theme
 
 CARET: Final = "▏"
 _PARTING: Final = "▶"
@@ -33,10 +32,10 @@ class LanePane(Widget):
     LanePane > .lane--instead { color: $text-muted; }
     LanePane > .lane--caret { color: $text-accent; text-style: bold; }
     LanePane > .lane--parting { color: $text-error; text-style: bold underline; }
-    """ + toned.css("LanePane")
+    """ + theme.css("LanePane")
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"lane--{name}" for name in ("content", "reasoning", "refusal", "tool", "instead", "caret", "parting")
-    } | toned.CLASSES
+    } | theme.CLASSES
 
     def __init__(self, name: str) -> None:
         super().__init__(id=f"lane-{name.lower()}")
@@ -77,9 +76,9 @@ class LanePane(Widget):
         """Draw a line: the heading, text, or the status."""
         width, height = self.size
         if y == 0:
-            return toned.rule(self, self._head, width)
+            return theme.rule(self, self._head, width)
         if y == height - 1:
-            tones = toned.styles(self, self.rich_style)
+            tones = theme.styles(self, self.rich_style)
             told = states.laid_out([(_MARGIN, "plain"), *self._status], width, right=False)
             return paint.strip([(text, tones[tone]) for text, tone in told], width, self.rich_style)
         if self._lines is None:

@@ -14,8 +14,7 @@ from textual.widget import Widget
 from viewer.model.listing import ranking
 from viewer.model.listing.ranking import Entry
 from viewer.model.states import Part
-from viewer.tui.base import paint
-from viewer.tui.widgets import toned
+from viewer.tui.base import paint, theme
 
 _MARGIN: Final = "  "
 """Where the cursor stands, as in the list."""
@@ -24,8 +23,8 @@ _MARGIN: Final = "  "
 class RankedTable(Widget, can_focus=True):
     """Draws the exchanges that it is given; it scrolls with its cursor, which stays on its exchange."""
 
-    DEFAULT_CSS = "RankedTable { width: 1fr; height: 1fr; }" + toned.table_css("RankedTable")
-    COMPONENT_CLASSES: ClassVar[set[str]] = toned.TABLE_CLASSES
+    DEFAULT_CSS = "RankedTable { width: 1fr; height: 1fr; }" + theme.table_css("RankedTable")
+    COMPONENT_CLASSES: ClassVar[set[str]] = theme.TABLE_CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False, id="table.up"),
         Binding("down,j", "move(1)", "down", show=False, id="table.down"),
@@ -93,19 +92,19 @@ class RankedTable(Widget, can_focus=True):
         laid, axis = ranking.layout(entries, width - len(_MARGIN)), ranking.axis_ns(entries)
         if y == 0:
             head = ranking.head(laid, self._by, axis, reverse=self._reverse)
-            return self._drawn([(_MARGIN, "muted"), *head], toned.style(self, "table--titles"))
+            return self._drawn([(_MARGIN, "muted"), *head], theme.style(self, "table--titles"))
         at = self._top() + y - 1
         if at >= len(entries):
             return Strip.blank(width, self.rich_style)
         parts = ranking.line(entries[at], laid, ranking.best(entries), axis)
         if at == self._cursor:
             return self._drawn(
-                [(toned.CURSOR.ljust(len(_MARGIN)), "accent"), *parts], toned.style(self, "table--cursor")
+                [(theme.CURSOR.ljust(len(_MARGIN)), "accent"), *parts], theme.style(self, "table--cursor")
             )
         return self._drawn([(_MARGIN, "plain"), *parts], self.rich_style)
 
     def _drawn(self, parts: Sequence[Part], ground: Style) -> Strip:
-        tones = toned.styles(self, ground)
+        tones = theme.styles(self, ground)
         return paint.strip([(text, tones[tone]) for text, tone in parts], self.size.width, ground)
 
     def _top(self) -> int:

@@ -8,9 +8,8 @@ from textual.widget import Widget
 
 from viewer.model.listing import scoreboard
 from viewer.model.listing.scoreboard import Score
-from viewer.tui.base import paint
+from viewer.tui.base import paint, theme
 from viewer.tui.base.paint import Part
-from viewer.tui.widgets import toned
 
 _SIDES = ("", "A", "B", "B − A")
 _MARGIN = 8
@@ -21,8 +20,8 @@ class ScoreTable(Widget):
 
     DEFAULT_CSS = """
     ScoreTable { width: 1fr; height: 4; }
-    """ + toned.table_css("ScoreTable")
-    COMPONENT_CLASSES: ClassVar[set[str]] = toned.TABLE_CLASSES
+    """ + theme.table_css("ScoreTable")
+    COMPONENT_CLASSES: ClassVar[set[str]] = theme.TABLE_CLASSES
 
     def __init__(self) -> None:
         super().__init__(id="scores")
@@ -35,8 +34,8 @@ class ScoreTable(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Draw the names, A, B or the difference."""
-        ground = self.rich_style if y else toned.style(self, "table--titles")
-        tones, width = toned.styles(self, ground), self.size.width
+        ground = self.rich_style if y else theme.style(self, "table--titles")
+        tones, width = theme.styles(self, ground), self.size.width
         drawn: list[Part] = [(f" {_SIDES[y]:<{_MARGIN - 1}}", tones["strong"])]
         for one in scoreboard.fitting(self._scores, width - _MARGIN) if self._scores else ():
             text = (one.label, one.a, one.b, one.difference)[y]

@@ -23,6 +23,7 @@ from viewer.model.exchange.opened import Opened
 from viewer.model.exchange.pages import Line
 from viewer.tape import exchange
 from viewer.tape.exchange import Known
+from viewer.tui.base.theme import ThemeStyles
 from viewer.tui.inspector import inspector_work
 from viewer.tui.inspector.events import EventsPane
 from viewer.tui.inspector.hex import BytesPane
@@ -36,7 +37,6 @@ from viewer.tui.playing.timeline import Timeline
 from viewer.tui.playing.transport import TransportLine
 from viewer.tui.playing.waiting import Waiting
 from viewer.tui.widgets.bar import Bar
-from viewer.tui.widgets.look import Looks
 from viewer.tui.widgets.pane import Heading, Pane
 
 _BOXES: Final = ("replay", "events", "tree", "bytes", *PANES[3:])
@@ -50,7 +50,7 @@ _DECODING: Final = "decoding …"
 _LONG_NS: Final = 300_000_000
 
 
-class InspectorPanes(Looks, can_focus=True):
+class InspectorPanes(ThemeStyles, can_focus=True):
     """Every pane, the tabs above them, and the timeline and the transport below them.
 
     What needs the events is `waiting` for them; `seek` is told to put the playhead where so many events have come.

@@ -14,8 +14,7 @@ from viewer.model.states import Look, Part
 from viewer.model.text import wrapping
 from viewer.rows import Row
 from viewer.timing.verdicts import Verdict
-from viewer.tui.base import paint
-from viewer.tui.widgets import toned
+from viewer.tui.base import paint, theme
 
 _LEAST_TEXT = 3
 """The end of the answer has so many lines at least, its heading included; where room is short, one."""
@@ -32,8 +31,8 @@ class Preview(Widget):
         height: 9; background: $surface; border-top: solid $panel; padding: 0 1;
         &.-right { width: 44%; height: 1fr; border-top: none; border-left: solid $panel; }
     }
-    """ + toned.css("Preview")
-    COMPONENT_CLASSES: ClassVar[set[str]] = toned.CLASSES
+    """ + theme.css("Preview")
+    COMPONENT_CLASSES: ClassVar[set[str]] = theme.CLASSES
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +62,7 @@ class Preview(Widget):
         width, height = self.content_size
         if self._lines is None or self._lines[0] != (width, height):
             self._lines = (width, height), self._laid_out(width, height)
-        tones = self._tones = self._tones or toned.styles(self, self.rich_style)
+        tones = self._tones = self._tones or theme.styles(self, self.rich_style)
         lines = self._lines[1]
         parts = [(text, tones[tone]) for text, tone in lines[y]] if y < len(lines) else []
         return paint.strip(parts, width, Style(bgcolor=self.rich_style.bgcolor))

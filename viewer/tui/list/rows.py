@@ -22,8 +22,7 @@ from viewer.model.listing import layout as slots
 from viewer.model.listing.catalog import Catalog
 from viewer.model.listing.layout import Slot
 from viewer.model.states import Look, Part
-from viewer.tui.base import paint
-from viewer.tui.widgets import toned
+from viewer.tui.base import paint, theme
 from viewer.tui.widgets.lines import Lines
 
 _STRIPS_KEPT = 512
@@ -33,8 +32,8 @@ _LOADING = "…"
 class StreamRows(Lines, can_focus=True, inherit_bindings=False):
     """A list of exchanges with a cursor and marks."""
 
-    DEFAULT_CSS = toned.table_css("StreamRows")
-    COMPONENT_CLASSES: ClassVar[set[str]] = toned.TABLE_CLASSES
+    DEFAULT_CSS = theme.table_css("StreamRows")
+    COMPONENT_CLASSES: ClassVar[set[str]] = theme.TABLE_CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False, id="list.up"),
         Binding("down,j", "move(1)", "down", show=False, id="list.down"),
@@ -245,15 +244,15 @@ class StreamRows(Lines, can_focus=True, inherit_bindings=False):
         width = max(self.size.width, 1)
         self._slots = slots.fitted(width, self.hidden, dated=self.look.is_dated)
         self._between = slots.gap_between(width)
-        self._tones = toned.styles(self, self.rich_style)
-        self._on_cursor = toned.styles(self, toned.style(self, "table--cursor"))
+        self._tones = theme.styles(self, self.rich_style)
+        self._on_cursor = theme.styles(self, theme.style(self, "table--cursor"))
         self._blank = Style(bgcolor=self.rich_style.bgcolor)
         self.post_message(self.LaidOut())
         self.redraw(self.look)
 
     def _drawn(self, place: int, number: int, selected: bool, marked: bool) -> Strip:
         row = self.catalog.row(place)
-        parts: list[Part] = [(toned.CURSOR if selected else " ", "accent"), ("*" if marked else " ", "accent")]
+        parts: list[Part] = [(theme.CURSOR if selected else " ", "accent"), ("*" if marked else " ", "accent")]
         parts += slots.line(row, self._slots, self.look, self._between) if row else [(_LOADING, "muted")]
         tones = self._on_cursor if selected else self._tones
         drawn = ((text, tones[tone]) for text, tone in states.joined(parts))
@@ -318,8 +317,8 @@ class StreamRows(Lines, can_focus=True, inherit_bindings=False):
 class Titles(Widget):
     """The titles of the columns of the list below; a click orders by a column."""
 
-    DEFAULT_CSS = "Titles { height: 1; background: $surface; }" + toned.css("Titles")
-    COMPONENT_CLASSES: ClassVar[set[str]] = toned.CLASSES
+    DEFAULT_CSS = "Titles { height: 1; background: $surface; }" + theme.css("Titles")
+    COMPONENT_CLASSES: ClassVar[set[str]] = theme.CLASSES
 
     @dataclass
     class Clicked(Message):
@@ -339,7 +338,7 @@ class Titles(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Draw the titles."""
-        tones = toned.styles(self, self.rich_style)
+        tones = theme.styles(self, self.rich_style)
         parts = slots.titles(self._rows.slots, self._rows.look, self._rows.between, self._order)
         drawn = [(text, tones[tone]) for text, tone in (("  ", "plain"), *parts)]
         return paint.strip(drawn).adjust_cell_length(self.size.width, tones["plain"])

@@ -10,10 +10,9 @@ from textual.strip import Strip
 from viewer import sparkline
 from viewer.model.exchange import waits
 from viewer.model.exchange.race import Drawing
-from viewer.tui.base import paint
+from viewer.tui.base import paint, theme
 from viewer.tui.base.paint import Part
 from viewer.tui.playing.scrubbing import Scrubbing
-from viewer.tui.widgets import toned
 
 _MARGIN = 3
 _PLAYHEAD = "▲"
@@ -32,10 +31,10 @@ class RaceStrips(Scrubbing):
     RaceStrips > .race--to-come { color: $foreground 66%; }
     RaceStrips > .race--playhead { background: $primary-muted; }
     RaceStrips > .race--axis { color: $text-muted; }
-    """ + toned.css("RaceStrips")
+    """ + theme.css("RaceStrips")
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"race--{name}" for name in ("head", "gaps", "first", "slow", "stalled", "to-come", "playhead", "axis")
-    } | toned.CLASSES
+    } | theme.CLASSES
 
     def __init__(self) -> None:
         super().__init__(id="race")
@@ -62,7 +61,7 @@ class RaceStrips(Scrubbing):
         """Draw the heading, a lane, or the axis."""
         width = self.size.width
         if y == 0:
-            return toned.rule(self, self._head, width)
+            return theme.rule(self, self._head, width)
         if y == 3:
             return self._axis(width)
         drawn: list[Part] = [(f" {'AB'[y - 1]} ", self._style("head"))]

@@ -19,8 +19,8 @@ from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.strips import Strips
 from viewer.model.states import Tone
 from viewer.tui.base import paint
+from viewer.tui.base.theme import CachedLines, theme_styles
 from viewer.tui.playing.scrubbing import Scrubbing
-from viewer.tui.widgets.look import Remembering, looks
 
 LABEL: Final = 9
 PLAYHEAD: Final = "▲"
@@ -48,7 +48,7 @@ _WAITS: Final[dict[waits.Kind, tuple[Tone, str]]] = {
 """The tone of what is written into a wait, and the look of what is behind it."""
 
 
-class Timeline(Remembering, Scrubbing):
+class Timeline(CachedLines, Scrubbing):
     """Rows of cells over time; where the screen is high, bytes and gaps have several rows."""
 
     DEFAULT_CSS = "Timeline { height: 5; }"
@@ -123,8 +123,8 @@ class Timeline(Remembering, Scrubbing):
         if not self._still:
             self._still = list(self._drawn())
         if y >= len(self._still):
-            return Strip.blank(self.size.width, looks(self)["ground"])
-        look = looks(self)
+            return Strip.blank(self.size.width, theme_styles(self)["ground"])
+        look = theme_styles(self)
         row = self._axis(look) if y == len(self._still) - 1 else self._still[y]
         place = self._cell + 1
         if y < len(self._still) - 1 and place < len(row):
@@ -137,7 +137,7 @@ class Timeline(Remembering, Scrubbing):
 
     def _drawn(self) -> Iterator[list[paint.Part]]:
         """Draw all rows from the top, but the axis without its playhead."""
-        look, shown = looks(self), self._strips
+        look, shown = theme_styles(self), self._strips
         for_bytes, for_gaps = self._rows
         for row, cells in enumerate(shown.bytes(for_bytes) if for_bytes else []):
             name = "bytes/s" if row == for_bytes - 1 else ""

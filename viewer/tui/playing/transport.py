@@ -13,8 +13,8 @@ from viewer.model.exchange.clocks import Times
 from viewer.model.silence import Silence
 from viewer.model.states import Tone
 from viewer.tui.base import paint
+from viewer.tui.base.theme import theme_styles
 from viewer.tui.playing.scrubbing import Scrubbing
-from viewer.tui.widgets.look import looks
 from viewer.tui.widgets.pane import fitted
 
 _SLOW_MS: Final = 50.0
@@ -83,7 +83,7 @@ class TransportLine(Scrubbing):
 
     def render_line(self, y: int) -> Strip:
         """Draw the line."""
-        look = looks(self)
+        look = theme_styles(self)
         drawn = fitted([(text, look[tone]) for text, tone in self._drawn], self.size.width)
         return paint.strip(drawn, self.size.width, look["surface"])
 

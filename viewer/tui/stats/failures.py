@@ -12,8 +12,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer.tui.base import paint
-from viewer.tui.widgets import toned
+from viewer.tui.base import paint, theme
 
 _BETWEEN: Final = " │ "
 _MARGIN: Final = "  "
@@ -24,8 +23,8 @@ class FailureLine(Widget, can_focus=True):
 
     DEFAULT_CSS = """
     FailureLine { width: 1fr; height: 2; }
-    """ + toned.table_css("FailureLine")
-    COMPONENT_CLASSES: ClassVar[set[str]] = toned.TABLE_CLASSES
+    """ + theme.table_css("FailureLine")
+    COMPONENT_CLASSES: ClassVar[set[str]] = theme.TABLE_CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "leave(-1)", "up", show=False, id="stats.up"),
         Binding("down,j", "leave(1)", "down", show=False, id="stats.down"),
@@ -112,10 +111,10 @@ class FailureLine(Widget, can_focus=True):
         width = self.size.width
         lines = self.lines(self._width)
         if y == 0:
-            return toned.rule(self, self._heading(lines), width)
-        line, tones = self._top(lines) + y - 1, toned.styles(self, self.rich_style)
+            return theme.rule(self, self._heading(lines), width)
+        line, tones = self._top(lines) + y - 1, theme.styles(self, self.rich_style)
         item = Style(color=tones["error"].color, bgcolor=self.rich_style.bgcolor)
-        cursor = Style(color=item.color, bgcolor=toned.style(self, "table--cursor").bgcolor, bold=True)
+        cursor = Style(color=item.color, bgcolor=theme.style(self, "table--cursor").bgcolor, bold=True)
         if not lines:
             return paint.strip([(f"{_MARGIN}none" if y == 1 else "", tones["muted"])], width, self.rich_style)
         parts: list[paint.Part] = [(_MARGIN, None)]

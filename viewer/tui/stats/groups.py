@@ -11,8 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from viewer.model.listing.groups import Table
-from viewer.tui.base import paint
-from viewer.tui.widgets import toned
+from viewer.tui.base import paint, theme
 
 _EMPTY: Final = Table((), [], ())
 _APART: Final = "  "
@@ -25,8 +24,8 @@ class GroupTable(Widget, can_focus=True):
     MARGIN: ClassVar[int] = len(_MARGIN)
     """The cells before the first column."""
 
-    DEFAULT_CSS = "GroupTable { width: 1fr; height: 4; }" + toned.table_css("GroupTable")
-    COMPONENT_CLASSES: ClassVar[set[str]] = toned.TABLE_CLASSES
+    DEFAULT_CSS = "GroupTable { width: 1fr; height: 4; }" + theme.table_css("GroupTable")
+    COMPONENT_CLASSES: ClassVar[set[str]] = theme.TABLE_CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False, id="stats.up"),
         Binding("down,j", "move(1)", "down", show=False, id="stats.down"),
@@ -89,8 +88,8 @@ class GroupTable(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Draw the headings, or a line."""
         if y == 0:
-            titles = toned.style(self, "table--titles")
-            return self._drawn(self._table.heads, toned.styles(self, titles)["muted"], titles)
+            titles = theme.style(self, "table--titles")
+            return self._drawn(self._table.heads, theme.styles(self, titles)["muted"], titles)
         if y > self._room:
             return self._below(y - self._room - 1)
         row = self._top() + y - 1
@@ -99,7 +98,7 @@ class GroupTable(Widget, can_focus=True):
         return self._drawn(self._table.lines[row], None, self._ground(row), is_cursor=row == self.cursor)
 
     def _ground(self, row: int) -> Style:
-        return toned.style(self, "table--cursor") if row == self.cursor else self.rich_style
+        return theme.style(self, "table--cursor") if row == self.cursor else self.rich_style
 
     def on_focus(self) -> None:
         """Show the cursor, and say where it is."""
@@ -123,7 +122,7 @@ class GroupTable(Widget, can_focus=True):
     def _below(self, line: int) -> Strip:
         """Draw what stands below the groups: how many more there are, and all of them together."""
         room, count, width = self._room, len(self._table.lines), self.size.width
-        tones = toned.styles(self, self.rich_style)
+        tones = theme.styles(self, self.rich_style)
         if line == 0 and count > room:
             above, below = self._top(), count - room - self._top()
             told = " · ".join([f"↑ {above:,} more"] * bool(above) + [f"↓ {below:,} more"] * bool(below))
@@ -138,8 +137,8 @@ class GroupTable(Widget, can_focus=True):
 
     def _drawn(self, texts: tuple[str, ...], style: Style | None, ground: Style, *, is_cursor: bool = False) -> Strip:
         """Draw texts in their columns, all in a style; without one, the first is a name and the others are figures."""
-        tones = toned.styles(self, ground)
-        parts: list[paint.Part] = [(toned.CURSOR.ljust(len(_MARGIN)) if is_cursor else _MARGIN, tones["accent"])]
+        tones = theme.styles(self, ground)
+        parts: list[paint.Part] = [(theme.CURSOR.ljust(len(_MARGIN)) if is_cursor else _MARGIN, tones["accent"])]
         for at, (text, size) in enumerate(zip(texts, self._table.widths, strict=True)):
             shown = f"{text:<{size}}" if at == 0 else f"{_APART}{text:>{size}}"
             parts.append((shown, style or tones["strong" if at == 0 else "plain"]))

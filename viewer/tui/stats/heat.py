@@ -13,7 +13,6 @@ from textual.widget import Widget
 from viewer.stats import heatmap
 from viewer.stats.heatmap import Heatmap
 from viewer.tui.base import paint, theme
-from viewer.tui.widgets import toned
 
 _LABEL: Final = 10
 _CELL: Final = 2
@@ -31,8 +30,8 @@ class HeatGrid(Widget, can_focus=True):
     DEFAULT_CSS = """
     HeatGrid { width: 1fr; height: 1fr; }
     HeatGrid > .heat--bar { color: $primary 40%; }
-    """ + toned.css("HeatGrid")
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"heat--bar", *toned.CLASSES}
+    """ + theme.css("HeatGrid")
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"heat--bar", *theme.CLASSES}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1, 0)", "up", show=False, id="stats.up"),
         Binding("down,j", "move(1, 0)", "down", show=False, id="stats.down"),
@@ -133,7 +132,7 @@ class HeatGrid(Widget, can_focus=True):
         """Draw the heading, a row, or the axis."""
         width, found = self.size.width, self._map
         if y == 0:
-            return toned.rule(self, self._head, width)
+            return theme.rule(self, self._head, width)
         if found is None:
             return paint.strip([(f"  {self._said}" if y == 2 else "", self._label)], width, self.rich_style)
         tall = self._tall
@@ -153,7 +152,7 @@ class HeatGrid(Widget, can_focus=True):
             return []
         label = f"{max(found.whole):,}" if line == 2 else heatmap.UNITS[found.metric] if line == bars + 1 else ""
         drawn = heatmap.bar(found, bars, bars + 1 - line, self._edges)
-        return [(f"{label:>{_LABEL - 1}} │", self._label), (drawn, toned.style(self, "heat--bar"))]
+        return [(f"{label:>{_LABEL - 1}} │", self._label), (drawn, theme.style(self, "heat--bar"))]
 
     def _legend(self) -> list[paint.Part]:
         is_wide = self.size.width >= _ROOMY
@@ -194,4 +193,4 @@ class HeatGrid(Widget, can_focus=True):
 
     @property
     def _label(self) -> Style:
-        return toned.style(self, "tone--muted")
+        return theme.style(self, "tone--muted")

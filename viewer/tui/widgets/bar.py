@@ -12,7 +12,7 @@ from textual.widget import Widget
 from recorder.sanitize import safe
 from viewer.model.states import Tone
 from viewer.tui.base import paint
-from viewer.tui.widgets.look import looks
+from viewer.tui.base.theme import theme_styles
 from viewer.tui.widgets.pane import fitted
 
 
@@ -40,7 +40,7 @@ class Bar(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Draw the line."""
-        look = looks(self)
+        look = theme_styles(self)
         drawn: list[paint.Part] = [(text, look[tone]) for text, tone in self._pieces]
         return paint.strip(
             fitted(drawn, self.size.width), self.size.width, look["surface" if self.id == "head" else "ground"]

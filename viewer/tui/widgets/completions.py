@@ -12,8 +12,7 @@ from textual.widget import Widget
 
 from viewer.model import states
 from viewer.model.states import Part, Tone, cut
-from viewer.tui.base import paint
-from viewer.tui.widgets import toned
+from viewer.tui.base import paint, theme
 
 _INDENT: Final = "   "
 _WIDEST: Final = 40
@@ -27,8 +26,8 @@ class Completions(Widget):
         height: 7; background: $surface;
         & > .completions--chosen { background: $primary-muted; }
     }
-    """ + toned.css("Completions")
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"completions--chosen", *toned.CLASSES}
+    """ + theme.css("Completions")
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"completions--chosen", *theme.CLASSES}
 
     @dataclass
     class Taken(Message):
@@ -73,7 +72,7 @@ class Completions(Widget):
             return Strip.blank(self.size.width, self.rich_style)
         wide = min(max(len(text) for text, _ in self._listed), _WIDEST)
         text, note = self._listed[at]
-        ground = toned.style(self, "completions--chosen") if at == self.chosen else self.rich_style
+        ground = theme.style(self, "completions--chosen") if at == self.chosen else self.rich_style
         return self._drawn([(f"{cut(text, wide):<{wide}}", "accent"), (f"  {note}", "muted")], ground)
 
     def _counted(self) -> list[Part]:
@@ -84,7 +83,7 @@ class Completions(Widget):
         return [(f"{'  ' if self._said[0] else ''}{first + 1}–{first + room} of {count}", "muted")]
 
     def _drawn(self, parts: Sequence[Part], ground: Style) -> Strip:
-        tones, width = toned.styles(self, ground), self.size.width
+        tones, width = theme.styles(self, ground), self.size.width
         drawn = states.laid_out([(_INDENT, "plain"), *parts], width, right=False)
         return paint.strip(((text, tones[tone]) for text, tone in drawn), width, tones["plain"])
 

@@ -16,8 +16,7 @@ from textual.events import Leave, MouseDown, MouseMove
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer.tui.base import paint
-from viewer.tui.widgets import toned
+from viewer.tui.base import paint, theme
 
 _ALWAYS: Final = frozenset({"help", "leave"})
 _DIM: Final = Style(dim=True)
@@ -75,7 +74,7 @@ class KeyLine(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Draw the keys."""
-        ground = toned.behind(self, "key-line--key")
+        ground = theme.behind(self, "key-line--key")
         parts = [part for key in self.shown for part in self._drawn(key)]
         return paint.strip(parts, self.size.width, ground)
 
@@ -106,9 +105,9 @@ class KeyLine(Widget):
         return next((key for key, end in zip(shown, ends, strict=True) if x < end), None)
 
     def _drawn(self, key: Named) -> list[paint.Part]:
-        look, word = toned.style(self, "key-line--key"), toned.style(self, "key-line--word")
+        look, word = theme.style(self, "key-line--key"), theme.style(self, "key-line--word")
         if key == self._hovered:
-            behind = toned.behind(self, "key-line--hover")
+            behind = theme.behind(self, "key-line--hover")
             look, word = look + behind, word + behind
         if not key.enabled:
             look, word = look + _DIM, word + _DIM

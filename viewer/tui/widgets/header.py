@@ -11,8 +11,7 @@ from textual.widget import Widget
 from recorder.sanitize import safe
 from viewer.model import states
 from viewer.model.states import Part
-from viewer.tui.base import paint
-from viewer.tui.widgets import toned
+from viewer.tui.base import paint, theme
 
 
 class HeaderLine(Widget):
@@ -23,8 +22,8 @@ class HeaderLine(Widget):
         height: 1; background: $panel;
         & > .header--brand { background: $primary; color: $text; text-style: bold; }
     }
-    """ + toned.css("HeaderLine")
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"header--brand", *toned.CLASSES}
+    """ + theme.css("HeaderLine")
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"header--brand", *theme.CLASSES}
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,13 +38,13 @@ class HeaderLine(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Draw the line."""
-        tones = toned.styles(self, self.rich_style)
+        tones = theme.styles(self, self.rich_style)
         brand = " wiretape "
         room = self.size.width - len(brand) - 2
         left = list(states.laid_out([(safe(text), tone) for text, tone in self._left], room, right=False))
         used = sum(cell_len(safe(text)) for text, _ in self._left)
         right = states.laid_out([(safe(text), tone) for text, tone in self._right], max(room - used - 2, 0), right=True)
         shown = [*left[:-1], ("  ", "plain"), *right] if room - used > 2 else left
-        parts: list[paint.Part] = [(brand, toned.style(self, "header--brand")), (" ", None)]
+        parts: list[paint.Part] = [(brand, theme.style(self, "header--brand")), (" ", None)]
         parts += [(text, tones[tone]) for text, tone in shown]
         return paint.strip(parts, self.size.width, Style(bgcolor=self.rich_style.bgcolor))

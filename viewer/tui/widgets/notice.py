@@ -5,13 +5,12 @@ from textual.widgets import Static
 
 from viewer.model.listing.notices import Lines
 from viewer.model.states import Part
-from viewer.tui.base import paint
-from viewer.tui.widgets import toned
+from viewer.tui.base import paint, theme
 
 
 def said(parts: list[Part]) -> Content:
     """Give the parts of a line as content in the theme's colours."""
-    return Content("").join(paint.content(text, toned.markup(tone)) for text, tone in parts)
+    return Content("").join(paint.content(text, theme.markup(tone)) for text, tone in parts)
 
 
 class Notice(Static):

@@ -17,8 +17,8 @@ from recorder.sanitize import safe
 from viewer.model import states
 from viewer.tui.base import paint
 from viewer.tui.base.paint import Part
+from viewer.tui.base.theme import CachedLines, theme_styles
 from viewer.tui.widgets.lines import Lines
-from viewer.tui.widgets.look import Remembering, looks
 
 LARGEST: Final = 10_000_000
 """More lines than this cannot be scrolled to."""
@@ -42,7 +42,7 @@ class Heading(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Draw the rule."""
-        look = looks(self)
+        look = theme_styles(self)
         title, rule = look["accent" if self._active else "plain"], look["muted"]
         text = states.cut(safe(self._text), self.size.width - 3)
         drawn: list[Part] = [("─ ", rule), (text, title), (" ", None), ("─" * self.size.width, rule)]
@@ -71,7 +71,7 @@ def _ended(parts: list[Part]) -> list[Part]:
     return [*parts[:-1], (states.cut(f"{text} ", cell_len(text)), style)]
 
 
-class Pane(Lines, Remembering, can_focus=False, inherit_bindings=False):
+class Pane(Lines, CachedLines, can_focus=False, inherit_bindings=False):
     """Lines that scroll; a kind of pane gives `line`. Keys are handed on by whoever has the focus: `active` tells."""
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -100,7 +100,7 @@ class Pane(Lines, Remembering, can_focus=False, inherit_bindings=False):
 
     def look(self, name: str) -> Style:
         """Give the look of a tone, or another by its name."""
-        return looks(self)[name]
+        return theme_styles(self)[name]
 
     def redraw(self, *rows: tuple[int, int]) -> None:
         """Draw these rows anew, as first and last; all, if none are given."""

@@ -10,7 +10,7 @@ from tests.viewer.conftest import HOSTILE
 from viewer import sparkline
 from viewer.model import states
 from viewer.stats import heatmap
-from viewer.tui.base import paint
+from viewer.tui.base import paint, theme
 from viewer.tui.base.theme import DARK
 
 
@@ -53,5 +53,5 @@ def test_without_colours_only_a_ground_that_means_something_is_reversed() -> Non
         "panel": Style(color="#d9e1e8", bgcolor=DARK.panel),
         "chosen": Style(color="red", reverse=True),
     }
-    drawn = paint.WITHOUT_COLORS.apply([Segment(name, look) for name, look in looks.items()], screen)
+    drawn = theme.WITHOUT_COLORS.apply([Segment(name, look) for name, look in looks.items()], screen)
     assert [segment.style for segment in drawn] == [Style(bold=True, reverse=True), Style(), Style(reverse=True)]

@@ -34,9 +34,9 @@ def test_there_is_a_dark_one_and_a_light_one() -> None:
 
 
 def test_the_key_changes_between_our_two_themes_only() -> None:
-    assert themes.after("wiretape-dark") == "wiretape-light"
-    assert themes.after("wiretape-light") == "wiretape-dark"
-    assert themes.after("tokyo-night") == "wiretape-dark"
+    assert themes.following("wiretape-dark") == "wiretape-light"
+    assert themes.following("wiretape-light") == "wiretape-dark"
+    assert themes.following("tokyo-night") == "wiretape-dark"
 
 
 @pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)

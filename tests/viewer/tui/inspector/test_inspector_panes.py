@@ -25,7 +25,6 @@ from viewer.tui.base import theme as themes
 from viewer.tui.inspector.panes import InspectorPanes
 from viewer.tui.inspector.screen import InspectorScreen
 from viewer.tui.playing.waiting import Waiting
-from viewer.tui.widgets import look
 
 ID = "abcd000000000001"
 CONTROLS = {*map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202e", "\u2066"} - {"\n"}
@@ -195,7 +194,7 @@ def test_reads_and_bookmarks_have_the_clock_of_the_events(marked: Path) -> None:
 def test_the_playhead_is_behind_what_stands_in_its_cell(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#3") as (_, pilot, screen):
-            timeline, looks = screen.panes.timeline, screen.panes.looks
+            timeline, looks = screen.panes.timeline, screen.panes.by_name
             await wait_for(pilot, lambda: len(timeline._strips.marks) == timeline.cells)
             rows = [list(timeline.render_line(y)) for y in range(5)]
             column = len(rows[4][0].text + rows[4][1].text)
@@ -219,7 +218,7 @@ def test_a_wait_is_shaded_and_its_length_stands_in_it(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#3") as (_, pilot, screen):
             await shows(pilot, "··2.2 s··")
-            looks, row = screen.panes.looks, screen.panes.timeline.render_line(2)
+            looks, row = screen.panes.by_name, screen.panes.timeline.render_line(2)
             behind = "".join(one.text for one in row if one.style and one.style.bgcolor == looks["stalled"].bgcolor)
             assert behind.strip("·") == "2.2 s"
             await pilot.press("i")
@@ -513,9 +512,8 @@ def test_going_up_and_down_waits_for_the_events(marked: Path, monkeypatch: pytes
 
 def test_before_it_is_shown_nothing_has_a_look_and_that_is_not_remembered() -> None:
     panes = InspectorPanes(Waiting(lambda _: True), lambda _: None)
-    assert panes.looks["error"] == Style()
-    assert panes._found == {}
-    assert set(panes.looks) == set(look._NONE)
+    assert panes.by_name["error"] == Style()
+    assert not any(panes.by_name.values())
 
 
 @pytest.mark.parametrize("theme", [theme.name for theme in themes.THEMES])
@@ -524,7 +522,7 @@ def test_text_ahead_of_the_playhead_can_be_read_in_both_themes(marked: Path, the
         async with inspected(marked, "#2") as (app, pilot, screen):
             app.theme = theme
             ground = themes.DARK.background if theme == themes.DARK.name else themes.LIGHT.background
-            await wait_for(pilot, lambda: screen.panes.looks["ground"].bgcolor.name == ground.lower())
+            await wait_for(pilot, lambda: screen.panes.by_name["ground"].bgcolor.name == ground.lower())
             ratios = {}
             for pane, rows in ((screen.panes.replay, range(1, 6)), (screen.panes.events, range(3, 8))):
                 for piece in (piece for row in rows for piece in pane.render_line(row)):
@@ -543,7 +541,7 @@ def test_everything_on_a_timeline_can_be_read_in_both_themes(marked: Path, theme
         async with inspected(marked, "#3") as (app, pilot, screen):
             app.theme = theme
             ground = themes.DARK.background if theme == themes.DARK.name else themes.LIGHT.background
-            await wait_for(pilot, lambda: screen.panes.looks["ground"].bgcolor.name == ground.lower())
+            await wait_for(pilot, lambda: screen.panes.by_name["ground"].bgcolor.name == ground.lower())
             await shows(pilot, "··2.2 s··")
             ratios = {}
             for piece in (piece for row in range(5) for piece in screen.panes.timeline.render_line(row)):
