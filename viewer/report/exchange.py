@@ -125,7 +125,7 @@ def body(data: bytes) -> Iterator[Text]:
     shown = data[:_HEX_BYTES]
     for start in range(0, len(shown), 16):
         part = shown[start : start + 16]
-        yield Text(f"{start:08x}  {hexdump.hexadecimal(part):<47}  {hexdump.printable(part)}")
+        yield Text(f"{start:08x}  {part.hex(' '):<47}  {hexdump.printable(part)}")
     yield Text(f"({counted(len(data), 'byte')}, not text; a pipe or a file gets all of them)", "dim")
 
 

@@ -1,7 +1,7 @@
 """Pure: an answer laid out for a pane: its texts one below the other, each with a heading, for any place of a playhead.
 
 The layout is that of the whole answer, so that nothing moves while it is played: a playhead only decides how much of
-each text has been said. Lines are found as they are asked for (`folding`). A tool call is a text like any other. What
+each text has been said. Lines are found as they are asked for (`wrap`). A tool call is a text like any other. What
 silences are shown between its words is decided here; what all this looks like is the widget's.
 """
 
@@ -18,8 +18,7 @@ from recorder.sanitize import safe
 from viewer.model.exchange import events
 from viewer.model.exchange.tracks import Track, Voice
 from viewer.model.exchange.transcript import Transcript
-from viewer.model.text import graphemes
-from viewer.model.text.wrap import Folding
+from viewer.model.text.wrap import WrappedText, are_graphemes, grapheme_boundary, grapheme_ends
 
 if TYPE_CHECKING:
     from viewer.model.text.markdown import Line
@@ -55,7 +54,7 @@ class Part:
         self.name = name
         self.folded = False
         self._is_value: bool | None = None
-        self.folding = Folding("", 2)
+        self.folding = WrappedText("", 2)
         self.rendered: list[Line] | None = None
         self._at: list[int] = []
         self._sizes: list[int] = []
@@ -90,7 +89,7 @@ class Part:
             self._at.append(at)
             self._sizes.append(self._sizes[-1] + len(words))
             done = at
-        self.folding = Folding("".join([*pieces, text[done:]]), width)
+        self.folding = WrappedText("".join([*pieces, text[done:]]), width)
         self.folding.more(_AT_ONCE)
 
     @property
@@ -174,7 +173,7 @@ class Part:
 def _boundaries(text: str, start: int, end: int) -> Sequence[int]:
     """Return the places at which a line may be cut, ascending; none where it may be cut anywhere."""
     line = text[start:end]
-    return () if graphemes.are_single(line) else [start, *(start + place for place in graphemes.ends(safe(line)))]
+    return () if are_graphemes(line) else [start, *(start + place for place in grapheme_ends(safe(line)))]
 
 
 def _next(boundaries: Sequence[int], place: int) -> int:
@@ -352,6 +351,6 @@ def _silences(transcript: Transcript, track: Track, limit_ns: int | None) -> lis
         gap = transcript.gap_ns(event)
         if gap is not None and gap > limit_ns:
             place = track.ends[number - 1] if number else 0
-            if graphemes.boundary(track.text, place) == place:
+            if grapheme_boundary(track.text, place) == place:
                 found.append((place, f"┊+{gap / 1e9:.3f} s┊"))
     return found

@@ -1,6 +1,6 @@
 """Pure: why an exchange ended, and what is odd about it, in words: what the viewer shows of the one under the cursor.
 
-Recorded text passes `safe` here, all but the answer, which is wrapped by `wrapping`. Verdicts and their words are
+Recorded text passes `safe` here, all but the answer, which is wrapped by `wrap`. Verdicts and their words are
 `verdicts` and `wording`; what a row holds is `watching.preview`'s.
 """
 

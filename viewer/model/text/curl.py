@@ -1,15 +1,15 @@
-"""Pure: a recorded request as a command of curl that asks the upstream the same, without the recorder in between.
+"""Pure: a recorded request as a curl command that sends it to the upstream directly.
 
-What was redacted stands in the command as a variable of the shell, named as the upstream's own tools name it; no secret
-is known here. All else is quoted for a POSIX shell, as it came: recorded text is hostile, and the command will be
-pasted into a terminal, so that a body with control characters goes in base64. Notes are no comments, which some
-interactive shells do not know, but commands that do nothing. A key goes to the host that it belongs to alone.
+A redacted value becomes a variable of the shell, named as the upstream's own tools name it: no secret is known here. A
+key goes only to the host that it belongs to. Recorded text is hostile, and the command will be pasted into a terminal:
+everything else is quoted for a POSIX shell, and a body with control characters goes in base64. Notes are commands that
+do nothing, because some interactive shells do not know comments.
 """
 
 import base64
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -18,17 +18,17 @@ from viewer import formatting
 from viewer.rows import Row
 
 LONGEST: Final = 100_000
-"""A longer body is none of the command's arguments, of which systems limit the length: the shell reads it by itself."""
+"""A longer body is no argument of the command, because systems limit their length: it goes through a pipe."""
 
 _REDACTED: Final = re.compile(r"REDACTED:sha256:[0-9a-f]{8}")
 _USER_INFO: Final = re.compile(r"(?<=//)[^/?#@]*@")
 _BEARER: Final = '-H "Authorization: Bearer '
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_OWN: Final = frozenset({
+_NOT_REPEATED: Final = frozenset({
     "host", "content-length", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "expect",
     "accept-encoding", "proxy-connection", "proxy-authorization",
 })  # fmt: skip
-"""What curl says by itself, or was said to the recorder alone."""
+"""The headers that curl sends by itself, or that were meant for the recorder alone."""
 
 _KEYS: Final = (
     ("openai.com", "OPENAI_API_KEY"),
@@ -38,82 +38,80 @@ _KEYS: Final = (
     ("googleapis.com", "GEMINI_API_KEY"), ("huggingface.co", "HF_TOKEN"), ("perplexity.ai", "PERPLEXITY_API_KEY"),
     ("openai.azure.com", "AZURE_OPENAI_API_KEY"), ("nvidia.com", "NVIDIA_API_KEY"), ("cerebras.ai", "CEREBRAS_API_KEY"),
 )  # fmt: skip
-_KEY: Final = "API_KEY"
-"""The key where the host does not say whose it is: nobody's by name, so that none goes to another's host."""
+_ANY_KEY: Final = "API_KEY"
+"""The variable for a host that is not known: nobody's by name, so that no key goes to another's host."""
 
 _KEY_HEADERS: Final = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 
 
-def command(
-    method: str, upstream: str, path: str, headers: Iterable[Sequence[str]], body: bytes | None, size: int = 0
-) -> str:
-    """Give the command, over several lines; `headers` are [name, value], a `body` of `size` that is None unrecorded.
+def of(request: Row, body: bytes | None) -> str:
+    """Return the command for a request's row and its body, over several lines."""
+    return command(request["method"], request["upstream"], request["path"], request["headers"], body, request["size"])
 
-    What could not be said is said in notes before it.
+
+def command(
+    method: str, upstream: str, path: str, headers: Iterable[Sequence[str]], body: bytes | None, size: int | None = 0
+) -> str:
+    """Return the command, over several lines; what it cannot send is said in notes before it.
+
+    `headers` are [name, value]; a `body` of None with a `size` is one that was not recorded.
     """
-    url, parts = _url(upstream, path), ["curl -N"]
+    url, options = _url(upstream, path), ["curl -N"]
     key = _key(url)
-    kept, left_out = _headers(headers, key)
-    parts += ["--globoff"] if re.search(r"[][{}]", url) else []
-    parts += ["--path-as-is"] if "/." in url else []
-    posts = body is not None or size > 0
-    parts += [f"-X {shlex.quote(formatting.line(method))}"] if method != ("POST" if posts else "GET") else []
-    parts += [f"--url {_filled(url, key)}", *kept]
-    if posts and not any(shown.lower().startswith("-h 'content-type:") for shown in kept):
-        parts.append("-H 'content-type:'")  # else curl names one of its own
+    header_options, left_out = _headers(headers, key)
+    options += ["--globoff"] if re.search(r"[][{}]", url) else []
+    options += ["--path-as-is"] if "/." in url else []
+    posts = bool(body is not None or size)
+    options += [f"-X {shlex.quote(formatting.line(method))}"] if method != ("POST" if posts else "GET") else []
+    options += [f"--url {_with_variable(url, key)}", *header_options]
+    if posts and not any(option.lower().startswith("-h 'content-type:") for option in header_options):
+        options.append("-H 'content-type:'")  # else curl sends one of its own
     notes = [f"left out, as its value is not recorded: {name}" for name in left_out]
     notes += ["left out: the user and the password of the URL"] if _USER_INFO.search(upstream) else []
     notes += [f"the body of {counted(size, 'byte')} is not recorded"] if body is None and size else []
-    if key == _KEY and any(shown.startswith(_BEARER) for shown in kept):
+    if key == _ANY_KEY and any(option.startswith(_BEARER) for option in header_options):
         notes.append("the scheme of Authorization is not recorded: Bearer is a guess")
-    told = "".join(f": {_quoted(note)}\n" for note in notes)
-    return told + _with_body(parts, body)
+    return "".join(f": {_quoted(note)}\n" for note in notes) + _with_body(options, body)
 
 
-def of(asked: Row, body: bytes | None) -> str:
-    """Give the command of a request's row, as `rows.request` gives it, and its body as it came."""
-    return command(asked["method"], asked["upstream"], asked["path"], asked["headers"], body, asked["size"] or 0)
-
-
-def _with_body(parts: list[str], body: bytes | None) -> str:
-    apart = " \\\n  "
+def _with_body(options: list[str], body: bytes | None) -> str:
+    between = " \\\n  "
     if not body:
-        return apart.join(parts)
-    text = _plain(body)
+        return between.join(options)
+    text = _plain_text(body)
     if text is not None:
-        return apart.join([*parts, f"--data-raw {shlex.quote(text)}"])
+        return between.join([*options, f"--data-raw {shlex.quote(text)}"])
     encoded = base64.encodebytes(body).decode("ascii")
-    return f"base64 --decode <<'END' | {apart.join([*parts, '--data-binary @-'])}\n{encoded}END"
+    return f"base64 --decode <<'END' | {between.join([*options, '--data-binary @-'])}\n{encoded}END"
 
 
-def _plain(body: bytes) -> str | None:
-    """Give a body as text if it is one that can be pasted as it is; None if not."""
+def _plain_text(body: bytes) -> str | None:
+    """Return a body as text that can be pasted as it is; None if it cannot."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
         return None
-    harmless = len(body) <= LONGEST and all(sign.isprintable() or sign == "\n" for sign in text)
-    return text if harmless else None
+    return text if len(body) <= LONGEST and all(sign.isprintable() or sign == "\n" for sign in text) else None
 
 
 def _url(upstream: str, path: str) -> str:
     between = "" if path.startswith(("/", "?")) or not path else "/"  # else a path could go on with the host
-    whole = _USER_INFO.sub("", upstream).rstrip("/") + between + path
-    return "".join(sign if sign.isprintable() and sign != " " else quote(sign, errors="replace") for sign in whole)
+    url = _USER_INFO.sub("", upstream).rstrip("/") + between + path
+    return "".join(sign if sign.isprintable() and sign != " " else quote(sign, errors="replace") for sign in url)
 
 
 def _headers(headers: Iterable[Sequence[str]], key: str) -> tuple[list[str], list[str]]:
-    """Give the headers as options, and the names of those that cannot be given."""
-    kept, left_out = [], []
+    """Return the headers as options, and the names of those that cannot be sent."""
+    options, left_out = [], []
     for name, value in headers:
-        if name.lower() in _OWN:
+        if name.lower() in _NOT_REPEATED:
             continue
-        shown = _header(name, value, key)
-        if shown is None:
+        option = _header(name, value, key)
+        if option is None:
             left_out.append(formatting.line(name))
         else:
-            kept.append(shown)
-    return kept, left_out
+            options.append(option)
+    return options, left_out
 
 
 def _header(name: str, value: str, key: str) -> str | None:
@@ -127,23 +125,18 @@ def _header(name: str, value: str, key: str) -> str | None:
 
 
 def _key(url: str) -> str:
-    """Name the variable that holds the key of a URL's host."""
+    """Return the variable that holds the key of a URL's host."""
     try:
         host = urlsplit(url).hostname or ""
-    except ValueError:  # no host that could be known, so nobody's key
+    except ValueError:  # no host that can be known, so nobody's key
         host = ""
     by_host = (variable for domain, variable in _KEYS if host == domain or host.endswith(f".{domain}"))
-    return next(by_host, _KEY)
+    return next(by_host, _ANY_KEY)
 
 
-def _filled(text: str, variable: str) -> str:
+def _with_variable(text: str, variable: str) -> str:
     """Quote a text in which a variable stands for what was redacted."""
-    return f'"${variable}"'.join(_pieces(text)) or "''"
-
-
-def _pieces(text: str) -> Iterator[str]:
-    for piece in _REDACTED.split(text):
-        yield _quoted(piece) if piece else ""
+    return f'"${variable}"'.join(_quoted(piece) if piece else "" for piece in _REDACTED.split(text)) or "''"
 
 
 def _quoted(text: str) -> str:

@@ -1,35 +1,43 @@
-"""Pure: bytes for people: as hex with the borders of the reads they came in, or as lines of text.
-
-Rows are made one at a time, however many bytes there are.
-"""
+"""Pure: bytes in rows: as hex with the borders of the reads that brought them, or as text around one event."""
 
 import re
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
-_LINE: Final = re.compile(rb"[^\r\n]*+(?:\r\n|\r|\n|\Z)")
-LONGEST: Final = 4096
-"""A longer line of text is given in pieces of so many bytes."""
+MOST_ROWS: Final = 20_000
+"""The most rows of text."""
 
-MOST: Final = 100_000
-"""So many lines are given."""
+NEAR: Final = 1024
+"""How many bytes that are not the event's are shown on each side of it and of each read."""
+
+UNKNOWN: Final = -1
+"""Stands for the read of bytes that no read on the tape brought."""
+
+_LINE: Final = re.compile(rb"[^\r\n]*+(?:\r\n|\r|\n|\Z)")
+_LONGEST_CHARACTER: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A row: bytes from `start` to `end`, or, if that is empty, the border where read `read` begins."""
+class Row:
+    """The bytes from `start` to `end`, `mine` if they are the event's; or `left_out`; or, if `read` is set, its border.
+
+    A `read` that is UNKNOWN is the border of bytes that no read on the tape brought.
+    """
 
     start: int
     end: int
+    mine: bool = False
     read: int | None = None
+    left_out: bool = False
 
 
-class Dump:
-    """The bytes from `start` to `end` in rows of `size` bytes; a read begins a row, and has a row that says so.
+class HexDump:
+    """The bytes from `start` to `end` in rows of `size` bytes; each read begins with its border and a row of its own.
 
-    `borders` are where reads begin, ascending; `reads` which ones.
+    `borders` are where reads begin, ascending; `reads` are their numbers. Rows are made one at a time.
     """
 
     def __init__(self, start: int, end: int, size: int, borders: Sequence[int], reads: Sequence[int]) -> None:
@@ -37,55 +45,116 @@ class Dump:
         self._parts: list[tuple[int, int, int | None]] = []
         self._tops = [0]
         at = bisect_right(borders, start)
-        place = start
         read = reads[at - 1] if at else None
-        while place < end:
-            following = borders[at] if at < len(borders) else end
-            stop = min(following, end)
-            if stop > place:
-                self._parts.append((place, stop, read))
-                self._tops.append(self._tops[-1] + (read is not None) - (-(stop - place) // size))
-            place, read = max(stop, place), reads[at] if at < len(reads) else None
+        while start < end:
+            stop = min(borders[at], end) if at < len(borders) else end
+            if stop > start:
+                self._parts.append((start, stop, read))
+                self._tops.append(self._tops[-1] + (read is not None) - (-(stop - start) // size))
+            start, read = max(stop, start), reads[at] if at < len(reads) else None
             at += 1
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return how many rows there are."""
         return self._tops[-1]
 
-    def piece(self, row: int) -> Piece:
-        """Give what a row shows."""
-        number = bisect_right(self._tops, row) - 1
-        start, stop, read = self._parts[number]
-        line = row - self._tops[number] - (read is not None)
+    def row(self, number: int) -> Row:
+        """Return a row."""
+        part = bisect_right(self._tops, number) - 1
+        start, stop, read = self._parts[part]
+        line = number - self._tops[part] - (read is not None)
         if line < 0:
-            return Piece(start, start, read)
-        return Piece(start + line * self._size, min(start + (line + 1) * self._size, stop))
+            return Row(start, start, read=read)
+        return Row(start + line * self._size, min(start + (line + 1) * self._size, stop))
 
     def row_of(self, offset: int) -> int:
-        """Give the row that shows a byte."""
-        number = max(bisect_right(self._parts, offset, key=lambda part: part[0]) - 1, 0)
+        """Return the number of the row that shows a byte."""
         if not self._parts:
             return 0
-        start, stop, read = self._parts[number]
-        return self._tops[number] + (read is not None) + (min(offset, stop - 1) - start) // self._size
-
-
-def lines(data: bytes, start: int, end: int) -> list[Piece]:
-    """Give the lines of text from `start` to `end`, with what ends them; a long one in pieces. `MOST` at most."""
-    found, at = list[Piece](), start
-    while at < end and len(found) < MOST:
-        match = _LINE.match(data, at, end)
-        stop = match.end() if match is not None else end
-        found += [Piece(place, min(place + LONGEST, stop)) for place in range(at, stop, LONGEST)]
-        at = max(stop, at + 1)
-    return found
-
-
-def hexadecimal(data: bytes) -> str:
-    """Give bytes as pairs of hex digits."""
-    return data.hex(" ")
+        part = max(bisect_right(self._parts, offset, key=lambda part: part[0]) - 1, 0)
+        start, stop, read = self._parts[part]
+        return self._tops[part] + (read is not None) + (min(offset, stop - 1) - start) // self._size
 
 
 def printable(data: bytes) -> str:
-    """Give bytes as one character each; `.` for what is not printable ASCII, but control pictures for controls."""
+    """Return one character a byte: a control picture for a control, `.` for what else is not printable ASCII."""
     return "".join(chr(byte) if 0x20 <= byte < 0x7F else chr(0x2400 + byte) if byte < 0x20 else "." for byte in data)
+
+
+class TextDump:
+    """The event from `start` to `end` of `data` as text that hides no byte, with its reads and those beside them.
+
+    A row holds at most `width` bytes of one read, all of the event or none of it. `borders` and `reads` are as in
+    `HexDump`; without any, only the event is shown.
+    """
+
+    def __init__(
+        self, data: bytes, start: int, end: int, width: int, borders: Sequence[int], reads: Sequence[int]
+    ) -> None:
+        self._data, self._start, self._end, self._width = data, start, end, max(width, _LONGEST_CHARACTER)
+        self._borders, self._reads = borders, reads
+        rows = list(islice(self._all(), MOST_ROWS + 1))
+        self.rows: list[Row] = rows[:MOST_ROWS]
+        self.is_whole = len(rows) <= MOST_ROWS
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return len(self.rows)
+
+    @property
+    def known_reads(self) -> tuple[int, int] | None:
+        """The first and the last known read that is shown; None if none is."""
+        known = [row.read for row in self.rows if row.read is not None and row.read != UNKNOWN]
+        return (known[0], known[-1]) if known else None
+
+    def row_of(self, offset: int) -> int:
+        """Return the number of the row that shows a byte, or of the row before it if none does."""
+        return max(bisect_right(self.rows, offset, key=lambda row: row.start) - 1, 0)
+
+    def _all(self) -> Iterator[Row]:
+        if not self._borders:
+            yield from self._text(self._start, self._end, mine=True)
+            return
+        first = max(bisect_right(self._borders, self._start) - 1, 0)
+        last = max(bisect_left(self._borders, self._end) - 1, first)
+        for number in range(max(first - 1, 0), min(last + 2, len(self._borders))):
+            yield from self._read(number)
+
+    def _read(self, number: int) -> Iterator[Row]:
+        start = self._borders[number]
+        end = self._borders[number + 1] if number + 1 < len(self._borders) else len(self._data)
+        if self._reads[number] == UNKNOWN and start == end:
+            return
+        yield Row(start, start, read=self._reads[number])
+        first, last = (min(max(place, start), end) for place in (self._start, self._end))
+        yield from self._beside(start, first)
+        yield from self._text(first, last, mine=True)
+        yield from self._beside(last, end)
+
+    def _beside(self, start: int, end: int) -> Iterator[Row]:
+        """Yield the rows of bytes that are not the event's: the last ones before it, the first ones after it."""
+        near = max(start, end - NEAR) if end <= self._start else start
+        far = min(end, start + NEAR) if start >= self._end else end
+        if near > start:
+            yield Row(start, near, left_out=True)
+        yield from self._text(near, far, mine=False)
+        if far < end:
+            yield Row(far, end, left_out=True)
+
+    def _text(self, start: int, end: int, *, mine: bool) -> Iterator[Row]:
+        while start < end:
+            stop = self._row_end(start, end)
+            yield Row(start, stop, mine)
+            start = stop
+
+    def _row_end(self, start: int, end: int) -> int:
+        """Return where the row from `start` ends: with its line, or before the character that does not fit."""
+        room = min(start + self._width, end)
+        line = _LINE.match(self._data, start, room)
+        stop = line.end() if line is not None else room
+        if stop < room or room == end:
+            return stop
+        cut = stop
+        while cut > max(start, stop - _LONGEST_CHARACTER) and self._data[cut] & 0xC0 == 0x80:
+            cut -= 1
+        return cut if cut > start and self._data[cut] & 0xC0 == 0xC0 else stop

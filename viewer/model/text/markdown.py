@@ -1,9 +1,8 @@
-"""Pure: a text rendered as Markdown in lines of pieces, by `rich`, with nothing in it that could do harm.
+"""Pure: text rendered as Markdown by `rich`, in lines of pieces, with nothing in it that could do harm.
 
-Recorded text passes `safe` before it is read as Markdown; HTML, images, entities and link definitions stay text, links
-are followed by where they lead and are no links, code is not coloured, whose lexers may take for ever. What is shown of
-a long text is its end, where a playhead stands; that something is missing is said above it. It takes a while: it is
-done beside the loop, and only then is this imported.
+Recorded text passes `safe` before it is parsed. HTML, images, entities and link definitions stay text; links are
+followed by their addresses and are no links; code is not coloured, because a lexer may take for ever. Only the end of a
+long text is rendered, where a playhead stands. Rendering is slow: it runs beside the loop, and this is imported there.
 """
 
 import io
@@ -24,19 +23,19 @@ from recorder.sanitize import safe
 from viewer.model.states import Tone
 
 MOST: Final = 16_384
-"""So many characters are rendered at most."""
+"""The most characters that are rendered."""
 
-SEEN: Final = 4096
-"""So many are enough for what can be seen at once."""
+VISIBLE: Final = 4096
+"""Enough characters for what can be seen at once."""
 
 NARROWEST: Final = 20
 
 _TAB: Final = 4
-_EARLIER: Final = 1 << 20
+_FENCES_BEFORE: Final = 1 << 20
 _FENCE: Final = re.compile(r"^ {0,3}(?:`{3}|~{3})", re.MULTILINE)
-_HIDING: Final = ["html_inline", "html_block", "image", "reference", "entity"]
+_HIDING_RULES: Final = ["html_inline", "html_block", "image", "reference", "entity"]
 _TONES: Final[dict[str, Tone]] = {"cyan": "accent", "blue": "muted"}
-_LOOKS: Final = Theme(
+_THEME: Final = Theme(
     {
         **{f"markdown.h{level}": "bold underline" if level < 3 else "bold" for level in range(1, 7)},
         "markdown.code": "cyan", "markdown.code_block": "cyan", "markdown.block_quote": "italic",
@@ -49,7 +48,7 @@ _LOOKS: Final = Theme(
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a line, its tone, and what else sets it off: bold, italic, underlined or struck through."""
+    """A piece of a line: its tone, and whether it is bold, italic, underlined or struck through."""
 
     text: str
     tone: Tone = "plain"
@@ -57,17 +56,16 @@ class Piece:
 
 
 Line = list[Piece]
-"""The pieces of a line."""
 
 
 class _Heading(markdown.Heading):
-    """At the left, whatever its level."""
+    """A heading that is aligned to the left, whatever its level."""
 
     LEVEL_ALIGN: ClassVar[dict[str, Any]] = {}
 
 
 class _Code(markdown.CodeBlock):
-    """Code as it is, below what it is said to be."""
+    """Code as it is, below the name of its language."""
 
     @classmethod
     def create(cls, markdown: markdown.Markdown, token: Any) -> "_Code":
@@ -86,63 +84,64 @@ class _Markdown(markdown.Markdown):
 
     def __init__(self, text: str) -> None:
         super().__init__("", hyperlinks=False)
-        parser = MarkdownIt("commonmark").enable(["strikethrough", "table"]).disable(_HIDING)
+        parser = MarkdownIt("commonmark").enable(["strikethrough", "table"]).disable(_HIDING_RULES)
         self.parsed = parser.parse(text)
 
 
-def of(text: str, width: int, most: int = MOST) -> list[Line]:
-    """Render the last `most` characters of a text or less, in lines `width` cells wide; where that fails, show them as
-    they are, with a word about it.
+def rendered(text: str, width: int, most: int = MOST) -> list[Line]:
+    """Return at most the last `most` characters of a text as Markdown, in lines `width` cells wide.
+
+    A line before them says what is left out, or that the text could not be rendered and is shown as it is.
     """
     start, shown = _end_of(text, most)
-    left_out = [[Piece(f"… {start:,} characters before this are left out: M shows them", "muted")]] if start else []
+    notes = [[Piece(f"… {start:,} characters before this are left out: M shows them", "muted")]] if start else []
     try:
         lines = _lines(shown, max(width, NARROWEST))
     except Exception:  # noqa: BLE001 - whatever a library makes of a hostile text, the text is shown
-        said = "this cannot be rendered as Markdown"
-        return [*left_out, [Piece(said, "warning")], *([Piece(line)] for line in shown.split("\n"))]
-    if _words("".join(piece.text for line in lines for piece in line)) < _words(shown):
-        left_out.append([Piece("not all of this can be rendered as Markdown: M shows it plain", "warning")])
-    return [*left_out, *lines]
+        failure = [Piece("this cannot be rendered as Markdown", "warning")]
+        return [*notes, failure, *([Piece(line)] for line in shown.split("\n"))]
+    if _alphanumerics("".join(piece.text for line in lines for piece in line)) < _alphanumerics(shown):
+        notes.append([Piece("not all of this can be rendered as Markdown: M shows it plain", "warning")])
+    return [*notes, *lines]
 
 
 def _end_of(text: str, most: int) -> tuple[int, str]:
-    """Give where what is shown begins, with a paragraph if one begins soon, and that, safe; in code if code it is."""
+    """Return where the end begins, at a paragraph if one begins soon, and the end, safe; in a fence if it is code."""
     start = max(len(text) - most, 0)
     if start:
         places = (text.find(mark, start, start + most // 2) for mark in ("\n\n", "\n", " "))
         start = next((place + 1 for place in places if place >= 0), start)
-    open_fence = len(_FENCE.findall(text, max(start - _EARLIER, 0), start)) % 2 if start else 0
+    is_code = len(_FENCE.findall(text, max(start - _FENCES_BEFORE, 0), start)) % 2 if start else 0
     shown = safe(text[start:].replace("\r\n", "\n").expandtabs(_TAB), multiline=True)
-    return start, f"```\n{shown}" if open_fence else shown
+    return start, f"```\n{shown}" if is_code else shown
 
 
 def _lines(text: str, width: int) -> list[Line]:
     console = Console(
-        file=io.StringIO(), width=width, height=1, theme=_LOOKS, color_system=None, markup=False, emoji=False,
+        file=io.StringIO(), width=width, height=1, theme=_THEME, color_system=None, markup=False, emoji=False,
         highlight=False, force_jupyter=False, force_terminal=False,
     )  # fmt: skip
-    found = [_line(line) for line in console.render_lines(_Markdown(text), pad=False)]
-    told = [number for number, line in enumerate(found) if line]
-    return found[told[0] : told[-1] + 1] if told else []
+    lines = [_line(segments) for segments in console.render_lines(_Markdown(text), pad=False)]
+    filled = [number for number, line in enumerate(lines) if line]
+    return lines[filled[0] : filled[-1] + 1] if filled else []
 
 
 def _line(segments: list[Segment]) -> Line:
-    found = [_piece(segment) for segment in segments if not segment.control and segment.text]
-    while found and not found[-1].text.strip():
-        found.pop()
-    if found:
-        found[-1] = replace(found[-1], text=found[-1].text.rstrip())
-    return found
+    """Return the pieces of a line, without the blanks at its end and without styles that could lead anywhere."""
+    pieces = [_piece(segment) for segment in segments if not segment.control and segment.text]
+    while pieces and not pieces[-1].text.strip():
+        pieces.pop()
+    if pieces:
+        pieces[-1] = replace(pieces[-1], text=pieces[-1].text.rstrip())
+    return pieces
 
 
 def _piece(segment: Segment) -> Piece:
-    """Keep of a style what cannot lead anywhere."""
     style = segment.style or Style()
     color = style.color.name if style.color is not None else ""
-    kept = Style(bold=style.bold, italic=style.italic, underline=style.underline, strike=style.strike)
-    return Piece(segment.text, _TONES.get(color, "plain"), kept)
+    plain = Style(bold=style.bold, italic=style.italic, underline=style.underline, strike=style.strike)
+    return Piece(segment.text, _TONES.get(color, "plain"), plain)
 
 
-def _words(text: str) -> int:
+def _alphanumerics(text: str) -> int:
     return sum(map(str.isalnum, text))

@@ -1,25 +1,41 @@
-"""Pure: a text of any length in the lines of a pane, found only as far as somebody asks for them.
+"""Pure: text of any length in the lines of a pane: wrapped at words, measured in cells, cut between graphemes.
 
-Lines end at line feeds, or at the last space that fits; what has no space is cut, between graphemes. Widths are in
-cells, those of what is shown. A line of many megabytes costs no more at once than the lines that are asked for. The end
-of a text that still grows is `wrapping`'s.
+A grapheme is an extended grapheme cluster of Unicode (UAX 29), at most `LONGEST_GRAPHEME` code points long: what is
+longer is hostile, and is cut. Lines are found only as far as they are asked for, so that a line of many megabytes costs
+no more than the lines that are shown.
 """
 
+import functools
+import unicodedata
 from array import array
 from bisect import bisect_right
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len, get_character_cell_size
 
 from recorder.sanitize import safe
-from viewer.model.text import graphemes
 
+if TYPE_CHECKING:
+    from regex import Pattern
+
+LONGEST_GRAPHEME: Final = 256
+
+_JOINING: Final = ("Extend", "ZWJ", "SpacingMark", "Prepend", "Regional_Indicator", "L", "V", "T")
 _CHARACTERS_PER_CELL: Final = 16
-"""In a line there are no more of them, so that looking for its end costs little however many marks there are."""
+"""A line holds no more of them, so that finding its end costs little however many marks there are."""
+
+_STEP: Final = 4096
+_TAB: Final = 4
+_CIRCLE: Final = "\N{DOTTED CIRCLE}"
+_MARKS: Final = frozenset({"Mn", "Me"})
 
 
-class Folding:
-    """The lines of `text` in a pane `width` cells wide, as far as `more` has found them; the first is there at once."""
+class WrappedText:
+    """The lines of `text` in a pane `width` cells wide, as far as `more` has found them; the first is there at once.
+
+    Lines end at line feeds or at the last space that fits; a word longer than a line is cut.
+    """
 
     def __init__(self, text: str, width: int) -> None:
         self.text = text
@@ -28,35 +44,35 @@ class Folding:
         self.done = False
 
     def __len__(self) -> int:
-        """How many lines have been found."""
+        """Return how many lines have been found."""
         return len(self._starts)
 
     def more(self, lines: int) -> None:
         """Find so many lines more, or all that there are."""
-        at = self._starts[-1]
         for _ in range(0 if self.done else lines):
-            following = self._following(at)
+            following = self._following(self._starts[-1])
             if following is None:
                 self.done = True
                 return
             self._starts.append(following)
-            at = following
 
     def span(self, line: int) -> tuple[int, int]:
-        """Give the place of a line in the text, without the line feed that ends it."""
+        """Return where a line begins and ends in the text, without the line feed that ends it."""
         start = self._starts[line]
-        if line + 1 < len(self._starts):
-            end = self._starts[line + 1]
-            return start, end - (self.text[end - 1] == "\n")
-        end = self._following(start) or len(self.text)
+        is_last = line + 1 == len(self._starts)
+        end = (self._following(start) or len(self.text)) if is_last else self._starts[line + 1]
         return start, end - (end > start and self.text[end - 1] == "\n")
 
+    def line(self, line: int) -> str:
+        """Return the text of a line."""
+        return self.text[slice(*self.span(line))]
+
     def line_of(self, offset: int) -> int:
-        """Give the line that a place of the text is in; of what has not been found yet, the last one found."""
+        """Return the line that holds a character; the last one found if its line has not been found yet."""
         return bisect_right(self._starts, offset) - 1
 
     def _following(self, start: int) -> int | None:
-        """Give where the line after the one from `start` begins; None if that is the last."""
+        """Return where the line after the one from `start` begins; None if that is the last."""
         text = self.text
         room = start + self._fitting(start)
         feed = text.find("\n", start, room + 1)
@@ -65,17 +81,16 @@ class Folding:
         if room >= len(text):
             return None
         space = text.rfind(" ", start + 1, room + 1)
-        while space > 0 and graphemes.boundary(text, space + 1) > space + 1:  # a mark stands on that space
+        while space > 0 and grapheme_boundary(text, space + 1) > space + 1:  # a mark stands on that space
             space = text.rfind(" ", start + 1, space)
         return space + 1 if space > 0 else room
 
     def _fitting(self, start: int) -> int:
         """Return how many characters from a place on fit into a line: whole graphemes, one at least."""
-        text = self.text
-        piece = text[start : start + self.width + 1]
+        piece = self.text[start : start + self.width + 1]
         if piece.isascii():
             return min(len(piece), self.width)
-        if not graphemes.are_single(piece):
+        if not are_graphemes(piece):
             return self._fitting_graphemes(start)
         used = 0
         for at, sign in enumerate(safe(piece, multiline=True)):  # as it will be shown
@@ -85,10 +100,10 @@ class Folding:
         return len(piece)
 
     def _fitting_graphemes(self, start: int) -> int:
-        most = start + _CHARACTERS_PER_CELL * self.width + graphemes.LONGEST
+        most = start + _CHARACTERS_PER_CELL * self.width + LONGEST_GRAPHEME
         piece = safe(self.text[start:most], multiline=True)
         used = fitting = 0
-        for end in graphemes.ends(piece):
+        for end in grapheme_ends(piece):
             used += cell_len(piece[fitting:end])
             is_whole = end < len(piece) or most >= len(self.text)
             if fitting and (used > self.width or not is_whole):
@@ -97,3 +112,75 @@ class Folding:
             if piece[end - 1] == "\n":
                 break
         return fitting
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return a text in lines `width` cells wide, safe for a terminal."""
+    lines = WrappedText(_with_bases(safe(text.expandtabs(_TAB), multiline=True)), width)
+    lines.more(len(lines.text))
+    return [lines.line(number) for number in range(len(lines))]
+
+
+def tail(parts: Iterable[tuple[str, str, int]], width: int, height: int) -> list[tuple[str, str]]:
+    """Return the last `height` lines of growing texts, one below the other: each a kind, a text, how much of it came.
+
+    A line is its kind and its text. Only as much of a text is read as fills the pane. Where that begins changes in
+    steps, so that lines stay where they are while the text grows.
+    """
+    lines: list[tuple[str, str]] = []
+    for kind, text, length in parts:
+        shown = text[_tail_start(text, length, width * height) : length]
+        lines += [(kind, line) for line in wrapped(shown, width)]
+    return lines[-height:] if height > 0 else []
+
+
+def _tail_start(text: str, length: int, room: int) -> int:
+    start = max(length - 2 * room, 0) // _STEP * _STEP
+    if not start:
+        return 0
+    feed = text.find("\n", start, max(length - room, start))
+    return grapheme_boundary(text, start) if feed < 0 else feed + 1
+
+
+def _with_bases(text: str) -> str:
+    """Put a dotted circle under each mark at the start of a line or after a space.
+
+    A terminal would put the mark on whatever stands to the left of the pane.
+    """
+    if text.isascii():
+        return text
+    pairs = zip("\n" + text, text, strict=False)
+    return "".join(
+        _CIRCLE + sign if before in " \n" and unicodedata.category(sign) in _MARKS else sign for before, sign in pairs
+    )
+
+
+def grapheme_ends(text: str) -> Iterator[int]:
+    """Yield the end of each grapheme of a text."""
+    for match in _patterns()[0].finditer(text):
+        yield from range(match.start() + LONGEST_GRAPHEME, match.end(), LONGEST_GRAPHEME)
+        yield match.end()
+
+
+def are_graphemes(text: str) -> bool:
+    """Return whether each code point of a text is a grapheme by itself, whatever such code point follows it."""
+    return text.isascii() or _patterns()[1].search(text) is None
+
+
+def grapheme_boundary(text: str, at: int) -> int:
+    """Return the first place at or after `at` at which a text may be cut."""
+    if at <= 0 or at >= len(text) or text[at - 1 : at + 1].isascii():
+        return at
+    base = at - 1
+    while base > max(at - LONGEST_GRAPHEME, 0) and not text[base].isascii():
+        base -= 1
+    return next((base + end for end in grapheme_ends(text[base : at + LONGEST_GRAPHEME]) if base + end >= at), at)
+
+
+@functools.cache
+def _patterns() -> "tuple[Pattern[str], Pattern[str]]":
+    """Return what matches a grapheme, and what matches a code point that can be a part of a longer one."""
+    import regex  # only text that is not ASCII needs it
+
+    joining = "".join(rf"\p{{Grapheme_Cluster_Break={name}}}" for name in _JOINING)
+    return regex.compile(r"\X"), regex.compile(f"[{joining}]")

@@ -8,7 +8,7 @@ from textual.widget import Widget
 
 from viewer.model import states
 from viewer.model.exchange.race import Part
-from viewer.model.text import wrapping
+from viewer.model.text import wrap
 from viewer.model.text.diff import Divergence
 from viewer.tui.base import paint, theme
 
@@ -64,7 +64,7 @@ class LanePane(Widget):
     def part_ways(self, head: str, status: Sequence[states.Part], found: Divergence, own: str) -> None:
         """Show where the texts part, instead: the end of what is common, and how this one goes on."""
         self._head, self._status = head, status
-        self._parting = (f"{'…' if found.cut else ''}{found.before}", own)
+        self._parting = (f"{'…' if found.is_cut else ''}{found.before}", own)
         self._lines = None
         self.refresh()
 
@@ -93,7 +93,7 @@ class LanePane(Widget):
     def _wrapped(self, width: int, height: int) -> list[list[Piece]]:
         if self._parting is not None:
             return _parted(*self._parting, width, height)
-        lines = wrapping.tail(((part.kind, part.text, part.length) for part in self._parts), width, height)
+        lines = wrap.tail(((part.kind, part.text, part.length) for part in self._parts), width, height)
         drawn: list[list[Piece]] = [[line] for line in lines] or [[]]
         if self._moving:
             drawn[-1].append(("caret", CARET))
@@ -104,7 +104,7 @@ def _parted(before: str, own: str, width: int, height: int) -> list[list[Piece]]
     """Wrap both as one text, with a sign where the second begins, in the middle of the pane."""
     count, lines, at = before.count(_PARTING), list[list[Piece]](), 0
     place = 0
-    for line in wrapping.wrapped(f"{before}{_PARTING}{own}", width):
+    for line in wrap.wrapped(f"{before}{_PARTING}{own}", width):
         signs = line.count(_PARTING)
         if at <= count < at + signs:
             cut = _nth(line, count - at)

@@ -167,7 +167,7 @@ class CompareScreen(Screen[None]):
         if self._race is None:
             return
         if self._divergence is None:
-            self.notify(diff.same(*self._race.texts, growing=self._race.is_live), markup=False)
+            self.notify(diff.sameness(*self._race.texts, growing=self._race.is_live), markup=False)
             return
         self._parted = not self._parted
         self._race.playback.pause()
@@ -288,7 +288,7 @@ class CompareScreen(Screen[None]):
             head = f"{name} {row['id'][:_SHORT_ID]} {formatting.line(row['model'])}"
             found = self._divergence
             if self._parted and found is not None:
-                status = diff.told(found, race.texts[at])
+                status = diff.description(found, race.texts[at])
                 pane.part_ways(head, [(status, "muted")], found, (found.a, found.b)[at])
                 continue
             told = standing.told(

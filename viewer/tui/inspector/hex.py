@@ -1,7 +1,6 @@
 """The bytes of an event: as hex with their reads, as lines, as JSON, or as the socket gave them.
 
-How they lie in rows is `dump`'s, or, with the reads beside the event's own, `wire`'s. Bytes that no read on the tape
-brought have a rule of their own, as have those that are missing from it at the end.
+Bytes that no read on the tape brought have a rule of their own, as have those that are missing from it at the end.
 """
 
 import json
@@ -21,10 +20,9 @@ from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.opened import Opened
 from viewer.model.exchange.transcript import UNKNOWN
 from viewer.model.states import Tone
-from viewer.model.text import hexdump, json_spans, wire
-from viewer.model.text.hexdump import Dump, Piece
-from viewer.model.text.wire import Row, Wire
-from viewer.model.text.wrap import Folding
+from viewer.model.text import hexdump, json_spans
+from viewer.model.text.hexdump import HexDump, Row, TextDump
+from viewer.model.text.wrap import WrappedText
 from viewer.tui.base.paint import Part
 from viewer.tui.widgets.pane import Pane
 
@@ -61,9 +59,9 @@ class BytesPane(Pane):
         self._told: Mapping[int, Read] = {}
         self._range = 0, 0
         self._lit = 0, 0
-        self._dump = Dump(0, 0, 16, (), ())
-        self._json = Folding("", 80)
-        self._wire = Wire(b"", 0, 0, 80, (), ())
+        self._dump = HexDump(0, 0, 16, (), ())
+        self._json = WrappedText("", 80)
+        self._wire = TextDump(b"", 0, 0, 80, (), ())
         self._notes: list[str] = []
         self._is_whole = True
         self._missing = 0
@@ -111,13 +109,12 @@ class BytesPane(Pane):
     def line(self, number: int) -> Iterable[Part]:
         """Draw a row of the view."""
         if self.view == "JSON":
-            start, end = self._json.span(number)
-            return [(" ", None), (self._json.text[start:end], self.look("plain"))]
+            return [(" ", None), (self._json.line(number), self.look("plain"))]
         if self.view in ("lines", "wire"):
             return self._of_wire(number)
         if number >= len(self._dump):
             return self._lost()
-        piece = self._dump.piece(number)
+        piece = self._dump.row(number)
         return self._border(piece.read, piece.start) if piece.read is not None else self._hex(piece)
 
     @property
@@ -142,16 +139,16 @@ class BytesPane(Pane):
         match self.view:
             case "lines":
                 self._missing, self._notes = 0, []
-                self._wire = Wire(self._data, start, end, self.size.width - 2, (), ())
+                self._wire = TextDump(self._data, start, end, self.size.width - 2, (), ())
                 self._tell_of_more()
                 return len(self._notes) + len(self._wire)
             case "JSON":
-                self._json = Folding(_pretty(self._data[start:end]), self.size.width - 3)
+                self._json = WrappedText(_pretty(self._data[start:end]), self.size.width - 3)
                 self._json.more(_MOST_LINES)
                 return len(self._json)
             case "wire":
                 return self._lay_wire(opened)
-        self._dump = Dump(start, end, self._row_size, opened.borders, opened.owners)
+        self._dump = HexDump(start, end, self._row_size, opened.borders, opened.owners)
         if not self._is_whole:
             first, last = max(bisect_right(opened.borders, start) - 1, 0), bisect_left(opened.borders, end)
             self._want([seq for seq in opened.owners[first:last] if seq != UNKNOWN])
@@ -168,16 +165,16 @@ class BytesPane(Pane):
             self._notes = [f"the body came as {coding}: decoded, below the read that ended it"]
             if read != UNKNOWN:
                 data, borders, owners = data[:end], (start, start, end), (read - 1, read, read + 1)
-        self._wire = Wire(data, start, end, self.size.width - 3, borders, owners)
+        self._wire = TextDump(data, start, end, self.size.width - 3, borders, owners)
         self._tell_of_more()
-        if not (self._wire.whole and self._wire.rows and self._wire.rows[-1].end == len(self._data)):
+        if not (self._wire.is_whole and self._wire.rows and self._wire.rows[-1].end == len(self._data)):
             self._missing = 0
-        self._want(self._wire.around or ())
+        self._want(self._wire.known_reads or ())
         return len(self._notes) + len(self._wire) + bool(self._missing)
 
     def _tell_of_more(self) -> None:
-        if not self._wire.whole:
-            self._notes.append(f"these are the first {wire.MOST:,} rows")
+        if not self._wire.is_whole:
+            self._notes.append(f"these are the first {hexdump.MOST_ROWS:,} rows")
 
     def _want(self, reads: Sequence[int]) -> None:
         if reads:
@@ -259,14 +256,14 @@ class BytesPane(Pane):
         assert self._opened is not None
         return self._times.told(at_ns, "+")
 
-    def _hex(self, piece: Piece) -> Iterable[Part]:
+    def _hex(self, piece: Row) -> Iterable[Part]:
         yield f" {piece.start - self._range[0]:05x} ", self.look("muted")
         size, lit = self._row_size, self.look("lit")
         first, last = self._lit_in(piece.start, piece.end)
         cuts = ((piece.start, first, Style()), (first, last, lit), (last, piece.end, Style()))
         for start, end, style in cuts:
             if end > start:
-                yield f" {hexdump.hexadecimal(self._data[start:end])}", self.look("plain") + style
+                yield f" {self._data[start:end].hex(' ')}", self.look("plain") + style
         yield " " * (3 * (size - (piece.end - piece.start)) + 2), None
         for start, end, style in cuts:
             yield hexdump.printable(self._data[start:end]), self.look("muted") + style

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from recorder.sanitize import safe
 from viewer.model.states import Tone
-from viewer.model.text.wrap import Folding
+from viewer.model.text.wrap import WrappedText
 from viewer.tui.base.paint import Part
 from viewer.tui.widgets.pane import Pane
 
@@ -54,8 +54,8 @@ def _wrapped(line: Line, width: int) -> list[tuple[Line, str, Tone]]:
         return [((), "", "plain")]
     head, (text, tone) = line[:-1], line[-1]
     taken = sum(len(piece) for piece, _ in head)
-    folding = Folding(safe(text.expandtabs(4), multiline=True), max(width - taken, 20))
-    folding.more(_MOST_LINES)
+    wrapped = WrappedText(safe(text.expandtabs(4), multiline=True), max(width - taken, 20))
+    wrapped.more(_MOST_LINES)
     blank: Line = [(" " * taken, "plain")] if taken else ()
-    spans = (folding.span(number) for number in range(len(folding)))
-    return [(blank if number else head, folding.text[start:end], tone) for number, (start, end) in enumerate(spans)]
+    spans = (wrapped.span(number) for number in range(len(wrapped)))
+    return [(blank if number else head, wrapped.text[start:end], tone) for number, (start, end) in enumerate(spans)]

@@ -19,7 +19,7 @@ from viewer import sparkline as sparks
 from viewer.model.exchange.answer import Answer, Part, Run
 from viewer.model.exchange.transcript import Transcript
 from viewer.model.states import Tone
-from viewer.model.text.wrap import Folding
+from viewer.model.text.wrap import WrappedText
 from viewer.tui.base import paint
 from viewer.tui.widgets.pane import Pane
 
@@ -54,7 +54,7 @@ class ReplayPane(Pane):
         self._folded = True
         self._chosen = False
         self._note = ""
-        self._noted = Folding("", 80)
+        self._noted = WrappedText("", 80)
         self.ghost = True
         self.choice: int | None = None
         self._steady = False
@@ -185,8 +185,7 @@ class ReplayPane(Pane):
         """Draw a line of a text, or its heading."""
         answer = self._answer
         if answer is None or not answer.parts:
-            start, end = self._noted.span(number)
-            return [("  ", None), (self._noted.text[start:end], self.look("muted"))]
+            return [("  ", None), (self._noted.line(number), self.look("muted"))]
         row = answer.row(number)
         if row.part is None:
             return []
@@ -200,7 +199,7 @@ class ReplayPane(Pane):
         width = self.size.width - _GUTTER - _MARGIN
         if self._transcript is None or width <= 0:
             return
-        self._noted = Folding(safe(self._note, multiline=True), width)
+        self._noted = WrappedText(safe(self._note, multiline=True), width)
         self._noted.more(_AT_ONCE)
         limit = self._limit_ns if self.annotation == "silences" else None
         self._answer = Answer(self._transcript, width, limit, folded=self._folded, choice=self.choice)
@@ -292,5 +291,5 @@ def _rendered(texts: Sequence[tuple[str, int] | None], width: int, *, whole: boo
     """Render texts up to a length; None stays None."""
     from viewer.model.text import markdown
 
-    most = markdown.MOST if whole else markdown.SEEN
-    return [None if one is None else markdown.of(one[0][: one[1]], width, most) for one in texts]
+    most = markdown.MOST if whole else markdown.VISIBLE
+    return [None if one is None else markdown.rendered(one[0][: one[1]], width, most) for one in texts]

@@ -11,7 +11,7 @@ from textual.widget import Widget
 from viewer.model import states
 from viewer.model.listing import endings
 from viewer.model.states import Look, Part
-from viewer.model.text import wrapping
+from viewer.model.text import wrap
 from viewer.rows import Row
 from viewer.timing.verdicts import Verdict
 from viewer.tui.base import paint, theme
@@ -87,7 +87,7 @@ class Preview(Widget):
         """Lay out what is odd about it, the evidence beside what it is of."""
         odd: list[list[Part]] = []
         for flag, tone, evidence in endings.evidence(row, self._verdicts):
-            first, *rest = wrapping.wrapped(evidence, width - len(flag) - 2)
+            first, *rest = wrap.wrapped(evidence, width - len(flag) - 2)
             odd.append([(f"{flag}  ", tone), (first, "plain" if tone != "muted" else "muted")])
             odd += [[(" " * (len(flag) + 2) + line, "plain" if tone != "muted" else "muted")] for line in rest]
         return odd
@@ -95,7 +95,7 @@ class Preview(Widget):
     def _text(self, name: str, text: str, size: int | None, width: int, room: int) -> list[list[Part]]:
         if not text or room < 1:
             return []
-        lines = wrapping.wrapped(text, width)
+        lines = wrap.wrapped(text, width)
         left_out = size is not None and (size > len(text) or len(lines) > room - 1)
         counted = "" if size is None else f" · {size:,} characters"
         rule = f"{name}{counted}{' · its end' if left_out else ''}"
@@ -116,8 +116,8 @@ def _cut(lines: list[list[Part]], room: int, width: int) -> list[list[Part]]:
 def _between_figures(text: str, width: int) -> list[str]:
     """Wrap figures at the dots between them, so that no number is parted from its unit."""
     joined = text.replace(" ", _JOINT).replace(f"{_JOINT}·{_JOINT}", " · ")
-    return [line.replace(_JOINT, " ") for line in wrapping.wrapped(joined, width)]
+    return [line.replace(_JOINT, " ") for line in wrap.wrapped(joined, width)]
 
 
 def _told(text: str, width: int, tone: states.Tone) -> list[list[Part]]:
-    return [[(line, tone)] for line in wrapping.wrapped(text, width)]
+    return [[(line, tone)] for line in wrap.wrapped(text, width)]

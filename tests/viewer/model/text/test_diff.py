@@ -3,7 +3,7 @@
 import pytest
 
 from viewer.model.text import diff
-from viewer.model.text.diff import AFTER, BEFORE, Divergence
+from viewer.model.text.diff import CONTEXT, Divergence
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from viewer.model.text.diff import AFTER, BEFORE, Divergence
     ],
 )
 def test_the_common_beginning_is_counted_in_characters(a: str, b: str, at: int) -> None:
-    assert diff.common(a, b) == diff.common(b, a) == at
+    assert diff.common_prefix_length(a, b) == diff.common_prefix_length(b, a) == at
 
 
 def test_equal_texts_do_not_part() -> None:
@@ -52,7 +52,7 @@ def test_what_is_still_growing_has_not_parted_by_ending(
     ("ab", "", (False, True), "B has no text yet"),
 ])  # fmt: skip
 def test_in_which_way_texts_are_the_same_is_told(a: str, b: str, growing: tuple[bool, bool], told: str) -> None:
-    assert diff.same(a, b, growing) == told
+    assert diff.sameness(a, b, growing) == told
 
 
 def test_a_text_that_is_the_beginning_of_the_other_goes_on_with_nothing() -> None:
@@ -64,9 +64,9 @@ def test_of_ten_million_characters_only_what_is_around_is_given() -> None:
     found = diff.divergence(f"{same}A{'x' * 1000}", f"{same}B")
     assert found is not None
     assert found.at == len(same)
-    assert found.before == same[-BEFORE:]
-    assert (len(found.a), found.b) == (AFTER, "B")
-    assert (found.cut, found.more_a, found.more_b) == (True, 601, 0)
+    assert found.before == same[-CONTEXT:]
+    assert (len(found.a), found.b) == (CONTEXT, "B")
+    assert (found.is_cut, found.more_a, found.more_b) == (True, 601, 0)
 
 
 @pytest.mark.parametrize(("a", "b", "told"), [
@@ -78,9 +78,4 @@ def test_of_ten_million_characters_only_what_is_around_is_given() -> None:
 def test_how_far_texts_are_the_same_is_told(a: str, b: str, told: str) -> None:
     found = diff.divergence(a, b)
     assert found is not None
-    assert diff.told(found, a) == told
-
-
-def test_a_place_is_a_line_and_a_column_from_one() -> None:
-    assert diff.place("ab\ncd", 0) == (1, 1)
-    assert diff.place("ab\ncd", 4) == (2, 2)
+    assert diff.description(found, a) == told

@@ -23,7 +23,7 @@ def looks(lines: list[Line], text: str) -> tuple[str, str]:
 
 
 def test_what_markdown_means_is_shown() -> None:
-    lines = markdown.of(
+    lines = markdown.rendered(
         "# Queues\n\nTwo *of* **them**, `prefill` and ~~decode~~:\n\n1. one\n2. two\n   - nested\n\n> said\n", 40
     )
     assert plain(lines) == [
@@ -36,13 +36,13 @@ def test_what_markdown_means_is_shown() -> None:
 
 
 def test_code_keeps_its_lines_and_what_it_is_said_to_be() -> None:
-    lines = markdown.of("```python title\nif x:\n    y  =  1\n```", 40)
+    lines = markdown.rendered("```python title\nif x:\n    y  =  1\n```", 40)
     assert plain(lines) == ["python title", "  if x:", "      y  =  1"]
     assert looks(lines, "if x") == ("accent", "none")
 
 
 def test_a_table_is_laid_out() -> None:
-    assert plain(markdown.of("|a|b|\n|-|-|\n|1|22|\n", 40)) == [" a  b", " ─────", " 1  22"]
+    assert plain(markdown.rendered("|a|b|\n|-|-|\n|1|22|\n", 40)) == [" a  b", " ─────", " 1  22"]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_table_is_laid_out() -> None:
     ],
 )
 def test_nothing_becomes_a_link_a_picture_or_markup_and_nothing_is_hidden(text: str, shown: str) -> None:
-    assert plain(markdown.of(text, 60)) == [shown]
+    assert plain(markdown.rendered(text, 60)) == [shown]
 
 
 def drawn(lines: list[Line]) -> str:
@@ -85,7 +85,7 @@ def drawn(lines: list[Line]) -> str:
     ],
 )
 def test_no_control_character_and_no_hyperlink_comes_out(text: str) -> None:
-    lines = markdown.of(text, 60)
+    lines = markdown.rendered(text, 60)
     assert not CONTROLS & set("".join(plain(lines)))
     assert all(piece.style.link is None and not piece.style.meta for line in lines for piece in line)
     assert "\x1b]" not in drawn(lines)
@@ -93,31 +93,31 @@ def test_no_control_character_and_no_hyperlink_comes_out(text: str) -> None:
 
 def test_of_a_long_text_the_end_is_rendered_and_it_is_said() -> None:
     text = "".join(f"paragraph {number} is *here*\n\n" for number in range(400_000))
-    lines = markdown.of(text, 60)
+    lines = markdown.rendered(text, 60)
     assert plain(lines)[0].startswith("… 11,")
     assert "characters before this are left out: M shows them" in plain(lines)[0]
     assert plain(lines)[-1] == "paragraph 399999 is here"
     assert 300 < len(lines) < 3_000
-    assert plain(markdown.of("x" * 10_000_000, 60))[-1].startswith("xxx")
+    assert plain(markdown.rendered("x" * 10_000_000, 60))[-1].startswith("xxx")
 
 
 def test_less_may_be_asked_for() -> None:
     text = "".join(f"paragraph {number}\n\n" for number in range(400))
-    shown = plain(markdown.of(text, 60, 200))
+    shown = plain(markdown.rendered(text, 60, 200))
     assert shown[0].startswith(f"… {len(text) - 200:,}"[:5])
     assert [line for line in shown[1:] if line][-1] == "paragraph 399"
     assert len(shown) < 40
-    assert markdown.SEEN < markdown.MOST
+    assert markdown.VISIBLE < markdown.MOST
 
 
 def test_code_that_begins_before_what_is_shown_is_code() -> None:
-    lines = markdown.of("```\n" + "x = *1*\n" * 10_000, 60)
+    lines = markdown.rendered("```\n" + "x = *1*\n" * 10_000, 60)
     assert looks(lines, "x = *1*") == ("accent", "none")
 
 
 @pytest.mark.parametrize("text", ["> " * 100 + "deep", "|word|\n|-|\n|" + "x" * 500 + "|" + "y|" * 40])
 def test_where_something_is_lost_it_is_said(text: str) -> None:
-    assert plain(markdown.of(text, 30))[0] == "not all of this can be rendered as Markdown: M shows it plain"
+    assert plain(markdown.rendered(text, 30))[0] == "not all of this can be rendered as Markdown: M shows it plain"
 
 
 def test_what_a_library_stumbles_over_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,10 +125,10 @@ def test_what_a_library_stumbles_over_is_shown_as_it_is(monkeypatch: pytest.Monk
         raise IndexError
 
     monkeypatch.setattr(markdown, "_lines", stumble)
-    assert markdown.of("a\nb", 30) == [
+    assert markdown.rendered("a\nb", 30) == [
         [Piece("this cannot be rendered as Markdown", "warning")], [Piece("a")], [Piece("b")],
     ]  # fmt: skip
 
 
 def test_nothing_is_nothing() -> None:
-    assert markdown.of("", 30) == []
+    assert markdown.rendered("", 30) == []
