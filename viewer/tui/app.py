@@ -34,8 +34,8 @@ from viewer.tape.decoder import Decoders
 from viewer.timing.thresholds import Thresholds
 from viewer.tui.base import crash, keys
 from viewer.tui.base import theme as themes
+from viewer.tui.base.host import TapeReader
 from viewer.tui.base.paint import ASCII
-from viewer.tui.base.reader import TapeReader
 from viewer.tui.base.terminal import Lag, TerminalDriver
 from viewer.tui.dialogs.cramped import LEAST, CrampedScreen
 from viewer.tui.list.drilled import DrilledScreen

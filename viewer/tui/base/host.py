@@ -1,33 +1,188 @@
-"""What a screen may count on in the application that shows it."""
+"""What the application offers its screens: the tape, a clock, and threads for work that must not block the screen.
 
-from typing import Any, Protocol, cast
+The tape has one thread with one read-only connection, which answers one question at a time. A question is a function
+of a connection, as in `viewer.tape.queries`. It is abandoned when a newer one with its key is asked, or when nobody
+waits for its answer any more; its errors are raised where it was asked. Threads are daemons, since none may keep the
+program from ending, and the database library is loaded there, beside the first frame.
+"""
+
+import asyncio
+import contextlib
+import functools
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from textual.screen import Screen
 
 from recorder.clock import Clock
 from recorder.errors import WiretapeError
-from viewer.tape.decoder import Decoders
 from viewer.timing.thresholds import Thresholds
-from viewer.tui.base.reader import TapeReader
 from viewer.tui.base.terminal import Lag
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from viewer.tape.decoder import Decoders
+
+T = TypeVar("T")
+
+_CLOSING_SECONDS: Final = 0.2
+_STEPS: Final = 10_000
+"""SQLite instructions, a few milliseconds' worth, between two checks whether the answer is still wanted."""
 
 
 class Host(Protocol):
     """The application, as a screen sees it."""
 
-    tape: TapeReader
+    tape: "TapeReader"
     clock: Clock
     lag: Lag
     limits: Thresholds
-    decoders: Decoders
+    decoders: "Decoders"
 
     def show_streams(self, filter_text: str) -> None:
         """Go back to the list of exchanges, filtered."""
 
     def give_up(self, error: WiretapeError) -> None:
-        """Leave with an error of one line."""
+        """Exit with an error of one line."""
 
 
 def host(screen: Screen[Any]) -> Host:
-    """Give the application of a screen."""
+    """Return the application of a screen."""
     return cast(Host, screen.app)
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run slow work in a daemon thread of its own: nobody waits for it when the viewer ends."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+    threading.Thread(target=lambda: _resolve(answer, work), name="work", daemon=True).start()
+    return await answer
+
+
+def _resolve(answer: "asyncio.Future[T]", work: Callable[[], T]) -> None:
+    """Do the work, and settle the future with what comes of it, from another thread."""
+
+    def settle() -> None:
+        if answer.cancelled():
+            return
+        if failure is None:
+            answer.set_result(cast(T, result))
+        else:
+            answer.set_exception(failure)
+
+    result, failure = None, None
+    try:
+        result = work()
+    except Exception as error:  # noqa: BLE001 - it is raised where the answer is awaited
+        failure = error
+    with contextlib.suppress(RuntimeError):  # the loop has ended
+        answer.get_loop().call_soon_threadsafe(settle)
+
+
+class Superseded(Exception):
+    """A newer question with the same key was asked, or the reader was closed: nobody waits for this answer."""
+
+
+@dataclass(eq=False, slots=True)
+class _Question:
+    ask: "Callable[[Connection], Any]"
+    key: str | None
+    answer: "asyncio.Future[Any]"
+
+
+class TapeReader:
+    """A tape's read-only connection in a thread of its own; the first question opens it.
+
+    A tape that was missing or has been replaced is opened again by the next question; `openings` counts how often.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.openings = 0
+        self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="tape", daemon=True)
+        self._opened = contextlib.ExitStack()
+        self._connection: Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._newest: dict[str, _Question] = {}
+        self._running: _Question | None = None
+        self._closed = False
+
+    async def ask(self, question: "Callable[[Connection], T]", key: str | None = None) -> T:
+        """Answer a question. Raise `WiretapeError`, or `Superseded` if a newer one with its key was asked."""
+        if self._closed:
+            raise Superseded
+        asked = _Question(question, key, asyncio.get_running_loop().create_future())
+        if key is not None:
+            self._newest[key] = asked
+        if not self._thread.is_alive():
+            self._thread.start()
+        self._questions.put(asked)
+        return cast(T, await asked.answer)
+
+    def close(self) -> None:
+        """Close the tape; a question that is being answered is abandoned, and is not waited for if it goes on."""
+        self._closed = True
+        self._questions.put(None)
+        if self._thread.is_alive():
+            self._thread.join(_CLOSING_SECONDS)
+
+    def _run(self) -> None:
+        while (question := self._questions.get()) is not None:
+            _resolve(question.answer, functools.partial(self._answer, question))
+        self._disconnect()
+
+    def _answer(self, question: _Question) -> Any:
+        from viewer.tape import queries
+
+        self._running = question
+        try:
+            if self._is_stale():
+                raise Superseded
+            with queries.explained(self.path):
+                return question.ask(self._connected())
+        except WiretapeError as error:
+            if self._is_stale():
+                raise Superseded from error
+            self._disconnect()
+            raise
+        finally:
+            self._running = None
+            if self._connection is not None and self._connection.in_transaction():
+                self._connection.rollback()  # an open one would keep the writer's log from being reset
+
+    def _is_stale(self) -> bool:
+        """Return whether nobody wants the answer to the running question; SQLite asks again and again."""
+        question = self._running
+        if question is None:
+            return False
+        is_replaced = question.key is not None and self._newest[question.key] is not question
+        return self._closed or is_replaced or question.answer.cancelled()
+
+    def _connected(self) -> "Connection":
+        from viewer.tape import queries
+
+        try:
+            status = self.path.stat()
+            file = (status.st_dev, status.st_ino)
+        except OSError:  # `queries` says what is wrong with it
+            file = None
+        if self._connection is not None and file != self._file:
+            self._disconnect()
+        if self._connection is None:
+            self._connection = self._opened.enter_context(queries.opened(self.path))
+            driver: Any = self._connection.connection.driver_connection
+            driver.set_progress_handler(self._is_stale, _STEPS)
+            self._file = file
+            self.openings += 1
+        return self._connection
+
+    def _disconnect(self) -> None:
+        self._connection = None
+        with contextlib.suppress(WiretapeError):  # it was reported when the question failed
+            self._opened.close()

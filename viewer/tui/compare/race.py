@@ -22,13 +22,13 @@ from viewer.model.text import diff
 from viewer.model.text.diff import Divergence
 from viewer.rows import Row
 from viewer.timing.playback import CAPS, SPEEDS
-from viewer.tui.base.aside import Driver, aside
-from viewer.tui.base.host import host
+from viewer.tui.base.host import host, in_thread
 from viewer.tui.compare.compare_keys import KEYS
 from viewer.tui.compare.compare_sides import Side
 from viewer.tui.compare.lane import LanePane
 from viewer.tui.compare.scores import ScoreTable
 from viewer.tui.dialogs import offers
+from viewer.tui.playing.driver import Driver
 from viewer.tui.playing.scrubbing import Scrubbing
 from viewer.tui.playing.strips import RaceStrips
 from viewer.tui.widgets.footer import KeyLine
@@ -200,7 +200,7 @@ class CompareScreen(Screen[None]):
             self._command(lambda race: race.playback.pause())
 
     async def _load(self) -> None:
-        self._pair = await aside(_pairing)
+        self._pair = await in_thread(_pairing)
         for side in self._sides:  # a large one is decoded beside this, from then on
             await side.loader.know()
         for side in self._sides:

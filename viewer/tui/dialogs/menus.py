@@ -25,8 +25,7 @@ from recorder.errors import WiretapeError
 from recorder.sanitize import safe
 from viewer import formatting
 from viewer.tui.base import clipboard, paint
-from viewer.tui.base.host import host
-from viewer.tui.base.reader import Superseded
+from viewer.tui.base.host import Superseded, host
 from viewer.tui.dialogs.offers import Copy, Later
 
 _CSS: Final = """

@@ -9,7 +9,7 @@ from pathlib import Path
 from recorder.commands import options
 from recorder.plurals import counted
 from viewer.rows import Row
-from viewer.tui.base.reader import TapeReader
+from viewer.tui.base.host import TapeReader
 from viewer.tui.list import questions
 from viewer.tui.list.questions import Wanted
 

@@ -25,8 +25,7 @@ from viewer.model import settings
 from viewer.model.states import Part
 from viewer.timing.thresholds import LOCAL_FILE, user_file
 from viewer.tui.base import paint
-from viewer.tui.base.host import host
-from viewer.tui.base.reader import Superseded
+from viewer.tui.base.host import Superseded, host
 from viewer.tui.dialogs.menus import close
 from viewer.tui.widgets.notice import said
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from viewer.model.exchange import event_filter
 from viewer.model.exchange.transcript import Transcript
-from viewer.tui.base.aside import aside
+from viewer.tui.base.host import in_thread
 from viewer.tui.inspector.replay import ReplayPane
 
 _RENDERED_EVERY_S: Final = 0.25
@@ -15,7 +15,7 @@ _RENDERED_EVERY_S: Final = 0.25
 
 async def render(replay: ReplayPane) -> None:
     """Render what has been said; while it is played, a few times a second."""
-    replay.take(await aside(replay.rendering()))
+    replay.take(await in_thread(replay.rendering()))
     await asyncio.sleep(_RENDERED_EVERY_S)
     replay.settle()
 
@@ -23,4 +23,4 @@ async def render(replay: ReplayPane) -> None:
 async def fitting(transcript: Transcript, text: str) -> Sequence[int] | None:
     """Find the events that fit a filter, which can be read; None without any."""
     tests = event_filter.read(text)
-    return await aside(functools.partial(event_filter.fitting, transcript, tests)) if tests else None
+    return await in_thread(functools.partial(event_filter.fitting, transcript, tests)) if tests else None

@@ -7,7 +7,7 @@ from pathlib import Path
 from recorder.errors import WiretapeError
 from viewer.model.exchange import notes
 from viewer.model.exchange.notes import Notes
-from viewer.tui.base.aside import aside
+from viewer.tui.base.host import in_thread
 
 
 class Notebook:
@@ -22,7 +22,7 @@ class Notebook:
         """Read what is noted of an exchange."""
         self._place = tape, id
         try:
-            self.notes = await aside(functools.partial(notes.read, tape, id))
+            self.notes = await in_thread(functools.partial(notes.read, tape, id))
         except WiretapeError as error:
             self._fails(str(error))
 
@@ -31,7 +31,7 @@ class Notebook:
         if self._place is None:
             return
         try:
-            await aside(functools.partial(notes.write, *self._place, self.notes))
+            await in_thread(functools.partial(notes.write, *self._place, self.notes))
         except WiretapeError as error:
             self._fails(str(error))
 

@@ -21,9 +21,7 @@ from viewer.model.exchange.opened import Opened
 from viewer.tape import socket_reads
 from viewer.tape.exchange import Known
 from viewer.timing.playback import CAPS, SPEEDS, Playback
-from viewer.tui.base.aside import Driver
-from viewer.tui.base.host import host
-from viewer.tui.base.reader import Superseded
+from viewer.tui.base.host import Superseded, host
 from viewer.tui.dialogs import offers
 from viewer.tui.dialogs.menus import AskScreen
 from viewer.tui.inspector import going, inspector_offers
@@ -36,6 +34,7 @@ from viewer.tui.inspector.live import Live
 from viewer.tui.inspector.notebook import Notebook
 from viewer.tui.inspector.panes import InspectorPanes
 from viewer.tui.playing import timelines
+from viewer.tui.playing.driver import Driver
 from viewer.tui.playing.loader import Loader
 from viewer.tui.playing.scrubbing import Scrubbing
 from viewer.tui.playing.timeline import Timeline

@@ -15,9 +15,7 @@ from viewer.model.listing import notices
 from viewer.model.listing.catalog import Catalog
 from viewer.model.listing.notices import Recorder
 from viewer.tape.decoder import LARGE
-from viewer.tui.base.aside import aside
-from viewer.tui.base.host import Host
-from viewer.tui.base.reader import Superseded
+from viewer.tui.base.host import Host, Superseded, in_thread
 from viewer.tui.list import questions
 from viewer.tui.list.questions import Known, Previewed, Wanted
 
@@ -172,7 +170,7 @@ class Listing:
             found = await self._host.tape.ask(asked, f"preview {self._name}")
             if found.row is not None and found.row["bytes"] > LARGE:
                 ahead = number if found.row["outcome"] != "open" else None
-                await aside(functools.partial(self._host.decoders.ready, ahead, found.row["bytes"]))
+                await in_thread(functools.partial(self._host.decoders.ready, ahead, found.row["bytes"]))
             return found
         return None
 

@@ -23,8 +23,7 @@ from viewer.filters.patterns import TooSlow
 from viewer.model import states
 from viewer.model.listing import drilling
 from viewer.model.states import Look
-from viewer.tui.base.host import Host, host
-from viewer.tui.base.reader import Superseded
+from viewer.tui.base.host import Host, Superseded, host
 from viewer.tui.dialogs import offers
 from viewer.tui.list import telling
 from viewer.tui.list.filter import ListFilter

@@ -22,9 +22,7 @@ from viewer.tape import decoder as apart
 from viewer.tape import exchange
 from viewer.tape.decoder import Decoder
 from viewer.tape.exchange import Known
-from viewer.tui.base.aside import aside
-from viewer.tui.base.host import Host
-from viewer.tui.base.reader import Superseded
+from viewer.tui.base.host import Host, Superseded, in_thread
 
 _PATIENCE: Final = 4
 GONE: Final = "this exchange is not on the tape any more"
@@ -130,7 +128,7 @@ class Loader:
         apart, self._apart = self._apart or await self._begin_apart(), None
         if apart is None:
             answer = await self._tape.ask(functools.partial(exchange.stored, no=self._no), self._key)
-            self._come(await aside(functools.partial(opening.opened, answer, self._limits)))
+            self._come(await in_thread(functools.partial(opening.opened, answer, self._limits)))
         else:
             self._come(await apart)
         now = self._clock.now()
@@ -147,7 +145,7 @@ class Loader:
         if self._decoder is None:
             return None
         begun = None if self.opened is not None else self._handed_on()
-        self._answer = task = asyncio.create_task(aside(functools.partial(self._decoder.answer, begun)))
+        self._answer = task = asyncio.create_task(in_thread(functools.partial(self._decoder.answer, begun)))
         task.add_done_callback(_look_at)
         return task
 

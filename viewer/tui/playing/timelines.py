@@ -6,7 +6,7 @@ from viewer.model.exchange import strips
 from viewer.model.exchange.opened import Opened
 from viewer.tape.exchange import Known
 from viewer.timing.playback import Playback
-from viewer.tui.base.aside import aside
+from viewer.tui.base.host import in_thread
 from viewer.tui.playing.timeline import Timeline
 
 
@@ -17,10 +17,10 @@ async def draw(timeline: Timeline, opened: Opened, playback: Playback) -> None:
     work = functools.partial(
         strips.made, opened.transcript, reads, opened.markers, end, *room, is_whole=not opened.missing
     )
-    timeline.show(await aside(work), playback.media_ns)
+    timeline.show(await in_thread(work), playback.media_ns)
 
 
 async def draw_first(timeline: Timeline, known: Known, playback: Playback) -> None:
     """Draw what is known before anything is decoded."""
     work = functools.partial(strips.first, known.row["ttft_ms"], known.gaps, known.end_ns, timeline.cells)
-    timeline.show(await aside(work), playback.media_ns)
+    timeline.show(await in_thread(work), playback.media_ns)

@@ -25,9 +25,8 @@ from viewer.rows import Row
 from viewer.stats import heatmap
 from viewer.stats.heatmap import METRICS, Heatmap
 from viewer.tui.base import paint
-from viewer.tui.base.host import host
+from viewer.tui.base.host import Superseded, host
 from viewer.tui.base.keys import BACK, HELP
-from viewer.tui.base.reader import Superseded
 from viewer.tui.dialogs import offers
 from viewer.tui.dialogs.menus import AskScreen
 from viewer.tui.stats.failures import FailureLine

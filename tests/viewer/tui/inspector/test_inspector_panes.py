@@ -510,10 +510,10 @@ def test_going_up_and_down_waits_for_the_events(marked: Path, monkeypatch: pytes
     journey(steps())
 
 
-def test_before_it_is_shown_nothing_has_a_look_and_that_is_not_remembered() -> None:
+def test_before_it_is_shown_nothing_has_a_colour() -> None:
     panes = InspectorPanes(Waiting(lambda _: True), lambda _: None)
     assert panes.by_name["error"] == Style()
-    assert not any(panes.by_name.values())
+    assert not [style for style in panes.by_name.values() if style.color or style.bgcolor]
 
 
 @pytest.mark.parametrize("theme", [theme.name for theme in themes.THEMES])

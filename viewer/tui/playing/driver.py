@@ -7,16 +7,12 @@ the playback anew.
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable
-from threading import Thread
-from typing import Final, TypeVar
+from typing import Final
 
 from recorder.clock import Clock
 from viewer.timing.playback import Playback
-
-T = TypeVar("T")
 
 _EARLY_NS: Final = 1_000_000
 _FRAME_NS: Final = 50_000_000
@@ -96,29 +92,3 @@ class Driver:
         self._woken.clear()
         if timer is not None:
             timer.cancel()
-
-
-async def aside(work: Callable[[], T]) -> T:
-    """Do work that takes long in a thread of its own, which nobody waits for when the viewer ends meanwhile."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]
-
-    def run() -> None:
-        result, failure = None, None
-        try:
-            result = work()
-        except Exception as error:  # noqa: BLE001 - it is raised where the work is waited for
-            failure = error
-        with contextlib.suppress(RuntimeError):  # the application has ended
-            loop.call_soon_threadsafe(settle, result, failure)
-
-    Thread(target=run, name="aside", daemon=True).start()
-    return await done

@@ -7,7 +7,7 @@ import pytest
 
 from recorder.clock import Clock
 from viewer.timing.playback import Playback
-from viewer.tui.base.aside import Driver
+from viewer.tui.playing.driver import Driver
 
 MS = 1_000_000
 
