@@ -1,5 +1,6 @@
 """What all tests share: a place for a tape, and the promise that every tape they leave behind is whole."""
 
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +17,29 @@ ROOT = Path(__file__).parent.parent
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "damages: the test damages its tape on purpose")
     config.addinivalue_line("markers", "nightly: takes long; left out unless asked for with -m nightly")
-    hypothesis.settings.register_profile("steady", derandomize=True, database=None, deadline=None)
-    hypothesis.settings.load_profile("steady")
+    # -m nightly also runs the property tests, with twenty times as many examples.
+    register = functools.partial(hypothesis.settings.register_profile, derandomize=True, database=None, deadline=None)
+    register("default", max_examples=50)
+    register("nightly", max_examples=1000)
+    hypothesis.settings.load_profile("nightly" if config.option.markexpr == "nightly" else "default")
     # The processes that tests start find the checkout, installed or not.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every property test as nightly, too, where the nightly tests are asked for."""
+    for item in items:
+        if (
+            getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+            and item.config.option.markexpr == "nightly"
+        ):
+            item.add_marker("nightly")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run the whole suite on every core, and files that are named in one process."""
+    return None if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
 
 
 @pytest.fixture
