@@ -1,6 +1,5 @@
 """The command `wiretape env`: what to export to point common SDKs at a recorder."""
 
-import os
 import shlex
 from pathlib import Path
 
@@ -41,32 +40,13 @@ def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None
 
 
 def running(path: Path) -> tuple[str, list[providers.Upstream]] | None:
-    """Give the base URL and upstreams of the recorder that holds the tape; None if there is none."""
-    from sqlalchemy import select
-
-    from recorder.tape import file, lock
-    from recorder.tape.schema import sessions
+    """Return the base URL and upstreams of the recorder that holds the tape; None if there is none."""
+    from recorder.tape import file, lock, reading
 
     if not path.exists() or not lock.holder(path):
         return None
-    newest = select(sessions).order_by(sessions.c.no.desc()).limit(1)
     with file.read_engine(path).connect() as connection:
-        row = connection.execute(newest).one_or_none()
-    if row is None or row.ended_at is not None or not lives(row.pid):
+        run = reading.newest_run(connection)
+    if run is None or run.ended_at is not None or run.gone:
         return None
-    return row.listen, [providers.make(name, url) for name, url in row.upstreams]
-
-
-def lives(pid: int | None) -> bool:
-    """Say whether a process is there: a recorder that was killed leaves its session without an end."""
-    if pid is None or pid <= 0:  # the tape is damaged
-        return False
-    if os.name != "posix":
-        return True  # elsewhere there is no asking without harm
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return run.listen, [providers.make(name, url) for name, url in run.upstreams]

@@ -15,16 +15,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy.exc import OperationalError
 
 from recorder.clock import Clock
-from recorder.decode import encoding
 from recorder.decode.derive import DECODER_VERSION, Measures
-from recorder.decode.outcome import Exchange, Read
-from recorder.errors import TapeDamaged
 from recorder.tape import cells, journal
-from recorder.tape.cells import Place, Timestamp
+from recorder.tape.reading import facts, readable_body, stored_body
 from recorder.tape.redact import Redactor
 from recorder.tape.retention import Limits, Pruner
 from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
@@ -32,12 +29,7 @@ from recorder.tape.settling import Decoded, Facts, decode_facts, measured
 from recorder.tape.unstored import Relayed, Unstored
 
 _SHOWN_FACTS = [exchanges.c[name] for name in ("id", "method", "path", "status", "request_model")]
-_FACTS = [column for column in exchanges.c if column.name != "request_body"]
 _SHOWN_MEASURES = [measures.c[name] for name in journal.Finished.__struct_fields__ if name in measures.c]
-
-
-_Read = tuple[Place, Timestamp, Timestamp | None, Place, Place]
-"""A read as JSON has it, in the order of `READ_COLUMNS`."""
 
 
 class _Asked(msgspec.Struct):
@@ -392,83 +384,6 @@ class Store:
             if no in cells.damage_of(self._connection).exchanges:
                 return False
             return self._store_measures(no, measured(exchange, its_reads, body))
-
-
-def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
-    """Read an exchange's facts from the tape, as the decoder wants them."""
-    stored = func.coalesce(func.length(exchanges.c.request_body), 0).label("request_stored")
-    row = connection.execute(select(*_FACTS, stored).where(exchanges.c.no == no)).one()
-    headers = dict(reversed(row.response_headers or []))
-    exchange = Exchange(
-        status=row.status,
-        content_type=headers.get("content-type"),
-        content_encoding=headers.get("content-encoding"),
-        ended_by=row.ended_by,
-        connected_ns=row.connected_ns,
-        headers_ns=row.headers_ns,
-        end_ns=row.end_ns,
-        gap_bytes=row.gap_bytes or 0,
-        paused=row.paused or 0,
-        surplus=bool(row.surplus),
-        coarse_clock=bool(row.coarse_clock),
-        framing=row.framing,
-        request_missing=0 if row.request_size is None else row.request_size - row.request_stored,
-    )
-    return exchange, reads_of(connection, no)
-
-
-READ_COLUMNS = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, reads.c.size)
-"""What a `Read` is made of."""
-
-
-def reads_of(connection: Connection, no: int) -> list[Read]:
-    """Read an exchange's reads from the tape, in order; those that are damaged are noted and left out."""
-    # One row for all: a row for each of a hundred thousand takes twice as long.
-    each = select(*READ_COLUMNS).where(reads.c.exchange_no == no).order_by(reads.c.seq).subquery()
-    statement = select(func.json_group_array(func.json_array(*each.c)))
-    try:
-        found = msgspec.json.decode(connection.execute(statement).scalar_one(), type=list[_Read])
-    except (msgspec.MsgspecError, DatabaseError):
-        return intact_reads(connection, no)
-    return sorted(map(Read._make, found))
-
-
-def intact_reads(connection: Connection, no: int) -> list[Read]:
-    """Read an exchange's reads row by row, each cell checked; those that are damaged are noted and left out."""
-    statement = select(*READ_COLUMNS).where(reads.c.exchange_no == no).order_by(reads.c.seq)
-    found = connection.execute(statement).all()
-    return [Read(*row) for row in found if is_intact(row)]
-
-
-def is_intact(read: Sequence[Any]) -> bool:
-    """Say whether nothing of a read's row is damaged; when it was relayed may be unknown."""
-    seq, at_ns, _, start, size = read
-    return None not in (seq, at_ns, start, size)
-
-
-def stored_body(connection: Connection, no: int) -> bytes:
-    """Read an exchange's body from the tape: packed, or still in segments while it is open.
-
-    Raises `TapeDamaged` if it cannot be unpacked.
-    """
-    packed = connection.execute(select(bodies.c.data, bodies.c.size).where(bodies.c.exchange_no == no)).one_or_none()
-    if packed is not None:
-        try:
-            return encoding.unpack(packed.data or b"", -1 if packed.size is None else packed.size)
-        except ValueError as error:
-            reason = f"the body of exchange number {no} is damaged ({error}): see 'wiretape db check'"
-            raise TapeDamaged(reason) from error
-    pieces = select(segments.c.data).where(segments.c.exchange_no == bindparam("no")).order_by(segments.c.start)
-    return b"".join(piece or b"" for piece in connection.execute(pieces, {"no": no}).scalars())
-
-
-def readable_body(connection: Connection, no: int) -> bytes:
-    """Read an exchange's body from the tape; one that cannot be unpacked is noted and empty."""
-    try:
-        return stored_body(connection, no)
-    except TapeDamaged:
-        cells.damage_of(connection).exchanges[no] = "its body cannot be unpacked"
-        return b""
 
 
 def _following(frames: Iterable[journal.Read], seq: int) -> Iterator[journal.Read]:

@@ -18,6 +18,7 @@ import click
 from recorder.clock import SYSTEM, Clock
 from recorder.commands import options
 from recorder.errors import WiretapeError
+from recorder.process import Run
 from recorder.relay import local, providers
 from recorder.sanitize import safe
 from viewer.commands import findings, output
@@ -26,7 +27,6 @@ from viewer.commands.findings import Finding
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from viewer.rows import Row
 
 _BROKEN_EXIT = 3
 _FLUSHES = 20
@@ -89,13 +89,14 @@ def of_programs() -> Iterator[Finding]:
 
 def of_tape(path: Path) -> Iterator[Finding]:
     """Look at the tape, who may read it, and who holds it."""
+    from recorder.tape import lock
     from recorder.tape.schema import REVISION
 
-    session, refusal = _session(path) if path.exists() else (None, None)
+    run, refusal = _newest_run(path) if path.exists() else (None, None)
     yield findings.tape(path, path.exists(), refusal, REVISION)
     if path.exists() and refusal is None and os.name == "posix":
         yield _privacy(path)
-    yield _recorder(path, session)
+    yield findings.recorder(lock.holder(path), run, SYSTEM.wall_ns())
 
 
 def of_disk(path: Path) -> Iterator[Finding]:
@@ -176,13 +177,14 @@ def of_parquet() -> Finding:
     return findings.extra("pyarrow", "parquet", find_spec("pyarrow") is not None, "Parquet")
 
 
-def _session(path: Path) -> "tuple[Row | None, str | None]":
-    """Give the newest session of a tape, or why it cannot be read."""
+def _newest_run(path: Path) -> tuple[Run | None, str | None]:
+    """Return the newest run of a recorder on a tape, or why it cannot be read."""
+    from recorder.tape import reading
     from viewer.tape import queries
 
     try:
         with queries.opened(path) as connection:
-            return queries.newest_session(connection), None
+            return reading.newest_run(connection), None
     except WiretapeError as error:
         return None, str(error)
     except OSError as error:
@@ -194,23 +196,6 @@ def _privacy(path: Path) -> Finding:
     told = {str(file): file.stat() for file in files}
     foreign = [name for name, status in told.items() if status.st_uid != os.geteuid()]
     return findings.privacy({name: stat.S_IMODE(status.st_mode) for name, status in told.items()}, foreign)
-
-
-def _recorder(path: Path, session: "Row | None") -> Finding:
-    from datetime import datetime
-
-    from recorder.commands.env import lives
-    from recorder.tape import lock
-
-    holder = lock.holder(path)
-    if session is None:
-        return findings.recorder(holder, False, None, True)
-    try:
-        heard = datetime.fromisoformat(session["heartbeat_at"]).timestamp()
-    except (TypeError, ValueError, OverflowError):  # the tape is damaged there: when it was heard of is unknown
-        return findings.recorder(holder, False, None, True)
-    silent = max(SYSTEM.wall_ns() / 1e9 - heard, 0)
-    return findings.recorder(holder, lives(session["pid"]), silent, session["ended_at"] is not None)
 
 
 def _bases(path: Path) -> dict[str, str]:

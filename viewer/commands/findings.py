@@ -11,6 +11,8 @@ from pathlib import PurePath
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
+from recorder.process import Run
+
 Level = Literal["ok", "note", "problem"]
 
 FIELDS: Final = ("level", "check", "found", "advice")
@@ -26,7 +28,6 @@ _OLDEST_SQLITE = (3, 31, 0)
 _MENDED_SQLITE = (3, 51, 3)
 _BACKPORTED = frozenset({(3, 44, 6), (3, 50, 7)})
 _LITTLE_SPACE, _NO_SPACE = 1 << 30, 64 << 20
-_SILENCE_SECONDS = 60
 _SLOW_FLUSH_NS = 50_000_000
 _FILES_BESIDES, _FEW_EXCHANGES, _ENOUGH_EXCHANGES = 32, 16, 1000
 _COARSE_NS = 1_000_000
@@ -84,18 +85,21 @@ def privacy(modes: Mapping[str, int], foreign: Sequence[str]) -> Finding:
     return Finding("ok", "mode", ", ".join(f"{name} {mode:04o}" for name, mode in modes.items()))
 
 
-def recorder(holder: str, lives: bool, silent_seconds: float | None, is_ended: bool) -> Finding:
-    """Judge the recorder: who holds the tape, whether its relay lives, and how long ago that was heard of."""
-    if holder and silent_seconds is not None and not is_ended:
-        if not lives:
+def recorder(holder: str, run: Run | None, wall_ns: int) -> Finding:
+    """Judge the recorder: who holds the tape, and its newest run. None: there is none, or it is not known."""
+    state = run.state(wall_ns) if run is not None else "ended"
+    silent_ms = run.silent_ms(wall_ns) if run is not None else None
+    if holder and run is not None and state != "ended" and silent_ms is not None:
+        if run.gone:
             advice = "if this stays so, stop that process and start the recorder again"
             return Finding("problem", "recorder", f"{holder} holds the tape, but its relay is gone", advice)
-        heard = f"{holder} holds the tape, last heard of {silent_seconds:,.0f} s ago"
-        is_silent = silent_seconds > _SILENCE_SECONDS
-        return Finding("note" if is_silent else "ok", "recorder", heard, "see whether it hangs" if is_silent else None)
+        heard = f"{holder} holds the tape, last heard of {max(silent_ms, 0) / 1000:,.0f} s ago"
+        if state == "lost":
+            return Finding("note", "recorder", heard, "see whether it hangs")
+        return Finding("ok", "recorder", heard)
     if holder:
         return Finding("ok", "recorder", f"{holder} holds the tape")
-    if silent_seconds is not None and not is_ended:
+    if state != "ended":
         said = "none is running; the last one was killed"
         return Finding("note", "recorder", said, "nothing need be done: the next one settles what was left open")
     return Finding("ok", "recorder", "none is running")

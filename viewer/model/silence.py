@@ -1,5 +1,5 @@
-"""Pure: for how long nothing has come at a position of a stream; how far one that still runs has got, by the clock of
-this machine; and whether anybody records it any more.
+"""Pure: for how long nothing has come at a position of a stream, and how far one that still runs has got, by the clock
+of this machine.
 
 Its reads have their instants from the tape; what has passed since the last one only a clock can tell. A tape that is
 written to cannot be read from another machine, so that this clock is its recorder's. No instant here is before the last
@@ -15,7 +15,6 @@ from operator import sub
 from typing import Final
 
 from recorder.clock import Clock
-from viewer.model.states import RECORDER_LOST_MS
 
 TOLD_NS: Final = 500_000_000
 """A shorter silence is not worth telling: a recorder commits, and a screen looks, only so often."""
@@ -64,18 +63,3 @@ def silence(passed_ns: int, last_ns: int | None, stall_ns: int) -> Silence | Non
     """Return the silence since the last read, None if it is not worth telling; from `stall_ns` on it is a stall."""
     lasted = passed_ns - (last_ns or 0)
     return Silence(lasted, last_ns is None, lasted >= stall_ns) if lasted >= TOLD_NS else None
-
-
-def is_lost(heartbeat_at: str, ended_at: str | None, now: str, *, gone: bool) -> bool:
-    """Say whether a recorder is gone that has not ended an exchange: these are wall times as on the tape.
-
-    `gone` says that its process is. Of one that has told no time it is not known.
-    """
-    if gone or ended_at is not None:
-        return True
-    try:
-        return (
-            datetime.fromisoformat(now) - datetime.fromisoformat(heartbeat_at)
-        ).total_seconds() * 1000 > RECORDER_LOST_MS
-    except (ValueError, TypeError):  # it has told no time
-        return False

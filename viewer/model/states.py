@@ -22,9 +22,6 @@ Part = tuple[str, Tone]
 TIME_FORMATS: Final = ("clock", "date", "utc", "ago")
 """How instants can be shown: time of day, with its date, time of day in UTC, or how long ago."""
 
-RECORDER_LOST_MS: Final = 15_000
-"""A recorder reports every 5 s: one that has not for so long is gone."""
-
 
 @dataclass(frozen=True, slots=True)
 class State:

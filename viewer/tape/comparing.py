@@ -8,8 +8,8 @@ from typing import Final
 
 from sqlalchemy import Connection, func, select
 
-from recorder.departed import is_gone
-from recorder.tape.schema import exchanges, measures, reads, sessions
+from recorder.tape import reading
+from recorder.tape.schema import measures, reads
 from viewer import rows
 from viewer.model.listing.ranking import Entry
 from viewer.model.listing.scoreboard import LABELS
@@ -19,9 +19,6 @@ FIELDS: Final = (
     "id", "started_at", "model", "upstream", "status", "ended_by", "outcome_detail", "flags", "bytes", *LABELS,
 )  # fmt: skip
 """The fields of a row of the table; one that has not been measured has a `last_read_ms`, too."""
-
-_COLUMNS: Final = (sessions.c.pid, sessions.c.boot_id, sessions.c.heartbeat_at, sessions.c.ended_at)
-_RECORDER: Final = select(*_COLUMNS).select_from(exchanges.join(sessions, sessions.c.no == exchanges.c.session_no))
 
 
 def entries(connection: Connection, numbers: Sequence[int]) -> list[Entry]:
@@ -36,10 +33,10 @@ def _entry(connection: Connection, no: int) -> Entry | None:
     with connection.begin():
         gaps: bytes | None = connection.execute(select(measures.c.icl).where(measures.c.exchange_no == no)).scalar()
         last = connection.execute(select(func.max(reads.c.at_ns)).where(reads.c.exchange_no == no)).scalar()
-        pid, boot_id, heartbeat_at, left_at = connection.execute(_RECORDER.where(exchanges.c.no == no)).one()
+        run = reading.run_of(connection, no)
     if row["outcome"] == "open":
         row["last_read_ms"] = rows.ms(last)
     if running.is_measurable(row):
         found = running.figures(connection, no)
         row, gaps = running.filled(row, found), found.icl
-    return Entry(no, row, gaps or b"", heartbeat_at, left_at, is_gone(pid, boot_id))
+    return Entry(no, row, run, gaps or b"")

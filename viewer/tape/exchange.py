@@ -15,29 +15,16 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import NoResultFound
 
 from recorder.decode import encoding
-from recorder.departed import is_gone
 from recorder.errors import WiretapeError
-from recorder.tape import store
-from recorder.tape.schema import exchanges, measures, sessions
+from recorder.process import Run
+from recorder.tape import reading
+from recorder.tape.schema import exchanges, measures
 from viewer.columns import JOINED, column
 from viewer.model.exchange import opened
 from viewer.model.exchange.opened import Stored
 from viewer.model.exchange.transcript import Transcript
 from viewer.rows import Row
 from viewer.tape import queries, running
-
-
-@dataclass(frozen=True, slots=True)
-class Recorder:
-    """The run of a recorder that an exchange belongs to; `heartbeat_at` is when it was last heard of, wall time.
-
-    `gone` says that its process is, as `departed` does.
-    """
-
-    pid: int
-    heartbeat_at: str
-    ended_at: str | None
-    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +39,7 @@ class Known:
     request: Row
     request_body: bytes | None
     response_headers: list[list[str]]
-    recorder: Recorder
+    recorder: Run
     end_ns: int
     gaps: bytes = field(repr=False)
 
@@ -71,21 +58,18 @@ def known(connection: Connection, no: int) -> Known:
     return Known(row, request, body, headers or [], recorder(connection, no), end_ns or 0, packed or b"")
 
 
-def recorder(connection: Connection, no: int) -> Recorder:
-    """Give the run of a recorder that an exchange belongs to, as it stands. Raises sqlalchemy's `NoResultFound`."""
-    columns = (sessions.c.pid, sessions.c.heartbeat_at, sessions.c.ended_at, sessions.c.boot_id)
-    joined = exchanges.join(sessions, sessions.c.no == exchanges.c.session_no)
+def recorder(connection: Connection, no: int) -> Run:
+    """Return the run that records an exchange, as it stands. Raises sqlalchemy's `NoResultFound`."""
     with connection.begin():
-        found = connection.execute(select(*columns).select_from(joined).where(exchanges.c.no == no)).one()
-    return Recorder(found.pid, found.heartbeat_at, found.ended_at, is_gone(found.pid, found.boot_id))
+        return reading.run_of(connection, no)
 
 
 def stored(connection: Connection, no: int) -> Stored:
     """Read an exchange's answer. Raises sqlalchemy's `NoResultFound`."""
     known = select(exchanges.c.id, measures.c.outcome).outerjoin(measures).where(exchanges.c.no == no)
     with connection.begin():
-        facts, its_reads = store.facts(connection, no)
-        body = store.readable_body(connection, no)
+        facts, its_reads = reading.facts(connection, no)
+        body = reading.readable_body(connection, no)
         id, outcome = connection.execute(known).one()
     return Stored(id, facts, its_reads, body, outcome or "open")
 

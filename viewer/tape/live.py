@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Text, case, cast, func, select
 
-from recorder.tape import cells
+from recorder.process import Run
+from recorder.tape import cells, reading
 from recorder.tape.schema import exchanges, measures, reads, sessions
 from viewer import rows
 from viewer.columns import JOINED, column
@@ -50,18 +51,6 @@ _MOST_TERMS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """One run of a recorder: the newest on the tape."""
-
-    pid: int
-    boot_id: str | None
-    listen: str
-    upstreams: list[list[str]]
-    heartbeat_at: str
-    ended_at: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Seen:
     """What was known of a tape when it was last looked at."""
 
@@ -82,7 +71,7 @@ class Change:
 
     seen: Seen
     running: int
-    session: Session | None
+    recorder: Run | None
     fits: list[int] = field(default_factory=list)
     unfit: list[int] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
@@ -161,7 +150,7 @@ def change(
         newest = connection.execute(select(func.max(exchanges.c.no))).scalar() or 0
         unsettled = _unmeasured(connection, known.unsettled | new) if seen else _all_unmeasured(connection)
         running = connection.execute(select(func.count()).where(exchanges.c.ended_by.is_(None))).scalar_one()
-        session = _session(connection)
+        recorder = reading.newest_run(connection)
         affected = sorted(known.unsettled | new if seen else unsettled)
         fitting = _fitting(connection, affected, where)
     kept = [no for no in affected if no in fitting]
@@ -169,7 +158,7 @@ def change(
     return Change(
         Seen(version, total, newest, frozenset(unsettled)),
         running,
-        session,
+        recorder,
         kept,
         [no for no in affected if no not in fitting],
         listed(connection, [no for no in kept if no in shown][-_MOST_ROWS:]),
@@ -258,10 +247,3 @@ def _fitting(connection: Connection, affected: list[int], where: Condition | Non
         return set()
     statement = select(exchanges.c.no).select_from(JOINED).where(queries.among(affected))
     return set(connection.execute(statement if where is None else statement.where(where)).scalars())
-
-
-def _session(connection: Connection) -> Session | None:
-    names = ("pid", "boot_id", "listen", "upstreams", "heartbeat_at", "ended_at")
-    statement = select(*(sessions.c[name] for name in names)).order_by(sessions.c.no.desc()).limit(1)
-    found = connection.execute(statement).one_or_none()
-    return None if found is None else Session(*found)

@@ -26,12 +26,11 @@ from recorder.decode.derive import Decoded, decode
 from recorder.decode.outcome import FAILURES, Exchange, Read
 from recorder.errors import NotFound, TapeBusy, TapeDamaged, TapeError, WiretapeError
 from recorder.sanitize import safe
-from recorder.tape import cells, file, store
+from recorder.tape import cells, file, reading
 from recorder.tape.cells import Place, Timestamp
 from recorder.tape.schema import exchanges as _exchanges
 from recorder.tape.schema import measures as _measures
 from recorder.tape.schema import reads as _reads
-from recorder.tape.schema import sessions as _sessions
 from viewer import rows
 from viewer.columns import JOINED, column
 from viewer.filters import sql
@@ -236,15 +235,15 @@ def _newest_ids(connection: Connection) -> str:
 def decoded(connection: Connection, no: int) -> Decoded:
     """Decode an exchange's body, or what there is of it so far."""
     with connection.begin():
-        facts, its_reads = store.facts(connection, no)
-        data = store.readable_body(connection, no)
+        facts, its_reads = reading.facts(connection, no)
+        data = reading.readable_body(connection, no)
     return decode(facts, its_reads, data)
 
 
 def body(connection: Connection, no: int) -> bytes:
     """Give the response body, byte for byte as upstream sent it."""
     with connection.begin():
-        return store.stored_body(connection, no)
+        return reading.stored_body(connection, no)
 
 
 def request(connection: Connection, no: int) -> tuple[Row, bytes | None]:
@@ -265,7 +264,7 @@ def headers(connection: Connection, no: int) -> tuple[list[list[str]], list[list
 def reads(connection: Connection, no: int) -> list[Row]:
     """Give an exchange's reads."""
     with connection.begin():
-        found = store.intact_reads(connection, no)
+        found = reading.intact_reads(connection, no)
     return [rows.read(one) for one in found]
 
 
@@ -281,14 +280,14 @@ def all_reads(connection: Connection, where: Condition | None = None) -> Iterato
 def _every_read(connection: Connection) -> Iterator[Row]:
     key = (_reads.c.exchange_no, _reads.c.seq)
     place = type_coerce(_reads.c.seq, NullType())  # where to go on, however damaged it is
-    columns = (_reads.c.exchange_no, place, _exchanges.c.id, *store.READ_COLUMNS)
+    columns = (_reads.c.exchange_no, place, _exchanges.c.id, *reading.READ_COLUMNS)
     statement = select(*columns).join(_exchanges, _exchanges.c.no == _reads.c.exchange_no).order_by(*key)
     query = statement.limit(_BATCH_OF_READS)
     while True:
         with connection.begin():
             batch = connection.execute(query).all()
         for _, _, id, *read in batch:
-            if store.is_intact(read):
+            if reading.is_intact(read):
                 yield {"id": id, **rows.read(Read(*read))}
         if len(batch) < _BATCH_OF_READS:
             return
@@ -321,7 +320,7 @@ def _answer(connection: Connection, no: int) -> tuple[Exchange, list[Span], byte
     with connection.begin():
         headers, framing = connection.execute(_RESPONSE, {"no": no}).one()
         its_reads = [row for row in connection.execute(_SPANS, {"no": no}) if None not in row]
-        data = store.readable_body(connection, no)
+        data = reading.readable_body(connection, no)
     named = dict(reversed(headers or []))
     kind, coding = named.get("content-type"), named.get("content-encoding")
     exchange = Exchange(None, kind, coding, None, None, None, None, framing=framing)
@@ -382,7 +381,7 @@ def read_columns(
 
 def _intact_columns(connection: Connection, no: int) -> list[Any]:
     with connection.begin():
-        return [*zip(*store.intact_reads(connection, no), strict=True)]
+        return [*zip(*reading.intact_reads(connection, no), strict=True)]
 
 
 def packed_gaps(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, bytes]]:
@@ -405,8 +404,8 @@ def whole(connection: Connection, no: int) -> Whole:
     statement = select(_exchanges, *columns).select_from(JOINED).where(_exchanges.c.no == no)
     with connection.begin():
         row = connection.execute(statement).mappings().one()
-        facts, its_reads = store.facts(connection, no)
-        data = store.readable_body(connection, no)
+        facts, its_reads = reading.facts(connection, no)
+        data = reading.readable_body(connection, no)
     return Whole({str(name): value for name, value in row.items()}, its_reads, data, decode(facts, its_reads, data))
 
 
@@ -432,14 +431,6 @@ def among(numbers: Iterable[int]) -> Condition:
 def observed(connection: Connection, no: int) -> tuple[Exchange, list[Read], Decoded]:
     """Give the facts of an exchange, its reads, and its body decoded: all that its verdicts are given by."""
     with connection.begin():
-        facts, its_reads = store.facts(connection, no)
-        data = store.readable_body(connection, no)
+        facts, its_reads = reading.facts(connection, no)
+        data = reading.readable_body(connection, no)
     return facts, its_reads, decode(facts, its_reads, data)
-
-
-def newest_session(connection: Connection) -> Row | None:
-    """Give the newest run of a recorder: `pid`, `listen`, `heartbeat_at` and `ended_at`; None if there was none."""
-    columns = (_sessions.c.pid, _sessions.c.listen, _sessions.c.heartbeat_at, _sessions.c.ended_at)
-    with connection.begin():
-        found = connection.execute(select(*columns).order_by(_sessions.c.no.desc()).limit(1)).mappings().one_or_none()
-    return None if found is None else {str(name): value for name, value in found.items()}

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from recorder.decode import encoding
 from recorder.decode.derive import Measures, derive
-from recorder.tape import store
+from recorder.tape import reading
 from viewer import rows
 from viewer.rows import Row
 
@@ -39,8 +39,8 @@ def is_measurable(row: Row, most: int = LARGEST) -> bool:
 def figures(connection: Connection, no: int) -> Measures:
     """Measure an exchange as far as it is; of a large compressed one nothing. Raises sqlalchemy's `NoResultFound`."""
     with connection.begin():
-        facts, its_reads = store.facts(connection, no)
-        body = store.readable_body(connection, no)
+        facts, its_reads = reading.facts(connection, no)
+        body = reading.readable_body(connection, no)
     if not encoding.is_identity(facts.content_encoding) and len(body) > LARGEST // RATIO:
         return derive(facts, [], b"")
     return derive(facts, its_reads, body)

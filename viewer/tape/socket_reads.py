@@ -6,12 +6,12 @@ All reads of an exchange come with its body (`inspecting`); this is quick howeve
 from sqlalchemy import Connection, select
 
 from recorder.decode.outcome import Read
-from recorder.tape import store
+from recorder.tape import reading
 from recorder.tape.schema import reads
 
 
 def between(connection: Connection, no: int, first: int, last: int) -> dict[int, Read]:
     """Give the reads of an exchange from seq `first` to `last` by their seq, those that are on the tape."""
-    asked = select(*store.READ_COLUMNS).where(reads.c.exchange_no == no, reads.c.seq.between(first, last))
+    asked = select(*reading.READ_COLUMNS).where(reads.c.exchange_no == no, reads.c.seq.between(first, last))
     with connection.begin():
-        return {row.seq: Read(*row) for row in connection.execute(asked) if store.is_intact(row)}
+        return {row.seq: Read(*row) for row in connection.execute(asked) if reading.is_intact(row)}

@@ -1,14 +1,18 @@
 """What each fact about a place means, and that no secret is said."""
 
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 
+from recorder.process import Run
 from viewer.commands import findings
 from viewer.commands.findings import Finding
 
+NOON, S = "2026-03-01T12:00:00.000000Z", 10**9
+NOON_NS = round(datetime.fromisoformat(NOON).timestamp()) * S
 PATH = PurePosixPath("/tapes/tape.db")
 BASES = {"OPENAI_BASE_URL": "http://127.0.0.1:8377/v1"}
 NO_BASES = {"OPENAI_BASE_URL": ""}
@@ -30,13 +34,13 @@ NO_BASES = {"OPENAI_BASE_URL": ""}
         (findings.privacy, ({"t": 0o600, "t-wal": 0o600}, []), "ok", "t 0600"),
         (findings.privacy, ({"t": 0o644, "t-wal": 0o600}, []), "problem", "t has mode 0644"),
         (findings.privacy, ({"t": 0o644}, ["t"]), "note", "another user"),
-        (findings.recorder, ("", False, None, True), "ok", "none is running"),
-        (findings.recorder, ("", False, 100.0, True), "ok", "none is running"),
-        (findings.recorder, ("", False, 100.0, False), "note", "was killed"),
-        (findings.recorder, ("wiretape record", True, 3.0, False), "ok", "3 s ago"),
-        (findings.recorder, ("wiretape record", True, 90.0, False), "note", "90 s ago"),
-        (findings.recorder, ("wiretape record", False, 3.0, False), "problem", "relay is gone"),
-        (findings.recorder, ("wiretape db rebuild", False, 3.0, True), "ok", "wiretape db rebuild holds"),
+        (findings.recorder, ("", None, NOON_NS), "ok", "none is running"),
+        (findings.recorder, ("", Run(1, NOON, NOON), NOON_NS + 100 * S), "ok", "none is running"),
+        (findings.recorder, ("", Run(1, NOON), NOON_NS + 100 * S), "note", "was killed"),
+        (findings.recorder, ("wiretape record", Run(1, NOON), NOON_NS + 3 * S), "ok", "3 s ago"),
+        (findings.recorder, ("wiretape record", Run(1, NOON), NOON_NS + 90 * S), "note", "90 s ago"),
+        (findings.recorder, ("wiretape record", Run(1, NOON, gone=True), NOON_NS), "problem", "relay is gone"),
+        (findings.recorder, ("wiretape db rebuild", Run(1, NOON, NOON), NOON_NS), "ok", "wiretape db rebuild holds"),
         (findings.space, (5 << 30,), "ok", "5.0 GiB"),
         (findings.space, (512 << 20,), "note", "0.5 GiB"),
         (findings.space, (1 << 20,), "problem", "0.0 GiB"),

@@ -3,7 +3,7 @@
 import pytest
 
 from recorder.clock import Clock
-from viewer.model.silence import Silence, Stopwatch, at, is_lost, longest_ns, silence
+from viewer.model.silence import Silence, Stopwatch, at, longest_ns, silence
 
 MS = 1_000_000
 NOON_NS = 1_772_366_400 * 10**9
@@ -60,18 +60,3 @@ def test_a_silence_is_that_of_the_position_in_a_stream() -> None:
 def test_from_the_limit_on_it_is_a_stall() -> None:
     assert silence(2_600 * MS, 600 * MS, 2_000 * MS) == Silence(2_000 * MS, stalled=True)
     assert silence(2_599 * MS, 600 * MS, 2_000 * MS) == Silence(1_999 * MS)
-
-
-@pytest.mark.parametrize(
-    ("heartbeat_at", "ended_at", "lost"),
-    [
-        ("2026-03-01T11:59:50.000000Z", None, False),
-        ("2026-03-01T11:59:40.000000Z", None, True),
-        (STARTED, "2026-03-01T12:00:01.000000Z", True),
-        ("no time", None, False),
-        ("", None, False),
-    ],
-)
-def test_who_is_not_heard_of_or_has_ended_records_no_more(heartbeat_at: str, ended_at: str | None, lost: bool) -> None:
-    assert is_lost(heartbeat_at, ended_at, "2026-03-01T12:00:02.000000Z", gone=False) == lost
-    assert is_lost(heartbeat_at, ended_at, "2026-03-01T12:00:02.000000Z", gone=True)

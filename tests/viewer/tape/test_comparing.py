@@ -23,4 +23,4 @@ def test_figures_are_those_of_the_tape(connection: Connection) -> None:
 def test_one_that_runs_is_measured_until_its_last_read(connection: Connection) -> None:
     (one,) = comparing.entries(connection, [queries.find(connection, LIVE)])
     assert (one.row["ttft_ms"], one.row["last_read_ms"], one.row["outcome"], one.gaps) == (110.0, 110.0, "open", b"")
-    assert (one.row["duration_ms"], one.heartbeat_at[:10], one.left_at) == (None, "2026-03-01", None)
+    assert (one.row["duration_ms"], one.run.heartbeat_at[:10], one.run.ended_at) == (None, "2026-03-01", None)

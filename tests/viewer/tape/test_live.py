@@ -65,8 +65,8 @@ def test_the_first_look_says_what_there_is(connection: Connection) -> None:
     assert found is not None
     assert (found.total, found.running, found.fits, found.seen.newest) == (7, 1, [7], 7)
     assert found.seen.unsettled == {7}
-    assert found.session is not None
-    assert found.session.upstreams == [["", "https://api.example.com"]]
+    assert found.recorder is not None
+    assert found.recorder.upstreams == [["", "https://api.example.com"]]
     assert watching.change(connection, found.seen) is None
 
 
@@ -120,7 +120,7 @@ def test_an_empty_tape_has_nothing_and_nobody(tmp_path: Path) -> None:
     with queries.opened(tmp_path / "tape.db") as connection:
         found = watching.change(connection, None)
         assert found is not None
-        assert (found.total, found.session, found.seen.newest) == (0, None, 0)
+        assert (found.total, found.recorder, found.seen.newest) == (0, None, 0)
         assert watching.numbers(connection) == []
 
 

@@ -275,10 +275,3 @@ def test_an_exchange_is_read_as_a_whole(connection: Connection) -> None:
     assert one.body == queries.body(connection, queries.find(connection, COMPLETE))
     assert (one.facts["outcome"], one.facts["model"], len(one.reads)) == ("complete", "gpt-x-mini", 6)
     assert len(one.decoded.items) == 9
-
-
-def test_the_newest_session_is_the_one_that_began_last(connection: Connection) -> None:
-    at = "2026-03-01T12:00:00.000000Z"
-    assert queries.newest_session(connection) == {
-        "pid": 1, "listen": "http://127.0.0.1:8377", "heartbeat_at": at, "ended_at": None,
-    }  # fmt: skip

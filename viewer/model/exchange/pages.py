@@ -19,7 +19,6 @@ from viewer.model.exchange.clocks import SINCE_REQUEST, Times
 from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Opened
 from viewer.model.exchange.transcript import UNKNOWN
-from viewer.model.silence import is_lost
 from viewer.model.states import Tone
 from viewer.rows import Row
 from viewer.tape.exchange import Known
@@ -71,12 +70,11 @@ def heading(known: Known, opened: Opened | None = None, died: bool = False) -> L
     ]
 
 
-def is_dead(known: Known, now: str) -> bool:
-    """Say whether the recorder of an exchange that still runs is gone: `now` is the wall time, as on the tape."""
+def is_dead(known: Known, wall_ns: int) -> bool:
+    """Return whether nobody records an exchange any more that has not ended."""
     if known.row["ended_by"] is not None or known.row["outcome"] not in ("open", None):
         return False
-    recorder = known.recorder
-    return is_lost(recorder.heartbeat_at, recorder.ended_at, now, gone=recorder.gone)
+    return known.recorder.state(wall_ns) != "running"
 
 
 def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:

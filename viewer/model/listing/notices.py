@@ -5,15 +5,15 @@ Each notice is a list of lines, each of parts with their tones, as in `streams`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from recorder.errors import WiretapeError
+from recorder.process import Run
 from recorder.sanitize import safe
 from viewer.filters.fields import DURATIONS, FIELDS
 from viewer.filters.syntax import Compare, Filter
-from viewer.model.states import RECORDER_LOST_MS, Part
+from viewer.model.states import Part
 
 Lines = list[list[Part]]
 
@@ -25,41 +25,16 @@ _HOW_TO_RECORD: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Recorder:
-    """The newest recorder of a tape, and whether it is `running`, was `stopped`, or is `lost`: gone without a word."""
-
-    state: Literal["running", "stopped", "lost", "none"] = "none"
-    pid: int = 0
-    listen: str = ""
-    target: str = ""
-    heartbeat_at: str = ""
-
-
-def recorder(
-    pid: int, listen: str, targets: Sequence[str], heartbeat_at: str, ended: bool, wall_ns: int, *, gone: bool
-) -> Recorder:
-    """Judge a recorder by when it was last heard of; `gone` says that its process is."""
-    target = targets[0] if len(targets) == 1 else f"{len(targets)} upstreams"
-    try:
-        silent_ms = (wall_ns / 1e9 - datetime.fromisoformat(heartbeat_at).timestamp()) * 1000
-    except ValueError:
-        silent_ms = float("inf")
-    is_lost = silent_ms > RECORDER_LOST_MS or gone
-    state: Literal["running", "stopped", "lost"] = "stopped" if ended else "lost" if is_lost else "running"
-    return Recorder(state, pid, listen, target, heartbeat_at)
-
-
-def recorder_line(found: Recorder) -> list[Part]:
-    """Say who records."""
-    match found.state:
-        case "running":
-            return [("● ", "error"), (f"REC {_address(found.listen)} → {_address(found.target)}", "plain")]
-        case "lost":
-            heard = safe(found.heartbeat_at[5:16].replace("T", " "))
-            return [("? ", "warning"), (f"recorder silent since {heard} UTC", "warning")]
-        case _:
-            return [("○ ", "muted"), ("recorder not running", "muted")]
+def recorder_line(run: Run | None, wall_ns: int) -> list[Part]:
+    """Return who records: `run` is the newest of the tape."""
+    state = run and run.state(wall_ns)
+    if run is None or state == "ended":
+        return [("○ ", "muted"), ("recorder not running", "muted")]
+    if state == "lost":
+        heard = safe(run.heartbeat_at[5:16].replace("T", " "))
+        return [("? ", "warning"), (f"recorder silent since {heard} UTC", "warning")]
+    upstream = run.upstreams[0][1] if len(run.upstreams) == 1 else f"{len(run.upstreams)} upstreams"
+    return [("● ", "error"), (f"REC {_address(run.listen)} → {_address(upstream)}", "plain")]
 
 
 def no_tape(path: Path) -> Lines:
@@ -74,10 +49,10 @@ def no_tape(path: Path) -> Lines:
     ]
 
 
-def empty(found: Recorder) -> Lines:
-    """Say that nothing is recorded yet, and what to do."""
-    running = found.state == "running"
-    now = f"running at {_address(found.listen)}" if running else "not running"
+def empty(run: Run | None, wall_ns: int) -> Lines:
+    """Return that nothing is recorded yet, and what to do: `run` is the newest of the tape."""
+    running = run is not None and run.state(wall_ns) == "running"
+    now = f"running at {_address(run.listen)}" if run is not None and running else "not running"
     return [
         [("No exchanges recorded yet.", "strong")],
         [],

@@ -12,11 +12,11 @@ from typing import Final
 from rich.cells import cell_len
 
 from recorder.clock import Clock
+from recorder.process import Run
 from viewer import formatting, sparkline
 from viewer.model import states
 from viewer.model.listing import scoreboard
 from viewer.model.listing.scoreboard import BETTER, HIGH_IS_GOOD, LABELS
-from viewer.model.silence import is_lost
 from viewer.model.states import ORPHAN, Look, Part, Tone
 from viewer.rows import Row
 
@@ -42,22 +42,19 @@ _LEAST_DRAWN: Final = 0.2
 class Entry:
     """One exchange: its number and its row, of one that runs as far as it is, and the gaps between its output chunks.
 
-    `heartbeat_at` is when its recorder was last heard of, `left_at` when that ended, both wall times as on the tape;
-    `gone` says that its process is.
+    `run` is the one that records it.
     """
 
     no: int
     row: Row
+    run: Run
     gaps: bytes = field(repr=False, default=b"")
-    heartbeat_at: str = ""
-    left_at: str | None = None
-    gone: bool = False
 
     def by_now(self, clock: Clock) -> "Entry":
         """Give it as it stands now: while it runs with how long it has lasted; an orphan if nothing records it."""
         if self.row["outcome"] != "open" or self.row["ended_by"] is not None:
             return self
-        lost = is_lost(self.heartbeat_at, self.left_at, clock.wall(), gone=self.gone)
+        lost = self.run.state(clock.wall_ns()) != "running"
         lasted = states.elapsed_ms(self.row, Look(wall_ns=clock.wall_ns(), recording=not lost))
         called = {"outcome": ORPHAN.word} if lost else {}
         return replace(self, row=self.row | {"duration_ms": lasted} | called)

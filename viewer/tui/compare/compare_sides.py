@@ -60,7 +60,7 @@ class Side:
         return True
 
     def _know(self, known: Known) -> None:
-        self.pulse.know(known.row["started_at"], died=pages.is_dead(known, self._clock.wall()))
+        self.pulse.know(known.row["started_at"], died=pages.is_dead(known, self._clock.wall_ns()))
 
     def _open(self, opened: Opened) -> None:
         self.pulse.take(opened)

@@ -52,7 +52,7 @@ class Live:
 
     def know(self, known: Known) -> None:
         """Take what is known at once; what has died or ended is followed no longer."""
-        self._pulse.know(known.row["started_at"], died=pages.is_dead(known, self._clock.wall()))
+        self._pulse.know(known.row["started_at"], died=pages.is_dead(known, self._clock.wall_ns()))
         self.following = self.following and not self.died
 
     def open(self, opened: Opened, playback: Playback) -> None:

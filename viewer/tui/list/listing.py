@@ -9,18 +9,17 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from recorder.departed import is_gone
 from recorder.errors import TapeBusy, WiretapeError
+from recorder.process import Run
 from viewer.model.listing import notices
 from viewer.model.listing.catalog import Catalog
-from viewer.model.listing.notices import Recorder
 from viewer.tape.decoder import LARGE
 from viewer.tui.base.host import Host, Superseded, in_thread
 from viewer.tui.list import questions
 from viewer.tui.list.questions import Known, Previewed, Wanted
 
 if TYPE_CHECKING:
-    from viewer.tape.live import Change, Session
+    from viewer.tape.live import Change
 
 _BUSY_NS: Final = 2_000_000_000
 
@@ -67,10 +66,14 @@ class Listing:
         return self.trouble is not None and self.change is None
 
     @property
-    def recorder(self) -> Recorder:
-        """Who records on this tape, as of now."""
-        session = self.change.session if self.change is not None else None
-        return Recorder() if session is None else _judged(session, self._host.clock.wall_ns())
+    def recorder(self) -> Run | None:
+        """The newest run of a recorder on this tape."""
+        return self.change.recorder if self.change is not None else None
+
+    @property
+    def wall_ns(self) -> int:
+        """The wall time, in ns."""
+        return self._host.clock.wall_ns()
 
     @property
     def fitting(self) -> int:
@@ -184,15 +187,3 @@ class Listing:
         self.trouble = error
         if not isinstance(error, TapeBusy):
             self.change, self.catalog = None, Catalog()
-
-
-def _judged(session: "Session", wall_ns: int) -> Recorder:
-    return notices.recorder(
-        session.pid,
-        session.listen,
-        [url for _, url in session.upstreams],
-        session.heartbeat_at,
-        session.ended_at is not None,
-        wall_ns,
-        gone=is_gone(session.pid, session.boot_id),
-    )

@@ -204,11 +204,11 @@ def arguments(calls: "Iterable[Row] | None") -> str:
 def _answer(connection: "Connection", number: int, id: str) -> str:
     """Give an answer as it came, its content coding undone."""
     from recorder.decode import encoding
-    from recorder.tape import store
+    from recorder.tape import reading
 
     with connection.begin():
-        facts, _ = store.facts(connection, number)
-        body = store.stored_body(connection, number)
+        facts, _ = reading.facts(connection, number)
+        body = reading.stored_body(connection, number)
     data = encoding.plain(facts.content_encoding, body, [len(body)]).data
     if len(data) > MOST_COPIED:
         raise WiretapeError(f"{len(data):,} bytes are too many to copy: use wiretape show {id[:8]} --part raw")

@@ -421,10 +421,11 @@ class StreamsScreen(Screen[None]):
 
     def _look_again(self) -> None:
         was_dated, started = self._look.is_dated, self._listing.started
+        wall_ns, run = self._host.clock.wall_ns(), self._listing.recorder
         self._look = replace(
             self._look,
-            wall_ns=self._host.clock.wall_ns(),
-            recording=self._listing.recorder.state == "running",
+            wall_ns=wall_ns,
+            recording=run is not None and run.state(wall_ns) == "running",
             spans_days=started is not None and states.spans_days(*started),
         )
         self._rows.set_look(self._look)

@@ -35,7 +35,7 @@ def recorder(listing: Listing) -> list[Part]:
     """Say who records, or that the tape keeps us waiting."""
     if listing.is_busy:
         return [("busy: waiting for the tape", "warning")]
-    return notices.recorder_line(listing.recorder) if listing.change is not None else []
+    return notices.recorder_line(listing.recorder, listing.wall_ns) if listing.change is not None else []
 
 
 def count(listing: Listing, filter_text: str, *, wrong: bool, typing: bool) -> list[Part]:
@@ -59,5 +59,5 @@ def nothing(path: Path, listing: Listing) -> notices.Lines | None:
         is_awaited = isinstance(listing.trouble, NotFound | SchemaMissing)
         return notices.no_tape(path) if is_awaited else notices.failed(listing.trouble)
     if listing.change is not None and not listing.change.total:
-        return notices.empty(listing.recorder)
+        return notices.empty(listing.recorder, listing.wall_ns)
     return None

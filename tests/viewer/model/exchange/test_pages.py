@@ -7,6 +7,7 @@ from array import array
 import pytest
 from sqlalchemy import Connection
 
+from recorder.process import Run
 from tests.viewer.conftest import COMPLETE, FAILED, LIMITED, LIVE, TOOLS, TRUNCATED
 from viewer.model.exchange import opened as opening
 from viewer.model.exchange import pages
@@ -16,8 +17,10 @@ from viewer.model.exchange.opened import Opened
 from viewer.model.exchange.pages import Line
 from viewer.model.exchange.transcript import UNKNOWN
 from viewer.tape import exchange, queries
-from viewer.tape.exchange import Known, Recorder
+from viewer.tape.exchange import Known
 from viewer.timing.thresholds import Thresholds
+
+NOON_NS = 1_772_366_400 * 10**9
 
 
 def known(connection: Connection, id: str) -> Known:
@@ -56,16 +59,16 @@ def test_a_heading_without_flags_has_no_gap_for_them(connection: Connection) -> 
 @pytest.mark.parametrize(
     ("recorder", "dead"),
     [
-        (Recorder(1, "2026-03-01T12:00:00.000000Z", None), False),
-        (Recorder(1, "2026-03-01T11:59:40.000000Z", None), True),
-        (Recorder(1, "2026-03-01T12:00:00.000000Z", "2026-03-01T12:00:01.000000Z"), True),
-        (Recorder(1, "no time", None), False),
+        (Run(1, "2026-03-01T12:00:00.000000Z", None), False),
+        (Run(1, "2026-03-01T11:59:40.000000Z", None), True),
+        (Run(1, "2026-03-01T12:00:00.000000Z", "2026-03-01T12:00:01.000000Z"), True),
+        (Run(1, "no time", None), False),
     ],
 )
-def test_a_recorder_that_is_not_heard_of_is_gone(connection: Connection, recorder: Recorder, dead: bool) -> None:
+def test_a_recorder_that_is_not_heard_of_is_gone(connection: Connection, recorder: Run, dead: bool) -> None:
     running = dataclasses.replace(known(connection, LIVE), recorder=recorder)
-    assert pages.is_dead(running, "2026-03-01T12:00:02.000000Z") == dead
-    assert not pages.is_dead(known(connection, COMPLETE), "2027-03-01T12:00:02.000000Z")
+    assert pages.is_dead(running, NOON_NS + 2 * 10**9) == dead
+    assert not pages.is_dead(known(connection, COMPLETE), 2 * NOON_NS)
 
 
 def test_what_is_wrong_is_said_in_words(connection: Connection) -> None:

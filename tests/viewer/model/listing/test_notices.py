@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from recorder.errors import TapeDamaged
+from recorder.process import Run
 from tests.viewer.conftest import HOSTILE
 from viewer.filters.parser import parse
 from viewer.model.listing import notices
-from viewer.model.listing.notices import Lines, Recorder, Term
+from viewer.model.listing.notices import Lines, Term
 
 STARTED, WALL_NS = "2026-03-01T12:00:00.000000Z", 1_772_366_400 * 10**9
 URL = "http://127.0.0.1:8377"
@@ -20,24 +21,26 @@ def said(lines: Lines) -> str:
 
 def recorder(after_s: float, *, ended: bool = False, gone: bool = False) -> str:
     wall_ns = WALL_NS + round(after_s * 10**9)
-    found = notices.recorder(1, URL, ["https://api.example.com"], STARTED, ended, wall_ns, gone=gone)
-    return f"{found.state}: {''.join(text for text, _ in notices.recorder_line(found))}"
+    run = Run(1, STARTED, STARTED if ended else None, gone, URL, [["", "https://api.example.com"]])
+    return said([notices.recorder_line(run, wall_ns)])
 
 
 def test_a_recorder_runs_as_long_as_it_reports() -> None:
-    assert recorder(5) == "running: ● REC 127.0.0.1:8377 → api.example.com"
-    assert recorder(16) == "lost: ? recorder silent since 03-01 12:00 UTC"
-    assert recorder(5, ended=True) == "stopped: ○ recorder not running"
+    assert recorder(5) == "● REC 127.0.0.1:8377 → api.example.com"
+    assert recorder(16) == "? recorder silent since 03-01 12:00 UTC"
+    assert recorder(5, ended=True) == "○ recorder not running"
 
 
 def test_a_recorder_is_gone_with_its_process() -> None:
-    assert recorder(1, gone=True).startswith("lost")
-    assert recorder(1, gone=True, ended=True).startswith("stopped")
+    assert recorder(1, gone=True).startswith("? recorder silent")
+    assert recorder(1, gone=True, ended=True) == "○ recorder not running"
 
 
 def test_several_upstreams_are_counted() -> None:
-    found = notices.recorder(1, URL, ["a", "b"], HOSTILE, False, WALL_NS, gone=False)
-    assert (found.target, found.state) == ("2 upstreams", "lost")
+    run = Run(1, HOSTILE, listen=HOSTILE, upstreams=[["a", HOSTILE], ["b", HOSTILE]])
+    line = said([notices.recorder_line(run, WALL_NS)])
+    assert line.endswith(" → 2 upstreams")
+    assert "\x1b" not in line
 
 
 def test_no_tape_says_where_and_how() -> None:
@@ -48,9 +51,9 @@ def test_no_tape_says_where_and_how() -> None:
 
 
 def test_an_empty_tape_says_who_records() -> None:
-    assert "Recorder: not running" in said(notices.empty(Recorder()))
-    running = Recorder("running", 1, URL, "https://u")
-    assert "Recorder: running at 127.0.0.1:8377" in said(notices.empty(running))
+    assert "Recorder: not running" in said(notices.empty(None, WALL_NS))
+    running = Run(1, STARTED, listen=URL)
+    assert "Recorder: running at 127.0.0.1:8377" in said(notices.empty(running, WALL_NS))
 
 
 def test_none_match_counts_each_term() -> None:

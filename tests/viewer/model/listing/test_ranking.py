@@ -7,6 +7,7 @@ import pytest
 from rich.cells import cell_len
 
 from recorder.clock import Clock
+from recorder.process import Run
 from tests.viewer.conftest import HOSTILE
 from viewer.model.listing import ranking, scoreboard
 from viewer.model.listing.ranking import Entry
@@ -18,7 +19,7 @@ NOON = Clock(lambda: 0, lambda: 1_772_366_400 * SECOND)
 
 def entry(no: int, outcome: str = "complete", flags: tuple[str, ...] = (), **figures: Any) -> Entry:
     told = dict.fromkeys(FIELDS) | {"id": f"{no:016x}", "model": "m", "upstream": "https://u", "outcome": outcome}
-    return Entry(no, told | {"flags": list(flags), "outcome_detail": None} | figures)
+    return Entry(no, told | {"flags": list(flags), "outcome_detail": None} | figures, Run(1, ""))
 
 
 def text(parts: Any) -> str:
@@ -113,7 +114,7 @@ def test_the_figure_that_is_gone_by_has_a_sign() -> None:
 
 def running(heartbeat_at: str, **more: Any) -> Entry:
     found = entry(1, "open", started_at="2026-03-01T11:59:50.000000Z", last_read_ms=120.0, ttft_ms=50.0, **more)
-    return replace(found, heartbeat_at=heartbeat_at)
+    return replace(found, run=Run(1, heartbeat_at))
 
 
 def test_one_that_runs_has_lasted_until_now() -> None:

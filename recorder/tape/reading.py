@@ -1,0 +1,120 @@
+"""Reads what a recorder stored: an exchange's facts, its reads and its body, and the run that recorded it.
+
+Whatever is damaged is noted (`recorder.tape.cells`) and left out. Queries over many exchanges are left to
+`viewer.tape`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, bindparam, func, select
+from sqlalchemy.exc import DatabaseError
+
+from recorder.decode import encoding
+from recorder.decode.outcome import Exchange, Read
+from recorder.errors import TapeDamaged
+from recorder.process import Run, is_gone
+from recorder.tape import cells
+from recorder.tape.cells import Place, Timestamp
+from recorder.tape.schema import bodies, exchanges, reads, segments, sessions
+
+READ_COLUMNS = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, reads.c.size)
+"""What a `Read` is made of."""
+
+_Read = tuple[Place, Timestamp, Timestamp | None, Place, Place]
+"""A read as JSON has it, in the order of `READ_COLUMNS`."""
+
+_FACTS = select(
+    *(column for column in exchanges.c if column.name != "request_body"),
+    func.coalesce(func.length(exchanges.c.request_body), 0).label("request_stored"),
+)
+_RUN = select(*(sessions.c[name] for name in ("pid", "boot_id", "heartbeat_at", "ended_at", "listen", "upstreams")))
+
+
+def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
+    """Read an exchange's facts, as the decoder takes them. Raises sqlalchemy's `NoResultFound`."""
+    row = connection.execute(_FACTS.where(exchanges.c.no == no)).one()
+    headers = dict(reversed(row.response_headers or []))
+    exchange = Exchange(
+        status=row.status,
+        content_type=headers.get("content-type"),
+        content_encoding=headers.get("content-encoding"),
+        ended_by=row.ended_by,
+        connected_ns=row.connected_ns,
+        headers_ns=row.headers_ns,
+        end_ns=row.end_ns,
+        gap_bytes=row.gap_bytes or 0,
+        paused=row.paused or 0,
+        surplus=bool(row.surplus),
+        coarse_clock=bool(row.coarse_clock),
+        framing=row.framing,
+        request_missing=0 if row.request_size is None else row.request_size - row.request_stored,
+    )
+    return exchange, reads_of(connection, no)
+
+
+def reads_of(connection: Connection, no: int) -> list[Read]:
+    """Read an exchange's reads, in order; those that are damaged are noted and left out."""
+    # One row for all: a row for each of a hundred thousand takes twice as long.
+    each = select(*READ_COLUMNS).where(reads.c.exchange_no == no).order_by(reads.c.seq).subquery()
+    statement = select(func.json_group_array(func.json_array(*each.c)))
+    try:
+        found = msgspec.json.decode(connection.execute(statement).scalar_one(), type=list[_Read])
+    except (msgspec.MsgspecError, DatabaseError):
+        return intact_reads(connection, no)
+    return sorted(map(Read._make, found))
+
+
+def intact_reads(connection: Connection, no: int) -> list[Read]:
+    """Read an exchange's reads row by row, each cell checked; those that are damaged are noted and left out."""
+    statement = select(*READ_COLUMNS).where(reads.c.exchange_no == no).order_by(reads.c.seq)
+    return [Read(*row) for row in connection.execute(statement).all() if is_intact(row)]
+
+
+def is_intact(read: Sequence[Any]) -> bool:
+    """Return whether nothing of a read's row is damaged; when it was relayed may be unknown."""
+    seq, at_ns, _, start, size = read
+    return None not in (seq, at_ns, start, size)
+
+
+def stored_body(connection: Connection, no: int) -> bytes:
+    """Read an exchange's body: packed, or still in segments while it is open.
+
+    Raises `TapeDamaged` if it cannot be unpacked.
+    """
+    packed = connection.execute(select(bodies.c.data, bodies.c.size).where(bodies.c.exchange_no == no)).one_or_none()
+    if packed is not None:
+        try:
+            return encoding.unpack(packed.data or b"", -1 if packed.size is None else packed.size)
+        except ValueError as error:
+            reason = f"the body of exchange number {no} is damaged ({error}): see 'wiretape db check'"
+            raise TapeDamaged(reason) from error
+    pieces = select(segments.c.data).where(segments.c.exchange_no == bindparam("no")).order_by(segments.c.start)
+    return b"".join(piece or b"" for piece in connection.execute(pieces, {"no": no}).scalars())
+
+
+def readable_body(connection: Connection, no: int) -> bytes:
+    """Read an exchange's body; one that cannot be unpacked is noted and empty."""
+    try:
+        return stored_body(connection, no)
+    except TapeDamaged:
+        cells.damage_of(connection).exchanges[no] = "its body cannot be unpacked"
+        return b""
+
+
+def newest_run(connection: Connection) -> Run | None:
+    """Read the newest run of a recorder; None if there is none."""
+    row = connection.execute(_RUN.order_by(sessions.c.no.desc()).limit(1)).one_or_none()
+    return None if row is None else _run(row)
+
+
+def run_of(connection: Connection, no: int) -> Run:
+    """Read the run that recorded an exchange. Raises sqlalchemy's `NoResultFound`."""
+    joined = exchanges.c.session_no == sessions.c.no
+    return _run(connection.execute(_RUN.where(joined, exchanges.c.no == no)).one())
+
+
+def _run(row: Row[Any]) -> Run:
+    gone = is_gone(row.pid, row.boot_id)
+    return Run(row.pid, row.heartbeat_at, row.ended_at, gone, row.listen, row.upstreams)
