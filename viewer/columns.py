@@ -5,8 +5,9 @@ What a list shows, what a filter compares and what a sort orders by is the same 
 
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, TableValuedAlias, case, func, literal, null, select, type_coerce
+from sqlalchemy import Column, ColumnElement, TableValuedAlias, case, func, literal, null, or_, select, type_coerce
 
+from recorder.decode.metrics import METRICS
 from recorder.tape.schema import exchanges, measures, reads
 from viewer import rows
 
@@ -17,12 +18,11 @@ JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchange
 def column(field: str) -> ColumnElement[Any]:
     """Give the expression of a field; of an open exchange, reads and bytes are counted from what is there.
 
-    Tokens per second are withheld where the answer came in a burst: how fast it was made is not known then. Where usage
-    counts tokens that did not come, so is all that divides the time of what came by them.
+    A metric is withheld where the exchange has one of the flags that its entry names: of a burst it is not known how
+    fast it was made, and where usage counts tokens that did not come, so is all that divides time by them.
     """
     own = reads.c.exchange_no == exchanges.c.no
     unmeasured = measures.c.exchange_no.is_(None)
-    stored = rows.stored_name(field)
     match field:
         case "model":
             return func.coalesce(measures.c.model, exchanges.c.request_model)
@@ -36,12 +36,10 @@ def column(field: str) -> ColumnElement[Any]:
             return _typed(case((unmeasured, summed), else_=measures.c.bytes), measures.c.bytes)
         case "gap_p50_ms" | "gap_p90_ms" | "gap_p99_ms":
             return func.gap_percentile(measures.c.icl, rows.GAP_PERCENTILES[field])
-        case "tps_user":
-            withheld = flagged("burst") | flagged("hidden_tokens")
-            return _typed(case((withheld, null()), else_=measures.c.tps_user), measures.c.tps_user)
-        case "tpot_ms" | "tpot_ns" | "tpot_adj_ms" | "tokens_per_chunk":
-            kept = measures.c[stored]
-            return _typed(case((flagged("hidden_tokens"), null()), else_=kept), kept)
+    stored = rows.stored_name(field)
+    if (metric := METRICS.get(stored)) is not None and metric.withheld:
+        kept = measures.c[stored]
+        return _typed(case((or_(*map(flagged, metric.withheld)), null()), else_=kept), kept)
     found: ColumnElement[Any] = measures.c[stored] if stored in measures.c else exchanges.c[stored]
     return found
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from recorder.decode.chat import Chunk, Piece
+from recorder.decode.metrics import METRICS
 from recorder.decode.outcome import Read
 from recorder.errors import TapeDamaged
 
@@ -21,21 +22,30 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-FIELDS: Final = (
+
+def field_name(stored: str) -> str:
+    """Return the name of a field that the tape has under `stored`: milliseconds for nanoseconds."""
+    return f"{stored.removesuffix('_ns')}_ms" if stored.endswith("_ns") else stored
+
+
+_FIRST: Final = (
     "id", "started_at", "method", "path", "upstream", "model", "status", "outcome", "outcome_detail", "error_code",
     "error_message", "finish_reason", "prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens",
     "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "icl_p50_ms",
     "icl_p99_ms", "icl_max_ms", "max_stall_ms", "reads", "events", "output_chunks", "bytes", "flags", "request_model",
     "labels", "connect_ms", "tps_user", "coalesced_fraction", "max_silence_ms",
 )  # fmt: skip
-"""The fields of an exchange: the contract."""
-
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
 DETAIL_FIELDS: Final = (
     "response_id", "framing", "ended_by", "ended_detail", "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "tail_ms",
     "e2e_tps", "tokens_per_chunk", "tpot_est_ms", "tpot_adj_ms", "icl_mean_ms", "icl_p90_ms", "comments", "chunks",
     "gap_bytes", "choices", "usage",
 )  # fmt: skip
+FIELDS: Final = _FIRST + tuple(
+    name for name in map(field_name, METRICS) if name not in _FIRST and name not in DETAIL_FIELDS
+)
+"""The fields of an exchange: the contract. A metric that is new stands at its end."""
+
 GAP_PERCENTILES: Final = {"gap_p50_ms": 0.5, "gap_p90_ms": 0.9, "gap_p99_ms": 0.99}
 """Percentiles of the gaps between reads with output, by which can be filtered and sorted: worked out when asked for."""
 

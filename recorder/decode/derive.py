@@ -12,18 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from recorder.decode import chunks, encoding, metrics, sse
+from recorder.decode import chunks, encoding, sse
 from recorder.decode.assembly import Answer, assemble
 from recorder.decode.chat import Chunk, Fault
 from recorder.decode.encoding import Cleaner
-from recorder.decode.metrics import Timing, doc
+from recorder.decode.metrics import DECODER_VERSION, Measures, Timeline, measured
 from recorder.decode.outcome import Evidence, Exchange, Read, TimedChunk, TimedItem, judge, transport_flags
 from recorder.decode.templates import Reader
 
 __all__ = ["DECODER_VERSION", "Decoded", "Measures", "TimedChunk", "TimedItem", "decode", "derive"]
-
-DECODER_VERSION: Final = 2
-"""Raised whenever the same facts would be derived differently."""
 
 MAX_ITEMS: Final = 1_000_000
 """Events, comments and chunks decoded of one body: more than 64 MiB of a real stream holds."""
@@ -69,38 +66,6 @@ class Decoded:
     read_at_ns: Sequence[int | None] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measures(Timing):
-    """Every derived value of one exchange: its timing and what follows; the meaning of each field is its metadata."""
-
-    decoder_version: int = field(default=DECODER_VERSION, metadata=doc("version of the decoder that derived this"))
-    outcome: str = field(default="open", metadata=doc("how the exchange ended"))
-    outcome_detail: str | None = field(default=None, metadata=doc("the kind of that outcome"))
-    error_code: str | None = field(default=None, metadata=doc("the code or type of the error that upstream reported"))
-    error_message: str | None = field(default=None, metadata=doc("the message of that error, verbatim"))
-    dialect: str | None = field(default=None, metadata=doc("chat, unknown, or null when there is no payload"))
-    model: str | None = field(default=None, metadata=doc("the first model that the answer names"))
-    response_id: str | None = field(default=None, metadata=doc("the first id that the answer names"))
-    finish_reason: str | None = field(default=None, metadata=doc("why the answer ended, in the words of upstream"))
-    prompt_tokens: int | None = field(default=None, metadata=doc("tokens of the prompt, from usage"))
-    completion_tokens: int | None = field(default=None, metadata=doc("tokens of the answer, from usage"))
-    total_tokens: int | None = field(
-        default=None, metadata=doc("tokens in all, from usage, or the sum of the two where it has none")
-    )
-    reasoning_tokens: int | None = field(default=None, metadata=doc("tokens of reasoning, from usage"))
-    usage: dict[str, Any] | None = field(default=None, metadata=doc("usage: the last non-null value of each field"))
-    events: int = field(default=0, metadata=doc("events by the standard, [DONE] included"))
-    comments: int = field(default=0, metadata=doc("comment lines"))
-    flags: tuple[str, ...] = field(default=(), metadata=doc("what else is worth knowing, sorted"))
-    content: str | None = field(default=None, metadata=doc("the text of the answer"))
-    reasoning: str | None = field(default=None, metadata=doc("the reasoning that came in the clear"))
-    refusal: str | None = field(default=None, metadata=doc("the refusal"))
-    tool_calls: list[dict[str, Any]] | None = field(
-        default=None, metadata=doc("tool calls: index, id, name, arguments")
-    )
-    choices: list[dict[str, Any]] | None = field(default=None, metadata=doc("the choices beside the first"))
-
-
 def decode(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
     """Decode a body. `reads` may cover less or more than the body: what has no read has no instant."""
     ends, places = encoding.spans([read.start for read in reads], [read.size for read in reads], len(body))
@@ -136,15 +101,15 @@ def derive(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Measures:
     answer = assemble((timed.chunk for timed in decoded.chunks) if readable else (), cleaner)
     fault, evidence = _evidence(decoded, answer, succeeded)
     outcome, outcome_detail = judge(exchange, evidence)
-    values = metrics.transport(exchange, reads)
-    if succeeded and decoded.stream:
-        values |= metrics.stream(exchange, decoded.chunks, decoded.done_ns, answer.tokens.completion)
-        if not understood:
-            values["chunks"] = 0
-    values["max_silence_ns"] = metrics.longest_silence(exchange, reads, values["duration_ns"])
+    is_timed = succeeded and decoded.stream
+    came = (decoded.chunks, decoded.done_ns, answer.tokens.completion) if is_timed else ()
+    timeline = Timeline(exchange, reads, *came)
+    values = measured(timeline)
+    if is_timed and not understood:
+        values["chunks"] = 0
     flags = transport_flags(exchange, outcome) | decoded.flags & {"decode_limit", "undecoded"}
     if succeeded:
-        flags |= _flags(decoded, answer, outcome)
+        flags |= _flags(decoded, answer, outcome, timeline)
     if fault is not None:
         values["error_code"], values["error_message"] = cleaner.optional(fault.code), cleaner.optional(fault.message)
     if cleaner.changed or (decoded.chunks and not encoding.is_utf8(decoded.data)):
@@ -366,18 +331,18 @@ def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[Fault 
     )
 
 
-def _flags(decoded: Decoded, answer: Answer, outcome: str) -> set[str]:
-    outputs = [timed for timed in decoded.chunks if timed.chunk.output]
+def _flags(decoded: Decoded, answer: Answer, outcome: str, timeline: Timeline) -> set[str]:
+    has_output = any(timed.chunk.output for timed in decoded.chunks)
     understood = decoded.dialect == "chat"
     raised = {
         "nonstream": not decoded.stream,
         "comments": any(item.kind == "comment" for item in decoded.items),
         "unknown_payload": decoded.dialect == "unknown" and "undecoded" not in decoded.flags,
-        "empty": understood and outcome == "complete" and not outputs,
+        "empty": understood and outcome == "complete" and not has_output,
         "no_done": understood and decoded.stream and not decoded.done,
         "no_finish": understood and decoded.stream and not answer.finished,
     }
     flags = decoded.flags | {flag for flag, is_raised in raised.items() if is_raised}
     if understood:
-        flags |= answer.flags | metrics.flags(outputs) if decoded.stream else answer.flags - _STREAM_ONLY
+        flags |= answer.flags | timeline.flags() if decoded.stream else answer.flags - _STREAM_ONLY
     return flags

@@ -1,132 +1,344 @@
-"""Reads and timed chunks in, the timing of one exchange out.
+"""The metrics of one exchange: one entry each, from which everything else that names a metric is derived.
 
-Integer nanoseconds since T0 (the moment before the upstream request is issued) or between two instants, None where
-unknown and never 0 in its place. A gap is between two output chunks, and 0 if one read brought both; a *burst gap* is
-between reads that brought output, so that it survives coalescing. Tokens come from `usage` only: chunks are never
-counted as tokens. Percentiles interpolate linearly (Hyndman and Fan's type 7, numpy's default).
+An entry is a field of `Timing`, or of `Measures`, that is made by `metric`: its name and type, its meaning and
+unit, its formula, and what filters and statistics call it. The tape's column, the fields of lists and exports, the
+filter's field, the statistics and every text about it come from there. Adding a metric is one entry and a migration
+that adds its column.
 
-What a chunk carries is decided in `chat`, how an exchange ended in `exchange`; statistics over many are the viewer's.
+Integer nanoseconds since T0 (the moment before the upstream request is issued) or between two timestamps, None where
+unknown and never 0 in its place. A gap is between two output chunks, and 0 if one read brought both; gaps between reads
+that brought output survive coalescing. Tokens come from `usage` only: chunks are never counted as tokens. Percentiles
+interpolate linearly (Hyndman and Fan's type 7, numpy's default).
+
+What a chunk carries is decided in `chat`, how an exchange ended in `outcome`; statistics over many are the viewer's.
 """
 
+import dataclasses
 import struct
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from operator import sub
-from typing import Any
+from typing import Any, Final
 
 from recorder.decode.assembly import completion_tokens
 from recorder.decode.outcome import Exchange, Read, TimedChunk
+from recorder.decode.stalls import DEFAULT, output_gaps
 
-Packed = bytes
-"""Little-endian integers side by side."""
-
-STALL_NS = 2_000_000_000
-_BURST_CHUNKS = 20
 _SPARK_CELLS = 24
 _SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_STEPS_NS = tuple(step * 1_000_000 for step in (3, 10, 30, 100, 300, 1000, 3000))
 """The gaps from which on each sign of a sparkline but the first stands."""
 
 _HISTOGRAM_BUCKETS = 64
-_MAX_TOKENS_LISTED = 1_000_000
 
 
-def doc(meaning: str) -> dict[str, str]:
-    """Return field metadata that says what the field means, for a glossary to print."""
-    return {"doc": meaning}
+class Timeline:
+    """What metrics are computed from: the facts of an exchange, and its chunks in time.
+
+    `tokens` are the completion tokens of `usage`, `done_ns` is when `[DONE]` came. `outputs` are the output chunks that
+    have a timestamp, `at` their timestamps, `gaps` the times between them.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        reads: Sequence[Read],
+        chunks: Sequence[TimedChunk] = (),
+        done_ns: int | None = None,
+        tokens: int | None = None,
+    ) -> None:
+        counted = [timed for timed in chunks if timed.chunk.counts]
+        outputs = [timed for timed in counted if timed.chunk.output]
+        chunk_at = [timed.at_ns for timed in counted if timed.at_ns is not None]
+        self.exchange, self.reads, self.tokens = exchange, reads, tokens
+        self.chunks, self.output_chunks = len(counted), len(outputs)
+        self.first_chunk_ns = chunk_at[0] if chunk_at else None
+        self.outputs = [timed for timed in outputs if timed.at_ns is not None]
+        self.at = [timed.at_ns for timed in self.outputs if timed.at_ns is not None]
+        self.output_reads = [timed.read for timed in self.outputs]
+        self.gaps = list(map(sub, self.at[1:], self.at))
+        self.ordered_gaps = sorted(self.gaps)
+        self.longest_gap_ns = max((gap for _, gap in output_gaps(self.at, self.output_reads)), default=None)
+        self.latency_ns = self.at[-1] if self.at else None
+        # Chunks after [DONE] belong to the answer too: then only the end of the exchange ends it.
+        last = max(chunk_at, default=0)
+        end_ns = done_ns if done_ns is not None and done_ns >= last else exchange.end_ns
+        self.duration_ns = None if end_ns is None else max(end_ns, last)
+
+    def first(self, *kinds: str) -> int | None:
+        """Return when the first output came that carries one of these: content, reasoning, tool."""
+        place = self._place(*kinds)
+        return None if place is None else self.at[place]
+
+    def thinking(self) -> int | None:
+        """Return the time from the first reasoning to the first answer in a chunk after it."""
+        thought, answer = self._place("reasoning"), self._place("content", "tool")
+        known = thought is not None and answer is not None and thought < answer
+        return self.at[answer] - self.at[thought] if known else None  # type: ignore[index]
+
+    def time_per(self, count: int | None) -> float | None:
+        """Return the time from the first to the last output for each of so many.
+
+        A window of 0 (all in one read) says nothing about speed: neither 0 nor infinity.
+        """
+        window = self.at[-1] - self.at[0] if self.at else 0
+        return window / count if count is not None and count > 0 and window > 0 else None
+
+    def time_per_token(self, tokens_of_first: int | None) -> float | None:
+        """Return the time for each token after those of the first output."""
+        known = self.tokens is not None and tokens_of_first is not None
+        return self.time_per(self.tokens - tokens_of_first if known else None)  # type: ignore[operator]
+
+    def percentile(self, fraction: float) -> float | None:
+        """Return a percentile of the gaps; `fraction` is 0 to 1."""
+        return percentile(self.ordered_gaps, fraction) if self.gaps else None
+
+    def tail(self) -> int | None:
+        """Return the time from the last output to the end."""
+        known = self.duration_ns is not None and self.latency_ns is not None
+        return self.duration_ns - self.latency_ns if known else None  # type: ignore[operator]
+
+    def tokens_per_second(self) -> float | None:
+        """Return the tokens per second after the first."""
+        tpot = self.time_per_token(1)
+        return 1e9 / tpot if tpot else None
+
+    def histogram(self) -> bytes:
+        """Return the count of the gaps of each bit length, none if there are no gaps."""
+        counts = [0] * _HISTOGRAM_BUCKETS
+        for bits, times in Counter(map(int.bit_length, self.gaps)).items():
+            counts[min(bits, _HISTOGRAM_BUCKETS - 1)] += times
+        return struct.pack(f"<{_HISTOGRAM_BUCKETS}I", *counts) if self.gaps else b""
+
+    def flags(self) -> set[str]:
+        """Return the flags that the timing of the output chunks raises."""
+        if not self.at:
+            return {"single_chunk"} if self.output_chunks == 1 else set()
+        reads = len(set(self.output_reads))
+        raised = {
+            "coalesced": len(self.at) - reads >= len(self.at) / 2,
+            "single_chunk": reads == 1,
+            "stall": DEFAULT.is_stall(self.longest_gap_ns),
+            "burst": DEFAULT.is_burst(self.at, self.output_reads),
+        }
+        return {flag for flag, is_raised in raised.items() if is_raised}
+
+    def _place(self, *kinds: str) -> int | None:
+        chunks = (timed.chunk for timed in self.outputs)
+        return next((at for at, one in enumerate(chunks) if any(getattr(one, kind) for kind in kinds)), None)
+
+
+Formula = Callable[[Timeline], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """What is said of a metric beside its type and its formula.
+
+    `unit` is "ns" where the name ends in `_ns`, and "" of a count.
+    Filters take `aliases` for its name. `statistic` is what statistics call it, "" where there are none of it. It is
+    shown as unknown where an exchange has one of the flags in `withheld`.
+    """
+
+    name: str = ""
+    meaning: str
+    unit: str
+    aliases: tuple[str, ...] = ()
+    statistic: str = ""
+    withheld: tuple[str, ...] = ()
+
+
+def value(meaning: str, formula: Formula | None = None, default: Any = None, metric: Metric | None = None) -> Any:
+    """Define a derived value; `formula` is None where decoding gives it."""
+    return field(default=default, metadata={"doc": meaning, "formula": formula, "metric": metric})
+
+
+def metric(meaning: str, formula: Formula | None, unit: str, default: Any = None, **more: Any) -> Any:
+    """Define a metric; `more` are fields of `Metric`."""
+    return value(meaning, formula, default, Metric(meaning=meaning, unit=unit, **more))
+
+
+def duration(meaning: str, formula: Formula, **more: Any) -> Any:
+    """Define a metric in ns."""
+    return metric(meaning, formula, "ns", **more)
+
+
+def count(meaning: str, formula: Formula | None = None, **more: Any) -> Any:
+    """Define a metric that counts something, and is 0 where there is none of it."""
+    return metric(meaning, formula, "", 0, **more)
+
+
+_HIDDEN: Final = ("hidden_tokens",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """The timing of one exchange; the meaning of each field is its metadata."""
+    """The timing of one exchange: its metrics, and the gaps that they are made of."""
 
-    connect_ns: int | None = field(default=None, metadata=doc("T0 to connected"))
-    ttfb_ns: int | None = field(default=None, metadata=doc("T0 to the response head"))
-    ttf_byte_ns: int | None = field(default=None, metadata=doc("T0 to the first byte of the body, comments included"))
-    ttfc_ns: int | None = field(
-        default=None, metadata=doc("T0 to the first JSON chunk of any kind that is not an error")
+    connect_ns: int | None = duration("T0 → connected, TLS included", lambda t: t.exchange.connected_ns)
+    ttfb_ns: int | None = duration("T0 → response head", lambda t: t.exchange.headers_ns)
+    ttf_byte_ns: int | None = duration(
+        "T0 → first byte of the body, comments included",
+        lambda t: next((read.at_ns for read in t.reads if read.size > 0), None),
     )
-    ttft_ns: int | None = field(default=None, metadata=doc("T0 to the first content, reasoning or tool-call delta"))
-    ttfo_ns: int | None = field(default=None, metadata=doc("T0 to the first content or tool-call delta"))
-    ttf_content_ns: int | None = field(default=None, metadata=doc("T0 to the first content delta"))
-    thinking_ns: int | None = field(
-        default=None, metadata=doc("first reasoning to first answer; null unless reasoning came first")
+    ttfc_ns: int | None = duration(
+        "T0 → first chunk of any kind that is not an error", lambda t: t.first_chunk_ns, statistic="ttfc"
     )
-    ttst_ns: int | None = field(default=None, metadata=doc("first to second output chunk"))
-    latency_ns: int | None = field(default=None, metadata=doc("T0 to the last output chunk"))
-    duration_ns: int | None = field(default=None, metadata=doc("T0 to [DONE], else to the end of the exchange"))
-    tail_ns: int | None = field(default=None, metadata=doc("last output chunk to the end: duration less latency"))
-    max_stall_ns: int | None = field(default=None, metadata=doc("longest gap: between reads with output"))
-    max_silence_ns: int | None = field(
-        default=None,
-        metadata=doc(
-            "longest silence: without any byte, from the first of the body (from the head if none came) to the end"
-        ),
+    ttft_ns: int | None = duration(
+        "T0 → first output chunk: content, reasoning or tool call",
+        lambda t: t.at[0] if t.at else None,
+        statistic="ttft",
     )
-    tpot_ns: float | None = field(
-        default=None, metadata=doc("ns per token after the first: first to last output over N - 1 tokens")
+    ttfo_ns: int | None = duration(
+        "T0 → first answer: content or tool call", lambda t: t.first("content", "tool"), statistic="ttfo"
     )
-    tpot_est_ns: float | None = field(
-        default=None, metadata=doc("the same over output chunks, an estimate for when there is no usage")
+    ttf_content_ns: int | None = duration("T0 → first content", lambda t: t.first("content"))
+    thinking_ns: int | None = duration(
+        "first reasoning → first answer; unknown unless reasoning came first", Timeline.thinking
     )
-    tpot_adj_ns: float | None = field(
-        default=None, metadata=doc("the same over N less the tokens of the first chunk; continuous usage only")
+    ttst_ns: int | None = duration("first → second output chunk", lambda t: t.gaps[0] if t.gaps else None)
+    latency_ns: int | None = duration("T0 → last output chunk", lambda t: t.latency_ns, statistic="latency")
+    duration_ns: int | None = duration(
+        "T0 → [DONE], else the end of the exchange", lambda t: t.duration_ns, aliases=("dur",), statistic="duration"
     )
-    tps_user: float | None = field(default=None, metadata=doc("tokens per second after the first token"))
-    e2e_tps: float | None = field(default=None, metadata=doc("tokens per second of the whole latency"))
-    tokens_per_chunk: float | None = field(default=None, metadata=doc("completion tokens per output chunk"))
-    coalesced_fraction: float | None = field(
-        default=None, metadata=doc("share of output chunks in the same read as an earlier one")
+    tail_ns: int | None = duration("last output chunk → the end: duration − latency", Timeline.tail)
+    max_stall_ns: int | None = duration(
+        "longest gap between reads with output", lambda t: t.longest_gap_ns, aliases=("gap.max", "stall")
     )
-    icl_p50_ns: float | None = field(default=None, metadata=doc("median gap between output chunks"))
-    icl_p90_ns: float | None = field(default=None, metadata=doc("90th percentile of the gaps"))
-    icl_p99_ns: float | None = field(default=None, metadata=doc("99th percentile of the gaps"))
-    icl_mean_ns: float | None = field(default=None, metadata=doc("mean gap"))
-    icl_max_ns: int | None = field(default=None, metadata=doc("longest gap"))
-    reads: int = field(default=0, metadata=doc("socket reads of the body"))
-    bytes: int = field(default=0, metadata=doc("bytes of the body as they came"))
-    chunks: int = field(default=0, metadata=doc("chat-completion chunks"))
-    output_chunks: int = field(
-        default=0, metadata=doc("chunks with content, reasoning or a tool call's name or arguments")
+    max_silence_ns: int | None = duration(
+        "longest silence: no byte of the body, from its first (from the head if none came) to the end",
+        lambda t: longest_silence(t.exchange, t.reads, t.duration_ns),
+        aliases=("silence", "silence.max"),
+        statistic="silence",
     )
-    icl: Packed = field(default=b"", metadata=doc("all gaps between output chunks, packed as little-endian int64 ns"))
-    gap_hist: Packed = field(default=b"", metadata=doc("64 little-endian uint32; bucket i counts the gaps of i bits"))
-    sparkline: str = field(default="", metadata=doc("gaps from first to last output, as up to 24 characters"))
+    tpot_ns: float | None = duration(
+        "time per token after the first: first to last output over completion tokens − 1",
+        lambda t: t.time_per_token(1),
+        statistic="tpot",
+        withheld=_HIDDEN,
+    )
+    tpot_est_ns: float | None = duration(
+        "time per output chunk after the first: an estimate of tpot where there is no usage",
+        lambda t: t.time_per(len(t.at) - 1),
+    )
+    tpot_adj_ns: float | None = duration(
+        "tpot without the tokens of the first chunk; needs usage on every chunk",
+        lambda t: t.time_per_token(completion_tokens(t.outputs[0].chunk.usage) if t.outputs else None),
+        withheld=_HIDDEN,
+    )
+    tps_user: float | None = metric(
+        "tokens per second after the first token",
+        Timeline.tokens_per_second,
+        "tokens/s",
+        aliases=("tps",),
+        statistic="tps",
+        withheld=("burst", *_HIDDEN),
+    )
+    e2e_tps: float | None = metric(
+        "tokens per second of the whole latency",
+        lambda t: 1e9 * t.tokens / t.latency_ns if t.tokens is not None and t.latency_ns and t.latency_ns > 0 else None,
+        "tokens/s",
+    )
+    tokens_per_chunk: float | None = metric(
+        "completion tokens per output chunk",
+        lambda t: t.tokens / t.output_chunks if t.output_chunks and t.tokens is not None else None,
+        "tokens/chunk",
+        withheld=_HIDDEN,
+    )
+    coalesced_fraction: float | None = metric(
+        "share of output chunks in the same read as an earlier one",
+        lambda t: (len(t.at) - len(set(t.output_reads))) / len(t.at) if t.at else None,
+        "share of 1",
+        aliases=("coalesced",),
+    )
+    icl_p50_ns: float | None = duration(
+        "median gap between output chunks", lambda t: t.percentile(0.5), aliases=("icl.p50",), statistic="each_icl_p50"
+    )
+    icl_p90_ns: float | None = duration(
+        "90th percentile of the gaps between output chunks", lambda t: t.percentile(0.9), aliases=("icl.p90",)
+    )
+    icl_p99_ns: float | None = duration(
+        "99th percentile of the gaps between output chunks",
+        lambda t: t.percentile(0.99),
+        aliases=("icl.p99",),
+        statistic="each_icl_p99",
+    )
+    icl_mean_ns: float | None = duration(
+        "mean gap between output chunks", lambda t: sum(t.gaps) / len(t.gaps) if t.gaps else None
+    )
+    icl_max_ns: int | None = duration(
+        "longest gap between output chunks",
+        lambda t: max(t.gaps, default=None),
+        aliases=("icl.max",),
+        statistic="each_icl_max",
+    )
+    icl: bytes = value(
+        "all gaps between output chunks: little-endian int64, ns",
+        lambda t: struct.pack(f"<{len(t.gaps)}q", *t.gaps),
+        b"",
+    )
+    gap_hist: bytes = value("gaps by the bit length of their ns: 64 little-endian uint32", Timeline.histogram, b"")
+    sparkline: str = value("gaps from first to last output, as up to 24 characters", lambda t: sparkline(t.at), "")
+    reads: int = count("socket reads of the body", lambda t: len(t.reads))
+    bytes: int = metric("bytes of the body as they came", lambda t: sum(read.size for read in t.reads), "bytes", 0)
+    chunks: int = count("chat-completion chunks", lambda t: t.chunks)
+    output_chunks: int = count(
+        "chunks with content, reasoning or a tool call's name or arguments", lambda t: t.output_chunks
+    )
 
 
-def transport(exchange: Exchange, reads: Sequence[Read]) -> dict[str, Any]:
-    """Return the fields of `Timing` that need no decoding."""
-    return {
-        "connect_ns": exchange.connected_ns,
-        "ttfb_ns": exchange.headers_ns,
-        "ttf_byte_ns": next((read.at_ns for read in reads if read.size > 0), None),
-        "duration_ns": exchange.end_ns,
-        "reads": len(reads),
-        "bytes": sum(read.size for read in reads),
-    }
+DECODER_VERSION: Final = 2
+"""Raised whenever the same facts would be derived differently."""
 
 
-def stream(exchange: Exchange, chunks: Sequence[TimedChunk], done_ns: int | None, tokens: int | None) -> dict[str, Any]:
-    """Return the fields of `Timing` that a stream of chunks gives. `tokens` are the completion tokens of its usage."""
-    counted = [timed for timed in chunks if timed.chunk.counts]
-    outputs = [timed for timed in counted if timed.chunk.output]
-    timed = [output for output in outputs if output.at_ns is not None]
-    at = [output.at_ns for output in timed if output.at_ns is not None]
-    return {
-        "ttfc_ns": next((chunk.at_ns for chunk in counted if chunk.at_ns is not None), None),
-        "chunks": len(counted),
-        "output_chunks": len(outputs),
-        "coalesced_fraction": _coalesced(timed),
-        "tokens_per_chunk": tokens / len(outputs) if outputs and tokens is not None else None,
-        **_end(exchange, done_ns, counted, at[-1] if at else None),
-        **_firsts(timed, at),
-        **_rates(timed, at, tokens),
-        **_gaps(at),
-        "max_stall_ns": max(burst_gaps(timed), default=None),
-    }
+def tokens(meaning: str, aliases: tuple[str, ...]) -> Any:
+    """Define a count of tokens, which usage reports."""
+    return metric(meaning, None, "tokens", aliases=aliases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measures(Timing):
+    """Every derived value of one exchange: its timing and what follows; the meaning of each field is its metadata."""
+
+    decoder_version: int = value("version of the decoder that derived this", default=DECODER_VERSION)
+    outcome: str = value("how the exchange ended, judged by what came", default="open")
+    outcome_detail: str | None = value("the kind of that outcome")
+    error_code: str | None = value("the code or type of the error that upstream reported")
+    error_message: str | None = value("the message of that error, verbatim")
+    dialect: str | None = value("chat; unknown: the payload is not understood; NULL: there is no payload")
+    model: str | None = value("the first model that the answer names")
+    response_id: str | None = value("the first id that the answer names")
+    finish_reason: str | None = value("why the answer ended, in the words of upstream")
+    prompt_tokens: int | None = tokens("tokens of the prompt, from usage", ("tok.in",))
+    completion_tokens: int | None = tokens("tokens of the answer, from usage", ("tok.out", "tokens"))
+    total_tokens: int | None = tokens(
+        "tokens in all, from usage, or the sum of the two where it has none", ("tok.total",)
+    )
+    reasoning_tokens: int | None = tokens("tokens of reasoning, from usage", ("tok.reason",))
+    usage: dict[str, Any] | None = value("usage: the last non-null value of each field")
+    events: int = count("events by the standard, [DONE] included")
+    comments: int = count("comment lines")
+    flags: tuple[str, ...] = value("what else is worth knowing, sorted", default=())
+    content: str | None = value("the text of the answer")
+    reasoning: str | None = value("the reasoning that came in the clear")
+    refusal: str | None = value("the refusal")
+    tool_calls: list[dict[str, Any]] | None = value("tool calls: index, id, name, arguments")
+    choices: list[dict[str, Any]] | None = value("the choices beside the first")
+
+
+METRICS: Final = {
+    one.name: dataclasses.replace(entry, name=one.name)
+    for one in dataclasses.fields(Measures)
+    if (entry := one.metadata["metric"]) is not None
+}
+"""Every metric, by its name on the tape."""
+
+
+def measured(timeline: Timeline) -> dict[str, Any]:
+    """Return every field of `Timing`."""
+    return {one.name: one.metadata["formula"](timeline) for one in dataclasses.fields(Timing)}
 
 
 def longest_silence(exchange: Exchange, reads: Sequence[Read], end_ns: int | None) -> int | None:
@@ -164,57 +376,6 @@ def _between_reads(reads: Sequence[Read], end_ns: int | None) -> tuple[int | Non
     return longest, last, missing
 
 
-def flags(outputs: Sequence[TimedChunk]) -> set[str]:
-    """Return the flags that the timing of the output chunks raises."""
-    timed = [output for output in outputs if output.at_ns is not None]
-    if not timed:
-        return {"single_chunk"} if len(outputs) == 1 else set()
-    reads = Counter(output.read for output in timed)
-    raised = {
-        "coalesced": len(timed) - len(reads) >= len(timed) / 2,
-        "single_chunk": len(reads) == 1,
-        "stall": any(gap > STALL_NS for gap in burst_gaps(timed)),
-        "burst": len(timed) >= _BURST_CHUNKS and _is_burst(timed, reads),
-    }
-    return {flag for flag, is_raised in raised.items() if is_raised}
-
-
-def burst_gaps(outputs: Sequence[TimedChunk]) -> list[int]:
-    """Return the gaps, in ns, between the reads that completed at least one of the output chunks."""
-    gaps = []
-    last: TimedChunk | None = None
-    for output in outputs:
-        if output.at_ns is None or (last is not None and output.read == last.read):
-            continue
-        if last is not None and last.at_ns is not None:
-            gaps.append(output.at_ns - last.at_ns)
-        last = output
-    return gaps
-
-
-def itl_tokens(outputs: Sequence[TimedChunk]) -> list[float] | None:
-    """Return one gap per token, in ns, where every output chunk reports the tokens so far; else None.
-
-    A gap that brought k tokens counts k times at 1/k of its length; one that brought none is added to the next.
-    """
-    totals = [completion_tokens(output.chunk.usage) for output in outputs]
-    gaps: list[float] = []
-    waited = 0
-    for (earlier, before), (later, after) in zip(
-        zip(outputs, totals, strict=True), zip(outputs[1:], totals[1:], strict=True), strict=False
-    ):
-        if before is None or after is None or earlier.at_ns is None or later.at_ns is None:
-            return None
-        new = after - before
-        if new < 0 or len(gaps) + new > _MAX_TOKENS_LISTED:
-            return None
-        waited += later.at_ns - earlier.at_ns
-        if new:
-            gaps += [waited / new] * new
-            waited = 0
-    return gaps or None
-
-
 def percentile(ordered: Sequence[int], fraction: float) -> float:
     """Return the percentile of ascending, non-empty values by linear interpolation; `fraction` is 0 to 1."""
     position = (len(ordered) - 1) * fraction
@@ -249,77 +410,3 @@ def sparkline(at: Sequence[int], cells: int = _SPARK_CELLS, span: tuple[int, int
 
 def _spark(gap: int) -> str:
     return " " if gap < 0 else _SPARKS[bisect_right(SPARK_STEPS_NS, gap)]
-
-
-def _end(exchange: Exchange, done_ns: int | None, counted: Sequence[TimedChunk], latency: int | None) -> dict[str, Any]:
-    # Chunks after [DONE] belong to the answer too: then only the end of the exchange ends it.
-    last = max((timed.at_ns for timed in counted if timed.at_ns is not None), default=0)
-    duration = done_ns if done_ns is not None and done_ns >= last else exchange.end_ns
-    if duration is not None:
-        duration = max(duration, last)
-    tail = duration - latency if duration is not None and latency is not None else None
-    return {"latency_ns": latency, "duration_ns": duration, "tail_ns": tail}
-
-
-def _firsts(timed: Sequence[TimedChunk], at: Sequence[int]) -> dict[str, Any]:
-    chunks = [output.chunk for output in timed]
-    thought = next((i for i, chunk in enumerate(chunks) if chunk.reasoning), None)
-    answer = next((i for i, chunk in enumerate(chunks) if chunk.content or chunk.tool), None)
-    text = next((i for i, chunk in enumerate(chunks) if chunk.content), None)
-    thinking = at[answer] - at[thought] if answer is not None and thought is not None and thought < answer else None
-    return {
-        "ttft_ns": at[0] if at else None,
-        "ttfo_ns": at[answer] if answer is not None else None,
-        "ttf_content_ns": at[text] if text is not None else None,
-        "thinking_ns": thinking,
-        "ttst_ns": at[1] - at[0] if len(at) > 1 else None,
-    }
-
-
-def _rates(timed: Sequence[TimedChunk], at: Sequence[int], tokens: int | None) -> dict[str, Any]:
-    window = at[-1] - at[0] if at else 0
-    first = completion_tokens(timed[0].chunk.usage) if timed else None
-    tpot = _ratio(window, tokens - 1 if tokens is not None else None)
-    return {
-        "tpot_ns": tpot,
-        "tpot_est_ns": _ratio(window, len(at) - 1),
-        "tpot_adj_ns": _ratio(window, tokens - first if tokens is not None and first is not None else None),
-        "tps_user": 1e9 / tpot if tpot else None,
-        "e2e_tps": 1e9 * tokens / at[-1] if tokens is not None and at and at[-1] > 0 else None,
-    }
-
-
-def _ratio(window: int, divisor: int | None) -> float | None:
-    # A window of 0 (all in one read) says nothing about speed: neither 0 nor infinity.
-    return window / divisor if divisor is not None and divisor > 0 and window > 0 else None
-
-
-def _gaps(at: Sequence[int]) -> dict[str, Any]:
-    gaps = [later - earlier for earlier, later in pairwise(at)]
-    if not gaps:
-        return {}
-    ordered = sorted(gaps)
-    counts = [0] * _HISTOGRAM_BUCKETS
-    for bits, times in Counter(map(int.bit_length, gaps)).items():
-        counts[min(bits, _HISTOGRAM_BUCKETS - 1)] += times
-    return {
-        "icl_p50_ns": percentile(ordered, 0.5),
-        "icl_p90_ns": percentile(ordered, 0.9),
-        "icl_p99_ns": percentile(ordered, 0.99),
-        "icl_mean_ns": sum(gaps) / len(gaps),
-        "icl_max_ns": ordered[-1],
-        "icl": struct.pack(f"<{len(gaps)}q", *gaps),
-        "gap_hist": struct.pack(f"<{_HISTOGRAM_BUCKETS}I", *counts),
-        "sparkline": sparkline(at),
-    }
-
-
-def _coalesced(timed: Sequence[TimedChunk]) -> float | None:
-    return (len(timed) - len({output.read for output in timed})) / len(timed) if timed else None
-
-
-def _is_burst(timed: Sequence[TimedChunk], reads: Counter[int | None]) -> bool:
-    in_two_reads = sum(times for _, times in reads.most_common(2))
-    first, last = timed[0].at_ns, timed[-1].at_ns
-    in_a_flash = first is not None and last is not None and last - first < 0.05 * last
-    return in_two_reads >= 0.8 * len(timed) or in_a_flash

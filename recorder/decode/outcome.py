@@ -9,6 +9,7 @@ Instants are integer nanoseconds since T0, the moment before the upstream reques
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
+from recorder.decode import stalls
 from recorder.decode.chat import Chunk
 
 EndedBy = Literal[
@@ -57,7 +58,7 @@ OUTCOMES: Final[dict[Outcome, str]] = {
 
 FLAGS: Final[dict[str, str]] = {
     "backpressure": "the client read so slowly that reading from upstream was paused",
-    "burst": "20 or more output chunks, 80 % of them in two reads or all within 5 % of the latency",
+    "burst": stalls.DEFAULT.burst_meaning,
     "client_left": "the client closed early, after the stream was complete",
     "coalesced": "half or more of the output chunks share a read with an earlier one: gaps say little",
     "coarse_clock": "instants are not those of socket reads",
@@ -82,7 +83,7 @@ FLAGS: Final[dict[str, str]] = {
     "request_not_stored": "the request body is not on the tape, or only its beginning; its size and hash are",
     "sanitized": "text held NUL, lone surrogates or invalid UTF-8, now U+FFFD",
     "single_chunk": "the whole output came in one chunk or one read",
-    "stall": "a gap of more than 2 s between reads with output",
+    "stall": stalls.DEFAULT.stall_meaning,
     "storage_gap": "bytes of the body are missing from the tape",
     "surplus_bytes": "upstream sent bytes after the end of the response",
     "unclean_end": "the transport failed after everything had come",

@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.random import Generator
 
-from recorder.decode import metrics
 from recorder.decode.derive import Decoded, Measures, decode, derive
+from recorder.decode.metrics import Timeline, measured
 from recorder.decode.outcome import Exchange, Read, TimedChunk
 
 VARIATIONS: Final = 4
@@ -103,18 +103,17 @@ def timed(one: Template, random: Generator) -> tuple[Exchange, list[Read], Measu
 
 
 def _measured(one: Template, facts: Exchange, its_reads: Sequence[Read]) -> Measures:
-    """Do what `derive` does with instants; all else was derived from the body already."""
-    values: dict[str, Any] = metrics.transport(facts, its_reads)
+    """Do what `derive` does with timestamps; all else was derived from the body already."""
+    timeline = Timeline(facts, its_reads)
     flags = set(one.derived.flags)
     if one.decoded.stream:
         at = [read.at_ns for read in its_reads]
         # Not `replace`: this is the inner loop, and half as fast with it.
         chunks = [TimedChunk(old.item, at[old.read or 0], old.read, old.chunk, old.end) for old in one.decoded.chunks]
         done_ns = at[one.done_read] if one.done_read is not None else None
-        values |= metrics.stream(facts, chunks, done_ns, one.derived.completion_tokens)
-        flags = flags - _TIMING_FLAGS | metrics.flags([chunk for chunk in chunks if chunk.chunk.output])
-    values["max_silence_ns"] = metrics.longest_silence(facts, its_reads, values["duration_ns"])
-    return replace(one.derived, **values, flags=tuple(sorted(flags)))
+        timeline = Timeline(facts, its_reads, chunks, done_ns, one.derived.completion_tokens)
+        flags = flags - _TIMING_FLAGS | timeline.flags()
+    return replace(one.derived, **measured(timeline), flags=tuple(sorted(flags)))
 
 
 def _instants(model: Model, reads: int, random: Generator) -> tuple[int, list[int]]:

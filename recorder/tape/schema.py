@@ -6,6 +6,10 @@ exchange's T0, the moment just before the request was sent upstream. Unknown is 
 who open a tape with plain `sqlite3`, too.
 """
 
+from dataclasses import Field, fields
+from types import UnionType
+from typing import Any, Final, get_args, get_origin
+
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -20,7 +24,9 @@ from sqlalchemy import (
     Table,
     Text,
 )
+from sqlalchemy.types import TypeEngine
 
+from recorder.decode.metrics import Measures, Metric, Timing
 from recorder.tape.cells import check_when_read
 
 APPLICATION_ID = 0x77746170
@@ -139,65 +145,32 @@ bodies = Table(
     comment="the body of an ended exchange, byte for byte as upstream sent it",
 )
 
+_TIMING: Final = {field.name for field in fields(Timing)}
+_TYPES: Final[dict[Any, TypeEngine[Any]]] = {
+    int: BigInteger(),
+    float: Float(),
+    str: Text(),
+    bytes: LargeBinary(),
+    tuple: Text(),
+}
+"""How a value is kept, by its type; what is not listed is JSON."""
+
+
+def _derived(field: Field[Any]) -> Column[Any]:
+    """Return the column of a field of `Measures`."""
+    kind, *others = get_args(field.type) if isinstance(field.type, UnionType) else (field.type,)
+    metric: Metric | None = field.metadata["metric"]
+    is_count = kind is int and not others and not (metric and metric.unit)
+    type = Integer() if is_count else _TYPES.get(get_origin(kind) or kind) or _json()
+    index = field.name == "outcome" or None
+    return Column(field.name, type, nullable=bool(others), index=index, comment=field.metadata["doc"])
+
+
 measures = Table(
     "measures",
     metadata,
     Column("exchange_no", _KEY, ForeignKey("exchanges.no"), primary_key=True),
-    Column("decoder_version", Integer, nullable=False),
-    Column("outcome", Text, nullable=False, index=True, comment="how the exchange ended, judged by what came"),
-    Column("outcome_detail", Text),
-    Column("error_code", Text),
-    Column("error_message", Text),
-    Column("dialect", Text, comment="chat; unknown: the payload is not understood; NULL: nothing to understand"),
-    Column("model", Text, comment="the model that answered"),
-    Column("response_id", Text),
-    Column("finish_reason", Text, comment="of choice 0, as the wire has it"),
-    Column("prompt_tokens", BigInteger, comment="tokens are only what usage reports"),
-    Column("completion_tokens", BigInteger),
-    Column("total_tokens", BigInteger),
-    Column("reasoning_tokens", BigInteger),
-    Column("usage", _json(), comment="the last value of each field that came"),
-    Column("connect_ns", BigInteger, comment="T0 → connected"),
-    Column("ttfb_ns", BigInteger, comment="T0 → response head"),
-    Column("ttf_byte_ns", BigInteger, comment="T0 → first body byte, comments too"),
-    Column("ttfc_ns", BigInteger, comment="T0 → first chunk of any kind"),
-    Column("ttft_ns", BigInteger, comment="T0 → first output chunk: reasoning, content or tool call"),
-    Column("ttfo_ns", BigInteger, comment="T0 → first answer: content or tool call"),
-    Column("ttf_content_ns", BigInteger, comment="T0 → first text"),
-    Column("thinking_ns", BigInteger, comment="first reasoning → first answer"),
-    Column("ttst_ns", BigInteger, comment="first → second output chunk"),
-    Column("latency_ns", BigInteger, comment="T0 → last output chunk"),
-    Column("duration_ns", BigInteger, comment="T0 → [DONE], else the end of the exchange"),
-    Column("tail_ns", BigInteger, comment="duration − latency"),
-    Column("max_stall_ns", BigInteger, comment="longest gap: between reads that completed an output chunk"),
-    Column("tpot_ns", Float, comment="(last − first output) / (completion tokens − 1)"),
-    Column("tpot_est_ns", Float, comment="the same per output chunk: an estimate"),
-    Column("tpot_adj_ns", Float, comment="the same without the first chunk's tokens; needs usage on every chunk"),
-    Column("tps_user", Float, comment="tokens a second: 1 s / tpot"),
-    Column("e2e_tps", Float, comment="completion tokens / latency"),
-    Column("tokens_per_chunk", Float, comment="completion tokens / output chunks"),
-    Column("coalesced_fraction", Float, comment="output chunks that share a read with an earlier one"),
-    Column("icl_mean_ns", Float, comment="inter-chunk latency: gaps between output chunks"),
-    Column("icl_p50_ns", Float),
-    Column("icl_p90_ns", Float),
-    Column("icl_p99_ns", Float),
-    Column("icl_max_ns", BigInteger),
-    Column("reads", Integer, nullable=False),
-    Column("events", Integer, nullable=False, comment="as the standard dispatches them, [DONE] included"),
-    Column("comments", Integer, nullable=False),
-    Column("chunks", Integer, nullable=False),
-    Column("output_chunks", Integer, nullable=False),
-    Column("bytes", BigInteger, nullable=False),
-    Column("flags", Text, nullable=False, comment="names, separated by spaces, sorted"),
-    Column("content", Text, comment="of choice 0, assembled"),
-    Column("reasoning", Text),
-    Column("refusal", Text),
-    Column("tool_calls", _json(), comment="[{index, id, name, arguments}]"),
-    Column("choices", _json(), comment="the other choices of an answer that has several"),
-    Column("icl", LargeBinary, nullable=False, comment="all gaps between output chunks: little-endian int64, ns"),
-    Column("gap_hist", LargeBinary, nullable=False, comment="64 little-endian uint32: gaps by bit length of their ns"),
-    Column("sparkline", Text, nullable=False, comment="the gaps, drawn on an absolute scale"),
-    Column("max_silence_ns", BigInteger, comment="longest silence: no byte of the body, from its first to the end"),
+    *map(_derived, sorted(fields(Measures), key=lambda one: one.name in _TIMING)),
     comment="derived from the facts by the decoder named; rebuilding gives the same",
 )
 

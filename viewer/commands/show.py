@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from recorder.commands import options
+from recorder.decode.stalls import Thresholds
 from viewer.commands import completing, output
 from viewer.timing import thresholds as limiting
-from viewer.timing.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

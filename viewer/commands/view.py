@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recorder.commands import options
+from recorder.decode.stalls import Thresholds
 from viewer.commands import completing, output
 from viewer.commands import options as selecting
 from viewer.timing import thresholds as limiting
-from viewer.timing.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from textual.screen import Screen

@@ -8,13 +8,12 @@ Recorded text is hostile: all of it passes `safe`, so that a player's terminal g
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from recorder.decode.chat import Piece
-from recorder.decode.metrics import STALL_NS
 from recorder.decode.outcome import TimedChunk
+from recorder.decode.stalls import DEFAULT, output_gaps
 from recorder.sanitize import safe
 from viewer import formatting
 from viewer.tape.whole import Whole
@@ -62,8 +61,10 @@ def _events(one: Whole) -> Iterator[Event]:
     first = next((timed.at_ns for timed in outputs if timed.at_ns is not None), None)
     if first is not None and one.decoded.stream:
         yield first, _MARK_FIRST, "m", f"ttft {formatting.ms(first / 1e6)} ms"
-    for at_ns, gap_ns in _stalls(outputs):
-        yield at_ns, _MARK_AFTER, "m", f"stall {formatting.ms(gap_ns / 1e6)} ms"
+    at = [(output.at_ns, output.read) for output in outputs if output.at_ns is not None]
+    for number, gap_ns in output_gaps([at_ns for at_ns, _ in at], [read for _, read in at]):
+        if DEFAULT.is_stall(gap_ns):
+            yield at[number - 1][0], _MARK_AFTER, "m", f"stall {formatting.ms(gap_ns / 1e6)} ms"
     for timed in one.decoded.chunks:
         if timed.chunk.fault is not None:
             said = ": ".join(filter(None, (timed.chunk.fault.code, timed.chunk.fault.message)))
@@ -108,15 +109,6 @@ def _painted(kind: str, text: str) -> str:
     style = _SGR["tool" if kind == "call" else kind]
     plain = formatting.block(text.replace("\r\n", "\n")).replace("\n", "\r\n")
     return f"{style}{plain}{_RESET}" if style else plain
-
-
-def _stalls(outputs: Sequence[TimedChunk]) -> Iterator[tuple[int, int]]:
-    """Give where each stall between two reads with output begins, and how long it is, in ns."""
-    timed = (output for output in outputs if output.at_ns is not None)
-    reads = [next(same).at_ns or 0 for _, same in groupby(timed, key=lambda output: output.read)]
-    for earlier, later in pairwise(reads):
-        if later - earlier > STALL_NS:
-            yield earlier, later - earlier
 
 
 def _ending(one: Whole) -> Iterator[Event]:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import JSON, Boolean, Column, Float, Integer
 
-from recorder.decode.derive import Measures
+from recorder.decode.metrics import METRICS, Measures
 from recorder.tape import cells
 from recorder.tape.schema import exchanges, measures, reads
 from viewer import rows
@@ -32,9 +32,6 @@ _OWN: Final = {
     "method": "HTTP method of the request",
     "model": "the model that answered; where none has, the one asked for",
     "labels": "what its request was labelled with: {key: value}",
-    "tpot_ms": "time per token after the first: first to last output over completion tokens − 1",
-    "tpot_est_ms": "time per output chunk after the first: an estimate of tpot where there is no usage",
-    "tpot_adj_ms": "tpot without the tokens of the first chunk; needs usage on every chunk",
     "gap_bytes": "bytes of the body that could not be stored",
     "day": "the day when they started, UTC",
     "hour": "the hour when they started, UTC",
@@ -56,8 +53,10 @@ _CHUNK: Final[dict[str, tuple[Kind, str]]] = {
     "finish_reason": ("text", "why the choice ended, in the words of upstream"),
     "completion_tokens": ("integer", "tokens of the answer so far, from the chunk's own usage"),
 }
-_BYTES: Final = frozenset({"bytes", "gap_bytes", "size", "start"})
-_ORDINALS: Final = frozenset({"seq", "read", "event", "choice"})
+_UNITS: Final = {
+    "status": "HTTP status", **dict.fromkeys(("gap_bytes", "size", "start"), "bytes"),
+    **dict.fromkeys(("seq", "read", "event", "choice"), "index"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +162,7 @@ def _unit(name: str, kind: Kind) -> str | None:
         return "UTC"
     if kind not in ("integer", "number"):
         return None
-    own = {"status": "HTTP status", "tps_user": "tokens/s", "e2e_tps": "tokens/s", "coalesced_fraction": "share of 1"}
     endings = {"_ms": "ms", "_pct": "%", "_tokens": "tokens"}
     ending = next((unit for end, unit in endings.items() if name.endswith(end)), None)
-    if ending or name in _BYTES:
-        return ending or "bytes"
-    return own.get(name) or ("index" if name in _ORDINALS else "count")
+    metric = METRICS.get(name)
+    return ending or (metric and metric.unit) or _UNITS.get(name, "count")

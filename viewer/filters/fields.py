@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from recorder.decode.metrics import METRICS, Metric
 from recorder.decode.outcome import FAILURES, FLAGS, OUTCOMES
 from viewer import rows
 
@@ -62,20 +63,12 @@ _WHOLE = (
     "framing", "ended_by",
 )  # fmt: skip
 _WITHIN = ("error_message", "content", "reasoning", "refusal", "ended_detail")
-_COUNTS = (
-    "status", "prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens", "reads", "events", "comments",
-    "chunks", "output_chunks", "bytes", "gap_bytes",
-)  # fmt: skip
-_RATES = ("tps_user", "e2e_tps", "tokens_per_chunk")
-_KNOWN = (*rows.FIELDS, *rows.DETAIL_FIELDS)
+_COUNTS = ("status", "gap_bytes")
 _ALIASES = {
     "at": "started_at", "host": "upstream", "is": "outcome", "state": "outcome", "detail": "outcome_detail",
-    "finish": "finish_reason", "flag": "flags", "labels": "label", "dur": "duration_ms", "gap.max": "max_stall_ms",
+    "finish": "finish_reason", "flag": "flags", "labels": "label",
     "gap.p50": "gap_p50_ms", "gap.p90": "gap_p90_ms", "gap.p99": "gap_p99_ms",
-    "icl.p50": "icl_p50_ms", "icl.p90": "icl_p90_ms", "icl.p99": "icl_p99_ms", "icl.max": "icl_max_ms",
-    "stall": "max_stall_ms", "silence": "max_silence_ms", "silence.max": "max_silence_ms",
-    "tok.in": "prompt_tokens", "tok.out": "completion_tokens", "tok.reason": "reasoning_tokens",
-    "tok.total": "total_tokens", "tokens": "completion_tokens", "tps": "tps_user", "coalesced": "coalesced_fraction",
+    **{alias: rows.field_name(name) for name, metric in METRICS.items() for alias in metric.aliases},
 }  # fmt: skip
 
 
@@ -90,15 +83,19 @@ def _fields() -> Iterable[Field]:
     yield Field("has", "has", ())
     yield Field("label", "label", ("labels",))
     yield Field("gap", "gaps", ("icl",))
-    yield Field("coalesced_fraction", "share", ("coalesced_fraction",))
     for name in ("started_at", "since", "until"):
         yield Field(name, "time", ("started_at",))
     yield from (Field(name, "text", (name,)) for name in _WHOLE)
     yield from (Field(name, "text", (name,), "within") for name in _WITHIN)
     yield from (Field(name, "count", (name,)) for name in _COUNTS)
-    yield from (Field(name, "rate", (name,)) for name in _RATES)
-    yield from (Field(name, "duration", (name,)) for name in _KNOWN if name.endswith("_ms"))
+    yield from map(_measured, METRICS.values())
     yield from (Field(name, "duration", ("icl",)) for name in rows.GAP_PERCENTILES)
+
+
+def _measured(metric: Metric) -> Field:
+    name = rows.field_name(metric.name)
+    kinds: dict[str, Kind] = {"ns": "duration", "share of 1": "share"}
+    return Field(name, kinds.get(metric.unit, "rate" if "/" in metric.unit else "count"), (name,))
 
 
 DURATIONS: Final = frozenset({"duration", "gaps"})

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from recorder.decode.encoding import is_utf8
 from recorder.decode.outcome import FLAGS, OUTCOMES
+from recorder.decode.stalls import Thresholds
 from recorder.plurals import counted
 from recorder.sanitize import safe
 from viewer import rows
@@ -19,7 +20,6 @@ from viewer.model.text import hexdump
 from viewer.rows import Row
 from viewer.timing import wording
 from viewer.timing.attribution import Slowness
-from viewer.timing.thresholds import Thresholds
 from viewer.timing.verdicts import Verdict
 
 _PREVIEW: Final = 60

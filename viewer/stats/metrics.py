@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from recorder.decode.metrics import METRICS, Metric
+
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
@@ -30,29 +32,24 @@ class Quantity:
         return self.unit == "ms"
 
 
-def _own(name: str, meaning: str, unit: str = "ms", column: str = "") -> Quantity:
-    return Quantity(name, column or f"{name}_ns", unit, meaning)
+def _of(metric: Metric) -> Quantity:
+    own = "each exchange's own " if metric.statistic.startswith("each_") else ""
+    unit = "ms" if metric.unit == "ns" else metric.unit
+    return Quantity(metric.statistic, metric.name, unit, own + metric.meaning)
 
 
-QUANTITIES: Final = {
-    quantity.name: quantity
-    for quantity in (
-        _own("ttft", "T0 → first output chunk: content, reasoning or tool call"),
-        _own("ttfc", "T0 → first chunk of any kind"),
-        _own("ttfo", "T0 → first answer: content or tool call"),
-        Quantity("icl", None, "ms", "gaps between output chunks, pooled over all exchanges; 0 where a read is shared"),
-        Quantity("read_gap", None, "ms", "gaps between reads with output, pooled: those of icl above 0"),
-        _own("each_icl_p50", "each exchange's own median gap between output chunks", column="icl_p50_ns"),
-        _own("each_icl_p99", "each exchange's own 99th percentile of them", column="icl_p99_ns"),
-        _own("each_icl_max", "each exchange's longest gap between output chunks", column="icl_max_ns"),
-        _own("tpot", "time per output token after the first; needs usage"),
-        _own("tps", "tokens per second after the first, of one exchange", "tokens/s", "tps_user"),
-        _own("latency", "T0 → last output chunk"),
-        _own("duration", "T0 → [DONE], else the end of the exchange"),
-        _own("silence", "each exchange's longest silence: no byte, from the first to the end", column="max_silence_ns"),
-    )
-}
-"""Every quantity that has statistics, by name."""
+_POOLED: Final = (
+    Quantity("icl", None, "ms", "gaps between output chunks, pooled over all exchanges; 0 where a read is shared"),
+    Quantity("read_gap", None, "ms", "gaps between reads with output, pooled: those of icl above 0"),
+)
+_ALL: Final = {one.name: one for one in (*_POOLED, *(_of(metric) for metric in METRICS.values() if metric.statistic))}
+_FIRST: Final = (
+    "ttft", "ttfc", "ttfo", "icl", "read_gap", "each_icl_p50", "each_icl_p99", "each_icl_max", "tpot", "tps", "latency",
+    "duration", "silence",
+)  # fmt: skip
+
+QUANTITIES: Final = {name: _ALL[name] for name in (*_FIRST, *_ALL)}
+"""Every quantity that has statistics, by name; their order is a contract, which grows at its end."""
 
 BOUNDED: Final = {
     name.replace("each_icl_", "icl."): quantity for name, quantity in QUANTITIES.items() if quantity.column is not None

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
+from recorder.decode.stalls import Thresholds
 from recorder.errors import TapeError
 from recorder.sanitize import safe
-from viewer.timing.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from viewer.model.exchange.opened import Opened

@@ -10,13 +10,13 @@ import functools
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
+from recorder.decode.stalls import Thresholds
 from recorder.sanitize import safe
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,29 +25,6 @@ LOCAL_FILE: Final = ".wiretape.toml"
 """The configuration of a directory; it is looked for where the command is run, and nowhere above."""
 
 _TABLE: Final = "thresholds"
-_ALL: Final = "Lists, filters and --format json go by the tape's flags, whatever the limits."
-
-
-def _limit(default: Any, sign: str, meaning: str, most: float = 1e9) -> Any:
-    return field(default=default, metadata={"sign": sign, "doc": meaning, "most": most})
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """When a stream stalled, and when it came in a burst; each field's metadata says what it means."""
-
-    stall_ms: float = _limit(2000.0, "MS", "A longer gap between reads with output is a stall.")
-    burst_chunks: int = _limit(20, "N", "An answer of so many output chunks or more can be a burst.")
-    burst_share: float = _limit(0.8, "SHARE", "A burst: so much of an answer came in --burst-reads reads.", 1)
-    burst_reads: int = _limit(2, "N", "In how many reads --burst-share of a burst came.")
-    burst_window: float = _limit(0.05, "SHARE", f"A burst, too: all came within this share of the latency. {_ALL}", 1)
-
-    @property
-    def stall_ns(self) -> int:
-        """`stall_ms` in ns."""
-        return round(self.stall_ms * 1_000_000)
-
-
 _FIELDS: Final = {one.name: one for one in dataclasses.fields(Thresholds)}
 
 

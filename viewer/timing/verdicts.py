@@ -8,20 +8,24 @@ reads is `wording`'s.
 """
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Literal
 
 from recorder.decode.chat import Chunk
-from recorder.decode.metrics import doc
 from recorder.decode.outcome import TimedChunk
+from recorder.decode.stalls import Thresholds, output_gaps
 from viewer import rows
 from viewer.rows import Row
 from viewer.timing.attribution import Who
-from viewer.timing.thresholds import Thresholds
 from viewer.timing.timed import Timed, Unclear
+
+
+def doc(meaning: str) -> dict[str, str]:
+    """Return field metadata that says what a field means."""
+    return {"doc": meaning}
+
 
 WORDS: Final = 80
 """So many characters of the text before and after a stall are given."""
@@ -108,26 +112,25 @@ def verdicts(timed: Timed, outcome: str, limits: Thresholds) -> list[Verdict]:
     """Judge one exchange: its stalls in their order, then its burst. With the default limits, stalls of the form `gap`
     and bursts are what the tape's flags say. One wait for the client is one stall.
     """
-    gaps = list(_gaps(timed, limits.stall_ns))
+    gaps = list(_gaps(timed, limits))
     late = (one for one in _deliveries(timed, limits.stall_ns) if not any(_is_same(one, gap) for gap in gaps))
     found = [*gaps, *late, *_ends(timed, outcome, limits.stall_ns)]
     return [*sorted(found, key=lambda verdict: verdict.from_ns), *_bursts(timed, limits)]
 
 
-def _gaps(timed: Timed, limit: int) -> Iterator[Verdict]:
+def _gaps(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
     at = [_at(one) for _, one in timed.outputs]
-    for nth, (began, ended) in enumerate(pairwise(at)):
-        lasted = ended - began
-        if lasted > limit and timed.places[nth] != timed.places[nth + 1]:
-            (earlier, before), (no, after) = timed.outputs[nth : nth + 2]
-            first, last = timed.places[nth : nth + 2]
+    for nth, lasted in output_gaps(at, timed.places):
+        if limits.is_stall(lasted):
+            (earlier, before), (no, after) = timed.outputs[nth - 1 : nth + 1]
+            first, last = timed.places[nth - 1 : nth + 1]
             silence = timed.silent(first, last)
             held = timed.held(first, last)
             yield Verdict(
                 kind="stall",
                 form="gap",
                 who=silence.who,
-                from_ns=began,
+                from_ns=at[nth - 1],
                 lasted_ns=lasted,
                 output_chunks=timed.brought_by(last),
                 unclear=silence.unclear,
@@ -239,30 +242,25 @@ def _error(timed: Timed) -> tuple[int, TimedChunk] | None:
 
 
 def _bursts(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
-    count = len(timed.outputs)
-    if count < max(limits.burst_chunks, 1):
+    at, reads, count = [_at(one) for _, one in timed.outputs], len(timed.brought), len(timed.outputs)
+    if not limits.is_burst(at, timed.places):
         return
-    (no, first), (_, last) = timed.outputs[0], timed.outputs[-1]
-    reads = Counter(one.read for _, one in timed.outputs)
-    together = sum(times for _, times in reads.most_common(limits.burst_reads))
-    in_a_flash = _at(last) - _at(first) < limits.burst_window * _at(last)
-    if together < limits.burst_share * count and not in_a_flash:
-        return
+    no, first = timed.outputs[0]
     yield Verdict(
         kind="burst",
-        form="buffered" if count - len(reads) >= count / 2 else "fake",
+        form="buffered" if count - reads >= count / 2 else "fake",
         who=None if timed.exchange.coarse_clock else "upstream",
         unclear="instants" if timed.exchange.coarse_clock else None,
-        from_ns=_at(first),
-        lasted_ns=_at(last) - _at(first),
+        from_ns=at[0],
+        lasted_ns=at[-1] - at[0],
         read=first.read,
         event=first.item,
         chunk=no,
         output_chunks=count,
-        output_reads=len(reads),
-        chunks_per_read=count / len(reads),
-        ttft_ns=_at(first),
-        latency_ns=_at(last),
+        output_reads=reads,
+        chunks_per_read=count / reads,
+        ttft_ns=at[0],
+        latency_ns=at[-1],
     )
 
 

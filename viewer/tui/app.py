@@ -28,10 +28,10 @@ from textual.widgets import Input, OptionList
 from textual.worker import Worker, WorkerError
 
 from recorder.clock import SYSTEM, Clock
+from recorder.decode.stalls import Thresholds
 from recorder.errors import WiretapeError
 from viewer.model.settings import Settings
 from viewer.tape.decoder import Decoders
-from viewer.timing.thresholds import Thresholds
 from viewer.tui.base import crash, keys
 from viewer.tui.base import theme as themes
 from viewer.tui.base.host import TapeReader

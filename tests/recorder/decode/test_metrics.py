@@ -32,7 +32,7 @@ def chunks(kinds, at_ms, reads=None):
 
 def measure(kinds, at_ms, reads=None, done_ms=None, tokens=None):
     done = None if done_ms is None else done_ms * MS
-    return metrics.stream(ENDED, chunks(kinds, at_ms, reads), done, tokens)
+    return metrics.measured(metrics.Timeline(ENDED, (), chunks(kinds, at_ms, reads), done, tokens))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_rates_are_unknown_without_tokens_or_time(at_ms, reads, tokens, tpot, es
 
 def test_one_chunk_has_no_gaps():
     found = measure("c", [1], tokens=5)
-    assert {"icl", "gap_hist", "sparkline", "icl_p50_ns"}.isdisjoint(found)
+    assert [found[name] for name in ("icl", "gap_hist", "sparkline", "icl_p50_ns")] == [b"", b"", "", None]
     assert (found["max_stall_ns"], found["tpot_ns"], found["tokens_per_chunk"]) == (None, None, 5)
 
 
@@ -180,41 +180,23 @@ def test_a_sparkline_of_a_longer_span_has_a_cell_for_each_of_its_slices():
     ],
 )
 def test_the_shape_of_the_output_raises_flags(at_ms, reads, flags):
-    assert metrics.flags(chunks("c" * len(at_ms), at_ms, reads)) == flags
+    assert metrics.Timeline(ENDED, (), chunks("c" * len(at_ms), at_ms, reads)).flags() == flags
 
 
 def test_output_without_an_instant_raises_little():
-    assert metrics.flags(chunks("c", [None])) == {"single_chunk"}
-    assert metrics.flags(chunks("cc", [None, None])) == set()
-
-
-@pytest.mark.parametrize(
-    ("totals", "at_ms", "gaps"),
-    [
-        ([3, 4, 8, 8, 12], [100, 150, 200, 230, 300], [50, *[12.5] * 4, *[25] * 4]),
-        ([1, 1], [0, 5], None),
-        ([1, None], [0, 5], None),
-        ([2, 1], [0, 5], None),
-        ([1, 1 << 62], [0, 5], None),
-        ([1], [0], None),
-        ([], [], None),
-    ],
-)
-def test_token_gaps_need_the_tokens_so_far_on_every_chunk(totals, at_ms, gaps):
-    outputs = [
-        TimedChunk(0, at * MS, seq, Chunk("chat", content=True, usage=total and {"completion_tokens": total}), 0)
-        for seq, (total, at) in enumerate(zip(totals, at_ms, strict=True))
-    ]
-    assert metrics.itl_tokens(outputs) == (gaps and [gap * MS for gap in gaps])
+    assert metrics.Timeline(ENDED, (), chunks("c", [None])).flags() == {"single_chunk"}
+    assert metrics.Timeline(ENDED, (), chunks("cc", [None, None])).flags() == set()
 
 
 def test_what_needs_no_decoding_comes_from_the_facts():
     reads = [Read(0, 7, None, 0, 0), Read(1, 8, 9, 0, 5), Read(2, 9, 9, 5, 6)]
-    assert metrics.transport(ENDED, reads) == {
+    found = metrics.measured(metrics.Timeline(ENDED, reads))
+    assert {name: found[name] for name in found if found[name] not in (None, 0, b"", "")} == {
         "connect_ns": 5,
         "ttfb_ns": 10,
         "ttf_byte_ns": 8,
         "duration_ns": 900 * MS,
+        "max_silence_ns": 900 * MS - 9,
         "reads": 3,
         "bytes": 11,
     }

@@ -3,6 +3,7 @@
 import json
 import struct
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, pstdev
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from recorder.decode import metrics
 from recorder.decode.derive import decode, derive
 from recorder.decode.outcome import FLAGS, Exchange, Read
+from recorder.decode.stalls import output_gaps
 
 ORACLES = json.loads((Path(__file__).parents[2] / "data" / "oracles.json").read_text("utf-8"))
 MS = 1_000_000
@@ -36,6 +38,23 @@ def in_ms(measures, name):
     return getattr(measures, NAMES.get(name, name))
 
 
+def itl_tokens(outputs):
+    """Return one gap per token, in ns, where every output chunk reports the tokens so far; else None.
+
+    A gap that brought k tokens counts k times at 1/k of its length; one that brought none is added to the next.
+    """
+    totals = [output.chunk.usage and output.chunk.usage.get("completion_tokens") for output in outputs]
+    if None in totals or len(outputs) < 2:
+        return None
+    gaps, waited = [], 0
+    for (earlier, before), (later, after) in pairwise(zip(outputs, totals, strict=True)):
+        waited += later.at_ns - earlier.at_ns
+        if after > before:
+            gaps += [waited / (after - before)] * (after - before)
+            waited = 0
+    return gaps
+
+
 @pytest.mark.parametrize("example", [name for name in ORACLES if name != "ex5_population"])
 def test_an_example_has_every_figure(example):
     given, ours = ORACLES[example]["input"], dict(ORACLES[example]["expected"]["ours"])
@@ -43,8 +62,10 @@ def test_an_example_has_every_figure(example):
     found = derive(exchange, reads, body)
     outputs = [timed for timed in decode(exchange, reads, body).chunks if timed.chunk.output]
     assert [gap / MS for gap in struct.unpack(f"<{len(found.icl) // 8}q", found.icl)] == ours.pop("icl_ms")
-    assert [gap / MS for gap in metrics.burst_gaps(outputs)] == ours.pop("burst_gap_ms")
-    per_token = metrics.itl_tokens(outputs)
+    assert [
+        gap / MS for _, gap in output_gaps([one.at_ns for one in outputs], [one.read for one in outputs])
+    ] == ours.pop("burst_gap_ms")
+    per_token = itl_tokens(outputs)
     assert (per_token and [gap / MS for gap in per_token]) == ours.pop("itl_token_ms")
     assert list(found.flags) == ours.pop("flags")
     for name, expected in ours.items():
@@ -56,7 +77,7 @@ def test_an_example_has_every_figure(example):
 def test_gaps_per_token_have_the_expected_statistics():
     example = ORACLES["ex6_continuous_usage_multi_token"]
     outputs = [timed for timed in decode(*facts(example["input"], 302)).chunks if timed.chunk.output]
-    gaps = [int(gap) for gap in metrics.itl_tokens(outputs)]
+    gaps = [int(gap) for gap in itl_tokens(outputs)]
     expected = example["itl_token_stats"] if "itl_token_stats" in example else example["expected"]["itl_token_stats"]
     assert fmean(gaps) / MS == pytest.approx(expected["mean"], abs=5e-5)
     assert metrics.percentile(sorted(gaps), 0.5) / MS == expected["p50"]

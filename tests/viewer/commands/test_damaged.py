@@ -17,6 +17,7 @@ from sqlalchemy import Connection, false, select
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.exc import NoResultFound
 
+from recorder.decode.stalls import Thresholds
 from recorder.errors import WiretapeError
 from recorder.tape import cells, schema
 from tests.viewer.conftest import COMPLETE, TOOLS
@@ -25,7 +26,6 @@ from viewer.export import frames
 from viewer.model.exchange import opened
 from viewer.stats import overview, samples
 from viewer.tape import comparing, exchange, live, queries
-from viewer.timing.thresholds import Thresholds
 
 pytestmark = pytest.mark.damages
 

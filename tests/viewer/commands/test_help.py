@@ -53,7 +53,7 @@ def test_every_field_is_listed_with_its_other_names_and_its_unit() -> None:
     listed = {name for line in text.splitlines() if line.startswith("  ") for name in line.replace(",", "").split()}
     assert set(fields.NAMES) <= listed
     shown = " ".join(text.split())
-    assert "ttft_ms, ttft T0 to the first content, reasoning or tool-call delta (ms)" in shown
+    assert "ttft_ms, ttft T0 → first output chunk: content, reasoning or tool call (ms)" in shown
     assert "tps_user, tps tokens per second after the first token (tokens/s)" in shown
     assert "bytes bytes of the body as they came (bytes)" in shown
 

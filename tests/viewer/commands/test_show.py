@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from recorder.decode.stalls import Thresholds
 from tests.viewer.commanding import on_terminal, run
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIMITED, LIVE, ODD, TOOLS, event
 from tests.viewer.tui.growing import recorder
@@ -15,7 +16,6 @@ from viewer.model.exchange import markers
 from viewer.model.exchange import opened as opening
 from viewer.tape import exchange, queries
 from viewer.timing import verdicts
-from viewer.timing.thresholds import Thresholds
 
 BODY = b"".join(data for _, data in COMPLETE_READS)
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from rich.text import Text
 from sqlalchemy import Connection
 
+from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import COMPLETE, TOOLS
 from tests.viewer.timed_exchanges import Part, evenly, outcome, timed, word
 from viewer import rows
 from viewer.report import exchange
 from viewer.tape import queries
-from viewer.timing.thresholds import Thresholds
 from viewer.timing.timed import Timed
 from viewer.timing.verdicts import Verdict, verdicts
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
+from recorder.decode.stalls import Thresholds
 from recorder.errors import TapeError
 from tests.viewer.conftest import COMPLETE, MS, TOOLS
 from viewer.model.exchange.opened import Opened
 from viewer.tape import queries
 from viewer.tape.decoder import Decoders
-from viewer.timing.thresholds import Thresholds
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recorder.decode.derive import decode, derive
+from recorder.decode.stalls import Thresholds
 from recorder.demo import fixture
 from recorder.tape import file
 from tests.viewer.conftest import event
@@ -17,7 +18,6 @@ from tests.viewer.timed_exchanges import COMMENT, EMPTY, MS, Part, evenly, facts
 from viewer.tape import queries
 from viewer.timing import verdicts
 from viewer.timing.attribution import FREE_BYTES
-from viewer.timing.thresholds import Thresholds
 from viewer.timing.timed import Timed
 from viewer.timing.verdicts import Verdict
 

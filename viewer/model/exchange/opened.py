@@ -16,13 +16,13 @@ from recorder.decode import encoding
 from recorder.decode.batch import Events
 from recorder.decode.derive import decode
 from recorder.decode.outcome import Exchange, Read
+from recorder.decode.stalls import Thresholds
 from viewer.model.exchange import markers as landmarks
 from viewer.model.exchange import unrolled
 from viewer.model.exchange.markers import Marker
 from viewer.model.exchange.transcript import UNKNOWN, Transcript
 from viewer.timing import verdicts
 from viewer.timing.attribution import Slowness
-from viewer.timing.thresholds import Thresholds
 from viewer.timing.timed import Timed
 from viewer.timing.verdicts import Verdict
 

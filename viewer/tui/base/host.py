@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 from textual.screen import Screen
 
 from recorder.clock import Clock
+from recorder.decode.stalls import Thresholds
 from recorder.errors import WiretapeError
-from viewer.timing.thresholds import Thresholds
 from viewer.tui.base.terminal import Lag
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from recorder.clock import Clock
+from recorder.decode.stalls import Thresholds
 from recorder.errors import NotFound, WiretapeError
 from viewer.filters.completion import FROM_TAPE
 from viewer.filters.syntax import Filter
@@ -17,7 +18,6 @@ from viewer.model.listing.notices import Term
 from viewer.model.text import curl
 from viewer.rows import Row
 from viewer.tape.decoder import LARGE
-from viewer.timing.thresholds import Thresholds
 from viewer.timing.verdicts import Verdict
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ import zlib
 from sqlalchemy import Connection
 
 from recorder.decode.outcome import Exchange, Read
+from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import COMPLETE, LIVE, MS, TOOLS, TRUNCATED, event
 from viewer.model.exchange import opened as opening
 from viewer.model.exchange.opened import Opened, Stored
 from viewer.model.exchange.transcript import UNKNOWN
 from viewer.tape import exchange, queries
-from viewer.timing.thresholds import Thresholds
 
 ID = "e" * 16
 

@@ -7,6 +7,7 @@ from array import array
 import pytest
 from sqlalchemy import Connection
 
+from recorder.decode.stalls import Thresholds
 from recorder.process import Run
 from tests.viewer.conftest import COMPLETE, FAILED, LIMITED, LIVE, TOOLS, TRUNCATED
 from viewer.model.exchange import opened as opening
@@ -18,7 +19,6 @@ from viewer.model.exchange.pages import Line
 from viewer.model.exchange.transcript import UNKNOWN
 from viewer.tape import exchange, queries
 from viewer.tape.exchange import Known
-from viewer.timing.thresholds import Thresholds
 
 NOON_NS = 1_772_366_400 * 10**9
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from recorder.decode.derive import decode
 from recorder.decode.outcome import Exchange, Read
+from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import DONE, event
 from viewer.model.exchange import unrolled
 from viewer.model.exchange.transcript import Transcript
 from viewer.timing import verdicts
-from viewer.timing.thresholds import Thresholds
 from viewer.timing.timed import Timed
 
 STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").glob("*.sse"))

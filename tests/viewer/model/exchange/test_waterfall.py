@@ -4,11 +4,11 @@ import pytest
 from sqlalchemy import Connection
 
 from recorder.decode.outcome import Exchange
+from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import LIVE, MS, TOOLS
 from viewer.model.exchange import opened, waterfall
 from viewer.model.exchange.waterfall import Bar
 from viewer.tape import exchange, queries
-from viewer.timing.thresholds import Thresholds
 
 
 def bars(connection: Connection, id: str) -> list[Bar]:

@@ -7,12 +7,12 @@ import pytest
 from sqlalchemy import Connection
 
 from recorder.decode.outcome import ENDED_BY, OUTCOMES
+from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import HOSTILE
 from viewer.model.listing import endings
 from viewer.model.states import Look
 from viewer.rows import Row
 from viewer.tape import live, queries
-from viewer.timing.thresholds import Thresholds
 from viewer.timing.timed import Timed
 from viewer.timing.verdicts import Verdict, verdicts
 

@@ -1,0 +1,74 @@
+"""Pure: the one rule for when a stream stalled and when it came in a burst, and the thresholds that both go by.
+
+The tape's flags are raised with the default thresholds when an exchange is stored; verdicts, lists, markers of a
+recording and the screens apply the same functions, with the thresholds of the user where there are some.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+_ALL: Final = "Lists, filters and --format json go by the tape's flags, whatever the limits."
+
+
+def _threshold(default: Any, meaning: str, sign: str, most: float = 1e9) -> Any:
+    return field(default=default, metadata={"doc": meaning, "sign": sign, "most": most})
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """When a stream stalled, and when it came in a burst; each field's metadata says what it means."""
+
+    stall_ms: float = _threshold(2000.0, "A longer gap between reads with output is a stall.", "MS")
+    burst_chunks: int = _threshold(20, "An answer of so many output chunks or more can be a burst.", "N")
+    burst_share: float = _threshold(0.8, "A burst: so much of an answer came in --burst-reads reads.", "SHARE", 1)
+    burst_reads: int = _threshold(2, "In how many reads --burst-share of a burst came.", "N")
+    burst_window: float = _threshold(
+        0.05, f"A burst, too: all came within this share of the latency. {_ALL}", "SHARE", 1
+    )
+
+    @property
+    def stall_ns(self) -> int:
+        """`stall_ms` in ns."""
+        return round(self.stall_ms * 1_000_000)
+
+    def is_stall(self, gap_ns: int | None) -> bool:
+        """Return whether a stream stalled of which this is the longest gap between reads with output."""
+        return gap_ns is not None and gap_ns > self.stall_ns
+
+    def is_burst(self, at_ns: Sequence[int], reads: Sequence[Hashable]) -> bool:
+        """Return whether output chunks with these timestamps, brought by these reads, came in a burst."""
+        if len(at_ns) < max(self.burst_chunks, 1):
+            return False
+        together = sum(times for _, times in Counter(reads).most_common(self.burst_reads))
+        in_a_flash = at_ns[-1] - at_ns[0] < self.burst_window * at_ns[-1]
+        return together >= self.burst_share * len(at_ns) or in_a_flash
+
+    @property
+    def stall_meaning(self) -> str:
+        """The rule for a stall, in words."""
+        return f"a gap of more than {self.stall_ms / 1000:g} s between reads with output"
+
+    @property
+    def burst_meaning(self) -> str:
+        """The rule for a burst, in words."""
+        share, window = f"{100 * self.burst_share:g} %", f"{100 * self.burst_window:g} %"
+        return (
+            f"{self.burst_chunks} or more output chunks, {share} of them in {self.burst_reads} reads"
+            f" or all within {window} of the latency"
+        )
+
+
+DEFAULT: Final = Thresholds()
+"""The thresholds by which the tape's flags are raised."""
+
+
+def output_gaps(at_ns: Sequence[int], reads: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
+    """Yield the gaps between reads that brought output: the number of the output chunk that ended it, and its ns.
+
+    The output chunks have these timestamps and were brought by these reads; chunks of one read have no gap.
+    """
+    for number in range(1, len(at_ns)):
+        if reads[number] != reads[number - 1]:
+            yield number, at_ns[number] - at_ns[number - 1]

@@ -1,0 +1,78 @@
+"""A new metric is one entry and a migration: what a copy of the source shows that has both."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ENTRY = """\
+    last_gap_ns: int | None = duration(
+        "the very last gap", lambda t: t.gaps[-1] if t.gaps else None, aliases=("gap.last",), statistic="last_gap"
+    )
+    reads: int ="""
+MIGRATION = '''"""the last gap is measured."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "9999"
+down_revision = "{head}"
+
+
+def upgrade():
+    op.add_column("measures", sa.Column("last_gap_ns", sa.BigInteger(), nullable=True))
+'''
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text("utf-8")
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new), "utf-8")
+
+
+@pytest.fixture(scope="module")
+def wiretape(tmp_path_factory):
+    """Return a function that runs a command of the copy on a tape that the copy made."""
+    copy = tmp_path_factory.mktemp("source")
+    for name in ("recorder", "viewer", "migrations"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    head = max((copy / "migrations" / "versions").glob("*.py")).name.partition("_")[0]
+    replace(copy / "recorder" / "decode" / "metrics.py", "    reads: int =", ENTRY)
+    replace(copy / "recorder" / "tape" / "schema.py", f'REVISION = "{head}"', 'REVISION = "9999"')
+    (copy / "migrations" / "versions" / "9999_last_gap.py").write_text(MIGRATION.format(head=head))
+
+    def run(*arguments):
+        command = [sys.executable, "-c", "from viewer.cli import main; main()", *arguments]
+        environment = os.environ | {"PYTHONPATH": str(copy), "WIRETAPE_DB": str(copy / "tape.db")}
+        return subprocess.run(command, env=environment, cwd=copy, capture_output=True, text=True, check=True).stdout
+
+    run("db", "fixture", "--exchanges", "30", "--chunks", "10")
+    return run
+
+
+def test_lists_and_filters_have_it(wiretape):
+    everything = json.loads(wiretape("ls", "--format", "json", "-n", "100"))
+    found = json.loads(wiretape("ls", "--format", "json", "-n", "100", "-f", "gap.last>0ms"))
+    assert list(everything[0])[-1] == "last_gap_ms"
+    assert {row["id"] for row in found} == {row["id"] for row in everything if row["last_gap_ms"]}
+    assert 0 < len(found) < len(everything)
+    assert "last_gap_ms, last_gap, gap.last" in wiretape("help", "fields")
+
+
+def test_exports_have_it(wiretape):
+    assert wiretape("export", "--format", "csv").splitlines()[0].endswith(",last_gap_ms")
+    schema = wiretape("export", "--schema", "--format", "tsv")
+    assert "exchanges\tlast_gap_ms\tnumber\tms\tthe very last gap\n" in schema
+
+
+def test_statistics_have_it(wiretape):
+    (row,) = json.loads(wiretape("stats", "--format", "json"))
+    assert row["last_gap_n"] > 0
+    assert row["last_gap_min_ms"] <= row["last_gap_p50_ms"] <= row["last_gap_max_ms"]
+    assert "p50 of last_gap: the very last gap" in wiretape("stats", "--schema", "--format", "tsv")
+    assert "last_gap" in wiretape("stats", "--hist", "last_gap")
