@@ -264,12 +264,12 @@ def _progress() -> "Progress":
 )
 def fixture(db: Path | None, exchanges: int, chunks: int, seed: int) -> None:
     """Make a synthetic tape with every outcome, for measuring speed and trying commands."""
-    from recorder.demo import fixture
+    from recorder.demo import synthetic
     from recorder.tape import file
 
     path = options.tape_path(db)
     with file.writing(path, "wiretape db fixture") as connection, _progress() as progress:
         task = progress.add_task("making", total=exchanges)
-        for done in fixture.fill(connection, exchanges, chunks, seed):
+        for done in synthetic.fill(connection, exchanges, chunks, seed):
             progress.update(task, completed=done)
     click.echo(f"{path}: {counted(exchanges, 'exchange')} of up to {counted(chunks, 'chunk')}, seed {seed}")

@@ -1,22 +1,31 @@
-"""Synthetic exchanges: bodies as streaming APIs send them, every way to end, instants drawn at random.
+"""Synthetic exchanges, of any number and the same for the same seed: for measuring speed and trying commands.
 
-Building and decoding a body is slow, drawing instants is fast. So each distinct body (a model, an ending, a variation)
-is one `Template`, decoded once, and `timed` gives it instants and has `metrics` time it like any recording. Gaps are
-lognormal with rare stalls; models differ in pace, in how many chunks share a read, and in whether they report usage.
-Writing exchanges to a tape is left to `fixture`.
+Building and decoding a body is slow, drawing timestamps is fast. So each distinct body (a model, an ending, a
+variation) is one `Template`, decoded once, and `timed` gives it timestamps and has `metrics` time it like any
+recording. Gaps are lognormal with rare stalls; models differ in pace, in how many chunks share a read, and in whether
+they report usage. `fill` writes them to a tape: rows go through the schema's tables, in bulk, and only ever onto a tape
+without exchanges.
 """
 
+import dataclasses
+import functools
+import hashlib
 import json
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import numpy as np
 from numpy.random import Generator
+from sqlalchemy import Connection, func, insert, select
 
 from recorder.decode.derive import Decoded, Measures, decode, derive
 from recorder.decode.metrics import Timeline, measured
 from recorder.decode.outcome import Exchange, Read, TimedChunk
+from recorder.errors import WiretapeError
+from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
 
 VARIATIONS: Final = 4
 STREAM: Final = "text/event-stream"
@@ -222,3 +231,137 @@ def _sent(payload: dict[str, Any]) -> bytes:
 
 def _json(payload: dict[str, Any]) -> bytes:
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+BATCH: Final = 200
+_BEGAN: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_APART: Final = timedelta(seconds=7.3)
+_TEAMS: Final = ("search", "support", "batch")
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A template and its body as the tape keeps it."""
+
+    template: Template
+    sha256: str
+    data: bytes
+
+
+class _Rows:
+    """The rows of some exchanges, table by table."""
+
+    def __init__(self) -> None:
+        self.exchanges: list[dict[str, Any]] = []
+        self.reads: list[tuple[int, int, int, int | None, int, int]] = []
+        self.bodies: list[dict[str, Any]] = []
+        self.segments: list[dict[str, Any]] = []
+        self.measures: list[dict[str, Any]] = []
+
+    def add(self, facts: dict[str, Any], packed: _Packed, random: Generator) -> None:
+        """Add one exchange, at instants of its own."""
+        no, body = facts["no"], packed.template.body
+        exchange, its_reads, measured = timed(packed.template, random)
+        self.exchanges.append(facts | _exchange_columns(packed.template, exchange, its_reads))
+        self.reads += [(no, read.seq, read.at_ns, read.relayed_ns, read.start, read.size) for read in its_reads]
+        if exchange.ended_by is None:
+            self.segments.append({"exchange_no": no, "start": 0, "data": body})
+            return
+        self.bodies.append({"exchange_no": no, "size": len(body), "sha256": packed.sha256, "data": packed.data})
+        values = {field.name: getattr(measured, field.name) for field in dataclasses.fields(measured)}
+        self.measures.append({"exchange_no": no, **values, "flags": " ".join(measured.flags)})
+
+    def write(self, connection: Connection) -> None:
+        """Write all rows in one transaction."""
+        with connection.begin():
+            for table in (exchanges, bodies, segments, measures):
+                if rows := getattr(self, table.name):
+                    connection.execute(insert(table), rows)
+            if self.reads:  # by far the most: plain numbers, which need no conversion
+                connection.exec_driver_sql(str(insert(reads).compile(dialect=connection.dialect)), self.reads)
+
+
+def fill(connection: Connection, count: int, chunks: int, seed: int) -> Iterator[int]:
+    """Write `count` exchanges of up to `chunks` output chunks each; yield after each commit how many there are.
+
+    The first exchanges have one outcome each, so that a small tape has them all. Raises `WiretapeError` if the tape
+    has exchanges already.
+    """
+    session_no = _begin_session(connection, seed)
+    random = np.random.default_rng(seed)
+    build = functools.cache(functools.partial(_packed, chunks))  # only those that are drawn: a long one takes long
+    shares = np.array(list(ENDINGS.values()), float)
+    drawn = [*ENDINGS, *random.choice(list(ENDINGS), count, p=shares / shares.sum()).tolist()]
+    for start in range(0, count, BATCH):
+        rows = _Rows()
+        for at in range(start, min(start + BATCH, count)):
+            model = MODELS[random.integers(len(MODELS))]
+            packed = build(model, drawn[at], int(random.integers(VARIATIONS)))
+            rows.add(_identity_columns(at, seed, random) | {"session_no": session_no}, packed, random)
+        rows.write(connection)
+        yield min(start + BATCH, count)
+
+
+def _packed(chunks: int, model: Model, ending: str, variation: int) -> _Packed:
+    one = template(model, ending, chunks, variation)
+    return _Packed(one, hashlib.sha256(one.body).hexdigest(), zlib.compress(one.body))
+
+
+def _begin_session(connection: Connection, seed: int) -> int:
+    at = _moment(0)
+    row = {
+        "uuid": f"fixture-{seed}",
+        "version": "fixture",
+        "pid": 0,
+        "listen": "http://127.0.0.1:8377",
+        "upstreams": [[model.name, model.upstream] for model in MODELS],
+        "salt": hashlib.sha256(str(seed).encode()).digest(),
+        "started_at": at,
+        "heartbeat_at": at,
+    }
+    with connection.begin():
+        if connection.execute(select(func.count()).select_from(exchanges)).scalar():
+            raise WiretapeError("the tape holds exchanges already: name another with --db")
+        result = connection.execute(insert(sessions).values(row))
+    assert result.inserted_primary_key is not None
+    return int(result.inserted_primary_key[0])
+
+
+def _moment(at: int) -> str:
+    return (_BEGAN + at * _APART).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _identity_columns(at: int, seed: int, random: Generator) -> dict[str, Any]:
+    return {
+        "no": at + 1,
+        "id": hashlib.sha256(f"{seed}/{at}".encode()).hexdigest()[:16],
+        "started_at": _moment(at),
+        "labels": {"team": _TEAMS[random.integers(len(_TEAMS))], "run": f"r{at // 1000}"},
+    }
+
+
+def _exchange_columns(one: Template, exchange: Exchange, its_reads: Sequence[Read]) -> dict[str, Any]:
+    """Return the columns of a row of exchanges other than those of `_identity_columns`."""
+    request = json.dumps({"model": one.model.name, "stream": True}).encode()
+    has_response = exchange.status is not None
+    left = exchange.end_ns if exchange.ended_by == "client" else None
+    return {
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "upstream": one.model.upstream,
+        "request_model": one.model.name,
+        "request_headers": [["content-type", "application/json"]],
+        "request_body": request,
+        "request_size": len(request),
+        "request_sha256": hashlib.sha256(request).hexdigest(),
+        "status": exchange.status,
+        "response_headers": [["content-type", exchange.content_type]] if has_response else None,
+        "connected_ns": exchange.connected_ns,
+        "sent_ns": exchange.connected_ns,
+        "headers_ns": exchange.headers_ns,
+        "end_ns": exchange.end_ns,
+        "client_closed_ns": left,
+        "ended_by": exchange.ended_by,
+        "framing": "chunked" if has_response else None,
+        "bytes": sum(read.size for read in its_reads) if exchange.ended_by is not None else 0,
+    }

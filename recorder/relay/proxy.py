@@ -20,12 +20,11 @@ import msgspec
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import UpstreamError
 from recorder.relay import guard, local, providers
-from recorder.relay.connection import Reads
 from recorder.relay.guard import Refusal
 from recorder.relay.recording import REQUEST_STORED_BYTES, Recording
 from recorder.relay.spool import Body, Memory
 from recorder.relay.tap import Tap
-from recorder.relay.upstream import Transport
+from recorder.relay.upstream import Reads, Transport
 from recorder.tape import journal
 from recorder.tape.redact import Redactor
 

@@ -3,8 +3,8 @@
 import msgspec
 
 from recorder.clock import Clock
-from recorder.relay.connection import Instants, Reads
 from recorder.relay.tap import Tap
+from recorder.relay.upstream import Instants, Reads
 from recorder.tape import journal
 from recorder.tape.unstored import Relayed
 

@@ -3,7 +3,7 @@
 A batch of frames is one transaction. Appending is idempotent: frames that are already on the tape are passed over, so
 a relay may send again what was not acknowledged. What has ended is settled after that, in a transaction of its own:
 its measures are derived and its body is packed, so that no decoding stands in the way of facts. Opening, locking and
-migrating are left to `recorder.tape.file`; reading to `viewer.tape`; synthetic tapes to `recorder.demo.fixture`.
+migrating are left to `recorder.tape.file`; reading to `viewer.tape`; synthetic tapes to `recorder.demo.synthetic`.
 """
 
 import dataclasses

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from recorder.decode.outcome import OUTCOMES
-from recorder.demo import fixture, synthetic
+from recorder.demo import synthetic
 from recorder.errors import WiretapeError
 from recorder.tape import checks, file
 from recorder.tape.schema import exchanges, measures, metadata, reads
@@ -18,7 +18,7 @@ from tests.recorder.frames import outcomes_of, reading
 
 def make(path: Path, count: int = 40, chunks: int = 30, seed: int = 1) -> list[int]:
     with file.writing(path, "a test") as connection:
-        return list(fixture.fill(connection, count, chunks, seed))
+        return list(synthetic.fill(connection, count, chunks, seed))
 
 
 def content(path: Path) -> dict[str, list[Any]]:
@@ -69,13 +69,13 @@ def test_exchanges_differ_in_instants_labels_and_upstreams(tape: Path) -> None:
 
 
 def test_progress_is_told_after_each_commit(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fixture, "_BATCH", 15)
+    monkeypatch.setattr(synthetic, "BATCH", 15)
     assert make(tape, 40) == [15, 30, 40]
 
 
 def test_a_batch_of_any_size_makes_the_same_tape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "one.db")
-    monkeypatch.setattr(fixture, "_BATCH", 7)
+    monkeypatch.setattr(synthetic, "BATCH", 7)
     make(tmp_path / "two.db")
     assert content(tmp_path / "one.db") == content(tmp_path / "two.db")
 

@@ -8,7 +8,7 @@ import pytest
 import uvloop
 
 from recorder.errors import UpstreamError
-from recorder.relay.connection import HEAD_BYTES, Connection, Instants
+from recorder.relay.upstream import HEAD_BYTES, Connection, Instants
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 

@@ -11,7 +11,7 @@ import uvloop
 
 from recorder.clock import Clock
 from recorder.relay import recording
-from recorder.relay.connection import Instants
+from recorder.relay.upstream import Instants
 from recorder.relay.recording import Recording
 from recorder.relay.tap import Tap
 from tests.recorder.frames import BODY, SESSION, STREAM, begin, bodies_of, reading, reads_of

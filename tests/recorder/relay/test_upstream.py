@@ -14,7 +14,7 @@ import pytest
 from recorder.clock import Clock
 from recorder.demo.upstream import Scene, ScriptedUpstream, answer
 from recorder.errors import UpstreamError
-from recorder.relay.connection import UNSENT_BYTES, Instants, Reads
+from recorder.relay.upstream import UNSENT_BYTES, Instants, Reads
 from recorder.relay.upstream import Limits, Transport
 from tests.relay import LOOPS, on_loop, serving, until
 

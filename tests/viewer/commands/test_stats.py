@@ -13,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from recorder.demo import fixture
+from recorder.demo import synthetic
 from recorder.errors import OutputRefused
 from recorder.tape import file
 from tests.viewer.commanding import on_terminal
@@ -38,7 +38,7 @@ def run(tape: Path, *arguments: str, code: int = 0) -> Result:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("made") / "tape.db"
     with file.writing(path, "a test") as connection:
-        for _ in fixture.fill(connection, 400, 20, 1):
+        for _ in synthetic.fill(connection, 400, 20, 1):
             pass
     return path
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, update
 
-from recorder.demo import fixture
+from recorder.demo import synthetic
 from recorder.errors import ForeignFile, NotFound
 from recorder.tape import file, journal
 from recorder.tape.schema import exchanges, measures
@@ -41,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Tape:
     """A tape of more exchanges than are read at a time."""
     path = tmp_path_factory.mktemp("made") / "tape.db"
     with file.writing(path, "a test") as connection:
-        assert sum(1 for _ in fixture.fill(connection, 450, 12, 1))
+        assert sum(1 for _ in synthetic.fill(connection, 450, 12, 1))
     return open_tape(path)
 
 

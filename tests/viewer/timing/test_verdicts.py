@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from recorder.decode.derive import decode, derive
 from recorder.decode.stalls import Thresholds
-from recorder.demo import fixture
+from recorder.demo import synthetic
 from recorder.tape import file
 from tests.viewer.conftest import event
 from tests.viewer.timed_exchanges import COMMENT, EMPTY, MS, Part, evenly, facts, outcome, timed, word
@@ -293,7 +293,7 @@ def test_any_stream_is_judged_by_default_as_it_is_flagged(drawn: list[tuple[int,
 def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("fixture") / "tape.db"
     with file.writing(path, "a test") as connection:
-        list(fixture.fill(connection, 150, 80, 3))
+        list(synthetic.fill(connection, 150, 80, 3))
     return path
 
 
