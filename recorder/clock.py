@@ -18,7 +18,7 @@ class Clock:
     wall_ns: Callable[[], int] = time.time_ns
 
     def wall(self) -> str:
-        """Give the wall time as ISO 8601 in UTC with microseconds, such as `2026-03-01T12:00:00.000000Z`."""
+        """Return the wall time as ISO 8601 in UTC with microseconds, such as `2026-03-01T12:00:00.000000Z`."""
         seconds, nanoseconds = divmod(self.wall_ns(), 1_000_000_000)
         moment = datetime.fromtimestamp(seconds, UTC)
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds // 1000:06d}Z"

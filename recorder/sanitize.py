@@ -15,8 +15,9 @@ _MANY_LINES = {code: shown for code, shown in _ONE_LINE.items() if code != 0x0A}
 
 
 def safe(text: str, *, multiline: bool = False) -> str:
-    """Give `text` as it may be shown: control pictures for C0 and DEL, U+FFFD for C1, surrogates and tags, `◆` for bidi
-    controls, `·` for what has no width. Line feeds stay if `multiline`.
+    """Return `text` safe to show on a terminal; line feeds stay if `multiline`.
+
+    C0 and DEL become control pictures, C1, surrogates and tags U+FFFD, bidi controls `◆`, what has no width `·`.
     """
     if text.isascii() and text.isprintable():
         return text  # nearly every text, and far cheaper than a translation

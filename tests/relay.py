@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 import h11
 import uvloop
 
-from recorder.demo.upstream import Asked, Scene, ScriptedUpstream, answer
+from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from recorder.relay import providers
 from recorder.relay.guard import Refusal
 from recorder.relay.service import Observer, Options, Recorder
@@ -330,12 +330,14 @@ class Relay:
         self._scenes[target.encode()] = scene
         return target
 
-    def _choose(self, asked: Asked) -> Scene:
-        return self._scenes.get(asked.target) or answer([(0, b"{}")], content_type="application/json", framing="length")
+    def _choose(self, request: ReceivedRequest) -> Scene:
+        return self._scenes.get(request.target) or answer(
+            [(0, b"{}")], content_type="application/json", framing="length"
+        )
 
-    def asked(self, target: str) -> Asked | None:
-        """Give what upstream was asked for this target."""
-        return next((asked for asked in self.upstream.asked if asked.target == target.encode()), None)
+    def request(self, target: str) -> ReceivedRequest | None:
+        """Return the request that upstream received for this target."""
+        return next((request for request in self.upstream.requests if request.target == target.encode()), None)
 
     async def get(self, target: str, **request: Any) -> Answer:
         return await fetch(self.base, post(target, **request), request.get("method", "POST"))

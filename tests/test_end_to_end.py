@@ -17,7 +17,7 @@ import openai
 import pytest
 
 from recorder.demo import scenes
-from recorder.demo.upstream import Asked, Scene, ScriptedUpstream, answer
+from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from tests.relay import DONE, chunk, finish, kept, on_loop, recording, until, wiretape
 
 COMPLETION = {
@@ -46,7 +46,7 @@ def plain(payload: Any, status: int = 200) -> Scene:
     return answer([(0.0, body)], status=status, content_type="application/json", framing="length")
 
 
-def choose(asked: Asked) -> Scene:
+def choose(asked: ReceivedRequest) -> Scene:
     if asked.target == b"/v1/models":
         return plain(MODELS)
     if asked.target == b"/v1/messages":
@@ -85,7 +85,7 @@ async def test_the_openai_sdk_streams_what_the_tape_has(tmp_path: Path) -> None:
                 model="demo-openai", stream=True, messages=[{"role": "user", "content": "A tale."}]
             )
             chunks = [chunk async for chunk in stream]
-        asked = upstream.asked[0]
+        asked = upstream.requests[0]
         tale = await until(lambda: kept(tape, "/v1/chat/completions"))
     assert dict(asked.headers)[b"authorization"] == b"Bearer sk-canary-of-a-key"
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
@@ -147,7 +147,7 @@ async def test_the_anthropic_sdk_sees_all_its_events(tmp_path: Path) -> None:
             )
             seen = [event.type async for event in stream]
         found = await until(lambda: kept(tape, "/v1/messages"))
-        sent = [piece for _, piece in upstream.asked[0].sent]
+        sent = [piece for _, piece in upstream.requests[0].sent]
     assert seen == [event["type"] for event in MESSAGE if event["type"] != "ping"]
     assert found.body == b"".join(piece.split(b"\r\n", 1)[1][:-2] for piece in sent[1:-1])
     assert "unknown_payload" in found.flags

@@ -23,14 +23,14 @@ from recorder.relay import providers
               help="As given to record. [default: as the running recorder's, else 127.0.0.1:8377]")  # fmt: skip
 def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None:
     """Print the lines that point SDKs at a running recorder: eval "$(wiretape env)"."""
-    found = None if upstreams or listen else running(options.tape_path(db))
-    if found is None:
+    serving = None if upstreams or listen else running(options.tape_path(db))
+    if serving is None:
         host, port = options.read_listen(listen or "127.0.0.1:8377", frozenset(["any"]))
         base, chosen = f"http://{f'[{host}]' if ':' in host else host}:{port}", options.read_upstreams(upstreams)
         if not upstreams and not listen:
             click.echo("wiretape: no recorder is running on this tape; these are for 'wiretape record'", err=True)
     else:
-        base, chosen = found
+        base, chosen = serving
     bases = providers.sdk_bases(base, chosen)
     for variable, value in bases.items():
         click.echo(f"export {variable}={shlex.quote(value)}")

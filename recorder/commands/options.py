@@ -93,17 +93,17 @@ def recording(command: F) -> F:
 
 def read_upstreams(given: tuple[str, ...]) -> list[providers.Upstream]:
     """Read `--upstream` values; none gives the well-known APIs by name."""
-    found: list[providers.Upstream] = []
+    chosen: list[providers.Upstream] = []
     for text in given:
         try:
             upstream = providers.parse(text)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--upstream") from error
-        if any(upstream.name == other.name for other in found):
+        if any(upstream.name == other.name for other in chosen):
             where = f"/{upstream.name}/" if upstream.name else "the root"
             raise click.BadParameter(f"two upstreams for {where}: name them apart, NAME=URL", param_hint="--upstream")
-        found.append(upstream)
-    return found or providers.well_known()
+        chosen.append(upstream)
+    return chosen or providers.well_known()
 
 
 def read_labels(given: tuple[str, ...]) -> dict[str, str]:
@@ -137,7 +137,7 @@ def read_listen(text: str, allowed: frozenset[str]) -> tuple[str, int]:
 
 
 def tape_path(given: Path | None) -> Path:
-    """Give the tape's path: as given, else `WIRETAPE_DB`, else `tape.db` in the user's data directory.
+    """Return the tape's path: as given, else `WIRETAPE_DB`, else `tape.db` in the user's data directory.
 
     No database library is loaded for it: a shell that completes a line asks, too.
     """

@@ -70,7 +70,7 @@ def record(
     from recorder.relay.upstream import Limits
     from recorder.tape.journal import Keep
 
-    told = Options(
+    settings = Options(
         tape=options.tape_path(db),
         upstreams=chosen,
         host=host,
@@ -82,10 +82,10 @@ def record(
         ca_file=ca_file,
         keep=Keep(keep.total_seconds() if keep else None, max_db_size) if keep or max_db_size else None,
     )
-    sys.exit(run(lambda: _record(told, verbose)))
+    sys.exit(run(lambda: _record(settings, verbose)))
 
 
-async def _record(told: "Options", verbose: bool = False) -> int:
+async def _record(settings: "Options", verbose: bool = False) -> int:
     import asyncio
 
     from recorder.clock import SYSTEM
@@ -105,11 +105,11 @@ async def _record(told: "Options", verbose: bool = False) -> int:
         refused=lambda refusal: screen.line(f"wiretape: refused ({refusal.status}): {refusal.message}"),
         failed=failed,
     )
-    recorder = Recorder(told, observer)
+    recorder = Recorder(settings, observer)
     stopped = asyncio.Event()
     catch_signals(stopped, recorder)
     await recorder.start()
-    _introduce(screen, recorder, told, verbose)
+    _introduce(screen, recorder, settings, verbose)
     if not (screen.live and sys.stdout.isatty()):
         print(recorder.base, flush=True)
     painter = asyncio.create_task(_paint(screen, recorder))
@@ -122,7 +122,7 @@ async def _record(told: "Options", verbose: bool = False) -> int:
 
 
 def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
-    """Let the first SIGINT, SIGTERM or SIGHUP stop the recorder and the second cut it."""
+    """Stop the recorder at the first SIGINT, SIGTERM or SIGHUP, and cut it at the second."""
     import asyncio
     import signal
 
@@ -137,27 +137,27 @@ def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
             asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
-def _introduce(screen: "Screen", recorder: "Recorder", told: "Options", verbose: bool) -> None:
+def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verbose: bool) -> None:
     """Print where to point SDKs, where the tape is and how to look at it, in three lines, and then any warnings."""
     from recorder import __version__
     from recorder.tape.redact import Redactor
 
     # The commands below find the tape by themselves where it is the one that they take without --db.
-    tape = "" if told.tape == options.tape_path(None) else f" --db {shlex.quote(str(told.tape))}"
-    screen.line(f"point SDKs  {_served(recorder.base, told.upstreams)}")
-    screen.line(f"tape        {told.tape}  (wiretape {__version__})")
-    bases = providers.sdk_bases(recorder.base, told.upstreams)
+    tape = "" if settings.tape == options.tape_path(None) else f" --db {shlex.quote(str(settings.tape))}"
+    screen.line(f"point SDKs  {_served(recorder.base, settings.upstreams)}")
+    screen.line(f"tape        {settings.tape}  (wiretape {__version__})")
+    bases = providers.sdk_bases(recorder.base, settings.upstreams)
     variables = f'    variables: eval "$(wiretape env{tape})"' if bases else ""
     screen.line(f"look        wiretape view{tape}{variables}    stop: ctrl-c")
     if verbose:
-        for upstream in told.upstreams:
+        for upstream in settings.upstreams:
             mount = f"{recorder.base}/{upstream.name}" if upstream.name else recorder.base
             screen.line(f"upstream    {mount}  →  {Redactor(None).url(upstream.url)}")
         for variable, value in bases.items():
             screen.line(f"SDKs        export {variable}={value}")
     for warning in recorder.tap.warnings:
         screen.line(f"wiretape: warning: {warning}")
-    if told.allow_hosts:
+    if settings.allow_hosts:
         screen.line("wiretape: warning: other machines that reach this address may relay through it")
 
 

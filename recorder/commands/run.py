@@ -51,7 +51,7 @@ def run(
     from recorder.relay import service
     from recorder.relay.upstream import Limits
 
-    told = service.Options(
+    settings = service.Options(
         tape=options.tape_path(db),
         upstreams=chosen,
         labels=options.read_labels(labels),
@@ -61,15 +61,15 @@ def run(
         purpose="wiretape run",
     )
     try:
-        code = service.run(lambda: _run(told, environment, command))
+        code = service.run(lambda: _run(settings, environment, command))
     except WiretapeError as error:
-        _say(str(error))
+        _report(str(error))
         code = TAPE_FAILED
     sys.exit(code)
 
 
 def plan(given: tuple[str, ...], environ: Mapping[str, str]) -> tuple[list[providers.Upstream], dict[str, str]]:
-    """Decide the upstreams, and for each SDK variable the name of its upstream and the path to add: `NAME SUFFIX`."""
+    """Return the upstreams, and for each SDK variable the name of its upstream and the path to add: `NAME SUFFIX`."""
     if given:
         chosen = options.read_upstreams(given)
         names = {upstream.name for upstream in chosen}
@@ -98,7 +98,7 @@ def _plan_by_environment(environ: Mapping[str, str]) -> tuple[list[providers.Ups
     return list(chosen.values()), places
 
 
-async def _run(told: "Options", places: Mapping[str, str], command: Sequence[str]) -> int:
+async def _run(settings: "Options", places: Mapping[str, str], command: Sequence[str]) -> int:
     from recorder.relay.service import Observer, Recorder
 
     finished: list[Finished] = []
@@ -106,14 +106,14 @@ async def _run(told: "Options", places: Mapping[str, str], command: Sequence[str
 
     def trouble(message: str) -> None:
         troubles.append(message)
-        _say(f"storing: {message or 'works again'}")
+        _report(f"storing: {message or 'works again'}")
 
-    recorder = Recorder(told, Observer(finished=finished.append, trouble=trouble, failed=_say))
+    recorder = Recorder(settings, Observer(finished=finished.append, trouble=trouble, failed=_report))
     await recorder.start()
     if missed := sorted(set(providers.SDK_VARIABLES) - set(places)):
-        _say(f"{', '.join(missed)} not set: none of the upstreams is theirs; they are at {recorder.base}/NAME")
+        _report(f"{', '.join(missed)} not set: none of the upstreams is theirs; they are at {recorder.base}/NAME")
     try:
-        code = await _child(command, {**os.environ, **_variables(recorder, told, places)})
+        code = await _child(command, {**os.environ, **_variables(recorder, settings, places)})
     finally:
         unstored = await recorder.stop()
     _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""))
@@ -121,39 +121,39 @@ async def _run(told: "Options", places: Mapping[str, str], command: Sequence[str
     return code if code or is_whole else TAPE_FAILED
 
 
-def _say(message: str) -> None:
+def _report(message: str) -> None:
     click.echo(f"wiretape: {safe(message)}", err=True)
 
 
-def _variables(recorder: "Recorder", told: "Options", places: Mapping[str, str]) -> dict[str, str]:
-    by_name = {upstream.name: upstream for upstream in told.upstreams}
-    found = {}
+def _variables(recorder: "Recorder", settings: "Options", places: Mapping[str, str]) -> dict[str, str]:
+    by_name = {upstream.name: upstream for upstream in settings.upstreams}
+    values = {}
     for variable, place in places.items():
         name, _, suffix = place.partition(" ")
-        found[variable] = providers.sdk_base(recorder.base, by_name[name], suffix)
-    return found | past_proxies(os.environ)
+        values[variable] = providers.sdk_base(recorder.base, by_name[name], suffix)
+    return values | past_proxies(os.environ)
 
 
 def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    """Where a proxy is set, what has the command's SDKs call us directly all the same."""
+    """Return the variables with which SDKs call wiretape directly although a proxy is set."""
     if not any(name.lower() in ("http_proxy", "all_proxy") for name in environ):
         return {}
-    given = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
-    past = given if given.strip() == "*" else f"{given},127.0.0.1".lstrip(",")
+    excluded = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    past = excluded if excluded.strip() == "*" else f"{excluded},127.0.0.1".lstrip(",")
     return {"NO_PROXY": past, "no_proxy": past}
 
 
 async def _child(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the command with our own standard streams; give its exit code, or 128 + N if signal N ended it."""
+    """Run the command with our own standard streams; return its exit code, or 128 + N if signal N ended it."""
     import asyncio
 
     try:
         child = await asyncio.create_subprocess_exec(*command, env=environment)
     except FileNotFoundError:
-        _say(f"{command[0]}: command not found")
+        _report(f"{command[0]}: command not found")
         return NOT_FOUND
     except OSError as error:
-        _say(f"{command[0]} cannot be run ({error.strerror})")
+        _report(f"{command[0]} cannot be run ({error.strerror})")
         return NOT_EXECUTABLE
     _forward_signals(child)
     code = await child.wait()
@@ -189,7 +189,7 @@ def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: i
     if stalls := [one.max_stall_ns for one in finished if one.max_stall_ns is not None]:
         parts.append(f"longest gap {max(stalls) / 1e6:.0f} ms")
     for problem in totals.problems:
-        _say(problem)
+        _report(problem)
     if unstored or not totals.is_whole:
         lost = ", ".join(
             (
@@ -200,4 +200,4 @@ def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: i
         )
         parts.append(f"NOT STORED: {lost} {trouble}")
     look = f"  →  wiretape ls -n {totals.recorded}" if totals.recorded else ""
-    _say(f"{', '.join(parts)}{look}")
+    _report(f"{', '.join(parts)}{look}")

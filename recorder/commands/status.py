@@ -1,4 +1,4 @@
-"""What a recording command says on standard error: lines, and on a terminal one status line below, often rewritten."""
+"""What a recording command prints on standard error: lines, and on a terminal a status line below, often rewritten."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ _LAST_WORDS_SECONDS = 0.5
 class Screen:
     """Lines above, a status line below; off a terminal there is no status line.
 
-    What is said is written by a thread of its own: a terminal that is held, or a pipe that nobody reads, must not hold
+    Text is written by a thread of its own: a terminal that is held, or a pipe that nobody reads, must not hold
     up a stream. Where too much waits, it is dropped.
     """
 
@@ -81,7 +81,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def finished_line(one: Finished, clock: str) -> str:
-    """Give an exchange's line, such as `14:01:57 7f3a81d0 complete 200 gpt-x ttft 388 ms gap p50 11 max 2914 ms`."""
+    """Return an exchange's line, such as `14:01:57 7f3a81d0 complete 200 gpt-x ttft 388 ms gap p50 11 max 2914 ms`."""
     outcome = one.outcome if one.outcome_detail is None else f"{one.outcome}/{one.outcome_detail}"
     name = clipped(one.model or f"{one.method} {one.path}", _NAME_CHARACTERS)
     parts = [clock, one.id[:8], outcome, str(one.status or "–"), name]

@@ -1,6 +1,6 @@
 """The demo's streams: what five documents of streaming APIs print, and what goes wrong in the field.
 
-Each scene is asked for by the model's name. The texts are short and the delays real, so that a recording of them shows
+Each scene is requested by the model's name. The texts are short and the delays real, so that a recording of them shows
 every outcome worth looking at within a few seconds.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from recorder.demo.upstream import Asked, Scene, answer
+from recorder.demo.upstream import ReceivedRequest, Scene, answer
 
 Piece = tuple[float, bytes]
 
@@ -20,7 +20,7 @@ class _Wanted(msgspec.Struct):
 
 
 def data(payload: Any) -> bytes:
-    """Give one event: `payload` as compact JSON on one `data:` line."""
+    """Return one event: `payload` as compact JSON on one `data:` line."""
     return b"data: " + json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
 
 
@@ -28,7 +28,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 def chunk(model: str, delta: dict[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
-    """Give a chat completion chunk with one choice."""
+    """Return a chat completion chunk with one choice."""
     return {
         "id": "chatcmpl-demo",
         "object": "chat.completion.chunk",
@@ -40,7 +40,7 @@ def chunk(model: str, delta: dict[str, Any], finish: str | None = None, **more: 
 
 
 def usage(prompt: int, completion: int, reasoning: int | None = None) -> dict[str, Any]:
-    """Give a usage object."""
+    """Return a usage object."""
     counted: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": completion}
     counted["total_tokens"] = prompt + completion
     if reasoning is not None:
@@ -49,7 +49,7 @@ def usage(prompt: int, completion: int, reasoning: int | None = None) -> dict[st
 
 
 def words(model: str, text: str, gap: float, **more: Any) -> list[Piece]:
-    """Give `text` as one chunk per word, `gap` seconds apart."""
+    """Return `text` as one chunk per word, `gap` seconds apart."""
     return [(gap, data(chunk(model, {"content": word + " "}, **more))) for word in text.split()]
 
 
@@ -191,10 +191,10 @@ SCENES = {
 """Scene by name; a request asks for one by the model `demo-NAME`."""
 
 
-def choose(asked: Asked) -> Scene:
-    """Give the scene that a request's model asks for; 404 if there is none of that name."""
+def choose(request: ReceivedRequest) -> Scene:
+    """Return the scene that a request's model asks for; 404 if there is none of that name."""
     try:
-        name = msgspec.json.decode(asked.body, type=_Wanted).model.removeprefix("demo-")
+        name = msgspec.json.decode(request.body, type=_Wanted).model.removeprefix("demo-")
     except msgspec.MsgspecError:
         name = ""
     if name in SCENES:

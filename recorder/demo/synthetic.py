@@ -98,7 +98,7 @@ def template(model: Model, ending: str, chunks: int, variation: int) -> Template
 
 
 def timed(one: Template, random: Generator) -> tuple[Exchange, list[Read], Measures]:
-    """Give a template instants: its facts, its reads and its measures, which are what `derive` would give for them."""
+    """Return a template's facts, reads and measures with drawn timestamps; the measures are those of `derive`."""
     first, at = _instants(one.model, len(one.ends), random)
     waited = 30_000 * _MS if one.ending == "timeout" else 300_000
     facts = replace(
@@ -169,7 +169,7 @@ def _facts(ending: str, variation: int) -> Exchange:
 
 
 def _pieces(model: Model, ending: str, chunks: int, variation: int) -> list[bytes]:
-    """Give the events of a body."""
+    """Return the events of a body."""
     if ending == "http_error":
         return [_json({"error": {"message": "try again later", "code": "overloaded"}})]
     outputs = [_event(model, _delta(model, at, chunks, variation)) for at in range(chunks)]

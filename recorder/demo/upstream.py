@@ -29,7 +29,7 @@ class Scene:
 
 
 @dataclass(slots=True)
-class Asked:
+class ReceivedRequest:
     """A request as it came, and what became of its scene."""
 
     method: str = ""
@@ -51,7 +51,7 @@ def answer(
     end: End = "end",
     delay: float = 0.0,
 ) -> Scene:
-    """Make a scene of a response body's pieces: its head goes out after `delay`, in a piece of its own."""
+    """Return a scene of a response body's pieces: its head goes out after `delay`, in a piece of its own."""
     lines = [f"HTTP/1.1 {status} Scripted", f"content-type: {content_type}"]
     lines += [f"{name}: {value}" for name, value in headers]
     if framing == "chunked":
@@ -65,31 +65,31 @@ def answer(
     return Scene(pieces, "fin" if framing == "close" and end == "end" else end)
 
 
-class _Request:
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
+class _Callbacks:
+    def __init__(self, request: ReceivedRequest) -> None:
+        self._request = request
 
     def on_url(self, url: bytes) -> None:
-        self._asked.target += url
+        self._request.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._asked.headers.append((name.lower(), value))
+        self._request.headers.append((name.lower(), value))
 
     def on_body(self, body: bytes) -> None:
-        self._asked.body += body
+        self._request.body += body
 
     def on_message_complete(self) -> None:
-        self._asked.complete = True
+        self._request.complete = True
 
 
 class ScriptedUpstream:
     """Serves on a free loopback port; `choose` gives each request its scene. Use as `async with`."""
 
-    def __init__(self, choose: Callable[[Asked], Scene], tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, choose: Callable[[ReceivedRequest], Scene], tls: ssl.SSLContext | None = None) -> None:
         self._choose, self._tls = choose, tls
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.asked: list[Asked] = []
+        self.requests: list[ReceivedRequest] = []
         self.connections = 0
         self.url = ""
 
@@ -121,19 +121,19 @@ class ScriptedUpstream:
             self._tasks.discard(task)
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        asked = Asked()
-        parser = httptools.HttpRequestParser(_Request(asked))
-        while not asked.complete:
+        request = ReceivedRequest()
+        parser = httptools.HttpRequestParser(_Callbacks(request))
+        while not request.complete:
             data = await reader.read(65536)
             if not data:
                 return False
             parser.feed_data(data)
-        asked.method = parser.get_method().decode()
-        self.asked.append(asked)
-        scene = self._choose(asked)
-        watcher = asyncio.create_task(_watch(reader, asked))
+        request.method = parser.get_method().decode()
+        self.requests.append(request)
+        scene = self._choose(request)
+        watcher = asyncio.create_task(_watch(reader, request))
         try:
-            await _play(scene, asked, writer)
+            await _play(scene, request, writer)
             if scene.end == "stall":
                 await watcher
         finally:
@@ -144,7 +144,7 @@ class ScriptedUpstream:
         return scene.end == "end"
 
 
-async def _play(scene: Scene, asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def _play(scene: Scene, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """Send each piece at its own absolute moment, so that delays do not add up late."""
     due = SYSTEM.now()
     for delay, data in scene.pieces:
@@ -154,19 +154,19 @@ async def _play(scene: Scene, asked: Asked, writer: asyncio.StreamWriter) -> Non
             await asyncio.sleep(wait)
         if writer.is_closing():
             raise ConnectionResetError
-        asked.sent.append((SYSTEM.now(), data))
+        request.sent.append((SYSTEM.now(), data))
         writer.write(data)
         await writer.drain()
 
 
-async def _watch(reader: asyncio.StreamReader, asked: Asked) -> None:
+async def _watch(reader: asyncio.StreamReader, request: ReceivedRequest) -> None:
     """Note when the peer leaves."""
     try:
         while await reader.read(65536):
             pass
     except ConnectionError:
         pass  # a reset is a way of leaving
-    asked.peer_left_ns = SYSTEM.now()
+    request.peer_left_ns = SYSTEM.now()
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -54,13 +54,13 @@ class Policy:
     hosts: frozenset[str] = field(default=frozenset())
 
     def knows(self, host: str) -> bool:
-        """Say whether a Host header's value names this machine, whatever its port."""
+        """Return whether a Host header's value names this machine, whatever its port."""
         match = _HOST.fullmatch(host.lower())
         return match is not None and (match[1] in _LOOPBACK or match[1] in self.hosts)
 
 
 def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refusal | None:
-    """Judge a request by its head; None lets it pass."""
+    """Return why a request may not pass, judged by its head; None if it may."""
     if method in ("CONNECT", "TRACE"):
         return Refusal(405, f"{method} is not relayed")
     if len(target) > TARGET_BYTES:
@@ -138,13 +138,13 @@ def transfer_codings(headers: Headers) -> list[bytes]:
 
 
 def named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
-    """Give the header names that Connection headers declare to be for this connection only."""
+    """Return the header names that Connection headers declare to be for this connection only."""
     values = (value for name, value in headers if name.lower() == b"connection")
     return frozenset(token.strip().lower() for value in values for token in value.split(b",") if token.strip())
 
 
 def end_to_end(headers: Headers, *, without: frozenset[bytes] = frozenset()) -> list[tuple[bytes, bytes]]:
-    """Give the headers to pass on: those not hop-by-hop, not named by Connection, and not in `without`."""
+    """Return the headers to pass on: those not hop-by-hop, not named by Connection, and not in `without`."""
     drop = HOP_BY_HOP | named_by_connection(headers) | without
     return [(name, value) for name, value in headers if name.lower() not in drop]
 
@@ -154,7 +154,7 @@ def labels(headers: Headers) -> dict[str, str] | Refusal:
 
     A value that is not UTF-8 is taken for Latin-1, in which older clients write headers.
     """
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for name, value in headers:
         if name != b"x-wiretape-label":
             continue
@@ -162,8 +162,8 @@ def labels(headers: Headers) -> dict[str, str] | Refusal:
             match = _LABEL.fullmatch(part)
             if match is None:
                 return Refusal(400, "a part of X-Wiretape-Label is not of the form key=value: separate labels by ','")
-            found[match[1]] = match[2]
-    return found
+            pairs[match[1]] = match[2]
+    return pairs
 
 
 def _text(value: bytes) -> str:

@@ -54,12 +54,12 @@ class Upstream:
     authorization: bytes | None
 
     def target(self, rest: bytes) -> bytes:
-        """Give the request target upstream for the path and query `rest`."""
+        """Return the request target upstream for the path and query `rest`."""
         return self.prefix + rest
 
 
 def parse(text: str) -> Upstream:
-    """Read `URL` or `NAME=URL`; raises ValueError that says what is wrong."""
+    """Parse `URL` or `NAME=URL`. Raise ValueError, saying what is wrong, if it is neither."""
     name, equals, url = text.partition("=")
     if not equals or "/" in name or ":" in name:
         name, url = "", text
@@ -69,7 +69,7 @@ def parse(text: str) -> Upstream:
 
 
 def make(name: str, url: str) -> Upstream:
-    """Make an upstream of a base URL; raises ValueError that says what is wrong with it."""
+    """Return the upstream of a base URL. Raise ValueError, saying what is wrong with it, if it is none."""
     parts, port = _split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("an upstream must be a URL such as https://api.openai.com, or NAME=URL")
@@ -124,12 +124,12 @@ def _basic(username: str | None, password: str | None) -> bytes | None:
 
 
 def well_known() -> list[Upstream]:
-    """Give the table as upstreams."""
+    """Return the well-known APIs as upstreams."""
     return [make(name, url) for name, url in WELL_KNOWN.items()]
 
 
 def route(upstreams: Sequence[Upstream], target: bytes) -> tuple[Upstream, bytes] | None:
-    """Find the upstream for a request target, and what of the target is below it."""
+    """Return the upstream for a request target and the path below it; None if no upstream is at that path."""
     for upstream in upstreams:
         mount = b"/" + upstream.name.encode()
         if upstream.name and target.startswith(mount) and target[len(mount) : len(mount) + 1] in (b"", b"/", b"?"):
@@ -140,14 +140,14 @@ def route(upstreams: Sequence[Upstream], target: bytes) -> tuple[Upstream, bytes
 
 
 def sdk_bases(base: str, upstreams: Sequence[Upstream]) -> dict[str, str]:
-    """Give the SDK variables' values for a recorder at `base`; a variable whose API is not served is left out."""
-    found: dict[str, str] = {}
+    """Return the SDK variables' values for a recorder at `base`; a variable whose API is not served is left out."""
+    bases: dict[str, str] = {}
     for variable, (name, suffix) in SDK_VARIABLES.items():
-        for wanted in (name, ""):
-            serving = next((upstream for upstream in upstreams if upstream.name == wanted), None)
+        for mount in (name, ""):
+            serving = next((upstream for upstream in upstreams if upstream.name == mount), None)
             if serving is not None:
-                found.setdefault(variable, sdk_base(base, serving, suffix))
-    return found
+                bases.setdefault(variable, sdk_base(base, serving, suffix))
+    return bases
 
 
 def sdk_of(upstream: Upstream) -> str:
@@ -161,6 +161,6 @@ def sdk_of(upstream: Upstream) -> str:
 
 
 def sdk_base(base: str, upstream: Upstream, suffix: str) -> str:
-    """Give the base URL to point an SDK at; without `suffix` if the upstream's own URL has a version in its path."""
+    """Return the base URL to point an SDK at; without `suffix` if the upstream's own URL has a version in its path."""
     mount = f"{base}/{upstream.name}" if upstream.name else base
     return mount if re.search(rb"/v\d\w*$", upstream.prefix) else mount + suffix

@@ -300,7 +300,7 @@ class Proxy:
 
 
 def _target(scope: MutableMapping[str, Any]) -> bytes:
-    """Give the request target as it came; a server that does not hand it on leaves path and query."""
+    """Return the request target as it came; without it, as from another server, path and query."""
     raw: bytes | None = scope.get("extensions", {}).get("wiretape", {}).get("target")
     if raw is not None:
         return raw

@@ -282,7 +282,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def base_url(sock: socket.socket) -> str:
-    """Give the URL by which clients reach the socket."""
+    """Return the URL by which clients reach the socket."""
     host, port = sock.getsockname()[:2]
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{shown}:{port}"

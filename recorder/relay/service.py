@@ -34,7 +34,7 @@ _WRITER_SECONDS = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a recorder is told."""
+    """The settings of a recorder."""
 
     tape: Path
     upstreams: Sequence[Upstream]
@@ -89,7 +89,7 @@ class Recorder:
         return len(self._proxy.live) if self._proxy else 0
 
     async def start(self) -> None:
-        """Take the tape, then accept connections; raises what is in the way."""
+        """Open the tape, then accept connections; raises `WiretapeError` if either cannot be had."""
         local.raise_descriptor_limit()
         try:
             transport = Transport(_tls(self._options.ca_file), self._options.limits)
@@ -111,7 +111,7 @@ class Recorder:
         await self._server.start()
 
     async def stop(self) -> int:
-        """Drain, then close the tape; give the number of frames that could not be stored."""
+        """Drain, then close the tape; return the number of frames that could not be stored."""
         deadline = SYSTEM.now() + int(STOP_SECONDS * 1e9)
         if self._server is not None:
             await self._server.stop()

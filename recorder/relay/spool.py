@@ -28,20 +28,20 @@ class Memory:
         self._limit = limit
         self.used = 0
 
-    def take(self, size: int) -> bool:
-        """Take `size` bytes; return False if there are not so many."""
+    def reserve(self, size: int) -> bool:
+        """Reserve `size` bytes; return False if there are not so many."""
         if self.used + size > self._limit:
             return False
         self.used += size
         return True
 
-    def give_back(self, size: int) -> None:
-        """Return what was taken."""
+    def release(self, size: int) -> None:
+        """Release `size` bytes."""
         self.used -= size
 
 
 class Body(httpx.AsyncByteStream):
-    """A request's body. Iterating over it yields the pieces to send, once, and gives back their memory."""
+    """A request's body. Iterating over it yields the pieces to send, once, and releases their memory."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -62,10 +62,10 @@ class Body(httpx.AsyncByteStream):
         return self._file is not None
 
     async def append(self, data: bytes) -> None:
-        """Take the next piece; raises OSError if it can be held neither in memory nor in a file."""
+        """Append the next piece; raises OSError if it can be held neither in memory nor in a file."""
         self._digest.update(data)
         self.size += len(data)
-        if self._file is None and self.size <= BODY_MEMORY_BYTES and self._memory.take(len(data)):
+        if self._file is None and self.size <= BODY_MEMORY_BYTES and self._memory.reserve(len(data)):
             self._pieces.append(data)
             self._held += len(data)
         else:
@@ -105,17 +105,17 @@ class Body(httpx.AsyncByteStream):
         return self._file.read(size)
 
     def forget_sent(self) -> None:
-        """Give back the memory of a body that was sent in one piece."""
+        """Release the memory of a body that was sent in one piece."""
         if not self.is_spooled:
             self._pieces.clear()
             self._drop(self._held)
 
     def _drop(self, size: int) -> None:
         self._held -= size
-        self._memory.give_back(size)
+        self._memory.release(size)
 
     def close(self) -> None:
-        """Give back the memory and the file."""
+        """Release the memory and the file."""
         self._pieces.clear()
         self._drop(self._held)
         if self._file is not None:

@@ -167,7 +167,7 @@ class Tap:
             self._verified = last if isinstance(last, journal.Verified) else None
 
     async def _keep_up(self) -> None:
-        """Take the writer's answers; when it dies, start another, later and later."""
+        """Handle the writer's answers; when it dies, start another, later and later."""
         attempt = 0
         while True:
             if self._process is not None:
@@ -191,7 +191,7 @@ class Tap:
                 self._give_up()
 
     async def _hear(self, process: asyncio.subprocess.Process) -> bool:
-        """Take answers until the writer ends; return whether it was of use.
+        """Handle answers until the writer ends; return whether it was of use.
 
         A failure to take one is the writer's end, whatever its cause: nobody would hear it acknowledge anything.
         """
@@ -204,7 +204,7 @@ class Tap:
             return False
 
     async def _listen(self, process: asyncio.subprocess.Process) -> bool:
-        """Take answers until the writer ends; return whether it ever acknowledged anything."""
+        """Handle answers until the writer ends; return whether it ever acknowledged anything."""
         useful = False
         while answer := await _answer(process):
             match answer:
@@ -377,7 +377,7 @@ class Tap:
         return True
 
     def has_room(self, size: int) -> bool:
-        """Say whether `size` more bytes may be kept."""
+        """Return whether `size` more bytes may be kept."""
         return not self._over and self._kept_bytes + size <= self._queue_bytes
 
     def has_room_for_request(self, size: int) -> bool:
@@ -385,11 +385,11 @@ class Tap:
         return not self._over and self._kept_bytes + size <= self._queue_bytes // 4 * 3
 
     def admits(self) -> bool:
-        """Say whether another exchange may be recorded: what must not be lost has a bound, too."""
+        """Return whether another exchange may be recorded: what must not be lost has a bound, too."""
         return not self._over and self._kept_bytes <= 2 * self._queue_bytes
 
     def lag_ns(self) -> int:
-        """Give the time from a frame's birth to its commit: the last one's, or that of what is waiting, if longer."""
+        """Return the time from a frame's birth to its commit: the last one's, or that of what is waiting, if longer."""
         return max(self.counts.lag_ns, self._waiting_ns(self._clock.now()))
 
     def _waiting_ns(self, now: int) -> int:
@@ -429,7 +429,7 @@ class Tap:
             yield self._outbox.popleft()
 
     async def close(self, grace: float = 10.0) -> int:
-        """Let the writer commit everything and end; give the number of frames that could not be stored."""
+        """Let the writer commit everything and end; return the number of frames that could not be stored."""
         self._closing = True
         for task in self._tasks[2:]:
             task.cancel()  # no sign of life may come after the end
@@ -456,7 +456,7 @@ class Tap:
         self._flush()
 
     async def _end_writer(self, seconds: float) -> None:
-        """Give the writer the end of file, and listen to what it still reports until it ends."""
+        """Send the writer the end of file, and listen to what it still reports until it ends."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         if self._tasks:

@@ -75,7 +75,7 @@ class Reads(httpx.AsyncByteStream):
         return self._connection.stamp
 
     def left(self) -> list[tuple[int, bytes]]:
-        """Give the reads that came but were never taken."""
+        """Return the reads that came but were never taken."""
         rest = list(self._connection.queue)
         self._connection.queue.clear()
         return rest
@@ -371,7 +371,7 @@ class Connection(asyncio.Protocol):
 
 
 def words(error: Exception) -> str:
-    """Give an error's own words, without addresses of memory or an empty string."""
+    """Return an error's own words, without addresses of memory or an empty string."""
     return str(error) or type(error).__name__
 
 

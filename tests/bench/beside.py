@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from recorder.clock import SYSTEM  # noqa: E402
-from recorder.demo.upstream import Asked, Scene, ScriptedUpstream, answer  # noqa: E402
+from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer  # noqa: E402
 from tests.bench.relay import piece, start_wiretape, wait_for  # noqa: E402
 from tests.viewer.tui.terminal import Terminal  # noqa: E402
 
@@ -76,7 +76,9 @@ def watch(tape: str) -> None:
             terminal.read(0.1, drawn=False)
 
 
-def delays(tape: Path, asked: Sequence[Asked], bodies: Sequence[list[tuple[float, bytes]]], after: int) -> list[float]:
+def delays(
+    tape: Path, asked: Sequence[ReceivedRequest], bodies: Sequence[list[tuple[float, bytes]]], after: int
+) -> list[float]:
     """Give for each piece how long after its sending it was recorded to have come, in ms, after exchange `after`."""
     wall_less_now = SYSTEM.wall_ns() - SYSTEM.now()
     sent = {one.target.decode(): [at + wall_less_now for at, _ in one.sent[1:]] for one in asked}
@@ -108,17 +110,17 @@ def newest(tape: Path) -> tuple[int, int]:
 
 async def one_round(tape: Path, port: int, upstream: ScriptedUpstream, given: argparse.Namespace) -> list[float]:
     """Record all streams at once; give the delays of all pieces."""
-    after, before = newest(tape)[0], len(upstream.asked)
+    after, before = newest(tape)[0], len(upstream.requests)
     await asyncio.gather(*(client(port, stream) for stream in range(given.streams)))
     await asyncio.to_thread(wait_for, lambda: newest(tape) == (after + given.streams, 0))
     bodies = [body(stream, given) for stream in range(given.streams)]
-    return delays(tape, upstream.asked[before:], bodies, after)
+    return delays(tape, upstream.requests[before:], bodies, after)
 
 
 async def compare(directory: Path, given: argparse.Namespace) -> None:
     """Start everything, alternate the rounds, print, stop everything."""
 
-    def scene(asked: Asked) -> Scene:
+    def scene(asked: ReceivedRequest) -> Scene:
         return answer(body(int(asked.target.rsplit(b"/", 1)[1]), given))
 
     tape = directory / "bench.tape"

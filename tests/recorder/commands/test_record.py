@@ -10,7 +10,7 @@ import pytest
 
 from recorder import __version__
 from recorder.commands import record
-from recorder.demo.upstream import Asked, Scene, ScriptedUpstream, answer
+from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from recorder.relay import providers, service
 from tests.relay import DONE, Kept, chunk, dial, fetch, finish, kept, on_loop, post, recording, run, select, take, until
 
@@ -19,7 +19,7 @@ LONG = [*((0.02, chunk(str(number))) for number in range(40)), (0.0, DONE)]
 HELD = Scene([(0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")], "stall")
 
 
-def choose(asked: Asked) -> Scene:
+def choose(asked: ReceivedRequest) -> Scene:
     scenes = {b"/long": answer(LONG), b"/held": HELD, b"/bad": answer([(0, b"{}")], status=429)}
     return scenes.get(asked.target) or answer(STREAM)
 
@@ -82,7 +82,7 @@ async def test_a_running_stream_ends_before_it_does(tmp_path: Path) -> None:
     async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url) as (process, base):
         async with dial(base) as (reader, writer):
             writer.write(post("/long"))
-            await until(lambda: upstream.asked)
+            await until(lambda: upstream.requests)
             stopping = asyncio.create_task(finish(process, signal.SIGINT))
             got = await take(reader)
         code, _, err = await stopping
@@ -183,7 +183,7 @@ async def test_when_the_relay_is_killed_the_tape_holds_an_exact_prefix(tmp_path:
             process.kill()
             got += await reader.read()
         found = await ended(tape, "/long")
-        await until(lambda: upstream.asked[0].peer_left_ns, seconds=1.0)
+        await until(lambda: upstream.requests[0].peer_left_ns, seconds=1.0)
     whole = b"".join(piece for _, piece in LONG)
     assert found.outcome == ("interrupted", None)
     assert whole.startswith(found.body)

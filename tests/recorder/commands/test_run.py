@@ -36,7 +36,7 @@ async def test_a_commands_calls_are_recorded_and_summed_up_in_one_line(tmp_path:
     async with ScriptedUpstream(lambda _: STREAM) as upstream:
         code, out, err = await ran(tape, "--upstream", upstream.url, "--label", "a=1", script=CALL)
     assert (code, out) == (0, "True\n")
-    assert [asked.target for asked in upstream.asked] == [b"/v1/chat/completions", b"/v1/messages"]
+    assert [request.target for request in upstream.requests] == [b"/v1/chat/completions", b"/v1/messages"]
     found = kept(tape, "/v1/chat/completions")
     assert found is not None
     assert (found.outcome, found.row["labels"]) == (("complete", None), '{"a":"1"}')
@@ -51,8 +51,8 @@ async def test_where_an_sdk_is_pointed_already_is_the_upstream(tmp_path: Path) -
         env = {"OPENAI_BASE_URL": f"{one.url}/mine/v1", "ANTHROPIC_BASE_URL": two.url}
         code, _, _ = await ran(tmp_path / "tape.db", script=CALL, env=env)
     assert code == 0
-    assert [asked.target for asked in one.asked] == [b"/mine/v1/chat/completions"]
-    assert [asked.target for asked in two.asked] == [b"/v1/messages"]
+    assert [request.target for request in one.requests] == [b"/mine/v1/chat/completions"]
+    assert [request.target for request in two.requests] == [b"/v1/messages"]
 
 
 @pytest.mark.parametrize(

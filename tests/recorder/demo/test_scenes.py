@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recorder.demo import scenes
-from recorder.demo.upstream import Asked
+from recorder.demo.upstream import ReceivedRequest
 from tests.relay import Relay
 
 EXPECTED = {
@@ -45,6 +45,6 @@ def test_a_recording_of_the_scenes_shows_what_they_promise(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"model": 1}', b'{"model": "gpt-x"}', b"\xff"])
 def test_what_is_no_scene_is_not_found(body: bytes) -> None:
-    (_, head), (_, text) = scenes.choose(Asked(body=body)).pieces
+    (_, head), (_, text) = scenes.choose(ReceivedRequest(body=body)).pieces
     assert head.startswith(b"HTTP/1.1 404 ")
     assert json.loads(text)["error"]["code"] == "model_not_found"

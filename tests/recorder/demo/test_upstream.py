@@ -29,7 +29,7 @@ async def test_an_answer_is_framed_as_asked(framing: str) -> None:
 async def test_what_was_asked_and_sent_is_noted(loop: object) -> None:
     async with ScriptedUpstream(lambda asked: answer([(0.0, asked.body)], status=529)) as upstream:
         got = await fetch(upstream.url, post("/a?b=1", b"body", [("X-Case", "Kept")]))
-        (asked,) = upstream.asked
+        (asked,) = upstream.requests
     assert (got.status, got.body) == (529, b"body")
     assert (asked.method, asked.target, asked.body) == ("POST", b"/a?b=1", b"body")
     assert (b"x-case", b"Kept") in asked.headers
@@ -40,7 +40,7 @@ async def test_what_was_asked_and_sent_is_noted(loop: object) -> None:
 async def test_no_piece_goes_out_before_its_time() -> None:
     async with ScriptedUpstream(lambda _: answer([(0.02, b"x")] * 20)) as upstream:
         await fetch(upstream.url, post("/x"))
-        instants = [at for at, data in upstream.asked[0].sent if data.startswith(b"1")]
+        instants = [at for at, data in upstream.requests[0].sent if data.startswith(b"1")]
     assert len(instants) == 20
     assert all(later - earlier > 10_000_000 for earlier, later in pairwise(instants))
     assert instants[-1] - instants[0] > 370_000_000
@@ -75,15 +75,15 @@ async def test_the_peers_leaving_is_noted_in_a_scene_and_in_silence() -> None:
         for number in range(2):
             async with dial(upstream.url) as (_, writer):
                 writer.write(post("/x"))
-                await until(lambda: len(upstream.asked) > number)  # noqa: B023 - called at once
-            await until(lambda: upstream.asked[-1].peer_left_ns)
+                await until(lambda: len(upstream.requests) > number)  # noqa: B023 - called at once
+            await until(lambda: upstream.requests[-1].peer_left_ns)
 
 
 @on_loop
 async def test_what_is_no_http_is_hung_up_on() -> None:
     async with ScriptedUpstream(lambda _: answer(BODY)) as upstream:
         assert await raw(upstream.url, b"\x16\x03\x01garbage\r\n\r\n") == b""
-        assert (upstream.asked, upstream.connections) == ([], 1)
+        assert (upstream.requests, upstream.connections) == ([], 1)
 
 
 @on_loop
@@ -92,5 +92,5 @@ async def test_leaving_it_ends_what_still_plays() -> None:
         async with ScriptedUpstream(lambda _: Scene([], "stall")) as upstream:
             _, writer = await stack.enter_async_context(dial(upstream.url))
             writer.write(post("/x"))
-            await until(lambda: upstream.asked)
+            await until(lambda: upstream.requests)
         assert len(asyncio.all_tasks()) == 1

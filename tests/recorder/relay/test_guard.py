@@ -109,7 +109,7 @@ async def test_what_a_parser_of_another_make_sends_arrives_as_it_reads_it(relay:
     sender = h11.Connection(h11.CLIENT)
     parts = (sender.send(request), sender.send(h11.Data(data=b"abc")), sender.send(h11.EndOfMessage()))
     await raw(relay.base, b"".join(part or b"" for part in parts), seconds=0.3)
-    asked = relay.asked(target)
+    asked = relay.request(target)
     assert asked is not None
     assert (asked.method, asked.target, asked.body) == ("POST", target.encode(), b"abc")
     assert (b"x", b"a  b") in asked.headers

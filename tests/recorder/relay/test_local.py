@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from recorder.demo.upstream import Asked, Scene, ScriptedUpstream, answer
+from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from recorder.errors import UpstreamError
 from recorder.relay import local
 from recorder.relay.upstream import Transport
@@ -64,7 +64,7 @@ async def ask(base: str, number: int) -> Answer:
 
 @on_loop
 async def test_with_few_descriptors_each_client_gets_its_answer_or_the_reason(tmp_path: Path) -> None:
-    def choose(asked: Asked) -> Scene:
+    def choose(asked: ReceivedRequest) -> Scene:
         return answer([(0.0, chunk("a")), (0.7, chunk("b", finish="stop")), (0.0, DONE)])
 
     tape = tmp_path / "tape.db"

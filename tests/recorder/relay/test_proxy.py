@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from recorder.clock import Clock
-from recorder.demo.upstream import Asked, Scene, answer
+from recorder.demo.upstream import ReceivedRequest, Scene, answer
 from recorder.relay import providers, server
 from recorder.relay.proxy import Proxy
 from recorder.relay.upstream import Limits, Transport
@@ -37,7 +37,7 @@ async def test_every_read_reaches_the_client_and_the_tape_as_it_was_sent(relay: 
     pieces = [os.urandom(size) for size in (1, 7, 4096, 1, 300, 65_000, 2, 1024, 33, 5)]
     target = relay.plays(answer([(0.02, piece) for piece in pieces]))
     got = await relay.get(target)
-    tape, asked = await relay.kept(target), relay.asked(target)
+    tape, asked = await relay.kept(target), relay.request(target)
     assert got.complete
     assert got.body == b"".join(pieces) == tape.body
     assert asked is not None
@@ -168,7 +168,7 @@ async def test_a_body_on_head_is_surplus(relay: Relay) -> None:
 async def test_any_method_and_path_passes_and_is_recorded(relay: Relay, method: str) -> None:
     target = f"/v9/any%20thing/..;x=1//{method}?a=%0a&b=[1]&c"
     got = await relay.get(target, method=method, body=b"" if method == "GET" else b"\x00\xff")
-    asked = relay.asked(target)
+    asked = relay.request(target)
     assert asked is not None
     assert (asked.method, asked.body) == (method, b"" if method == "GET" else b"\x00\xff")
     assert (got.status, (await relay.kept(target)).row["method"]) == (200, method)
@@ -189,7 +189,7 @@ async def test_request_headers_pass_in_order_but_for_those_of_the_connection(rel
     kept_on = [("authorization", "Bearer k"), ("x-twice", "1"), ("x-twice", "2"), ("user-agent", "t\xe9st")]
     ours = [("x-wiretape-label", "run=7"), ("accept-encoding", "gzip, br"), ("keep-alive", "5"), ("upgrade", "h2c")]
     await relay.get(target, headers=[*hop, *kept_on, *ours])
-    asked = relay.asked(target)
+    asked = relay.request(target)
     assert asked is not None
     assert asked.headers == [
         (b"host", relay.upstream.url.removeprefix("http://").encode()),
@@ -212,7 +212,7 @@ async def test_response_headers_pass_but_for_those_of_the_connection(relay: Rela
 async def test_labels_are_stored_and_not_passed_on(relay: Relay) -> None:
     target = relay.plays(answer(STREAM))
     await relay.get(target, headers=[("X-Wiretape-Label", "run=7, who=me")])
-    asked = relay.asked(target)
+    asked = relay.request(target)
     assert asked is not None
     assert not [name for name, _ in asked.headers if b"wiretape" in name]
     assert (await relay.kept(target)).row["labels"] == '{"run":"7","who":"me"}'
@@ -232,7 +232,7 @@ async def test_a_request_is_stored_up_to_a_cap_with_the_size_and_hash_of_the_who
     body = os.urandom(1 << 20) * 17
     target = relay.plays(plain(b"{}"))
     await relay.get(target, body=body)
-    asked, row = relay.asked(target), (await relay.kept(target)).row
+    asked, row = relay.request(target), (await relay.kept(target)).row
     assert asked is not None
     assert asked.body == body
     assert (row["request_body"] == body[: 16 << 20], row["request_size"]) == (True, len(body))
@@ -244,7 +244,7 @@ async def test_a_chunked_request_goes_upstream_whole(relay: Relay) -> None:
     target = relay.plays(plain(b"{}"))
     head = f"POST {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
     await raw(relay.base, head.encode(), b"3\r\nabc\r\n", b"3\r\ndef\r\n0\r\n\r\n")
-    asked = relay.asked(target)
+    asked = relay.request(target)
     assert asked is not None
     assert (asked.body, (b"content-length", b"6") in asked.headers) == (b"abcdef", True)
 
@@ -318,7 +318,7 @@ async def test_who_expects_100_is_told_to_continue(relay: Relay) -> None:
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"{}")
         assert (await take(reader)).status == 200
-    asked = relay.asked(target)
+    asked = relay.request(target)
     assert asked is not None
     assert b"expect" not in dict(asked.headers)
 
@@ -401,7 +401,7 @@ async def test_a_head_that_is_no_http_is_a_502_of_ours(relay: Relay, head: bytes
     assert (got.status, got.headers["x-wiretape-error"], got.complete) == (502, "protocol", True)
     assert b'"type":"wiretape_error"' in got.body
     assert tape.outcome == ("connect_error", "protocol")
-    assert (await until(lambda: relay.upstream.asked[-1].peer_left_ns)) > 0
+    assert (await until(lambda: relay.upstream.requests[-1].peer_left_ns)) > 0
 
 
 @pytest.mark.parametrize("end", ["fin", "reset"])
@@ -446,11 +446,11 @@ async def test_when_the_client_leaves_upstream_is_closed_within_a_second(
     target = relay.plays(Scene(pieces, "stall"))
     async with dial(relay.base) as (reader, writer):
         writer.write(post(target))
-        await until(lambda: relay.asked(target))
+        await until(lambda: relay.request(target))
         if pieces:
             await reader.readuntil(b"3\r\nabc\r\n" if b"abc" in pieces[0][1] else b"\r\n\r\n")
         leave(writer, how)
-        asked = relay.asked(target)
+        asked = relay.request(target)
         assert asked is not None
         await until(lambda: asked.peer_left_ns, seconds=1.0)
     tape = await relay.kept(target)
@@ -507,7 +507,7 @@ def test_a_client_may_leave_while_upstream_is_being_connected_to(hasty: Relay) -
     hasty.runner.run(main())
 
 
-async def settled(asked: Asked) -> None:
+async def settled(asked: ReceivedRequest) -> None:
     """Wait until upstream can send no more."""
     sent = -1
     while sent != (sent := len(asked.sent)):  # noqa: ASYNC110 - that nothing happens has no event
@@ -521,7 +521,7 @@ async def test_a_slow_reader_slows_upstream_and_not_our_memory(relay: Relay) -> 
     target = relay.plays(Scene([(0, CHUNKED), *pieces, (0, b"0\r\n\r\n")]))
     async with dial(relay.base) as (reader, writer):
         writer.write(post(target))
-        asked = await until(lambda: relay.asked(target))
+        asked = await until(lambda: relay.request(target))
         await settled(asked)
         assert len(asked.sent) < len(pieces)
         got = await take(reader)
@@ -533,7 +533,7 @@ async def test_a_slow_reader_slows_upstream_and_not_our_memory(relay: Relay) -> 
 def test_a_client_that_stops_reading_is_cut_after_a_minute(relay: Relay) -> None:
     late = 0
     clock = Clock(now=lambda: time.monotonic_ns() + late)
-    proxy = Proxy([providers.parse(relay.upstream.url)], Transport(clock=clock), relay.recorder.relay.tap, clock=clock)
+    proxy = Proxy([providers.parse(relay.upstream.url)], Transport(clock=clock), relay.recorder.tap, clock=clock)
     listening = server.listen("127.0.0.1", 0)
     block = bytes(64 << 10)
     target = relay.plays(Scene([(0, CHUNKED), *[(0.0, b"10000\r\n%s\r\n" % block)] * 400], "stall"))
@@ -544,7 +544,7 @@ def test_a_client_that_stops_reading_is_cut_after_a_minute(relay: Relay) -> None
         await own.start()
         async with dial(server.base_url(listening)) as (_, writer):
             writer.write(post(target))
-            asked = await until(lambda: relay.asked(target))
+            asked = await until(lambda: relay.request(target))
             await settled(asked)
             proxy.end_stalled()
             assert proxy.live
@@ -566,7 +566,7 @@ def test_a_fault_of_our_own_is_answered_and_said(relay: Relay) -> None:
     sent: list[Any] = []
     broken: Any = httpx.MockTransport(lambda _: httpx.Response(200))  # without the extensions that the relay needs
     upstreams = [providers.parse("http://upstream.test")]
-    proxy = Proxy(upstreams, broken, relay.recorder.relay.tap, clock=Clock(), on_trouble=troubles.append)
+    proxy = Proxy(upstreams, broken, relay.recorder.tap, clock=Clock(), on_trouble=troubles.append)
     scope = {"type": "http", "http_version": "1.1", "method": "GET", "headers": [(b"host", b"localhost")]}
     scope |= {"raw_path": b"/v1/fault", "query_string": b""}
     messages = [{"type": "http.request", "body": b""}]
@@ -598,7 +598,7 @@ async def test_clients_that_come_and_go_leave_nothing_behind(relay: Relay) -> No
         target = relay.plays(Scene([(0, CHUNKED + b"1\r\na\r\n")] if number % 2 else [], "stall"))
         async with dial(relay.base) as (_, writer):
             writer.write(post(target))
-            await until(lambda: relay.asked(target))
+            await until(lambda: relay.request(target))
             reset(writer) if number % 3 else writer.close()
 
     def in_use() -> tuple[int, int]:
@@ -618,7 +618,7 @@ async def test_trailers_of_a_request_never_become_its_headers(relay: Relay) -> N
         writer.write(trailed)
         tape = await relay.kept("/v1/trailed")
     assert "smuggled" not in tape.row["request_headers"]
-    (asked,) = [one for one in relay.upstream.asked if one.target == b"/v1/trailed"]
+    (asked,) = [one for one in relay.upstream.requests if one.target == b"/v1/trailed"]
     assert (asked.body, dict(asked.headers).get(b"authorization")) == (b"{}", None)
 
 

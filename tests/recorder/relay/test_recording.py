@@ -11,9 +11,9 @@ import uvloop
 
 from recorder.clock import Clock
 from recorder.relay import recording
-from recorder.relay.upstream import Instants
 from recorder.relay.recording import Recording
 from recorder.relay.tap import Tap
+from recorder.relay.upstream import Instants
 from tests.recorder.frames import BODY, SESSION, STREAM, begin, bodies_of, reading, reads_of
 
 HEADERS = [(b"content-type", b"text/event-stream")]

@@ -126,7 +126,7 @@ async def test_endless_trailers_of_a_request_are_refused(relay: Relay) -> None:
     trailers = (b"x-%d: " % number + b"y" * 30_000 + b"\r\n" for number in range(400))
     got = await raw(relay.base, head, *trailers)
     assert got == b"" or got.startswith(b"HTTP/1.1 431 ")  # a reset may overtake the answer
-    assert not relay.asked("/v1/x")
+    assert not relay.request("/v1/x")
 
 
 @on_loop
@@ -180,7 +180,7 @@ def test_a_drain_lets_streams_end_and_closes_what_is_idle(tmp_path: Path) -> Non
             more.write(post(relay.plays(answer([(0.0, b"x")]))))
             await take(used)
             writer.write(post(target))
-            await until(lambda: relay.asked(target))
+            await until(lambda: relay.request(target))
             stopping = asyncio.create_task(relay.stop())
             assert (await idle.read(), await used.read()) == (b"", b"")
             with pytest.raises(ConnectionError):
@@ -206,7 +206,7 @@ def test_a_stream_that_outlasts_the_drain_is_cut(tmp_path: Path, monkeypatch: py
             writer.write(post(streaming))
             asking.write(post(silent))
             await reader.readuntil(b"3\r\nabc")
-            await until(lambda: relay.asked(silent))
+            await until(lambda: relay.request(silent))
             stopping = asyncio.create_task(relay.stop())
             if by == "a second signal":
                 await asyncio.sleep(0)

@@ -50,7 +50,7 @@ def test_the_clients_accept_encoding_is_passed_on_if_told(tmp_path: Path) -> Non
     with Relay(tmp_path, keep_encoding=True) as relay:
         target = relay.plays(answer([(0, b"x")]))
         relay.runner.run(relay.get(target, headers=[("accept-encoding", "br")]))
-        asked = relay.asked(target)
+        asked = relay.request(target)
     assert asked is not None
     assert [value for name, value in asked.headers if name == b"accept-encoding"] == [b"br"]
 
@@ -64,8 +64,8 @@ def test_a_named_upstream_is_served_below_its_name_and_nothing_else_is(tmp_path:
             for target, status in (("/one/v1/x", 200), ("/one?q", 200), ("/onetwo/x", 404), ("/", 404)):
                 assert (await fetch(recorder.base, post(target))).status == status
             assert await recorder.stop() == 0
-        assert [asked.target for asked in upstream.asked] == [b"/base/v1/x", b"/base/?q"]
-        assert dict(upstream.asked[0].headers)[b"authorization"] == b"Basic dXNlcjpwQHNz"
+        assert [request.target for request in upstream.requests] == [b"/base/v1/x", b"/base/?q"]
+        assert dict(upstream.requests[0].headers)[b"authorization"] == b"Basic dXNlcjpwQHNz"
         assert kept(tmp_path / "tape.db", "/v1/x") is not None
 
     run(main())
@@ -90,7 +90,7 @@ def test_tls_fails_closed(tmp_path: Path, authority: Path, tmp_path_factory: pyt
         for name in ("wrong", "expired", "unknown"):
             found = kept(tape, f"/{name}")
             assert found is not None
-            assert (found.outcome, served[name].asked) == (("connect_error", "tls"), [])
+            assert (found.outcome, served[name].requests) == (("connect_error", "tls"), [])
             assert (got[name].status, got[name].headers["x-wiretape-error"]) == (502, "tls")
 
     tape = tmp_path / "tape.db"
@@ -115,8 +115,8 @@ def test_the_writer_may_die_and_nothing_is_lost(tmp_path: Path) -> None:
         pieces = [*(chunk(str(number)) for number in range(30)), DONE]
         target = relay.plays(answer([(0.03, piece) for piece in pieces]))
         asking = asyncio.create_task(relay.get(target))
-        await until(lambda: relay.asked(target))
-        pid = relay.recorder.relay.tap.pid
+        await until(lambda: relay.request(target))
+        pid = relay.recorder.tap.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         got, found = await asking, await relay.kept(target)

@@ -81,7 +81,7 @@ def test_a_large_request_goes_upstream_from_its_file_and_its_beginning_to_the_ta
     async def main() -> None:
         target = relay.plays(JSON)
         assert (await relay.get(target, body=LARGE)).status == 200
-        asked, found = relay.asked(target), await relay.kept(target)
+        asked, found = relay.request(target), await relay.kept(target)
         assert asked is not None
         assert asked.body == LARGE
         assert (found.row["request_body"] == LARGE[: 16 << 20], found.row["request_size"]) == (True, len(LARGE))

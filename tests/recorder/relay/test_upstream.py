@@ -14,8 +14,7 @@ import pytest
 from recorder.clock import Clock
 from recorder.demo.upstream import Scene, ScriptedUpstream, answer
 from recorder.errors import UpstreamError
-from recorder.relay.upstream import UNSENT_BYTES, Instants, Reads
-from recorder.relay.upstream import Limits, Transport
+from recorder.relay.upstream import UNSENT_BYTES, Instants, Limits, Reads, Transport
 from tests.relay import LOOPS, on_loop, serving, until
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
@@ -51,8 +50,8 @@ async def test_it_is_a_transport_for_httpx(loop: Loop) -> None:
         async with client.stream("POST", "/v1/x?q=1", content=b"body") as response:
             assert [piece async for piece in response.aiter_raw()] == [b"one ", b"two"]
         assert (await client.get("/again")).text == "one two"
-    assert [asked.target for asked in upstream.asked] == [b"/v1/x?q=1", b"/again"]
-    assert upstream.asked[0].body == b"body"
+    assert [request.target for request in upstream.requests] == [b"/v1/x?q=1", b"/again"]
+    assert upstream.requests[0].body == b"body"
 
 
 @both_loops
@@ -168,7 +167,7 @@ async def test_a_request_in_pieces_arrives_whole_and_is_sent_when_its_last_has_g
         asked = in_pieces(upstream.url, stream, 6_000_000, instants=instants)
         response = await Transport().handle_async_request(asked)
         assert await drain(response.extensions["reads"]) == ([b"ok"], None)
-    assert upstream.asked[0].body == b"".join(pieces)
+    assert upstream.requests[0].body == b"".join(pieces)
     assert instants.connected is not None
     assert instants.sent is not None
     assert instants.headers is not None
@@ -183,7 +182,7 @@ async def test_a_request_that_cannot_be_read_back_is_no_fault_of_upstreams(loop:
         with pytest.raises(UpstreamError, match="cannot be read back") as caught:
             await Transport().handle_async_request(in_pieces(upstream.url, stream, 100))
         assert caught.value.ended_by == "local"
-        assert upstream.asked == []
+        assert upstream.requests == []
 
 
 @both_loops
@@ -264,10 +263,10 @@ async def test_reads_that_nobody_took_are_left(loop: Loop) -> None:
 async def test_to_give_up_closes_the_connection(loop: Loop) -> None:
     async with ScriptedUpstream(lambda _: Scene([], "stall")) as upstream:
         asking = asyncio.create_task(Transport().handle_async_request(request(upstream.url)))
-        await until(lambda: upstream.asked)
+        await until(lambda: upstream.requests)
         asking.cancel()
         await asyncio.wait([asking])
-        await until(lambda: upstream.asked[0].peer_left_ns, seconds=1.0)
+        await until(lambda: upstream.requests[0].peer_left_ns, seconds=1.0)
     assert asking.cancelled()
 
 
@@ -329,7 +328,7 @@ async def test_tls_that_does_not_verify_is_never_spoken_over(loop: Loop, authori
     tls = ssl.create_default_context() if name == "good" else trusting(authority)  # good, but of an unknown authority
     async with ScriptedUpstream(lambda _: answer([(0, b"secret")]), serving(authority, name)) as upstream:
         assert await refusal(upstream.url, tls=tls) == "tls"
-        assert upstream.asked == []
+        assert upstream.requests == []
 
 
 @both_loops
@@ -337,7 +336,7 @@ async def test_tls_that_does_not_verify_is_never_spoken_over(loop: Loop, authori
 async def test_a_plain_upstream_where_tls_was_expected_is_a_tls_error(loop: Loop, authority: Path) -> None:
     async with ScriptedUpstream(lambda _: Scene([(0, OK)])) as upstream:
         assert await refusal(upstream.url.replace("http:", "https:"), tls=trusting(authority)) in ("tls", "reset")
-        assert upstream.asked == []
+        assert upstream.requests == []
 
 
 def test_errors_of_connecting_are_told_apart() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recorder.demo.upstream import Asked, Scene, ScriptedUpstream, answer
+from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from tests.relay import chunk, dial, finish, on_loop, post, raw, recording, select, until
 
 HEADERS = (
@@ -86,7 +86,7 @@ async def test_no_credential_is_in_any_byte_that_is_left_behind(tmp_path: Path, 
     headers, answered = canaries.pairs(HEADERS), canaries.pairs(ANSWERED)
     targets = [canaries.fill(target) for target in TARGETS]
 
-    def choose(asked: Asked) -> Scene:
+    def choose(asked: ReceivedRequest) -> Scene:
         return answer([(0, chunk("a", finish="stop"))], headers=answered, end="end" if ends == "in order" else "stall")
 
     with (tmp_path / "stderr").open("wb") as stderr:
@@ -110,6 +110,6 @@ async def test_no_credential_is_in_any_byte_that_is_left_behind(tmp_path: Path, 
                 (tmp_path / "stdout").write_text(out)
                 await until(lambda: not is_alive(writer))
                 await asyncio.gather(*clients, return_exceptions=True)
-    assert all((b"x-api-key", dict(headers)["x-api-key"].encode()) in asked.headers for asked in upstream.asked)
+    assert all((b"x-api-key", dict(headers)["x-api-key"].encode()) in asked.headers for asked in upstream.requests)
     assert len(canaries.made) > 50
     assert canaries.left_in(tmp_path) == []

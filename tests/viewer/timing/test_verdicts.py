@@ -290,16 +290,16 @@ def test_any_stream_is_judged_by_default_as_it_is_flagged(drawn: list[tuple[int,
 
 
 @pytest.fixture(scope="module")
-def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def synthetic_tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("fixture") / "tape.db"
     with file.writing(path, "a test") as connection:
         list(synthetic.fill(connection, 150, 80, 3))
     return path
 
 
-def test_a_tape_is_judged_by_default_as_it_is_flagged(synthetic: Path) -> None:
+def test_a_tape_is_judged_by_default_as_it_is_flagged(synthetic_tape: Path) -> None:
     seen = set[str]()
-    with queries.opened(synthetic) as connection:
+    with queries.opened(synthetic_tape) as connection:
         for no, row in enumerate(list(queries.exchanges(connection, ("outcome", "flags"))), 1):
             found = verdicts.verdicts(Timed(*queries.observed(connection, no)), row["outcome"], LIMITS)
             assert flags(found) == set(row["flags"]) & {"stall", "burst"}
