@@ -85,6 +85,11 @@ def ms(ns: float | None) -> float | None:
         raise TapeDamaged(reason) from error
 
 
+def ns(ms: float | None) -> int | None:
+    """Return milliseconds as whole nanoseconds."""
+    return None if ms is None else round(ms * 1e6)
+
+
 def stored_name(field: str) -> str:
     """Give the name under which the tape has a field: nanoseconds where the field has milliseconds."""
     return f"{field.removesuffix('_ms')}_ns" if field.endswith("_ms") else field

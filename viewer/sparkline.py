@@ -45,21 +45,18 @@ _CLOCK_STEPS_NS = tuple(
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 
 
-def line(first_ns: int | None, gaps: bytes | None, end_ns: int | None, axis_ns: int, cells: int) -> str:
-    """Draw one exchange in at most `cells` cells, which stand for `axis_ns` since its request; None is unknown.
+def line(at: Sequence[int], end_ns: int | None, axis_ns: int, cells: int) -> str:
+    """Draw one exchange in at most `cells` cells, which stand for `axis_ns` since its request.
 
-    `gaps` are those between its output chunks, as the tape packs them: little-endian int64, ns.
+    `at` are the timestamps of its outputs; `end_ns` is None where it is not known.
     """
     if axis_ns <= 0:
         return ""
     drawn = [" "] * cells
-    last = None
-    if first_ns is not None:
-        at = timestamps(first_ns, gaps or b"")
+    if at:
         drawn = list(sparkline(at, cells, (0, axis_ns))) or drawn
         _mark(drawn, cell(at[0], axis_ns, cells), FIRST)
-        last = cell(at[-1], axis_ns, cells)
-    if end_ns is not None and (last is None or cell(end_ns, axis_ns, cells) > last):
+    if end_ns is not None and (not at or cell(end_ns, axis_ns, cells) > cell(at[-1], axis_ns, cells)):
         _mark(drawn, cell(end_ns, axis_ns, cells), END)
     return "".join(drawn).rstrip(" ")
 
@@ -87,9 +84,15 @@ def scale(axis_ns: int) -> str:
     return _amount(axis_ns)
 
 
-def timestamps(first_ns: int, gaps: bytes) -> list[int]:
-    """Return when each output came, given when the first did and the gaps between them as the tape packs them."""
-    return list(accumulate(struct.unpack_from(f"<{len(gaps) // 8}q", gaps), initial=first_ns))
+def timestamps(first_ns: int | None, gaps: bytes | None) -> list[int]:
+    """Return when each output came, given when the first did and the gaps between them, little-endian int64, ns.
+
+    There is none if the first is unknown.
+    """
+    gaps = gaps or b""
+    return (
+        [] if first_ns is None else list(accumulate(struct.unpack_from(f"<{len(gaps) // 8}q", gaps), initial=first_ns))
+    )
 
 
 def axis(axis_ns: int, cells: int, zero_ns: int = 0) -> str:

@@ -1,6 +1,7 @@
 """Drawing gaps: one axis for all lines, one scale for all gaps, one cell for each sign."""
 
 import struct
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ def packed(*gaps_ms: float) -> bytes:
 
 def line(first_ms: int | None, gaps: bytes | None, end_ms: int | None, axis_ms: int = 100, cells: int = 10) -> str:
     first, end = (None if ms is None else ms * MS for ms in (first_ms, end_ms))
-    return sparks.line(first, gaps, end, axis_ms * MS, cells)
+    return sparks.line(sparks.timestamps(first, gaps), end, axis_ms * MS, cells)
 
 
 def test_the_wait_for_the_first_output_is_blank() -> None:
@@ -56,7 +57,7 @@ def test_what_is_beyond_the_axis_is_left_out() -> None:
     st.integers(0, 10**12), st.lists(st.integers(0, 10**12), max_size=30), st.integers(1, 10**13), st.integers(1, 200)
 )
 def test_a_line_never_takes_more_cells_than_there_are(first: int, gaps: list[int], axis: int, cells: int) -> None:
-    drawn = sparks.line(first, struct.pack(f"<{len(gaps)}q", *gaps), first + sum(gaps), axis, cells)
+    drawn = sparks.line([*accumulate(gaps, initial=first)], first + sum(gaps), axis, cells)
     assert cell_len(drawn) == len(drawn) <= cells
     assert len(sparks.axis(axis, cells)) <= cells
     assert drawn.translate(sparks.ASCII).isascii()

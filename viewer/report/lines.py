@@ -90,7 +90,7 @@ def sparked(found: Sequence[Row], gaps: Iterable[bytes | None], width: int) -> T
     beside = tables.table(columns, found, width - _LEAST_DRAWN - 2, ("id", "duration_ms", "model", "outcome"))
     left = 2 + max(tables.width_of(text.plain) for text in beside.lines)
     room = max(width - left, _LEAST_DRAWN)
-    axis_ns = max((_ns(row["duration_ms"]) or 0 for row in found), default=0)
+    axis_ns = max((rows.ns(row["duration_ms"]) or 0 for row in found), default=0)
     drawn = chain(
         [Text(sparkline.axis(axis_ns, room), "bold")],
         (_drawing(row, packed, axis_ns, room) for row, packed in zip(found, gaps, strict=True)),
@@ -116,14 +116,11 @@ def in_ascii(line: Text) -> Text:
 
 
 def _drawing(row: Row, packed: bytes | None, axis_ns: int, width: int) -> Text:
-    drawn = Text(sparkline.line(_ns(row["ttft_ms"]), packed, _ns(row["duration_ms"]), axis_ns, width))
+    at = sparkline.timestamps(rows.ns(row["ttft_ms"]), packed)
+    drawn = Text(sparkline.line(at, rows.ns(row["duration_ms"]), axis_ns, width))
     drawn.highlight_regex(f"[{sparkline.SLOW}]+", "yellow")
     drawn.highlight_regex(f"[{sparkline.STALLED}]+", "red")
     return drawn
-
-
-def _ns(ms: float | None) -> int | None:
-    return None if ms is None else round(ms * 1e6)
 
 
 def _column(name: str, names: Sequence[str], found: Sequence[Row]) -> Column:

@@ -11,8 +11,7 @@ from sqlalchemy import Connection, func, select
 from recorder.tape import reading
 from recorder.tape.schema import measures, reads
 from viewer import rows
-from viewer.model.listing.ranking import Entry
-from viewer.model.listing.scoreboard import LABELS
+from viewer.model.listing.ranking import LABELS, Entry
 from viewer.tape import queries, running
 
 FIELDS: Final = (

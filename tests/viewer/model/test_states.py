@@ -29,7 +29,7 @@ def plain(parts: Any) -> str:
 
 
 def cells_of(name: str, values: Row, look: Look = LOOK, width: int = 20) -> list[Part]:
-    (column,) = [column for column in states.COLUMNS if column.name == name]
+    (column,) = [column for column in layout.COLUMNS if column.name == name]
     return list(column.shown(values, look, width))
 
 
@@ -148,24 +148,24 @@ def test_gaps_of_all_rows_are_drawn_on_one_axis() -> None:
     look = Look(axis_ns=4_000_000_000)
     gaps = struct.pack("<3q", 500_000_000, 1_500_000_000, 5_000_000)
     one = row(ttft_ms=500.0, latency_ms=2_505.0, duration_ms=3_000.0, sparkline="▆▇▂", gaps=gaps)
-    assert states.gaps(one, look, 8) == [("·", "muted"), ("▆", "warning"), ("  ", "accent"), ("▇", "error"),
+    assert layout.gaps(one, look, 8) == [("·", "muted"), ("▆", "warning"), ("  ", "accent"), ("▇", "error"),
                                           ("▂", "accent")]  # fmt: skip
     other = row(ttft_ms=1_000.0, latency_ms=1_400.0, duration_ms=2_900.0, sparkline="▃▃▃▃", gaps=None)
-    assert plain(states.gaps(other, look, 8)) == " ·▃  │"
-    assert plain(states.gaps(row(duration_ms=1_600.0), look, 8)) == "   │"
-    assert states.gaps(one, Look(), 8) == []
+    assert plain(layout.gaps(other, look, 8)) == " ·▃  │"
+    assert plain(layout.gaps(row(duration_ms=1_600.0), look, 8)) == "   │"
+    assert layout.gaps(one, Look(), 8) == []
 
 
 def test_the_axis_is_as_long_as_the_longest_row_needs() -> None:
     rows = [row(duration_ms=120.0), row(outcome="open", last_read_ms=2_100.0), row()]
-    assert states.longest_ns(rows) == 2_100_000_000
-    assert states.longest_ns([]) == 0
+    assert layout.longest_ns(rows) == 2_100_000_000
+    assert layout.longest_ns([]) == 0
     assert sparkline.scale_ns(2_100_000_000) == 5_000_000_000
 
 
 @pytest.mark.parametrize(("width", "title"), [(8, "0–500 ms"), (12, "0–500 ms"), (13, "GAPS 0–500 ms"), (7, "GAPS")])
 def test_the_title_of_the_gaps_says_how_long_their_axis_is(width: int, title: str) -> None:
-    (column,) = [column for column in states.COLUMNS if column.name == "gaps"]
+    (column,) = [column for column in layout.COLUMNS if column.name == "gaps"]
     shown = layout.titles([layout.Slot(column, width)], Look(axis_ns=500_000_000), 1, None)
     assert plain(shown).strip() == title
 

@@ -9,7 +9,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final, Literal
 
 from viewer import sparkline
@@ -259,11 +258,8 @@ class Race:
         return waits.found(at, shift, lane.end_ns + shift, axis, cells)
 
     def _strip(self, lane: Lane, shift: int, axis: int, cells: int) -> str:
-        gaps = array("q", (later - earlier for earlier, later in pairwise(lane.output_at)))
-        if not _NATIVE_IS_LITTLE:
-            gaps.byteswap()
-        first = lane.output_at[0] + shift if lane.output_at else None
-        return sparkline.line(first, gaps.tobytes(), None if lane.is_live else lane.end_ns + shift, axis, cells)
+        at = [came_ns + shift for came_ns in lane.output_at]
+        return sparkline.line(at, None if lane.is_live else lane.end_ns + shift, axis, cells)
 
     def _go_on(self, before: Playback, at_ns: int) -> None:
         self.playback.set_cap(before.cap_ns)
@@ -286,9 +282,6 @@ class Race:
 
     def _end_ns(self) -> int:
         return max(lane.end_ns + shift for lane, shift in zip(self.lanes, self._shifts, strict=True))
-
-
-_NATIVE_IS_LITTLE: Final = array("H", [1]).tobytes() == b"\1\0"
 
 
 def _cell(at_ns: int, axis_ns: int, cells: int) -> int:

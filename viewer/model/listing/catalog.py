@@ -1,20 +1,23 @@
-"""Pure: a list of exchanges that may be as long as a tape: the numbers of all, and the rows of those lately looked at.
+"""Pure: a list of exchanges that may be as long as a tape: their numbers, the rows lately looked at, and the marks.
 
 By time, the numbers ascend and are counted from the end, the newest first: what arrives is appended, and moves nothing.
 In another order the numbers stand as they were sorted, and arrivals are only counted, until somebody sorts again. Rows
-come in pages, of which the longest unused are forgotten. Reading numbers and rows from a tape is left to `watching`.
+come in pages, of which the longest unused are forgotten.
 """
 
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from viewer.rows import Row
 
 PAGE: Final = 128
-"""So many rows are read at once."""
+"""How many rows are read at once."""
+
+MOST_MARKS: Final = 20
+"""How many exchanges may be marked at once."""
 
 _PAGES_KEPT: Final = 64
 
@@ -25,7 +28,7 @@ class Catalog:
     def __init__(self, numbers: Sequence[int] = (), *, by_time: bool = True) -> None:
         """Take the numbers: ascending, if it is `by_time`, else in their order from the top."""
         self.by_time = by_time
-        self._waiting: set[int] = set()
+        self._arrived: set[int] = set()
         self._ended: set[int] = set()
         self._numbers = array("q", numbers)
         self._places: dict[int, int] | None = None
@@ -37,7 +40,7 @@ class Catalog:
     @property
     def arrived(self) -> int:
         """How many have arrived that are not in the list, as it is in another order."""
-        return len(self._waiting)
+        return len(self._arrived)
 
     @property
     def ended(self) -> int:
@@ -45,26 +48,26 @@ class Catalog:
         return len(self._ended)
 
     def number(self, place: int) -> int:
-        """Give the number of the exchange at a place."""
+        """Return the number of the exchange at a place."""
         return self._numbers[self._index(place)]
 
     def numbers(self) -> list[int]:
-        """Give all numbers, from the top."""
-        listed = self._numbers.tolist()
-        return listed[::-1] if self.by_time else listed
+        """Return all numbers, from the top."""
+        numbers = self._numbers.tolist()
+        return numbers[::-1] if self.by_time else numbers
 
     def place(self, number: int) -> int | None:
-        """Give the place of an exchange; None if it is not in the list."""
+        """Return the place of an exchange; None if it is not in the list."""
         if self.by_time:
             index = bisect_left(self._numbers, number)
-            found = index < len(self._numbers) and self._numbers[index] == number
-            return len(self._numbers) - 1 - index if found else None
+            is_listed = index < len(self._numbers) and self._numbers[index] == number
+            return len(self._numbers) - 1 - index if is_listed else None
         if self._places is None:
-            self._places = {one: place for place, one in enumerate(self._numbers)}
+            self._places = {listed: place for place, listed in enumerate(self._numbers)}
         return self._places.get(number)
 
     def nearest(self, number: int) -> int:
-        """Give the place of an exchange, or else where it would stand by time; in another order, the top."""
+        """Return the place of an exchange, or else where it would stand by time; in another order, the top."""
         place = self.place(number)
         if place is not None:
             return place
@@ -73,79 +76,116 @@ class Catalog:
         return min(max(len(self._numbers) - bisect_left(self._numbers, number), 0), len(self._numbers) - 1)
 
     def row(self, place: int) -> Row | None:
-        """Give the row at a place; None if it has to be read first."""
+        """Return the row at a place; None if it has to be read first."""
         index = self._index(place)
-        page = self._pages.get(index // PAGE)
-        return None if page is None else page.get(self._numbers[index])
+        return self._pages.get(index // PAGE, {}).get(self._numbers[index])
 
-    def wanted(self, first: int, last: int) -> list[list[int]]:
-        """Give the numbers of each page, between two places, of which rows are missing; and keep the others longer."""
+    def missing(self, first: int, last: int) -> list[list[int]]:
+        """Return the numbers of each page between two places of which rows are missing; the others are kept longer."""
         if not self._numbers:
             return []
         ends = (self._index(max(first, 0)), self._index(min(last, len(self) - 1)))
-        missing = []
+        pages = []
         for number in range(min(ends) // PAGE, max(ends) // PAGE + 1):
             listed = self._numbers[number * PAGE : (number + 1) * PAGE]
-            page = self._pages.get(number)
-            if page is not None:
+            page = self._pages.get(number, {})
+            if page:
                 self._pages.move_to_end(number)
-            if page is None or any(one not in page for one in listed):
-                missing.append(listed.tolist())
-        return missing
+            if any(one not in page for one in listed):
+                pages.append(listed.tolist())
+        return pages
 
-    def put(self, found: Iterable[Row]) -> None:
-        """Take rows in, each with its `no`; those that are not in the list are left out."""
-        for row in found:
+    def put(self, rows: Iterable[Row]) -> None:
+        """Keep rows, each with its `no`; those that are not in the list are left out."""
+        for row in rows:
             place = self.place(row["no"])
             if place is not None:
                 self._pages.setdefault(self._index(place) // PAGE, {})[row["no"]] = row
         while len(self._pages) > _PAGES_KEPT:
             self._pages.popitem(last=False)
 
-    def refresh(self, found: Iterable[Row]) -> None:
-        """Take newer rows of exchanges that are looked at; of the others, nothing is kept."""
-        self.put(row for row in found if self._is_kept(row["no"]))
+    def refresh(self, rows: Iterable[Row]) -> None:
+        """Keep newer rows of exchanges whose pages are kept."""
+        places = ((row, self.place(row["no"])) for row in rows)
+        self.put(row for row, place in places if place is not None and self._index(place) // PAGE in self._pages)
 
     def end(self, numbers: Iterable[int], *, moves: bool) -> None:
-        """Take note that exchanges have ended: their rows are read again; where that `moves` them, they are counted."""
-        listed = [(one, place) for one in numbers if (place := self.place(one)) is not None]
-        for one, place in listed:
-            self._pages.get(self._index(place) // PAGE, {}).pop(one, None)
-        if moves and not self.by_time:
-            self._ended.update(one for one, _ in listed)
+        """Forget the rows of exchanges that have ended; where that `moves` them in the order, they are counted."""
+        for number in numbers:
+            place = self.place(number)
+            if place is not None:
+                self._pages.get(self._index(place) // PAGE, {}).pop(number, None)
+                if moves and not self.by_time:
+                    self._ended.add(number)
 
     def add(self, numbers: Iterable[int]) -> int:
-        """Take in exchanges that are new, or fit only now; give how many places everything below moved down at most."""
-        added = sorted(one for one in numbers if self.place(one) is None)
+        """Add exchanges that are new, or fit only now; return how many places everything below moved down at most."""
+        added = sorted(number for number in numbers if self.place(number) is None)
         if not self.by_time:
-            self._waiting.update(added)
+            self._arrived.update(added)
             return 0
-        for one in added:
-            index = (
-                len(self._numbers) if not self._numbers or one > self._numbers[-1] else bisect_left(self._numbers, one)
-            )
-            self._insert(index, one)
+        for number in added:
+            index = bisect_left(self._numbers, number)
+            if index < len(self._numbers):  # it stands before others, whose pages move
+                for page in [page for page in self._pages if page >= index // PAGE]:
+                    del self._pages[page]
+            self._numbers.insert(index, number)
         return len(added)
 
     def drop(self, numbers: Sequence[int]) -> None:
-        """Take out exchanges that do not fit any more, or are gone."""
-        self._waiting.difference_update(numbers)
+        """Remove exchanges that do not fit any more, or are gone."""
+        self._arrived.difference_update(numbers)
         self._ended.difference_update(numbers)
-        dropped = {one for one in numbers if self.place(one) is not None}
+        dropped = {number for number in numbers if self.place(number) is not None}
         if dropped:
-            self._numbers = array("q", (one for one in self._numbers if one not in dropped))
+            self._numbers = array("q", (number for number in self._numbers if number not in dropped))
             self._places = None
             self._pages.clear()
 
-    def _insert(self, index: int, number: int) -> None:
-        if index < len(self._numbers):  # it stands before others, whose pages move
-            for page in [page for page in self._pages if page >= index // PAGE]:
-                del self._pages[page]
-        self._numbers.insert(index, number)
-
-    def _is_kept(self, number: int) -> bool:
-        place = self.place(number)
-        return place is not None and self._index(place) // PAGE in self._pages
-
     def _index(self, place: int) -> int:
         return len(self._numbers) - 1 - place if self.by_time else place
+
+
+class Marks:
+    """The exchanges that are marked: their numbers in the order in which they were, each with its id.
+
+    A number is an exchange's only as long as the tape is the same: its id tells whether it still is.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ids)
+
+    @property
+    def ids(self) -> dict[int, str]:
+        """Their ids by their numbers."""
+        return dict(self._ids)
+
+    def check(self, ids: Mapping[int, str]) -> int:
+        """Unmark exchanges that are not on the tape, given the ids there; return how many these were."""
+        before = len(self._ids)
+        self._ids = {number: id for number, id in self._ids.items() if ids.get(number) == id}
+        return before - len(self._ids)
+
+    def toggle(self, number: int, id: str) -> None:
+        """Mark an exchange, as far as there may be another one, or unmark it."""
+        if number in self._ids:
+            del self._ids[number]
+        elif len(self._ids) < MOST_MARKS:
+            self._ids[number] = id
+
+    def clear(self) -> None:
+        """Unmark all."""
+        self._ids.clear()
+
+    def pair(self, selected: int | None) -> tuple[int, int] | None:
+        """Return the two that are marked, or the one that is and the one selected; None if these are not two."""
+        chosen = list(self._ids)
+        if len(chosen) == 1 and selected is not None and selected != chosen[0]:
+            chosen.append(selected)
+        return (chosen[0], chosen[1]) if len(chosen) == 2 else None

@@ -1,10 +1,9 @@
-"""Pure: rows of statistics as a table for a screen: as many columns as there is room for, the most telling first.
+"""Pure: rows of statistics (`stats.row`) as a table for a screen: as many columns as there is room for."""
 
-The figures are those of `stats.row`. Texts are safe for a terminal; unknown is `–`.
-"""
-
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 from recorder.plurals import counted
@@ -14,9 +13,9 @@ from viewer.rows import Row
 GROUPS: Final = ("model", "upstream", "path", "outcome", "finish_reason", "status", "error_code", "hour", "day")
 """What the table can be grouped by, besides labels."""
 
-_NAME: Final = 10
-_APART: Final = 2
-_FAILURE: Final = 60
+_NARROWEST_NAME: Final = 10
+_BETWEEN: Final = 2
+_LONGEST_FAILURE: Final = 60
 _PENDING: Final = "…"
 _TOTAL: Final = "all"
 _POOLED: Final = "read_gap"
@@ -25,7 +24,7 @@ _FEW: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its heading, the field that it shows, how, and its rank: the lowest stays the longest.
+    """A column: its heading, the field that it shows, how, and its rank: the lowest stays the longest.
 
     `unit` is that of this column and of those of the same kind behind it.
     """
@@ -43,14 +42,14 @@ class Column:
 
 
 def figure(value: float | None) -> str:
-    """Give a duration in ms or a rate with a decimal where it is small."""
+    """Return a duration in ms or a rate, with a decimal where it is small."""
     if value is None:
         return formatting.UNKNOWN
     return f"{value:,.1f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
 def percent(value: float | None) -> str:
-    """Give a percentage to a tenth."""
+    """Return a percentage, to a tenth."""
     return formatting.UNKNOWN if value is None else f"{value:.1f}%"
 
 
@@ -95,63 +94,59 @@ def table(
     objective: bool = False,
     pooled: bool = True,
 ) -> Table:
-    """Lay rows out in a width; `pooled` says whether the figures of pooled gaps are there yet."""
-    all_rows = [*rows, total | {by: None}] if total is not None and len(rows) > 1 else rows
-    known = [column for column in _COLUMNS if objective or column.field != "goodput_pct"]
-    shown = {column: [_cell(column, row, pooled) for row in all_rows] for column in known}
-    names = [name(row[by]) for row in rows] + [_TOTAL] * (len(all_rows) - len(rows))
+    """Lay rows out in a width; `pooled` says whether the figures of pooled gaps are known yet."""
+    names = [name(row[by]) for row in rows]
+    has_total = total is not None and len(rows) > 1
+    if total is not None and has_total:
+        rows, names = [*rows, total], [*names, _TOTAL]
+    texts = {
+        column: [
+            _PENDING if not pooled and column.field.startswith(_POOLED) else column.shown(row[column.field])
+            for row in rows
+        ]
+        for column in _COLUMNS
+        if objective or column.field != "goodput_pct"
+    }
     longest = max([len(by), *map(len, names)])
-    sizes, kept, with_units = _columns(shown, width - min(longest, max(_NAME, width // 3)))
-    room = width - sum(sizes[column] + _APART for column in kept)
-    first = max(min(longest, room), 1)
-    lines = [
-        (formatting.cut(own, first), *(shown[column][at] for column in kept)) for at, own in enumerate(names)
-    ]  # fmt: skip
-    titles = (column.title(with_unit=with_units) for column in kept)
+    widths, with_units = _columns(texts, width - min(longest, max(_NARROWEST_NAME, width // 3)))
+    first = max(min(longest, width - sum(size + _BETWEEN for size in widths.values())), 1)
+    lines = [(formatting.cut(own, first), *(texts[column][at] for column in widths)) for at, own in enumerate(names)]
+    titles = (column.title(with_unit=with_units) for column in widths)
     heads = (by if by.startswith("label.") else by.upper(), *titles)
-    widths = (first, *(sizes[column] for column in kept))
-    return Table(heads, lines[: len(rows)], widths, lines[-1] if len(all_rows) > len(rows) else None)
+    last = lines.pop() if has_total else None
+    return Table(heads, lines, (first, *widths.values()), last)
 
 
 def name(key: Any) -> str:
-    """Name a group; that of what is unknown is `–`."""
+    """Return the name of a group; that of what is unknown is `–`."""
     return formatting.cell(key)
 
 
 def rough(row: Row) -> str:
-    """Say of how few values 99th percentiles are."""
+    """Return the warning of how few values 99th percentiles are."""
     if row["measured_n"] >= _FEW:
         return f"some p99 from fewer than {_FEW} values: rough"
     return f"p99 from {counted(row['measured_n'], 'exchange')}: rough"
 
 
 def failure(outcome: str, detail: str | None, code: str | None, status: int | None) -> str:
-    """Name a kind of failure, with its status where that is one, too."""
-    told = f"{status} " if status is not None and status >= 400 else ""
+    """Return the name of a kind of failure, with its status where that is a failure, too."""
+    prefix = f"{status} " if status is not None and status >= 400 else ""
     named = [formatting.line(text) for text in (outcome, detail, code) if text]
-    return formatting.cut(f"{told}{' '.join(named)}", _FAILURE)
+    return formatting.cut(f"{prefix}{' '.join(named)}", _LONGEST_FAILURE)
 
 
-def _columns(shown: dict[Column, list[str]], room: int) -> tuple[dict[Column, int], list[Column], bool]:
-    """Choose the columns, with units behind their titles if that costs none of them; return their widths, too."""
-    plain, full = (
-        {column: max([len(column.title(with_unit=unit)), *map(len, texts)]) for column, texts in shown.items()}
-        for unit in (False, True)
+def _columns(texts: dict[Column, list[str]], room: int) -> tuple[dict[Column, int], bool]:
+    """Return the widths of the columns that fit, and whether there is room for units behind their titles, too."""
+    full, plain = (
+        {column: max([len(column.title(with_unit=unit)), *map(len, shown)]) for column, shown in texts.items()}
+        for unit in (True, False)
     )
-    kept = _kept(plain, room)
-    is_roomy = _kept(full, room) == kept
-    return (full if is_roomy else plain), kept, is_roomy
+    fitting = _fitting(plain, room)
+    with_units = _fitting(full, room) == fitting
+    return {column: size for column, size in (full if with_units else plain).items() if column in fitting}, with_units
 
 
-def _kept(sizes: dict[Column, int], room: int) -> list[Column]:
-    kept = set[Column]()
-    for column in sorted(sizes, key=lambda column: column.rank):
-        room -= sizes[column] + _APART
-        if room < 0:
-            break
-        kept.add(column)
-    return [column for column in sizes if column in kept]
-
-
-def _cell(column: Column, row: Row, pooled: bool) -> str:
-    return _PENDING if not pooled and column.field.startswith(_POOLED) else column.shown(row[column.field])
+def _fitting(sizes: dict[Column, int], room: int) -> set[Column]:
+    by_rank = sorted(sizes, key=lambda column: column.rank)
+    return set(by_rank[: bisect_right(list(accumulate(sizes[column] + _BETWEEN for column in by_rank)), room)])

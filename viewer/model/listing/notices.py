@@ -1,7 +1,4 @@
-"""Pure: what the viewer says where there is nothing to list, and about the recorder: in plain words, with what to do.
-
-Each notice is a list of lines, each of parts with their tones, as in `streams`. When which is shown is the screen's.
-"""
+"""Pure: what the viewer shows where there is nothing to list, and about the recorder, with what to do."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +15,14 @@ from viewer.model.states import Part
 Lines = list[list[Part]]
 
 _LONG_NS: Final = 60_000_000_000
-_HOW_TO_RECORD: Final = (
-    ("1. start the recorder", "wiretape record --upstream https://api.openai.com"),
-    ("2. point your app at it", "export OPENAI_BASE_URL=http://127.0.0.1:8377/v1"),
-    ("or both in one go", "wiretape run -- python app.py"),
-)
+_HOW_TO_RECORD: Final[Lines] = [
+    [(f"{step:<25}", "muted"), (command, "accent")]
+    for step, command in (
+        ("1. start the recorder", "wiretape record --upstream https://api.openai.com"),
+        ("2. point your app at it", "export OPENAI_BASE_URL=http://127.0.0.1:8377/v1"),
+        ("or both in one go", "wiretape run -- python app.py"),
+    )
+]
 
 
 def recorder_line(run: Run | None, wall_ns: int) -> list[Part]:
@@ -38,25 +38,25 @@ def recorder_line(run: Run | None, wall_ns: int) -> list[Part]:
 
 
 def no_tape(path: Path) -> Lines:
-    """Say that there is no tape yet, where one is looked for, and how one is made."""
+    """Return the notice that there is no tape yet: where one is looked for, and how one is made."""
     return [
         [("There is no tape yet.", "strong")],
         [(safe(str(path)), "muted"), ("   another: --db FILE, or WIRETAPE_DB", "muted")],
         [],
-        *_how_to_record(),
+        *_HOW_TO_RECORD,
         [],
         [("This screen updates by itself as soon as something is recorded.", "muted")],
     ]
 
 
 def empty(run: Run | None, wall_ns: int) -> Lines:
-    """Return that nothing is recorded yet, and what to do: `run` is the newest of the tape."""
+    """Return the notice that nothing is recorded yet, and what to do: `run` is the newest of the tape."""
     running = run is not None and run.state(wall_ns) == "running"
     now = f"running at {_address(run.listen)}" if run is not None and running else "not running"
     return [
         [("No exchanges recorded yet.", "strong")],
         [],
-        *_how_to_record(),
+        *_HOW_TO_RECORD,
         [],
         [(f"Recorder: {now}", "success" if running else "warning"), ("   This screen updates by itself.", "muted")],
     ]
@@ -72,9 +72,9 @@ class Term:
 
 
 def none_match(total: int, terms: Sequence[Term], running: int = 0) -> Lines:
-    """Say that a filter matches none, and what each of its terms matches alone; `running` have not ended."""
-    told = f"{running:,} still run{'s' if running == 1 else ''}: what is measured counts when an exchange has ended"
-    more: Lines = [[], [(told, "muted")]] if running else []
+    """Return the notice that a filter matches none, and what each term matches alone; `running` have not ended."""
+    waiting = f"{running:,} still run{'s' if running == 1 else ''}: what is measured counts when an exchange has ended"
+    more: Lines = [[], [(waiting, "muted")]] if running else []
     return [
         [(f"0 of {total:,} match.", "strong")],
         [],
@@ -85,8 +85,15 @@ def none_match(total: int, terms: Sequence[Term], running: int = 0) -> Lines:
     ]
 
 
+def _alone(term: Term) -> list[Part]:
+    meant = "  alone" if term.meant is None else f"  alone: did you mean {safe(term.meant)}?"
+    return [
+        (f"{term.count:>10,}  ", "plain" if term.count else "warning"), (safe(term.text), "plain"), (meant, "muted")
+    ]  # fmt: skip
+
+
 def failed(error: WiretapeError) -> Lines:
-    """Say why a tape cannot be read."""
+    """Return the notice why a tape cannot be read."""
     return [
         [("The tape cannot be read.", "strong")],
         [(safe(str(error)), "error")],
@@ -96,22 +103,12 @@ def failed(error: WiretapeError) -> Lines:
 
 
 def smaller_unit(term: Filter) -> Compare | None:
-    """Give a comparison with a duration of a minute or more with a thousandth of that: the unit may be a slip."""
+    """Return a comparison with a minute or more with a thousandth of that: the unit may be a slip."""
     if not isinstance(term, Compare) or FIELDS[term.field].kind not in DURATIONS:
         return None
     if isinstance(term.limit, str) or term.limit < _LONG_NS:
         return None
     return Compare(term.field, term.order, term.limit // 1000)
-
-
-def _alone(term: Term) -> list[Part]:
-    parts: list[Part] = [(f"{term.count:>10,}  ", "plain" if term.count else "warning"), (safe(term.text), "plain")]
-    meant = "  alone" if term.meant is None else f"  alone: did you mean {safe(term.meant)}?"
-    return [*parts, (meant, "muted")]
-
-
-def _how_to_record() -> Lines:
-    return [[(f"{said:<25}", "muted"), (command, "accent")] for said, command in _HOW_TO_RECORD]
 
 
 def _address(url: str) -> str:

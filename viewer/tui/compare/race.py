@@ -17,12 +17,12 @@ from viewer import formatting
 from viewer.model.exchange import standing
 from viewer.model.exchange.clocks import seconds
 from viewer.model.exchange.race import ALIGNMENTS, Drawing, Part, Race
-from viewer.model.listing import scoreboard
+from viewer.model.listing import ranking
 from viewer.model.text import diff
 from viewer.model.text.diff import Divergence
 from viewer.rows import Row
 from viewer.timing.playback import CAPS, SPEEDS
-from viewer.tui.base.host import host, in_thread
+from viewer.tui.base.host import host
 from viewer.tui.compare.compare_keys import KEYS
 from viewer.tui.compare.compare_sides import Side
 from viewer.tui.compare.lane import LanePane
@@ -33,9 +33,6 @@ from viewer.tui.playing.scrubbing import Scrubbing
 from viewer.tui.playing.strips import RaceStrips
 from viewer.tui.widgets.footer import KeyLine
 from viewer.tui.widgets.header import HeaderLine
-
-Pairing = Callable[[Row, Row], list[Row]]
-"""What sets two rows beside each other."""
 
 _SECOND: Final = 1_000_000_000
 _POLL_S: Final = 0.15
@@ -57,7 +54,6 @@ class CompareScreen(Screen[None]):
         self._sides: list[Side] = []
         self._race: Race | None = None
         self._driver: Driver | None = None
-        self._pair: Pairing | None = None
         self._divergence: Divergence | None = None
         self._parted = False
         self._is_reading = False
@@ -200,7 +196,6 @@ class CompareScreen(Screen[None]):
             self._command(lambda race: race.playback.pause())
 
     async def _load(self) -> None:
-        self._pair = await in_thread(_pairing)
         for side in self._sides:  # a large one is decoded beside this, from then on
             await side.loader.know()
         for side in self._sides:
@@ -268,13 +263,11 @@ class CompareScreen(Screen[None]):
             self._show()
 
     def _show_figures(self, race: Race) -> None:
-        if self._pair is None:
-            return
         a, b = (side.row for side in self._sides)
         lengths = len(race.texts[0]), len(race.texts[1])
         part = None if self._divergence is None else self._divergence.at
-        text = scoreboard.text_score(lengths, part, growing=any(race.is_live))
-        self._table.show([*scoreboard.scores(self._pair(a, b), (a, b)), text])
+        text = ranking.text_score(lengths, part, growing=any(race.is_live))
+        self._table.show([*ranking.scores(a, b), text])
 
     def _show(self) -> None:
         if self._race is not None:
@@ -328,13 +321,6 @@ class CompareScreen(Screen[None]):
         missing = [n for n, lane in zip("AB", race.lanes, strict=True) if lane.origin_ns(race.alignment) is None]
         without = f" ({' and '.join(missing)} without: by its request)" if missing else ""
         return f" · align: {race.alignment}{without} · {sides}"
-
-
-def _pairing() -> Pairing:
-    """Load what compares two rows: that takes long."""
-    from viewer.stats.compare import pair
-
-    return pair
 
 
 def _instead(row: Row, *, over: bool) -> list[Part]:

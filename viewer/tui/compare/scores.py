@@ -6,8 +6,8 @@ from typing import ClassVar
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer.model.listing import scoreboard
-from viewer.model.listing.scoreboard import Score
+from viewer.model.listing import ranking
+from viewer.model.listing.ranking import Score
 from viewer.tui.base import paint, theme
 from viewer.tui.base.paint import Part
 
@@ -37,7 +37,7 @@ class ScoreTable(Widget):
         ground = self.rich_style if y else theme.style(self, "table--titles")
         tones, width = theme.styles(self, ground), self.size.width
         drawn: list[Part] = [(f" {_SIDES[y]:<{_MARGIN - 1}}", tones["strong"])]
-        for one in scoreboard.fitting(self._scores, width - _MARGIN) if self._scores else ():
+        for one in ranking.fitting(self._scores, width - _MARGIN) if self._scores else ():
             text = (one.label, one.a, one.b, one.difference)[y]
             tone = "muted" if y == 0 else "success" if one.better == y - 1 else "plain"
             drawn.append((f"{text:>{one.width}} ", tones[tone]))

@@ -16,9 +16,8 @@ from textual.worker import Worker
 from recorder.plurals import counted
 from viewer import formatting
 from viewer.model.listing import ranking
-from viewer.model.listing.marks import Marks
-from viewer.model.listing.ranking import ORDERS, Entry
-from viewer.model.listing.scoreboard import LABELS
+from viewer.model.listing.catalog import Marks
+from viewer.model.listing.ranking import LABELS, ORDERS, Entry
 from viewer.model.states import Part
 from viewer.tui.base import paint
 from viewer.tui.base.host import host

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import SelectionList
 
-from viewer.model import states
+from viewer.model.listing.layout import COLUMNS
 
 
 class ColumnsMenu(ModalScreen[frozenset[str]]):
@@ -28,8 +28,8 @@ class ColumnsMenu(ModalScreen[frozenset[str]]):
 
     def compose(self) -> ComposeResult:
         """Lay out a line for each column."""
-        shown = (column.name not in self._hidden for column in states.COLUMNS)
-        choices = [(column.title, column.name, on) for column, on in zip(states.COLUMNS, shown, strict=True)]
+        shown = (column.name not in self._hidden for column in COLUMNS)
+        choices = [(column.title, column.name, on) for column, on in zip(COLUMNS, shown, strict=True)]
         listed = SelectionList[str](*choices)
         listed.border_title = "columns"
         listed.border_subtitle = "space: on or off   esc: done"
@@ -39,4 +39,4 @@ class ColumnsMenu(ModalScreen[frozenset[str]]):
         """Take over what was chosen."""
         chosen = self.query_one(SelectionList).selected
         if self.is_current:
-            self.dismiss(frozenset(column.name for column in states.COLUMNS) - frozenset(chosen))
+            self.dismiss(frozenset(column.name for column in COLUMNS) - frozenset(chosen))

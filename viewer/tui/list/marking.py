@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from viewer.model.listing.marks import Marks
+from viewer.model.listing.catalog import Marks
 from viewer.rows import Row
 from viewer.tui.list.rows import StreamRows
 
@@ -25,7 +25,7 @@ class Marking:
     def known(self) -> dict[int, str]:
         """The ids of what is marked and of what is under the cursor, by number."""
         row = self.row
-        return self.marks.known | ({} if row is None else {row["no"]: row["id"]})
+        return self.marks.ids | ({} if row is None else {row["no"]: row["id"]})
 
     def toggle(self) -> None:
         """Mark the exchange under the cursor, or take its mark away, and go on to the next."""

@@ -9,7 +9,7 @@ from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from viewer.model import states
+from viewer.model.listing.layout import COLUMNS
 from viewer.model.states import Part
 from viewer.tui.widgets.notice import said
 
@@ -41,14 +41,14 @@ class OrderMenu(ModalScreen[str | None]):
     def on_key(self, event: Key) -> None:
         """Take the column of a letter; a key that comes after that is none of this menu's."""
         event.stop()
-        chosen = [column.field for column in states.COLUMNS if column.letter == event.character]
+        chosen = [column.field for column in COLUMNS if column.letter == event.character]
         if self.is_current:
             self.dismiss(chosen[0] if chosen else None)
 
 
 def _laid_out(width: int) -> Content:
     """Give the menu's lines: the entries in columns, each of them whole."""
-    entries = [(one.letter, one.title.lower()) for one in states.COLUMNS if one.letter is not None]
+    entries = [(one.letter, one.title.lower()) for one in COLUMNS if one.letter is not None]
     wide = max(len(title) for _, title in entries)
     in_a_line = max((width - _PADDING - len(_HEAD) + _BETWEEN) // (2 + wide + _BETWEEN), 1)
     lines: list[list[Part]] = []

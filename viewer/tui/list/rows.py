@@ -18,7 +18,7 @@ from textual.widget import Widget
 
 from viewer import sparkline
 from viewer.model import states
-from viewer.model.listing import layout as slots
+from viewer.model.listing import layout
 from viewer.model.listing.catalog import Catalog
 from viewer.model.listing.layout import Slot
 from viewer.model.states import Look, Part
@@ -242,8 +242,8 @@ class StreamRows(Lines, can_focus=True, inherit_bindings=False):
 
     def _lay_out(self) -> None:
         width = max(self.size.width, 1)
-        self._slots = slots.fitted(width, self.hidden, dated=self.look.is_dated)
-        self._between = slots.gap_between(width)
+        self._slots = layout.fitted(width, self.hidden, dated=self.look.is_dated)
+        self._between = layout.gap_between(width)
         self._tones = theme.styles(self, self.rich_style)
         self._on_cursor = theme.styles(self, theme.style(self, "table--cursor"))
         self._blank = Style(bgcolor=self.rich_style.bgcolor)
@@ -253,7 +253,7 @@ class StreamRows(Lines, can_focus=True, inherit_bindings=False):
     def _drawn(self, place: int, number: int, selected: bool, marked: bool) -> Strip:
         row = self.catalog.row(place)
         parts: list[Part] = [(theme.CURSOR if selected else " ", "accent"), ("*" if marked else " ", "accent")]
-        parts += slots.line(row, self._slots, self.look, self._between) if row else [(_LOADING, "muted")]
+        parts += layout.line(row, self._slots, self.look, self._between) if row else [(_LOADING, "muted")]
         tones = self._on_cursor if selected else self._tones
         drawn = ((text, tones[tone]) for text, tone in states.joined(parts))
         return paint.strip(drawn).adjust_cell_length(self.size.width, tones["plain"])
@@ -275,7 +275,7 @@ class StreamRows(Lines, can_focus=True, inherit_bindings=False):
         """Let the axis of the gaps be as long as the rows in sight need."""
         first, last = self.scroll_offset.y, min(self.scroll_offset.y + self.size.height, len(self.catalog))
         shown = [row for place in range(first, last) if (row := self.catalog.row(place)) is not None]
-        axis_ns = sparkline.scale_ns(states.longest_ns(shown)) if shown else 0
+        axis_ns = sparkline.scale_ns(layout.longest_ns(shown)) if shown else 0
         if axis_ns != self.look.axis_ns:
             self.look = replace(self.look, axis_ns=axis_ns)
             self._strips.clear()
@@ -291,7 +291,7 @@ class StreamRows(Lines, can_focus=True, inherit_bindings=False):
 
     def _ask_for(self, first: int, end: int) -> bool:
         """Ask for the rows that are missing of these places, unless that is done already; say whether there are any."""
-        pages = self.catalog.wanted(first, end)
+        pages = self.catalog.missing(first, end)
         if any(page not in self._asked for page in pages):
             self._asked = pages
             self.post_message(self.Wanted(pages))
@@ -339,12 +339,12 @@ class Titles(Widget):
     def render_line(self, y: int) -> Strip:
         """Draw the titles."""
         tones = theme.styles(self, self.rich_style)
-        parts = slots.titles(self._rows.slots, self._rows.look, self._rows.between, self._order)
+        parts = layout.titles(self._rows.slots, self._rows.look, self._rows.between, self._order)
         drawn = [(text, tones[tone]) for text, tone in (("  ", "plain"), *parts)]
         return paint.strip(drawn).adjust_cell_length(self.size.width, tones["plain"])
 
     def on_click(self, event: Click) -> None:
         """Order by the column that was clicked."""
-        column = slots.column_at(self._rows.slots, self._rows.between, event.x)
+        column = layout.column_at(self._rows.slots, self._rows.between, event.x)
         if column is not None and column.field is not None:
             self.post_message(self.Clicked(column.field))

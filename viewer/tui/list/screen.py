@@ -115,12 +115,12 @@ class StreamsScreen(Screen[None]):
     def copies(self) -> list[offers.Copy]:
         """Give what can be copied: (label, text)."""
         marking = self._marking
-        return offers.copies(self._host.tape, self._listing.wanted, marking.row, marking.marks.ids)
+        return offers.copies(self._host.tape, self._listing.wanted, marking.row, list(marking.marks.ids.values()))
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Give what can be exported: (label, arguments of `wiretape`)."""
         tape, listing, marking = self._host.tape.path, self._listing, self._marking
-        return offers.exports(tape, listing.wanted, marking.row, marking.marks.ids, listing.fitting)
+        return offers.exports(tape, listing.wanted, marking.row, list(marking.marks.ids.values()), listing.fitting)
 
     @property
     def holds_keys(self) -> bool:

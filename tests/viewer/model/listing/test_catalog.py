@@ -1,8 +1,8 @@
-"""A list by its numbers: what arrives moves nothing, and rows are kept page by page."""
+"""A list of exchanges: their places, the rows that are kept, and the marks."""
 
 import pytest
 
-from viewer.model.listing.catalog import PAGE, Catalog
+from viewer.model.listing.catalog import MOST_MARKS, PAGE, Catalog, Marks
 from viewer.rows import Row
 
 
@@ -29,7 +29,7 @@ def test_what_arrives_leaves_the_rows_that_are_there() -> None:
     assert [catalog.number(place) for place in range(4)] == [4, 3, 2, 1]
     assert catalog.row(2) == {"no": 2}
     assert catalog.row(0) is None
-    assert catalog.wanted(0, 3) == [[1, 2, 3, 4]]
+    assert catalog.missing(0, 3) == [[1, 2, 3, 4]]
 
 
 def test_what_fits_only_later_takes_its_place_by_time() -> None:
@@ -51,17 +51,17 @@ def test_in_another_order_arrivals_are_counted_once_and_not_listed() -> None:
 def test_a_page_is_wanted_until_all_its_rows_are_there() -> None:
     catalog = Catalog(range(1, 3 * PAGE + 1))
     first = list(range(2 * PAGE + 1, 3 * PAGE + 1))
-    assert catalog.wanted(0, 10) == [first]
+    assert catalog.missing(0, 10) == [first]
     catalog.put(rows(*first))
-    assert catalog.wanted(0, 10) == []
-    assert catalog.wanted(PAGE - 1, PAGE) == [list(range(PAGE + 1, 2 * PAGE + 1))]
-    assert catalog.wanted(-50, 10**6) != []
+    assert catalog.missing(0, 10) == []
+    assert catalog.missing(PAGE - 1, PAGE) == [list(range(PAGE + 1, 2 * PAGE + 1))]
+    assert catalog.missing(-50, 10**6) != []
 
 
 def test_the_longest_unused_pages_are_forgotten() -> None:
     catalog = Catalog(range(1, 100 * PAGE + 1))
     for place in range(0, 100 * PAGE, PAGE):
-        catalog.put(rows(*(number for page in catalog.wanted(place, place) for number in page)))
+        catalog.put(rows(*(number for page in catalog.missing(place, place) for number in page)))
     assert catalog.row(0) is None
     assert catalog.row(99 * PAGE) == {"no": PAGE}
 
@@ -79,7 +79,7 @@ def test_rows_of_what_has_ended_are_read_again_and_in_another_order_it_is_counte
     catalog.put(rows(1, 2, 3))
     catalog.end([1, 9], moves=True)
     catalog.end([2], moves=False)
-    assert catalog.wanted(0, 2) == [[3, 1, 2]]
+    assert catalog.missing(0, 2) == [[3, 1, 2]]
     assert (catalog.ended, [catalog.row(place) for place in range(3)]) == (1, [{"no": 3}, None, None])
     catalog.drop([1])
     assert catalog.ended == 0
@@ -103,3 +103,39 @@ def test_the_place_of_what_is_not_there_is_where_it_would_stand(number: int, pla
 def test_in_another_order_it_is_the_top() -> None:
     assert Catalog([3, 1], by_time=False).nearest(2) == 0
     assert Catalog().nearest(2) == 0
+
+
+def test_an_exchange_is_marked_and_then_is_not() -> None:
+    marked = Marks()
+    for number in (3, 1, 3, 2):
+        marked.toggle(number, f"id {number}")
+    assert (list(marked), marked.ids, len(marked)) == ([1, 2], {1: "id 1", 2: "id 2"}, 2)
+    marked.clear()
+    assert not marked
+
+
+def test_a_mark_is_of_an_id_and_goes_where_its_number_is_anothers() -> None:
+    marked = Marks()
+    for number in (1, 2, 3):
+        marked.toggle(number, f"id {number}")
+    assert marked.ids == {1: "id 1", 2: "id 2", 3: "id 3"}
+    assert marked.check({1: "id 1", 2: "another"}) == 2
+    assert (marked.ids, marked.check({1: "id 1"})) == ({1: "id 1"}, 0)
+
+
+def test_no_more_are_marked_than_may_be() -> None:
+    marked = Marks()
+    for number in range(MOST_MARKS + 1):
+        marked.toggle(number, "")
+    assert len(marked) == MOST_MARKS
+
+
+def test_two_are_compared_one_of_which_may_be_selected_only() -> None:
+    marked = Marks()
+    assert marked.pair(1) is None
+    marked.toggle(1, "")
+    assert (marked.pair(1), marked.pair(None), marked.pair(7)) == (None, None, (1, 7))
+    marked.toggle(2, "")
+    assert marked.pair(7) == (1, 2)
+    marked.toggle(3, "")
+    assert marked.pair(7) is None

@@ -5,7 +5,6 @@ from sqlalchemy import Connection
 
 from tests.viewer.conftest import HOSTILE
 from tests.viewer.model.test_states import LOOK, plain, row
-from viewer.model import states
 from viewer.model.listing import layout
 from viewer.tape import live
 
@@ -25,7 +24,7 @@ def test_columns_give_way_by_rank() -> None:
     assert shown[60] == ["id", "start", "model", "ttft", "duration", "flags"]
     assert {"gapmax", "gaps"} <= set(shown[80])
     assert {"status", "tokens", "rate"} <= set(shown[120])
-    assert shown[200] == [column.name for column in states.COLUMNS]
+    assert shown[200] == [column.name for column in layout.COLUMNS]
 
 
 def test_flags_take_what_room_is_left() -> None:
@@ -68,7 +67,7 @@ def test_titles_stand_over_their_columns_and_say_the_order() -> None:
     shown = plain(layout.titles(chosen, LOOK, 1, None))
     assert "UTC▼" in shown
     assert "TTFT ms▲" in plain(layout.titles(chosen, LOOK, 1, ("ttft_ms", False)))
-    for column in states.COLUMNS:
+    for column in layout.COLUMNS:
         titled = plain(layout.titles(chosen, LOOK, 1, (column.field or "", True)))
         assert len(titled) == len(shown)
         if column.field and column.name in {slot.column.name for slot in chosen} - {"start"}:

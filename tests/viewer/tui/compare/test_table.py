@@ -8,7 +8,7 @@ from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, assert_golden, journey, press, resized, seen, shows, staged, wait_for
-from viewer.model.listing.marks import Marks
+from viewer.model.listing.catalog import Marks
 from viewer.tui.compare.race import CompareScreen
 from viewer.tui.compare.table import CompareManyScreen, comparison
 from viewer.tui.inspector.screen import InspectorScreen

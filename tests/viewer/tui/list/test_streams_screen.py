@@ -22,7 +22,7 @@ from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, resized, seen, shows, wait_for
 from viewer.filters import patterns
 from viewer.model import history
-from viewer.model.states import COLUMNS
+from viewer.model.listing.layout import COLUMNS
 from viewer.tape import queries
 from viewer.tui.app import ViewerApp
 from viewer.tui.dialogs import offers
