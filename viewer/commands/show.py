@@ -61,12 +61,12 @@ def _show_summary(connection: "Connection", no: int, limits: Thresholds, format:
     asked, answered = queries.headers(connection, no)
     if format is None or format == "table":
         found = verdicts(Timed(*queries.observed(connection, no)), row["outcome"], limits)
-        output.show(exchange.page(row, found, answered))
-        output.show(exchange.headers("response", answered))
+        output.show(exchange.page(row, found, answered, output.width()))
+        output.show(exchange.headers("response headers", answered))
         if not output.on_terminal():
-            output.show(exchange.headers("request", asked))
+            output.show(exchange.headers("request headers", asked))
     else:
-        row.pop("sparkline")
+        del row["sparkline"], row["dialect"]
         output.put_one(format, row | {"request_headers": asked, "response_headers": answered}, raw_csv)
 
 
@@ -79,24 +79,25 @@ def _show_timing(connection: "Connection", no: int, limits: Thresholds, format: 
     timed = Timed(*queries.observed(connection, no))
     found = judging.verdicts(timed, queries.detail(connection, no)["outcome"], limits)
     if output.chosen(format) == "table":
-        output.show(exchange.timing(timed.slowness(), found, limits))
+        output.show(exchange.timing(timed.slowness(), found, limits, output.width()))
     else:
         output.put(output.chosen(format), judging.FIELDS, map(judging.row, found), raw_csv)
 
 
 def _show_text(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
     from viewer import rows
+    from viewer.model import facts
     from viewer.report import exchange
     from viewer.tape import queries
 
     row = queries.detail(connection, no)
     if format is None and not output.on_terminal():
         if row["content"] is None:
-            click.echo(f"wiretape: there is no text: {exchange.no_text(row)}", err=True)
+            click.echo(f"wiretape: there is no text: {facts.no_text(row, exchange.HINT)}", err=True)
         _write_bytes((row["content"] or "").encode())
     elif format is None or format == "table":
         if all(row[field] is None for field in rows.TEXT_FIELDS):
-            click.echo(f"wiretape: there is no text: {exchange.no_text(row)}", err=True)
+            click.echo(f"wiretape: there is no text: {facts.no_text(row, exchange.HINT)}", err=True)
         output.show(exchange.answer(row))
     else:
         output.put_one(format, {field: row[field] for field in ("id", *rows.TEXT_FIELDS)}, raw_csv)
@@ -138,24 +139,27 @@ def _show_reads(connection: "Connection", no: int, format: str | None, raw_csv: 
 
 
 def _say_nothing(connection: "Connection", no: int, things: str) -> None:
-    """Say on standard error that an exchange has no events or reads, and why."""
+    """Report on standard error that an exchange has no events or reads, and why."""
+    from viewer.model import facts
     from viewer.report import exchange
     from viewer.tape import queries
 
-    click.echo(f"wiretape: there are no {things}: {exchange.no_body(queries.detail(connection, no))}", err=True)
+    reason = facts.no_body(queries.detail(connection, no), exchange.HINT)
+    click.echo(f"wiretape: there are no {things}: {reason}", err=True)
 
 
 def _show_request(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:
+    from viewer.model.exchange import pages
     from viewer.report import exchange
+    from viewer.tape import exchange as tape
     from viewer.tape import queries
 
-    row, body = queries.request(connection, no)
     if format is None and not output.on_terminal():
-        _write_bytes(body or b"")
+        _write_bytes(queries.request(connection, no)[1] or b"")
     elif format is None or format == "table":
-        output.show(exchange.request(row))
+        output.show(exchange.drawn(pages.request(tape.known(connection, no))))
     else:
-        output.put_one(format, row, raw_csv)
+        output.put_one(format, queries.request(connection, no)[0], raw_csv)
 
 
 def _show_raw(connection: "Connection", no: int, format: str | None, raw_csv: bool) -> None:

@@ -181,7 +181,7 @@ def numbered(
 
 def detail(connection: Connection, no: int) -> Row:
     """Give all that is known of one exchange, except its events, reads and bytes."""
-    fields = rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS + ("sparkline",)
+    fields = rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS + ("sparkline", "dialect")
     with connection.begin():
         _, *values = connection.execute(_selected(fields).where(_exchanges.c.no == no)).one()
     return rows.exchange(fields, values)

@@ -6,6 +6,7 @@ Recorded text passes `safe` here. Where the lines stand is left to `pages`, the 
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from recorder.decode.stalls import Thresholds
 from recorder.plurals import counted
 from viewer import rows
 from viewer.formatting import UNKNOWN, count, cut, line, ms
@@ -31,6 +32,11 @@ def seconds(at_ns: int) -> str:
 def sentences(verdict: Verdict, timestamp: Callable[[int], str] = seconds) -> tuple[str, str]:
     """Return what was judged, and its evidence; `timestamp` displays the start of a stall, given in ns since T0."""
     return _stall(verdict, timestamp) if verdict.kind == "stall" else _burst(verdict)
+
+
+def nothing(limits: Thresholds) -> str:
+    """Return what is said where nothing was found."""
+    return f"no stall of more than {limits.stall_ms:,g} ms, no burst"
 
 
 def brief(verdicts: Sequence[Verdict]) -> str:

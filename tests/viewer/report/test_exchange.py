@@ -9,8 +9,10 @@ from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import COMPLETE, TOOLS
 from tests.viewer.timed_exchanges import Part, evenly, outcome, timed, word
 from viewer import rows
+from viewer.model.exchange import pages
 from viewer.report import exchange
 from viewer.tape import queries
+from viewer.tape.exchange import known
 from viewer.timing.timed import Timed
 from viewer.timing.verdicts import Verdict, verdicts
 
@@ -24,15 +26,14 @@ def detail(connection: Connection, id: str) -> rows.Row:
 
 
 def test_a_page_says_what_happened(connection: Connection) -> None:
-    text = plain(exchange.page(detail(connection, COMPLETE)))
+    text = plain(exchange.page(detail(connection, COMPLETE), []))
     for said in (
         "POST https://api.example.com/v1/chat/completions",
         "gpt-x-mini (asked for gpt-x), answer r1",
-        "complete: [DONE], or",
+        "complete: all came: finish reason stop, [DONE], then the end",
         "ttft 110.0",
         "icl p50 10.0",
-        "tpot 20.0 ms, 50.0 tokens a second",
-        "prompt 5, completion 4, reasoning –, total 9",
+        "prompt 5  completion 4  reasoning –  total 9  tpot ms 20.0  a second 50.0",
         "run=a7",
         "12 characters: Hello, world",
     ):
@@ -40,10 +41,10 @@ def test_a_page_says_what_happened(connection: Connection) -> None:
 
 
 def test_a_page_names_errors_flags_and_tool_calls(connection: Connection) -> None:
-    failed = plain(exchange.page(detail(connection, "d000")))
+    failed = plain(exchange.page(detail(connection, "d000"), []))
     assert "server_overloaded: overloaded" in failed
     assert "no_done: the stream has no [DONE]" in failed
-    assert 'get_weather({"city":"Oslo"})' in plain(exchange.page(detail(connection, TOOLS)))
+    assert 'get_weather({"city":"Oslo"})' in plain(exchange.page(detail(connection, TOOLS), []))
 
 
 def judged(*parts: Part, stall_ms: float = 2000) -> tuple[Timed, list[Verdict]]:
@@ -62,20 +63,17 @@ def test_a_page_tells_the_verdicts_with_their_evidence(connection: Connection) -
 def test_a_page_withholds_the_rate_of_a_burst(connection: Connection) -> None:
     row = detail(connection, COMPLETE)
     _, found = judged((1000, word() * 30))
-    assert "tokens a second withheld: burst" in plain(exchange.page(row, found))
+    assert "a second withheld (burst)" in plain(exchange.page(row, found))
     flagged = row | {"flags": ["burst"], "tps_user": None}
-    assert "tokens a second withheld: burst" in plain(exchange.page(flagged))
-    assert "tpot 20.0 ms, 50.0 tokens a second" in plain(exchange.page(flagged, []))
-    assert "withheld" not in plain(exchange.page(row))
+    assert "tpot ms 20.0  a second 50.0" in plain(exchange.page(flagged, []))
+    hidden = row | {"flags": ["hidden_tokens"], "tpot_ms": None}
+    assert "tpot ms –  a second withheld (hidden_tokens)" in plain(exchange.page(hidden, []))
 
 
-def test_where_verdicts_are_told_the_flags_that_say_the_same_are_not(connection: Connection) -> None:
+def test_flags_that_verdicts_replace_are_left_out(connection: Connection) -> None:
     row = detail(connection, COMPLETE) | {"flags": ["burst", "no_done", "stall"]}
-    assert [line.split()[1] for line in plain(exchange.page(row)).splitlines() if line.startswith("flag ")] == [
-        "burst:", "no_done:", "stall:",
-    ]  # fmt: skip
-    judged = plain(exchange.page(row, []))
-    assert [line.split()[1] for line in judged.splitlines() if line.startswith("flag ")] == ["no_done:"]
+    page = plain(exchange.page(row, []))
+    assert [line.split()[1] for line in page.splitlines() if line.startswith("flag ")] == ["no_done:"]
 
 
 def test_of_many_stalls_a_page_tells_the_longest_and_how_many_more_there_are(connection: Connection) -> None:
@@ -89,20 +87,20 @@ def test_of_many_stalls_a_page_tells_the_longest_and_how_many_more_there_are(con
 
 def test_timing_says_who_was_slow_and_gives_every_verdict() -> None:
     one, found = judged(*evenly(4, 3000))
-    lines = plain(exchange.timing(one.slowness(), found, Thresholds())).splitlines()
+    lines = plain(exchange.timing(one.slowness(), found, Thresholds(), 120)).splitlines()
     assert lines[0].split("  ")[0] == "who was slow?"
-    assert lines[1].startswith("upstream gap         3     3,000.0     3,000.0     3,000.0  ")
-    assert lines[2].startswith("relay delay          4         0.1  ")
-    assert lines[3].startswith("client wait          4         0.0  ")
+    assert lines[1].startswith("upstream gap              3    3,000.0    3,000.0    3,000.0  ")
+    assert lines[2].startswith("relay delay               4        0.1  ")
+    assert lines[3].startswith("client wait               4        0.0  ")
     assert sum(line.startswith("stall") for line in lines) == 3
     assert any("only once the system's buffers" in line for line in lines)
 
 
 def test_timing_says_what_is_not_known_and_by_which_limits_nothing_was_found() -> None:
     one, found = judged((0, word()))
-    text = plain(exchange.timing(one.slowness(), found, Thresholds(stall_ms=1500, burst_share=0.9)))
-    assert "upstream gap         –           –           –           –  " in text
-    assert "no stall of more than 1,500 ms; no burst: 20 or more output chunks, 90 % of them in 2 reads" in text
+    text = plain(exchange.timing(one.slowness(), found, Thresholds(stall_ms=1500, burst_share=0.9), 120))
+    assert "upstream gap              –  " in text
+    assert "no stall of more than 1,500 ms, no burst: 20 or more output chunks, 90 % of them in 2 reads" in text
 
 
 def test_an_answer_shows_reasoning_before_content_and_dimmed(connection: Connection) -> None:
@@ -119,8 +117,7 @@ def test_an_answer_keeps_its_lines_and_expands_its_tabs(connection: Connection) 
     assert plain(exchange.answer(row)) == "a\n    b"
 
 
-def test_a_request_shows_redacted_headers_and_says_when_its_body_is_not_whole(connection: Connection) -> None:
-    row, _ = queries.request(connection, queries.find(connection, "c000"))
-    text = plain(exchange.request(row))
+def test_a_request_shows_redacted_headers_and_indented_json(connection: Connection) -> None:
+    text = plain(exchange.drawn(pages.request(known(connection, queries.find(connection, COMPLETE)))))
     assert "authorization: REDACTED" in text
-    assert "12 bytes, not all of them shown" in text
+    assert 'body · 34 bytes\n{\n  "model": "gpt-x",' in text

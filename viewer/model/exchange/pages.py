@@ -1,53 +1,43 @@
-"""Pure: one exchange in words, as lines of pieces and their tones: its heading, its request, its timing, its notes.
+"""Pure: the pages of one exchange, as lines of pieces and their tones: heading, request, timing, notes.
 
-Recorded text passes `safe` where it is drawn. Unknown is `–`. What the figures mean is in `measures`, `slowness` and
-`verdicts`; how a tone looks is the widget's.
+The words are those of `facts` and `wording`; `show` renders the same lines. Whoever draws a line passes it through
+`safe`, since bodies are as recorded. Unknown is `–`.
 """
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from recorder.decode.outcome import OUTCOMES
 from recorder.plurals import counted
 from viewer import formatting
-from viewer.model import states
+from viewer.formatting import cell, line
+from viewer.model import facts, states
 from viewer.model.exchange import events, markers, waterfall
 from viewer.model.exchange.clocks import SINCE_REQUEST, Times
 from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Opened
 from viewer.model.exchange.transcript import UNKNOWN
-from viewer.model.states import Tone
-from viewer.rows import Row
+from viewer.model.facts import Fact, Line, Side
+from viewer.model.states import Part, Tone
 from viewer.tape.exchange import Known
 from viewer.timing import wording
-from viewer.timing.attribution import Slowness, Spread
-
-Line = list[tuple[str, Tone]]
-"""A line's pieces and their tones."""
+from viewer.timing.attribution import Spread
+from viewer.timing.verdicts import Verdict
 
 _BARS: Final[dict[str, tuple[str, Tone]]] = {
     "wait": ("░", "muted"), "stall": ("×", "error"), "end": ("▌", "muted"), "reasoning": ("▒", "muted"),
     "content": ("█", "success"), "tool": ("▓", "accent"), "refusal": ("▓", "warning"),
 }  # fmt: skip
-_JUDGING: Final[Line] = [("who was slow: not known yet …", "muted")]
 _LARGEST_JSON: Final = 1 << 20
 _NAMES: Final = 18
 _SHORT_NAMES: Final = 14
 _COUNT: Final = 9
 _FIGURE: Final = 11
-_WHO: Final = {
-    "upstream": ("upstream gap", "← the provider, or the network before the relay"),
-    "relay": ("relay delay", "← wiretape itself"),
-    "client": ("client wait", "← your program reading slowly"),
-    "unclear": ("unclear", "← upstream, relay or client: the tape cannot tell"),
-}
-"""What each field of `Slowness` is called, and what it means."""
-_LABELS: Final = {"max_stall": "longest gap", "max_silence": "longest silence"}
 _LONGEST: Final = 40
 _MOST_BARS: Final = 12
+_MOST_VERDICTS: Final = 100
 
 
 def heading(known: Known, opened: Opened | None = None, died: bool = False) -> Line:
@@ -78,7 +68,7 @@ def is_dead(known: Known, wall_ns: int) -> bool:
 
 
 def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:
-    """Say what is wrong with an exchange in one line; None if nothing is."""
+    """Return what is wrong with an exchange in one line; None if nothing is."""
     row = known.row
     if died:
         heard = formatting.moment(known.recorder.heartbeat_at)
@@ -89,54 +79,69 @@ def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:
         return [
             (f" of {counted(_unread(opened), 'byte')} no read is on the tape: when they came is not known", "error")
         ]
-    if row["error_message"] or row["error_code"]:
-        return [(f" {row['error_code'] or 'error'}: ", "error"), (row["error_message"] or "", "plain")]
     if row["outcome"] in ("complete", "open", None):
         return None
-    detail = f": {row['ended_detail']}" if row["ended_detail"] else ""
-    return [(f" {row['outcome'].replace('_', ' ')}: {OUTCOMES.get(row['outcome'], '')}{detail}", "warning")]
+    return [(f" {facts.reason(row)}", "error" if facts.fault(row) else "warning")]
 
 
 def _unread(opened: Opened) -> int:
-    """Count the bytes that no read on the tape brought."""
+    """Return how many bytes no read on the tape brought."""
     borders = [*opened.borders, len(opened.transcript.data)]
     spans = zip(pairwise(borders), opened.owners, strict=True)
     return sum(end - start for (start, end), owner in spans if owner == UNKNOWN)
 
 
 def silence(known: Known, opened: Opened) -> str:
-    """Say why there is no text to show."""
-    row = known.row
-    if row["error_message"] or row["error_code"]:
-        return f"{row['error_code'] or 'error'}: {row['error_message'] or 'no message came with it'}"
-    if not opened.transcript.data:
-        return "no body came" if not opened.live else "nothing has come yet"
-    return "nothing was said: 3 shows the body as it came"
+    """Return why there is no text to show."""
+    if opened.live and not opened.transcript.data:
+        return "nothing has come yet"
+    return facts.no_text(known.row, "3 shows it")
 
 
-def request(known: Known) -> list[Line]:
-    """Show a request as it is on the tape, and the head of its response; JSON is put in order."""
+def request(known: Known) -> Iterator[Line]:
+    """Yield a request as it is on the tape, and the head of its response; JSON is indented."""
     row = known.request
-    lines: list[Line] = [[(f"{row['method']} ", "strong"), (f"{row['upstream']}{row['path']}", "accent")], []]
-    lines += [[(f"{name}: ", "muted"), (value, "plain")] for name, value in row["headers"]]
-    lines += [[], [(f"body · {counted(row['size'], 'byte')}", "muted")], *_body(known.request_body, row["size"])]
+    yield [(f"{line(row['method'])} ", "strong"), (line(f"{row['upstream']}{row['path']}"), "accent")]
+    yield []
+    yield from headers(row["headers"])
+    yield []
+    yield [(f"body · {counted(row['size'], 'byte')}", "muted")]
+    yield from _body(known.request_body, row["size"])
     if known.response_headers:
-        lines += [[], [("response ", "strong"), (str(known.row["status"]), "plain")], []]
-        lines += [[(f"{name}: ", "muted"), (value, "plain")] for name, value in known.response_headers]
-    return lines
+        yield []
+        yield [("response ", "strong"), (cell(known.row["status"]), "plain")]
+        yield []
+        yield from headers(known.response_headers)
 
 
-def timing(known: Known, opened: Opened | None, width: int, times: Times = SINCE_REQUEST) -> list[Line]:
-    """Show where the time went, and who was slow, in lines of `width` cells, timestamps as `times` display them."""
+def headers(found: Sequence[Sequence[str]]) -> Iterator[Line]:
+    """Yield headers as stored, redacted."""
+    return ([(f"{line(name)}: ", "muted"), (line(value), "plain")] for name, value in found)
+
+
+def timing(known: Known, opened: Opened | None, width: int, times: Times = SINCE_REQUEST) -> Iterator[Line]:
+    """Yield where the time went, and who was slow, in lines of `width` cells, timestamps as `times` display them."""
+    judged = {verdict.kind for verdict in opened.verdicts} if opened is not None and opened.judged else None
+    burst = "burst" in (known.row["flags"] if judged is None else judged)
+    figures = [row for fact in facts.measured(known.row, burst=burst) for row in labelled(fact, width)]
     if opened is None:
-        return [*_measured(known, width), [], [("decoding …", "muted")]]
-    who = [_JUDGING] if opened.slowness is None else [*_who(opened.slowness, width)]
-    told = [[], *_verdicts(opened, times)] if opened.judged else []
-    return [*_waterfall(known, opened, width, times), [], *who, *told, [], *_measured(known, width)]
+        yield from (*figures, [])
+        yield [("decoding …", "muted")]
+        return
+    yield from _waterfall(known, opened, width, times)
+    yield []
+    if opened.slowness is None:
+        yield [("who was slow: not known yet …", "muted")]
+    else:
+        yield from who_was_slow(facts.who_was_slow(opened.slowness), width)
+    if opened.judged:
+        yield []
+        yield from _verdicts(opened, times)
+    yield from ([], *figures)
 
 
 def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> list[Line]:
-    """Show the labels, the bookmarks with their instants as `times` tell them, and the note."""
+    """Return the labels, the bookmarks with their timestamps as `times` display them, and the note."""
     labels = known.row["labels"].items()
     lines: list[Line] = [[("labels", "strong")]]
     lines += [[(f"  {key} = ", "muted"), (value, "plain")] for key, value in labels]
@@ -190,23 +195,19 @@ def _waterfall(known: Known, opened: Opened, width: int, times: Times) -> Iterat
             yield [*drawn, (" " * first, "plain"), (sign * size, tone)]
 
 
-def _who(found: Slowness, width: int) -> Iterator[Line]:
-    """Say who was slow; where there is no room beside the figures, what they mean stands below them."""
-    spreads = [(name, getattr(found, field), meaning) for field, (name, meaning) in _WHO.items()]
-    spreads = [one for one in spreads if one[0] != "unclear" or one[1] is not None]
+def who_was_slow(sides: Iterable[Side], width: int) -> Iterator[Line]:
+    """Yield the table of `facts.who_was_slow`; without room beside the figures, their meaning stands below them."""
+    sides = list(sides)
     names = _NAMES if width >= _NAMES + _COUNT + 3 * _FIGURE else _SHORT_NAMES
     count = _COUNT if width >= names + _COUNT + 3 * _FIGURE else 0
-    room = width - names - count - 3 * _FIGURE - 2
-    beside = all(len(meaning) <= room for _, _, meaning in spreads)
+    room = width - names - count - 3 * _FIGURE - 4
+    beside = all(len(meaning) <= room for _, _, meaning in sides)
     titles = f"{'p50 ms':>{_FIGURE}}{'p99 ms':>{_FIGURE}}{'max ms':>{_FIGURE}}"
     yield [(f"{'who was slow?':<{names}}{'n' if count else '':>{count}}{titles}", "strong")]
-    for name, spread, meaning in spreads:
+    for name, spread, meaning in sides:
         figures: Line = [(f"{name:<{names}}{_spread(spread, count)}", "plain")]
-        if beside:
-            yield [*figures, (f"  {meaning}", "muted")]
-        else:
-            yield figures
-            yield [("  ", "plain"), (meaning, "muted")]
+        explained: Line = [("  ", "plain"), (f"← {meaning}", "muted")]
+        yield from ([figures + explained] if beside else [figures, explained])
 
 
 def _spread(spread: Spread | None, count: int) -> str:
@@ -217,46 +218,32 @@ def _spread(spread: Spread | None, count: int) -> str:
 
 
 def _verdicts(opened: Opened, times: Times) -> Iterator[Line]:
-    if not opened.verdicts and not any(opened.transcript.timed):
-        yield [(f"{'verdict':<{_NAMES}}", "strong"), ("none: nothing that was said has an instant of its own", "muted")]
-    elif not opened.verdicts and len(opened.transcript) == 1 and not opened.live:
-        yield [(f"{'verdict':<{_NAMES}}", "strong"), ("none: the answer is one piece, so it has no gaps", "muted")]
-    elif not opened.verdicts:
-        yield [
-            (f"{'verdict':<{_NAMES}}", "strong"),
-            (f"no stall of more than {opened.limits.stall_ms:,g} ms, no burst{' so far' * opened.live}", "success"),
-        ]
-    for verdict in opened.verdicts[:100]:
-        told, evidence = wording.sentences(verdict, times.told)
-        yield [(f"{verdict.kind:<{_NAMES}}", "error" if verdict.kind == "stall" else "warning"), (told, "plain")]
-        yield [(" " * _NAMES, "plain"), (evidence, "muted")]
+    for verdict in opened.verdicts[:_MOST_VERDICTS]:
+        yield from judged(verdict, _NAMES, times.told)
+    if opened.verdicts:
+        return
+    if not any(opened.transcript.timed):
+        none: Part = ("none: nothing that was said has a timestamp of its own", "muted")
+    elif len(opened.transcript) == 1 and not opened.live:
+        none = ("none: the answer is one piece, so it has no gaps", "muted")
+    else:
+        none = (wording.nothing(opened.limits) + " so far" * opened.live, "success")
+    yield [(f"{'verdict':<{_NAMES}}", "strong"), none]
 
 
-def _measured(known: Known, width: int) -> Iterator[Line]:
-    row = known.row
-    groups = {
-        "times ms": ("ttfb", "ttfc", "ttft", "ttfo", "ttst", "latency", "duration"),
-        "gaps ms": ("icl_p50", "icl_p90", "icl_p99", "icl_max", "max_stall", "max_silence"),
-    }
-    for name, fields in groups.items():
-        named = ((_LABELS.get(field, field.replace("_", " ")), formatting.ms(row[f"{field}_ms"])) for field in fields)
-        yield from _packed(name, [f"{label} {value}" for label, value in named], width)
-    tokens = [f"{name} {formatting.count(row[f'{name}_tokens'])}" for name in ("prompt", "completion", "reasoning")]
-    yield from _packed("tokens", [*tokens, f"a second {_rate(row)}"], width)
+def judged(verdict: Verdict, names: int, timestamp: Callable[[int], str] = wording.seconds) -> Iterator[Line]:
+    """Yield what was judged, and its evidence below it, beside a label of `names` cells."""
+    sentence, evidence = wording.sentences(verdict, timestamp)
+    yield [(f"{verdict.kind:<{names}}", "error" if verdict.kind == "stall" else "warning"), (sentence, "plain")]
+    yield [(" " * names, "plain"), (evidence, "muted")]
 
 
-def _rate(row: Row) -> str:
-    """Return the tokens a second, or why they are withheld."""
-    withheld = next((flag for flag in ("hidden_tokens", "burst") if flag in row["flags"]), None)
-    return f"withheld ({withheld})" if withheld else formatting.ms(row["tps_user"])
-
-
-def _packed(name: str, figures: Sequence[str], width: int) -> Iterator[Line]:
-    """Give figures beside their name, in as many lines as they need; none is cut in two."""
+def labelled(fact: Fact, width: int, names: int = _NAMES) -> Iterator[Line]:
+    """Yield a fact beside its label of `names` cells, in as many lines of `width` cells as its parts need."""
     lines = [""]
-    for figure in figures:
-        if lines[-1] and len(lines[-1]) + 2 + len(figure) > width - _NAMES:
+    for part in fact.parts:
+        if lines[-1] and len(lines[-1]) + 2 + len(part) > width - names:
             lines.append("")
-        lines[-1] += f"  {figure}" if lines[-1] else figure
-    for at, line in enumerate(lines):
-        yield [(f"{'' if at else name:<{_NAMES}}", "strong"), (line, "plain")]
+        lines[-1] += f"  {part}" if lines[-1] else part
+    for number, text in enumerate(lines):
+        yield [(f"{'' if number else fact.label:<{names}}", "strong"), (text, "plain")]

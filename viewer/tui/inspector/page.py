@@ -19,10 +19,10 @@ class PagePane(Pane):
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
-        self._made: Callable[[int], Sequence[Line]] = lambda _: ()
+        self._made: Callable[[int], Iterable[Line]] = lambda _: ()
         self._rows: list[tuple[Line, str, Tone]] = []
 
-    def show(self, made: Callable[[int], Sequence[Line]]) -> None:
+    def show(self, made: Callable[[int], Iterable[Line]]) -> None:
         """Show what `made` gives for the width of the pane."""
         self._made = made
         self._lay_out()

@@ -8,8 +8,8 @@ from viewer.model.exchange.answer import Answer
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Opened
-from viewer.model.exchange.pages import Line
 from viewer.model.exchange.transcript import Transcript
+from viewer.model.facts import Line
 from viewer.tape.exchange import Known
 
 _WIDTH: Final = 118

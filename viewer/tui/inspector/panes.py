@@ -20,7 +20,7 @@ from viewer.model.exchange import strips, tree
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Opened
-from viewer.model.exchange.pages import Line
+from viewer.model.facts import Line
 from viewer.tape import exchange
 from viewer.tape.exchange import Known
 from viewer.tui.base.theme import ThemeStyles

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from array import array
+from collections.abc import Iterable
 
 import pytest
 from sqlalchemy import Connection
@@ -15,8 +16,8 @@ from viewer.model.exchange import pages
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Opened
-from viewer.model.exchange.pages import Line
 from viewer.model.exchange.transcript import UNKNOWN
+from viewer.model.facts import Line
 from viewer.tape import exchange, queries
 from viewer.tape.exchange import Known
 
@@ -31,7 +32,7 @@ def opened(connection: Connection, id: str) -> Opened:
     return opening.opened(exchange.stored(connection, queries.find(connection, id)), Thresholds())
 
 
-def text(lines: list[Line]) -> str:
+def text(lines: Iterable[Line]) -> str:
     return "\n".join("".join(piece for piece, _ in line).rstrip() for line in lines)
 
 
@@ -74,8 +75,8 @@ def test_a_recorder_that_is_not_heard_of_is_gone(connection: Connection, recorde
 def test_what_is_wrong_is_said_in_words(connection: Connection) -> None:
     told = {id: pages.trouble(known(connection, id), None, died=False) for id in (COMPLETE, FAILED, TRUNCATED, LIMITED)}
     assert told[COMPLETE] is None
-    assert text([told[FAILED] or []]) == " server_overloaded: overloaded"
-    assert text([told[TRUNCATED] or []]).endswith("before the stream was complete: closed mid-chunk")
+    assert text([told[FAILED] or []]) == " upstream sent an error in mid-stream: server_overloaded: overloaded"
+    assert text([told[TRUNCATED] or []]).endswith("without [DONE] or a finish reason (closed mid-chunk)")
     died = pages.trouble(known(connection, LIVE), None, died=True)
     assert text([died or []]).startswith(" recorder pid 1 gone; last heard of 2026-03-01 12:00:00")
     missing = dataclasses.replace(opened(connection, COMPLETE), missing=1234)
@@ -126,7 +127,7 @@ def test_a_bookmark_whose_instant_is_not_known_says_so_without_a_unit(connection
 
 @pytest.mark.parametrize("width", [50, 57, 77, 117])
 def test_no_figure_of_who_was_slow_is_cut_however_narrow_it_is(connection: Connection, width: int) -> None:
-    lines = pages.timing(known(connection, TOOLS), opened(connection, TOOLS), width)
+    lines = list(pages.timing(known(connection, TOOLS), opened(connection, TOOLS), width))
     shown = text(lines)
     assert shown.count("← ") == 3
     assert "3,000.0" in next(line for line in shown.splitlines() if line.startswith("upstream gap"))

@@ -57,7 +57,7 @@ def test_each_ending_has_its_reason(no: int, said: str, connection: Connection) 
         ({"outcome": "truncated", "ended_by": "end", "flags": []}, "upstream ended the answer after 4 events"),
         ({"outcome": "complete", "ended_by": "end", "flags": ["nonstream"]}, "all came: then the end"),
         ({"outcome": "complete", "ended_by": "reset", "flags": []}, "all came: [DONE], then upstream reset the"),
-        ({"outcome": "malformed", "ended_by": "end", "flags": []}, "an event is no JSON, although all came: [DONE]"),
+        ({"outcome": "malformed", "ended_by": "end", "flags": []}, "an event is not JSON, although all came: [DONE]"),
         ({"outcome": "error_event", "outcome_detail": "finish"}, "upstream ended the answer with the finish reason"),
         ({"outcome": "error_event", "outcome_detail": "before_output"}, "upstream sent an error before any output, wi"),
         ({"outcome": "as yet unheard of"}, "as yet unheard of (eof), which this version does not know"),
