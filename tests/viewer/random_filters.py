@@ -10,10 +10,10 @@ from sqlalchemy import JSON, Column, Connection, Engine, StaticPool, Table, crea
 from recorder.decode.outcome import FLAGS, OUTCOMES
 from recorder.tape.cells import declared
 from recorder.tape.schema import exchanges, measures, metadata, sessions
+from tests.viewer.filters.reference import needed
 from viewer import rows
 from viewer.filters import sql, syntax
 from viewer.filters.fields import FIELDS, HAS, KNOWABLE
-from viewer.filters.matching import needed
 from viewer.filters.patterns import Searches
 
 Stored = list[tuple[dict[str, Any], dict[str, Any] | None]]

@@ -142,7 +142,7 @@ def _fields() -> Iterator[Section]:
     """Yield the fields of each kind: their names, what they mean and their unit."""
     from viewer.export import fields
     from viewer.filters.fields import FIELDS, MEANINGS, others
-    from viewer.filters.terms import operators
+    from viewer.filters.parser import operators
     from viewer.filters.values import EXPECTED
 
     for kind, title in _KINDS.items():

@@ -161,8 +161,7 @@ def quantity_of(name: str) -> "Quantity":
 
 def group_of(where: "Filter | None", text: str, option: str) -> "Filter":
     """Read a group that is given as a filter; it is part of what `where` selects."""
-    from viewer.filters.lexer import checked
-    from viewer.filters.parser import parse
+    from viewer.filters.parser import checked, parse
     from viewer.filters.syntax import every
 
     own = _read(option, lambda given: parse(checked(given)), text)

@@ -216,9 +216,8 @@ def _terms(
     models: Sequence[str], since: str | None, until: str | None, errors: bool, labels: Sequence[str]
 ) -> Iterator["Filter"]:
     from recorder.decode.outcome import FAILURES
-    from viewer.filters.parser import now
+    from viewer.filters.parser import label, now, started
     from viewer.filters.syntax import Labelled, Match
-    from viewer.filters.terms import label, started
     from viewer.filters.values import pattern
 
     if models:
@@ -234,7 +233,7 @@ def _terms(
 
 
 def _read(option: str, reader: Callable[[str], T], text: str) -> T:
-    from viewer.filters.lexer import checked
+    from viewer.filters.parser import checked
 
     try:
         return reader(checked(text))

@@ -1,1 +1,1 @@
-"""The filter language: from the text of a filter to SQL and matching."""
+"""The filter language: from the text of a filter to SQL."""

@@ -56,7 +56,7 @@ HAS: Final[dict[str, tuple[str, ...]]] = {
 """The short words that `has:` takes, and the fields of a row of which one must be known."""
 
 CHOICES: Final[dict[str, Iterable[str]]] = {"outcome": OUTCOME_WORDS, "flags": FLAGS, "has": HAS}
-"""The fields that have only certain values, for which anything else is a slip of the pen."""
+"""The fields that have only certain values, for which anything else is a mistake."""
 
 _WHOLE = (
     "method", "model", "request_model", "outcome", "outcome_detail", "error_code", "finish_reason", "response_id",
@@ -137,7 +137,7 @@ def others(name: str) -> list[str]:
 
 
 def having(word: str) -> tuple[str, ...]:
-    """Give the fields of a row of which one must be known: of a word of `HAS`, or of one of `KNOWABLE`."""
+    """Return the fields of a row of which one must be known: of a word of `HAS`, or of one of `KNOWABLE`."""
     return HAS.get(word) or FIELDS[word].rows
 
 

@@ -7,20 +7,337 @@
     value  := number[unit] | lo..hi | word with * | "a phrase" | time
 
 A phrase has no wildcards; in it `\\"` is `"` and `\\\\` is `\\`. Fields are those of `fields`, values those of
-`values`. The limits keep a filter within what SQLite evaluates: an expression that is 1,000 deep at most.
+`values`: what a value looks like depends on its field's kind. The limits keep a filter within what SQLite evaluates: an
+expression that is 1,000 deep at most. A filter that cannot be parsed raises a `FilterError`, which names the place and
+what was expected there.
 """
 
 import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeVar, cast
 
 from recorder.clock import SYSTEM, Clock
-from viewer.filters import terms
-from viewer.filters.fields import FIELDS, NAMES, Field
-from viewer.filters.lexer import WORD, Cursor, FilterError, checked
-from viewer.filters.syntax import KEYWORDS, Filter, Not, Word, either, every
+from recorder.sanitize import safe
+from viewer.filters.fields import CHOICES, FIELDS, HAS, KNOWABLE, NAMES, OUTCOME_WORDS, Field, closest_first
+from viewer.filters.patterns import compiled
+from viewer.filters.syntax import (
+    KEYWORDS,
+    Among,
+    And,
+    Compare,
+    Filter,
+    Labelled,
+    Match,
+    Not,
+    Number,
+    Order,
+    Pattern,
+    Regex,
+    Span,
+    Word,
+    either,
+    every,
+)
+from viewer.filters.values import is_relative, number, pattern, period
 
-__all__ = ["LONGEST", "FilterError", "now", "parse", "sort_order"]
+T = TypeVar("T")
+
+WORD: Final = re.compile(r"[^\s()\"]+")
+"""A word that stands alone."""
+
+VALUE: Final = re.compile(r"[^\s(),\"]+")
+"""A value of a field: it ends at a comma, too."""
+
+_MOST_VALUES = 100
+_PHRASE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_ESCAPE = re.compile(r'\\(["\\])')
+_UNSAFE = re.compile("[\0\ud800-\udfff]")
+_SPACE = re.compile(r"\s*")
+
+
+class FilterError(ValueError):
+    """A filter that cannot be read; `position` is the index of the character where it stops making sense."""
+
+    def __init__(self, token: str, position: int, message: str) -> None:
+        place = f"{safe(token)!r} (character {position + 1})" if token else "at the end"
+        super().__init__(f"{place}: {message}")
+        self.token = token
+        self.position = position
+
+
+def checked(text: str) -> str:
+    """Return the text unchanged. Raise `FilterError` if it has a NUL or cannot be encoded as UTF-8."""
+    if unsafe := _UNSAFE.search(text):
+        raise FilterError(unsafe[0], unsafe.start(), "expected text")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A value as it is written: its text, whether it is a phrase in quotes, and where it stands."""
+
+    text: str
+    is_phrase: bool
+    position: int
+
+    @property
+    def pattern(self) -> Pattern:
+        """The text as a pattern; a phrase has no wildcards."""
+        return (self.text,) if self.is_phrase else pattern(self.text)
+
+    def error(self, message: str) -> FilterError:
+        """Return the error that something else was expected than this value."""
+        return FilterError(self.text, self.position, message)
+
+    def read(self, reader: Callable[[str], T], text: str | None = None) -> T:
+        """Read the value, or a part of it; the reader's `ValueError` becomes a `FilterError` at this place."""
+        try:
+            return reader(self.text if text is None else text)
+        except ValueError as error:
+            raise self.error(str(error)) from None
+
+
+class Cursor:
+    """A place in a text, which moves on as things are taken from there; `at` is its index."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self._values = 0
+
+    def rest(self) -> str:
+        """Skip spaces, and return what is left."""
+        space = _SPACE.match(self.text, self.at)
+        self.at = space.end() if space else self.at
+        return self.text[self.at :]
+
+    def take(self, sign: str) -> bool:
+        """Consume a sign if it comes next, and return whether it did."""
+        if not self.rest().startswith(sign):
+            return False
+        self.at += len(sign)
+        return True
+
+    def match(self, expression: "re.Pattern[str]") -> "re.Match[str] | None":
+        """Consume what an expression matches if it comes next."""
+        match = expression.match(self.rest())
+        self.at += match.end() if match else 0
+        return match
+
+    def next_word(self) -> str:
+        """Return the word that comes next, in lower case, without consuming it."""
+        word = WORD.match(self.rest())
+        return word[0].lower() if word else ""
+
+    def item(self, bare: "re.Pattern[str]", expected: str) -> Item:
+        """Consume a phrase, or what `bare` matches."""
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            raise self.error(f"expected at most {_MOST_VALUES} values in all")
+        if self.rest().startswith('"'):
+            return self._phrase()
+        start = self.at
+        word = self.match(bare)
+        if word is None:
+            raise self.error(expected)
+        return Item(word[0], False, start)
+
+    def items(self) -> list[Item]:
+        """Consume values with commas between them."""
+        items = [self.item(VALUE, "expected a value")]
+        while self.take(","):
+            items.append(self.item(VALUE, "expected a value"))
+        return items
+
+    def expression(self) -> Item:
+        """Consume a phrase, or all up to the next space or to a parenthesis that was not opened on the way."""
+        if self.rest().startswith('"'):
+            return self._phrase()
+        start, depth = self.at, 0
+        while self.at < len(self.text) and not self.text[self.at].isspace():
+            depth += {"(": 1, ")": -1}.get(self.text[self.at], 0)
+            if depth < 0:
+                break
+            self.at += 1
+        if start == self.at:
+            raise self.error("expected a regular expression")
+        return Item(self.text[start : self.at], False, start)
+
+    def separated(self) -> None:
+        """Raise `FilterError` unless a term ends here: else what was meant as one would be parsed as two."""
+        around = self.text[max(self.at - 1, 0) : self.at + 1]
+        if self.at < len(self.text) and around[-1] != ")" and not any(sign.isspace() for sign in around):
+            raise self.error("expected a space; put what belongs together in quotes")
+
+    def error(self, message: str) -> FilterError:
+        """Return the error that something else was expected at this place."""
+        rest = self.rest()
+        word = WORD.match(rest)
+        return FilterError(word[0] if word else rest[:1], self.at, message)
+
+    def _phrase(self) -> Item:
+        start = self.at
+        phrase = self.match(_PHRASE)
+        if phrase is None:
+            raise self.error('expected a closing "')
+        return Item(_ESCAPE.sub(r"\1", phrase[1]), True, start)
+
+
+_NUMERIC = (":", "=", "!=", ">", ">=", "<", "<=")
+OPERATORS: Final = {
+    "text": (":", "=", "!=", "~", "!~"),
+    "label": (":", "=", "!="),
+    "has": (":", "=", "!="),
+    **dict.fromkeys(("duration", "gaps", "count", "rate", "share", "time"), _NUMERIC),
+}
+"""The operators that each kind of field takes."""
+
+_STATUS_CLASS = re.compile(r"[1-5]xx", re.IGNORECASE)
+_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def named(name: str, hint: str = "", known: Collection[str] = NAMES) -> Field:
+    """Return the field that a name means; raise a `ValueError` that lists the `known` ones, the closest first."""
+    if name.lower() not in NAMES:
+        raise ValueError(f"there is no such field: choose from {', '.join(_offered(name, known))}{hint}")
+    return FIELDS[NAMES[name.lower()]]
+
+
+def _offered(name: str, known: Collection[str]) -> list[str]:
+    """Return the names to choose from, the closest first; of the other names of a field only what is very close."""
+    ranked = closest_first(name, (one for one in known if not one.endswith("_ms")))
+    return ranked[:3] + [one for one in ranked[3:] if one in FIELDS or f"{one}_ms" in FIELDS]
+
+
+def operators(field: Field) -> tuple[str, ...]:
+    """Return the operators that a field takes."""
+    return (":", "=") if field.name in ("since", "until") else OPERATORS[field.kind]
+
+
+def term(field: Field, name: str, operator: str, cursor: Cursor, now: datetime) -> Filter:
+    """Parse the values of a term, where the cursor is; `name` is the field's name as it was written."""
+    if operator in ("~", "!~"):
+        item = cursor.expression()
+        item.read(compiled)
+        return Regex(field.name, item.text, operator == "!~")
+    if field.kind == "label":
+        return _labels(cursor, operator == "!=")
+    items = cursor.items()
+    if operator in (":", "=", "!="):
+        return _equal(field, name, operator == "!=", items, now)
+    if len(items) > 1:
+        raise items[1].error(f"expected a single value after {operator}")
+    return _compared(field, name, cast(Order, operator), items[0], now)
+
+
+def label(text: str) -> tuple[str, Pattern | None]:
+    """Parse `key=value`, or `key` alone; the value may have wildcards. Raises `ValueError`."""
+    key, equals, value = text.partition("=")
+    if not _KEY.fullmatch(key):
+        raise ValueError("expected a label, such as run=a7")
+    return key, pattern(value) if equals else None
+
+
+def started(order: Order, text: str, now: datetime) -> Filter:
+    """Return the filter that compares the start with a time; after a day is after all of it. Raises `ValueError`."""
+    start, end = period(text, now)
+    if end is not None and order in (">", "<="):
+        return Compare("started_at", ">=" if order == ">" else "<", end)
+    return Compare("started_at", order, start)
+
+
+def _equal(field: Field, name: str, negated: bool, items: list[Item], now: datetime) -> Filter:
+    if field.kind == "time":
+        times = either([_time(field, item, now) for item in items])
+        return Not(times) if negated else times
+    if field.kind in ("text", "has"):
+        return Match(field.name, tuple(one for item in items for one in _patterns(field, item)), negated)
+    return Among(field.name, tuple(_span(field, name, item) for item in items), negated)
+
+
+def _compared(field: Field, name: str, order: Order, item: Item, now: datetime) -> Filter:
+    if field.kind == "time":
+        return item.read(lambda text: started(order, text, now))
+    return Compare(field.name, order, _number(field, name, item, item.text))
+
+
+def _number(field: Field, name: str, item: Item, text: str) -> Number:
+    in_ms = name.lower().endswith("_ms")
+    return item.read(lambda part: number(part, field.kind, in_ms=in_ms), text)
+
+
+def _span(field: Field, name: str, item: Item) -> Span:
+    if field.name == "status" and _STATUS_CLASS.fullmatch(item.text):
+        return 100 * int(item.text[0]), 100 * int(item.text[0]) + 99
+    low, dots, high = item.text.partition("..")
+    if not dots:
+        value = _number(field, name, item, item.text)
+        return value, value
+    if not low and not high:
+        raise item.error("expected a number before or after the dots")
+    ends = [_number(field, name, item, end) if end else None for end in (low, high)]
+    return ends[0], ends[1]
+
+
+def _time(field: Field, item: Item, now: datetime) -> Filter:
+    """Parse a value of a time: `since` and `until` are its beginning, `at` is all of it."""
+    if field.name != "started_at":
+        order: Order = ">=" if field.name == "since" else "<"
+        return item.read(lambda text: started(order, text, now))
+    low, dots, high = item.text.partition("..")
+    if dots and not (low and high):
+        raise item.error("expected a time on both sides; or write since: or until:")
+    if not dots and is_relative(low):
+        raise item.error("expected a day or a time of day; or write since:")
+    first = item.read(lambda text: started(">=", text, now), low)
+    last = item.read(lambda text: started("<=", text, now), high or low)
+    return And((first, last))
+
+
+def _patterns(field: Field, item: Item) -> list[Pattern]:
+    """Parse a value of a text; where a field has certain values only, one of these, unless there are wildcards."""
+    choices = CHOICES.get(field.name, ())
+    if not choices or (len(item.pattern) > 1 and field.kind == "text"):
+        return [item.pattern]
+    word = item.text.lower()
+    if field.name == "has":
+        return [(_having(word, item),)]
+    if word not in choices:
+        raise item.error(
+            f"no such {field.name.removesuffix('s')}: choose from {', '.join(closest_first(word, choices))}"
+        )
+    return [(name,) for name in (OUTCOME_WORDS[word] if field.name == "outcome" else (word,))]
+
+
+def _having(word: str, item: Item) -> str:
+    """Parse a value of `has`: one of its words, or a field by any of its names."""
+    name = word if word in HAS else NAMES.get(word, "")
+    if name in HAS or name in KNOWABLE:
+        return name
+    offered = dict.fromkeys((*HAS, *(one.removesuffix("_ms") for one in sorted(KNOWABLE))))
+    raise item.error(f"no such word or field: choose from {', '.join(closest_first(word, offered))}")
+
+
+def _labels(cursor: Cursor, negated: bool) -> Filter:
+    labels = [_label(cursor, negated)]
+    while cursor.take(","):
+        labels.append(_label(cursor, negated))
+    return Labelled(tuple(labels), negated)
+
+
+def _label(cursor: Cursor, negated: bool) -> tuple[str, Pattern | None]:
+    key = cursor.match(_KEY)
+    if key is None:
+        raise cursor.error("expected a label, such as run=a7")
+    if cursor.text.startswith("=", cursor.at):
+        cursor.at += 1
+        return key[0], cursor.item(VALUE, "expected the label's value").pattern
+    if negated:
+        raise cursor.error(f"expected = and a value; for exchanges without the label, write -label:{key[0]}")
+    return key[0], None
+
 
 LONGEST: Final = 4000
 """The longest filter, in characters."""
@@ -31,24 +348,24 @@ _SORTABLE = frozenset({"duration", "count", "rate", "share", "time"})
 
 
 def parse(text: str, clock: Clock = SYSTEM) -> Filter:
-    """Read a filter; relative times are counted from the clock's wall time. Raises `FilterError`."""
+    """Parse a filter; relative times are counted from the clock's wall time. Raises `FilterError`."""
     if len(text) > LONGEST:
         raise FilterError(text[:20], 0, f"expected a filter of at most {LONGEST:,} characters")
     return _Parser(checked(text), now(clock)).whole()
 
 
 def now(clock: Clock = SYSTEM) -> datetime:
-    """Give the clock's wall time, in UTC."""
+    """Return the clock's wall time, in UTC."""
     return datetime.fromtimestamp(clock.wall_ns() / 1e9, UTC)
 
 
 def sort_order(text: str) -> tuple[str, bool]:
-    """Read what to sort by, such as `ttft` or `-gap.max`: a field of a row, and whether the largest come first.
+    """Parse what to sort by, such as `ttft` or `-gap.max`: a field of a row, and whether the largest come first.
 
     Raises a `ValueError` that says what was expected.
     """
     name = text.removeprefix("-")
-    field = terms.named(name, known=[one for one, meant in NAMES.items() if _is_sortable(FIELDS[meant])])
+    field = named(name, known=[one for one, meant in NAMES.items() if _is_sortable(FIELDS[meant])])
     if not _is_sortable(field):
         raise ValueError(f"exchanges cannot be sorted by {name}; sort by a number, a time or a name")
     return field.rows[0], text.startswith("-")
@@ -67,10 +384,10 @@ class _Parser:
         self._depth = 0
 
     def whole(self) -> Filter:
-        found = self._or()
+        tree = self._or()
         if self._cursor.rest():
             raise self._cursor.error("expected another term, or the end")
-        return found
+        return tree
 
     def _or(self) -> Filter:
         parts = [self._and()]
@@ -92,18 +409,18 @@ class _Parser:
         if self._depth > _DEEPEST:
             raise self._cursor.error(f"expected at most {_DEEPEST} levels of parentheses and negation")
         if self._cursor.take("-") or self._keyword("not"):
-            found: Filter = Not(self._unary())
+            tree: Filter = Not(self._unary())
         else:
-            found = self._group() if self._cursor.take("(") else self._term()
+            tree = self._group() if self._cursor.take("(") else self._term()
             self._cursor.separated()
         self._depth -= 1
-        return found
+        return tree
 
     def _group(self) -> Filter:
-        found = self._or()
+        tree = self._or()
         if not self._cursor.take(")"):
             raise self._cursor.error("expected )")
-        return found
+        return tree
 
     def _term(self) -> Filter:
         self._cursor.rest()
@@ -113,12 +430,12 @@ class _Parser:
             return self._word()
         name, operator = match[1], match[2]
         try:
-            field = terms.named(name, f"; a text with {operator} in it needs quotes")
+            field = named(name, f"; a text with {operator} in it needs quotes")
         except ValueError as error:
             raise FilterError(name, start, str(error)) from None
-        if operator not in (allowed := terms.operators(field)):
+        if operator not in (allowed := operators(field)):
             raise FilterError(f"{name}{operator}", start, f"expected one of {' '.join(allowed)} after {name}")
-        return terms.term(field, name, operator, self._cursor, self._now)
+        return term(field, name, operator, self._cursor, self._now)
 
     def _word(self) -> Filter:
         rest = self._cursor.rest()

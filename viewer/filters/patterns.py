@@ -69,11 +69,11 @@ class Searches:
         self.begin()
 
     def begin(self) -> None:
-        """Begin another query."""
+        """Start the time of another query."""
         self._left_ns = round(WHOLE_SECONDS * 1e9)
 
-    def found(self, expression: str, text: str | bytes | None) -> bool | None:
-        """Do what `found` does. Raises `TooSlow` also where the query has been searching for too long."""
+    def search(self, expression: str, text: str | bytes | None) -> bool | None:
+        """Search as the function `search` does. Raises `TooSlow` also if the query takes too long."""
         if text is None:
             return None
         self._left_ns += min(len(text), TEXT_CAP) * CHARACTER_NS
@@ -81,13 +81,13 @@ class Searches:
             raise TooSlow
         began = self._now()
         try:
-            return found(expression, text, min(self._left_ns / 1e9, LONGEST_SECONDS))
+            return search(expression, text, min(self._left_ns / 1e9, LONGEST_SECONDS))
         finally:
             self._left_ns -= self._now() - began
 
 
-def found(expression: str, text: str | bytes | None, longest_seconds: float | None = None) -> bool | None:
-    """Say whether a regular expression is found in the first `TEXT_CAP` characters of a text; None if there is none.
+def search(expression: str, text: str | bytes | None, longest_seconds: float | None = None) -> bool | None:
+    """Return whether a regular expression is found in the first `TEXT_CAP` characters of a text; None if there is none.
 
     Raises `TooSlow` where that is not known after so many seconds, by themselves `LONGEST_SECONDS`.
     """

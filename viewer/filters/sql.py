@@ -1,16 +1,24 @@
 """What a filter means in SQL: a condition over exchanges left-joined to measures.
 
-It says the same as `filtering.matching`, which states the rules. Each condition is true or false and never null, values
-are bound parameters, and a regular expression is SQLite's REGEXP, for which `register` gives a connection the function.
-Gaps are looked for in the histogram of each exchange first, and among all of them only where that leaves it open.
+What is unknown fits no comparison, nor its negation by an operator (`!=`, `!~`). `-` is the logical negation, so
+`-ttft>1s` holds for an exchange without a `ttft`. Case is ignored where it is ASCII's. A text is matched by shapes:
+patterns of which one must fit all of it. Durations compare to the nanosecond. Of tool calls the text is
+`name(arguments)`, as `show` prints them. Of gaps, any of the exchange may fit; they are looked for in the exchange's
+histogram first, and among all gaps only where that leaves it open.
+
+Each condition is true or false and never null, values are bound parameters, and a regular expression is SQLite's
+REGEXP, whose function `register` adds to a connection.
 """
 
 import functools
 import math
 import re
 import sqlite3
+import sys
+from array import array
 from collections.abc import Callable, Sequence
-from typing import Any
+from operator import ge, gt, le, lt
+from typing import Any, Final
 
 from sqlalchemy import (
     Boolean,
@@ -32,10 +40,10 @@ from sqlalchemy import (
     type_coerce,
 )
 
+from recorder.decode.metrics import percentile
 from recorder.tape.schema import exchanges, measures
 from viewer.columns import column, each_label, label
 from viewer.filters.fields import FIELDS, having
-from viewer.filters.matching import ORDERS, WORD_IN, field_shapes, gap_percentile, shapes, unpacked
 from viewer.filters.patterns import Searches
 from viewer.filters.syntax import (
     Among,
@@ -56,12 +64,18 @@ from viewer.filters.syntax import (
 Condition = ColumnElement[bool]
 Check = Callable[[ColumnElement[Any]], Condition]
 
+ORDERS: Final[dict[str, Callable[[Any, Any], Any]]] = {">": gt, ">=": ge, "<": lt, "<=": le}
+"""What the operators that compare do."""
+
+WORD_IN: Final = {"model": "within", "upstream": "in_host", "path": "within", "id": "prefix"}
+"""Where a bare word is looked for, besides `text` and the values of labels, and in which style."""
+
 _LONGEST_GAP = 2**63 - 1
 
 
 def register(connection: sqlite3.Connection, searches: Searches) -> None:
-    """Give a connection the functions behind REGEXP, which are the `searches`, `gap:` and `gap.p50:` and its like."""
-    connection.create_function("regexp", 2, searches.found, deterministic=True)
+    """Register the functions behind REGEXP (the `searches`), `gap:` and `gap.p50:` and its like on a connection."""
+    connection.create_function("regexp", 2, searches.search, deterministic=True)
     connection.create_function("has_gap", 3, _has_gap, deterministic=True)
     connection.create_function("gap_percentile", 2, gap_percentile, deterministic=True)
 
@@ -160,12 +174,12 @@ def _between(one: ColumnElement[Any], low: Number | None, high: Number | None) -
 
 def _gapped(spans: Sequence[Span], negated: bool) -> Condition:
     """Require a gap within one of the spans, ends included; negated, that there are gaps and none is within."""
-    found = or_(*(_gap_within(low, high) for low, high in spans))
-    return and_(_known(func.length(measures.c.icl) > 0), not_(found)) if negated else found
+    within = or_(*(_gap_within(low, high) for low, high in spans))
+    return and_(_known(func.length(measures.c.icl) > 0), not_(within)) if negated else within
 
 
 def _gap_within(low: Number | None, high: Number | None) -> Condition:
-    """Ask the histogram whether there can be such a gap, and whether there must be: it has them by their bit lengths.
+    """Require a gap from `low` to `high`, by the histogram where that decides: it counts gaps by their bit lengths.
 
     Only where a border is within a bucket, and that bucket is all that speaks for it, are the gaps looked at.
     """
@@ -185,7 +199,7 @@ def _with_gap(least: int, most: int) -> Condition:
 
 
 def _counted(first: int, last: int) -> Condition:
-    """Say whether the histogram has counted a gap of so many bits, at least and at most."""
+    """Require that the histogram has counted a gap of so many bits, at least and at most."""
     if first > last:
         return false()
     nothing = bytes(4 * (last - first + 1))
@@ -197,7 +211,7 @@ def _has_gap(gaps: bytes | None, least: int, most: int) -> bool:
 
 
 def _span(filter: Compare) -> Span:
-    """Give the whole numbers on one side of a limit."""
+    """Return the whole numbers on one side of a limit."""
     limit = filter.limit
     assert not isinstance(limit, str)
     match filter.order:
@@ -222,7 +236,7 @@ def _texts(field: str) -> list[ColumnElement[Any]]:
 
 
 def _called() -> ColumnElement[str]:
-    """Give the tool calls as people are shown them, `name(arguments)`, each on its line; null if there are none."""
+    """Return the tool calls as `show` prints them, `name(arguments)`, each on its line; null if there are none."""
     calls = column("tool_calls")
     each = func.json_each(case((func.json_valid(calls) == 1, calls))).table_valued("value")
     name, arguments = (func.coalesce(func.json_extract(each.c.value, f"$.{key}"), "") for key in ("name", "arguments"))
@@ -235,3 +249,47 @@ def _like(one: ColumnElement[Any], wanted: Sequence[Pattern]) -> Condition:
 
 def _escaped(text: str) -> str:
     return re.sub(r"([\\%_])", r"\\\1", text)
+
+
+def shapes(style: str, pattern: Pattern) -> list[Pattern]:
+    """Return the shapes of a pattern that is looked for in a style."""
+    first, *rest = pattern
+    match style:
+        case "prefix":
+            return [(*pattern, "")]
+        case "within":
+            return [("", *pattern, "")]
+        case "word":
+            spaced = (f" {first}", *rest[:-1], f"{rest[-1]} ") if rest else (f" {first} ",)
+            return [("", *spaced, "")]
+        case "path":
+            return [pattern, _then(pattern, "?")]
+        case "in_host":
+            return [("", "://", *pattern, "")]
+        case "host":
+            host = ("", f"://{first}", *rest)
+            return [pattern, host, _then(host, "/"), _then(host, ":")]
+    return [pattern]
+
+
+def _then(pattern: Pattern, sign: str) -> Pattern:
+    return (*pattern[:-1], pattern[-1] + sign, "")
+
+
+def field_shapes(match: Match) -> list[Pattern]:
+    """Return the shapes of which a field's text must fit one."""
+    return [shape for pattern in match.patterns for shape in shapes(FIELDS[match.field].style, pattern)]
+
+
+def unpacked(gaps: bytes | None) -> Sequence[int]:
+    """Return packed gaps, as the tape has them, in ns; a number that is cut off at the end is left out."""
+    numbers = array("q", (gaps or b"")[: len(gaps or b"") // 8 * 8])
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+def gap_percentile(gaps: bytes | None, fraction: float) -> int | None:
+    """Return a percentile of packed gaps, in ns: of those between reads, since chunks of one read are 0 apart."""
+    between = sorted(gap for gap in unpacked(gaps) if gap > 0)
+    return round(percentile(between, fraction)) if between else None

@@ -2,7 +2,7 @@
 
 `str()` of a tree is a filter that parses to the same tree. Durations are whole nanoseconds, shares are fractions of 1,
 instants are ISO 8601 in UTC, as on the tape. A pattern is the pieces of a text between its wildcards (`*`). What the
-tree means is left to `filtering.sql`.
+tree means is left to `filters.sql`.
 """
 
 import re
@@ -153,7 +153,7 @@ def amount(field: str, number: Number) -> str:
 
 
 def is_starred(filter: Filter) -> bool:
-    """Say whether a text in quotes holds a `*`, which is no wildcard there."""
+    """Return whether a text in quotes holds a `*`, which is no wildcard there."""
     match filter:
         case And(parts) | Or(parts):
             return any(map(is_starred, parts))
@@ -174,7 +174,7 @@ def _patterns(term: Filter) -> Iterable[Pattern]:
 
 
 def _short(field: str) -> str:
-    """Name a field that is compared: one that is a duration without its unit, since its values have one."""
+    """Return the name to print before a number; a duration has none of its unit, since its values have one."""
     return field.removesuffix("_ms") if FIELDS[field].kind in DURATIONS else field
 
 

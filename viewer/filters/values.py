@@ -1,8 +1,8 @@
 """Pure: the values of a filter, as people write them: numbers with units, instants, patterns.
 
 Every function raises a `ValueError` that says what was expected. Times of day and dates are local, as people mean them;
-the tape's instants are UTC. Where a value stands in a filter is left to `filtering.parser`, regular expressions to
-`filtering.expressions`.
+the tape's instants are UTC. Where a value stands in a filter is left to `filters.parser`, regular expressions to
+`filters.patterns`.
 """
 
 import re

@@ -8,10 +8,10 @@ from viewer.filters.patterns import Searches, TooSlow
 
 
 def test_a_regular_expression_sees_the_beginning_of_a_text() -> None:
-    assert patterns.found("B$", "ab")
-    assert patterns.found("é", "é\xff".encode("latin-1") + "é".encode())
-    assert not patterns.found("x", "a" * patterns.TEXT_CAP + "x")
-    assert patterns.found("x", None) is None
+    assert patterns.search("B$", "ab")
+    assert patterns.search("é", "é\xff".encode("latin-1") + "é".encode())
+    assert not patterns.search("x", "a" * patterns.TEXT_CAP + "x")
+    assert patterns.search("x", None) is None
 
 
 @pytest.mark.parametrize("text", ["(", "a{99999999999}", "x" * 201])
@@ -21,13 +21,13 @@ def test_what_is_no_regular_expression_is_refused(text: str) -> None:
 
 
 def test_a_repeat_within_a_repeat_is_no_trouble() -> None:
-    assert not patterns.found("(a+)+$", "a" * 60 + "b")
+    assert not patterns.search("(a+)+$", "a" * 60 + "b")
 
 
 def test_an_expression_that_would_go_on_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "LONGEST_SECONDS", 0.02)
     with pytest.raises(TooSlow, match="takes too long on what is recorded"):
-        patterns.found("(x+x+)+y", "x" * 60_000)
+        patterns.search("(x+x+)+y", "x" * 60_000)
 
 
 class Stopwatch:
@@ -43,23 +43,23 @@ class Stopwatch:
 
 def test_what_takes_no_longer_than_its_text_is_worth_has_no_end() -> None:
     searches = Searches(Clock(Stopwatch(patterns.CHARACTER_NS * 10).now))
-    assert all(searches.found("b", "a" * 9 + "b") for _ in range(1000))
-    assert searches.found("b", None) is None
+    assert all(searches.search("b", "a" * 9 + "b") for _ in range(1000))
+    assert searches.search("b", None) is None
 
 
 def test_the_searches_of_a_query_have_an_end_together_and_those_of_the_next_one_anew() -> None:
     each_ns = round(patterns.WHOLE_SECONDS * 1e9 / 3)
     searches = Searches(Clock(Stopwatch(each_ns).now))
     for _ in range(2):
-        assert [searches.found("b", "ab") for _ in range(3)] == [True] * 3
+        assert [searches.search("b", "ab") for _ in range(3)] == [True] * 3
         with pytest.raises(TooSlow, match="takes too long on what is recorded"):
-            searches.found("b", "ab")
+            searches.search("b", "ab")
         with pytest.raises(TooSlow):
-            searches.found("b", "ab")
+            searches.search("b", "ab")
         searches.begin()
 
 
 def test_a_text_is_searched_no_longer_than_is_left_of_its_query(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "WHOLE_SECONDS", 0.02)
     with pytest.raises(TooSlow):
-        Searches().found("(x+x+)+y", "x" * 60_000)
+        Searches().search("(x+x+)+y", "x" * 60_000)

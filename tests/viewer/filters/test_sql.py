@@ -10,9 +10,9 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects import sqlite
 
 from tests.viewer.conftest import COMPLETE, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
+from tests.viewer.filters.reference import matches, needed
 from tests.viewer.random_filters import GAPS, LEAVES, TREES, Stored, cases, ended, engine, fill
 from viewer.filters import patterns, sql
-from viewer.filters.matching import matches, needed
 from viewer.filters.parser import parse
 from viewer.filters.patterns import TooSlow
 from viewer.filters.syntax import Filter

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from recorder.clock import Clock
-from viewer.filters import terms
+from viewer.filters import parser
 from viewer.filters.fields import FAILURES, FIELDS
 from viewer.filters.parser import FilterError, parse
 from viewer.filters.syntax import Among, And, Compare, Labelled, Match, Not, Or, Regex
@@ -88,4 +88,4 @@ def test_what_a_term_cannot_be_is_said(text: str, said: str) -> None:
 
 
 def test_every_field_takes_operators() -> None:
-    assert all(":" in terms.operators(field) for field in FIELDS.values())
+    assert all(":" in parser.operators(field) for field in FIELDS.values())

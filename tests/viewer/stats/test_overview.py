@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 
 from tests.viewer.commanding import run
 from viewer.filters import sql
-from viewer.filters.matching import unpacked
 from viewer.filters.parser import parse
+from viewer.filters.sql import unpacked
 from viewer.stats import overview
 from viewer.stats.metrics import objective
 from viewer.stats.overview import Failures

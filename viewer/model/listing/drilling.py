@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from recorder.clock import Clock
 from viewer.filters import parser
-from viewer.filters.lexer import FilterError
+from viewer.filters.parser import FilterError
 from viewer.filters.patterns import REGEX_CAP
 from viewer.filters.syntax import Among, Compare, Filter, Labelled, Match, Not, Or, Regex
 from viewer.stats.heatmap import Heatmap

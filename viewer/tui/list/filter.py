@@ -13,7 +13,7 @@ from recorder.clock import Clock
 from recorder.errors import WiretapeError
 from recorder.sanitize import safe
 from viewer.filters import completion, parser
-from viewer.filters.lexer import FilterError
+from viewer.filters.parser import FilterError
 from viewer.filters.syntax import Filter
 from viewer.model import history
 from viewer.model.listing import drilling

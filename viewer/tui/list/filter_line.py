@@ -21,7 +21,7 @@ from textual.widgets import Input, Static
 
 from recorder.sanitize import safe
 from viewer.filters.completion import Offer
-from viewer.filters.lexer import FilterError
+from viewer.filters.parser import FilterError
 from viewer.model import history
 from viewer.model.states import Tone
 from viewer.tui.base import paint

@@ -4,8 +4,9 @@ import struct
 
 import pytest
 
-from viewer.filters.matching import gap_percentile, matches, needed
+from tests.viewer.filters.reference import matches, needed
 from viewer.filters.parser import parse
+from viewer.filters.sql import gap_percentile
 from viewer.rows import Row
 
 ROW: Row = {

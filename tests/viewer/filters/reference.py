@@ -1,61 +1,21 @@
-"""Pure: whether a row fits a filter. `filtering.sql` says the same in SQL.
+"""The rules of filters in Python: whether a row fits. A reference for the SQL of `viewer.filters.sql`.
 
 What is unknown fits no comparison, nor its negation by an operator (`!=`, `!~`). `-` is the logical negation, so
 `-ttft>1s` holds for an exchange without a `ttft`. Case is ignored where it is ASCII's. A text is matched by shapes:
 patterns of which one must fit all of it. Durations compare to the nanosecond.
-Of tool calls the text is `name(arguments)`, as `pages` shows them. Of gaps, any of the exchange may fit.
 """
 
 import functools
 import re
-import sys
-from array import array
 from collections.abc import Callable, Iterable, Sequence
-from operator import ge, gt, le, lt
-from typing import Any, Final
+from typing import Any
 
-from recorder.decode.metrics import percentile
 from viewer import rows
 from viewer.filters.fields import FIELDS, having
-from viewer.filters.patterns import found
+from viewer.filters.patterns import search
+from viewer.filters.sql import ORDERS, WORD_IN, field_shapes, gap_percentile, shapes, unpacked
 from viewer.filters.syntax import Among, And, Compare, Filter, Labelled, Match, Not, Number, Or, Pattern, Regex, Word
 from viewer.rows import Row
-
-ORDERS: Final[dict[str, Callable[[Any, Any], Any]]] = {">": gt, ">=": ge, "<": lt, "<=": le}
-"""What the operators that compare do."""
-
-WORD_IN: Final = {"model": "within", "upstream": "in_host", "path": "within", "id": "prefix"}
-"""Where a bare word is looked for, besides `text` and the values of labels, and in which style."""
-
-
-def shapes(style: str, pattern: Pattern) -> list[Pattern]:
-    """Give the shapes of a pattern that is looked for in a style."""
-    first, *rest = pattern
-    match style:
-        case "prefix":
-            return [(*pattern, "")]
-        case "within":
-            return [("", *pattern, "")]
-        case "word":
-            spaced = (f" {first}", *rest[:-1], f"{rest[-1]} ") if rest else (f" {first} ",)
-            return [("", *spaced, "")]
-        case "path":
-            return [pattern, _then(pattern, "?")]
-        case "in_host":
-            return [("", "://", *pattern, "")]
-        case "host":
-            host = ("", f"://{first}", *rest)
-            return [pattern, host, _then(host, "/"), _then(host, ":")]
-    return [pattern]
-
-
-def _then(pattern: Pattern, sign: str) -> Pattern:
-    return (*pattern[:-1], pattern[-1] + sign, "")
-
-
-def field_shapes(match: Match) -> list[Pattern]:
-    """Give the shapes of which a field's text must fit one."""
-    return [shape for pattern in match.patterns for shape in shapes(FIELDS[match.field].style, pattern)]
 
 
 def needed(filter: Filter) -> tuple[str, ...]:
@@ -116,7 +76,7 @@ def _(filter: Among, row: Row) -> bool:
 
 @matches.register
 def _(filter: Regex, row: Row) -> bool:
-    return _holds(_values(filter.field, row), lambda value: bool(found(filter.pattern, value)), filter.negated)
+    return _holds(_values(filter.field, row), lambda value: bool(search(filter.pattern, value)), filter.negated)
 
 
 @matches.register
@@ -162,20 +122,6 @@ def _values(field: str, row: Row) -> list[Any]:
 def _called(calls: Sequence[Row] | None) -> str | None:
     """Give tool calls as people are shown them, each on its line."""
     return "\n".join(f"{call['name'] or ''}({call['arguments']})" for call in calls) if calls else None
-
-
-def unpacked(gaps: bytes | None) -> Sequence[int]:
-    """Give packed gaps, as the tape has them, in ns; a number that is cut off at the end is left out."""
-    found = array("q", (gaps or b"")[: len(gaps or b"") // 8 * 8])
-    if sys.byteorder == "big":
-        found.byteswap()
-    return found
-
-
-def gap_percentile(gaps: bytes | None, fraction: float) -> int | None:
-    """Give a percentile of packed gaps, in ns: of those between reads, since chunks of one read are 0 apart."""
-    between = sorted(gap for gap in unpacked(gaps) if gap > 0)
-    return round(percentile(between, fraction)) if between else None
 
 
 def _in_row(field: str, limit: Number | str | None) -> Any:
