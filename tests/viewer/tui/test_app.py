@@ -163,9 +163,9 @@ def test_a_widget_that_was_taken_away_lays_nothing_out(tape: Path) -> None:
         async with app.run_test(size=(120, 40)) as pilot:
             await shows(pilot, LIVE[:8])
             rows = app.screen.query_one(StreamRows)
-            app.call_after_refresh(rows._lay_out)
+            app.call_after_refresh(rows.lay_out)
             await rows.remove()
-            rows._lay_out()
+            rows.lay_out()
             rows.on_blur()
 
     journey(steps())

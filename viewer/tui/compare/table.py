@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.strip import Strip
 from textual.widgets import Static
 from textual.worker import Worker
 
@@ -23,9 +24,9 @@ from viewer.tui.base import paint
 from viewer.tui.base.host import host
 from viewer.tui.base.keys import BACK, HELP
 from viewer.tui.compare.race import CompareScreen
-from viewer.tui.compare.ranked import RankedTable
 from viewer.tui.dialogs import offers
 from viewer.tui.playing.loader import GONE, Told
+from viewer.tui.widgets.cursor import MARGIN, CursorTable, table_keys
 from viewer.tui.widgets.footer import KeyLine
 from viewer.tui.widgets.header import HeaderLine
 
@@ -34,6 +35,46 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.15
 _LEGEND: Final = "< best of the column, where it may be judged · + still grows · gaps: ▁ <3 … ▆ 300 ms ▇ 1 █ 3 s"
+
+
+class RankedTable(CursorTable):
+    """Draws exchanges, the figures of each and its gaps on a common axis; the cursor stays on its exchange."""
+
+    DEFAULT_CSS = "RankedTable { width: 1fr; height: 1fr; }"
+    BINDINGS: ClassVar[list[BindingType]] = table_keys("table")
+
+    def __init__(self) -> None:
+        super().__init__(id="ranked")
+        self._entries: Sequence[Entry] = ()
+        self._by: str | None = None
+        self._reverse = False
+
+    @property
+    def count(self) -> int:
+        """The number of exchanges."""
+        return len(self._entries)
+
+    @property
+    def selected(self) -> Entry | None:
+        """The exchange under the cursor."""
+        return self._entries[self.cursor] if self._entries else None
+
+    def show(self, entries: Sequence[Entry], by: str | None, *, reverse: bool = False) -> None:
+        """Show exchanges, which are in the order of a figure."""
+        selected = self.selected
+        self._entries, self._by, self._reverse = entries, by, reverse
+        places = [at for at, one in enumerate(entries) if selected is not None and one.no == selected.no]
+        self.go_to(places[0] if places else self.cursor)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the titles with the axis, or an exchange."""
+        entries, item = self._entries, self.top + y - 1
+        laid, axis = ranking.layout(entries, self.size.width - len(MARGIN)), ranking.axis_ns(entries)
+        if y == 0:
+            return self.drawn_titles(ranking.head(laid, self._by, axis, reverse=self._reverse))
+        if item >= self.count:
+            return self.drawn([])
+        return self.drawn_item(item, ranking.line(entries[item], laid, ranking.best(entries), axis))
 
 
 class CompareManyScreen(Screen[None]):
@@ -105,11 +146,12 @@ class CompareManyScreen(Screen[None]):
         """Open the exchange under the cursor."""
         self._table.open()
 
-    def on_ranked_table_opened(self, message: RankedTable.Opened) -> None:
-        """Open an exchange in the inspector."""
+    def on_cursor_list_opened(self) -> None:
+        """Open the exchange under the cursor in the inspector."""
         from viewer.tui.inspector.screen import InspectorScreen
 
-        self.app.push_screen(InspectorScreen(message.number))
+        if self._table.selected is not None:
+            self.app.push_screen(InspectorScreen(self._table.selected.no))
 
     def action_order(self) -> None:
         """Go by the next figure, the best first; after the last, by the order of the marks again."""
@@ -121,7 +163,7 @@ class CompareManyScreen(Screen[None]):
         self._reverse = not self._reverse
         self._show()
 
-    def on_ranked_table_moved(self) -> None:
+    def on_cursor_list_moved(self) -> None:
         """Tell more of the exchange under the cursor."""
         chosen = self._table.selected
         self._told.update(paint.content("" if chosen is None else _told(chosen)))

@@ -25,7 +25,7 @@ GROUPS: Final = ("on this screen", "playing", "the playhead", "everywhere", "mov
 _PLAYING: Final = frozenset({"play", "faster", "idle", "follow"})
 _PLAYHEAD: Final = frozenset({"step", "seek", "jump", "end", "goto", "first", "mark", "next_bookmark", "again"})
 _MOVING: Final = frozenset(
-    {"move", "page", "top", "bottom", "leave", "pane", "focus_pane", "focus_next", "focus_previous"}
+    {"move", "step", "page", "top", "bottom", "leave", "pane", "focus_pane", "focus_next", "focus_previous"}
 )
 _NAMED_FROM: Final = 120
 """From so many columns on the ids are shown, by which the configuration knows the actions."""

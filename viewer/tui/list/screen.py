@@ -34,6 +34,7 @@ from viewer.tui.list.previewing import Previewing
 from viewer.tui.list.questions import Wanted
 from viewer.tui.list.rows import StreamRows, Titles
 from viewer.tui.list.streams_keys import CSS, KEYS, OF_ROWS
+from viewer.tui.widgets.cursor import CursorList
 from viewer.tui.widgets.footer import KeyLine
 from viewer.tui.widgets.header import HeaderLine
 from viewer.tui.widgets.notice import Notice, said
@@ -205,7 +206,7 @@ class StreamsScreen(Screen[None]):
                 self._rows.grown(0, follow=False)
             self._rows.filled()
 
-    def on_stream_rows_moved(self, event: StreamRows.Moved) -> None:
+    def on_cursor_list_moved(self, event: CursorList.Moved) -> None:
         """Show the exchange that the cursor has come to; who moves it by hand follows no longer."""
         if event.by_hand and self._follow and self._rows.cursor:
             self._follow = False
@@ -216,11 +217,12 @@ class StreamsScreen(Screen[None]):
         """Draw the titles where the columns are now."""
         self._titles.refresh()
 
-    def on_stream_rows_opened(self, event: StreamRows.Opened) -> None:
+    def on_cursor_list_opened(self) -> None:
         """Open an exchange in the inspector."""
         from viewer.tui.inspector.screen import InspectorScreen
 
-        self.app.push_screen(InspectorScreen(event.number))
+        if self._rows.selected is not None:
+            self.app.push_screen(InspectorScreen(self._rows.selected))
 
     def action_open(self) -> None:
         """Open the exchange under the cursor."""
@@ -448,6 +450,8 @@ class StreamsScreen(Screen[None]):
         if nothing is not None or listing.catalog:
             self._notice.show(nothing or [])
         is_empty = nothing is not None or (listing.change is not None and not listing.catalog)
-        if self.has_class("-nothing") and not is_empty and self.focused is None:
-            self.call_after_refresh(self._rows.focus)
+        if self.has_class("-nothing") and not is_empty:
+            self.call_after_refresh(self._rows.lay_out)  # Textual does not always tell that it has its size again
+            if self.focused is None:
+                self.call_after_refresh(self._rows.focus)
         self.set_class(is_empty, "-nothing")

@@ -1,145 +1,163 @@
-"""A table of groups with a cursor: the line under it can be opened."""
+"""The table of groups of the stats screen, and the ways in which exchanges failed below it: each with a cursor."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
+from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 from textual.binding import Binding, BindingType
-from textual.events import Click, MouseScrollDown, MouseScrollUp
-from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from viewer.model.listing.groups import Table
+from viewer.model.states import Part, Tone
 from viewer.tui.base import paint, theme
+from viewer.tui.widgets.cursor import MARGIN, CursorList, CursorTable, table_keys
 
-_EMPTY: Final = Table((), [], ())
 _APART: Final = "  "
-_MARGIN: Final = "  "
+_BETWEEN: Final = " │ "
 
 
-class GroupTable(Widget, can_focus=True):
-    """Draws a table that it is given; it scrolls with its cursor, and hands the focus on at its ends."""
+class GroupTable(CursorTable):
+    """Draws a table of groups; below its last line the focus moves on."""
 
-    MARGIN: ClassVar[int] = len(_MARGIN)
-    """The cells before the first column."""
-
-    DEFAULT_CSS = "GroupTable { width: 1fr; height: 4; }" + theme.table_css("GroupTable")
-    COMPONENT_CLASSES: ClassVar[set[str]] = theme.TABLE_CLASSES
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "up", show=False, id="stats.up"),
-        Binding("down,j", "move(1)", "down", show=False, id="stats.down"),
-        Binding("pageup", "move(-10)", "page up", show=False, id="stats.page_up"),
-        Binding("pagedown", "move(10)", "page down", show=False, id="stats.page_down"),
-    ]
-
-    @dataclass
-    class Moved(Message):
-        """The cursor is on a line."""
-
-        row: int
-
-    @dataclass
-    class Opened(Message):
-        """A line is to be opened."""
-
-        row: int
+    DEFAULT_CSS = "GroupTable { width: 1fr; height: 4; }"
+    BINDINGS: ClassVar[list[BindingType]] = table_keys("stats")
 
     def __init__(self) -> None:
         super().__init__(id="groups")
-        self._table = _EMPTY
-        self.cursor = 0
+        self._table = Table((), [], ())
+
+    @property
+    def count(self) -> int:
+        """The number of groups."""
+        return len(self._table.lines)
+
+    @property
+    def room(self) -> int:
+        """How many groups are shown at once; where not all are, a line says how many more there are."""
+        room = max(self.size.height - 1 - (self._table.total is not None), 1)
+        return room if self.count <= room else max(room - 1, 1)
 
     def show(self, table: Table) -> None:
         """Show a table; the cursor stays on its line as far as there is one."""
         self._table = table
-        self.cursor = max(min(self.cursor, len(table.lines) - 1), 0)
+        self.cursor = max(min(self.cursor, self.count - 1), 0)
         self.refresh()
 
     def action_move(self, by: int) -> None:
-        """Move the cursor; beyond the ends the focus moves on."""
-        last = len(self._table.lines) - 1
-        if self.cursor + by > last and self.cursor == max(last, 0):
+        """Move the cursor; below the last line the focus moves on."""
+        if by > 0 and self.cursor >= self.count - 1:
             self.screen.focus_next()
-            return
-        self._go(max(0, min(self.cursor + by, last)))
-
-    def open(self) -> None:
-        """Open the line under the cursor."""
-        if self._table.lines:
-            self.post_message(self.Opened(self.cursor))
-
-    def on_click(self, event: Click) -> None:
-        """Go to a line; clicked twice, open it."""
-        row = self._top() + event.y - 1
-        if 1 <= event.y <= self._room and row < len(self._table.lines):
-            self._go(row)
-            if event.chain == 2:
-                self.open()
-
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        """Move down."""
-        self._go(min(self.cursor + 1, max(len(self._table.lines) - 1, 0)))
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        """Move up."""
-        self._go(max(self.cursor - 1, 0))
+        else:
+            super().action_move(by)
 
     def render_line(self, y: int) -> Strip:
-        """Draw the headings, or a line."""
+        """Draw the headings, a group, how many more there are, or all of them together."""
+        table, room = self._table, self.room
+        hidden, item = self.count - room, self.top + y - 1
         if y == 0:
-            titles = theme.style(self, "table--titles")
-            return self._drawn(self._table.heads, theme.styles(self, titles)["muted"], titles)
-        if y > self._room:
-            return self._below(y - self._room - 1)
-        row = self._top() + y - 1
-        if row >= len(self._table.lines):
-            return Strip.blank(self.size.width, self.rich_style)
-        return self._drawn(self._table.lines[row], None, self._ground(row), is_cursor=row == self.cursor)
+            return self.drawn_titles(self._cells(table.heads, "muted", "muted"))
+        if y <= room:
+            return self.drawn_item(item, self._cells(table.lines[item])) if item < self.count else self.drawn([])
+        if hidden > 0 and y == room + 1:
+            more = [("↑", self.top), ("↓", hidden - self.top)]
+            return self.drawn([(MARGIN + " · ".join(f"{sign} {n:,} more" for sign, n in more if n), "accent")])
+        if table.total is None or y > room + 1 + (hidden > 0):
+            return self.drawn([])
+        return self.drawn([(MARGIN, "plain"), *self._cells(table.total, "strong", "strong")])
 
-    def _ground(self, row: int) -> Style:
-        return theme.style(self, "table--cursor") if row == self.cursor else self.rich_style
+    def _cells(self, texts: Sequence[str], name: Tone = "strong", figure: Tone = "plain") -> Iterator[Part]:
+        for at, (text, width) in enumerate(zip(texts, self._table.widths, strict=True)):
+            yield (f"{_APART}{text:>{width}}", figure) if at else (f"{text:<{width}}", name)
 
-    def on_focus(self) -> None:
-        """Show the cursor, and say where it is."""
-        self._go(self.cursor)
 
-    def on_blur(self) -> None:
-        """Dim the cursor."""
+class FailureList(CursorList):
+    """Draws texts side by side, in as many lines as it has; with more of them it scrolls with its cursor."""
+
+    DEFAULT_CSS = "FailureList { width: 1fr; height: 2; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "leave(-1)", "up", show=False, id="stats.up"),
+        Binding("down,j", "leave(1)", "down", show=False, id="stats.down"),
+        Binding("left,h", "move(-1)", "earlier", show=False, id="stats.earlier"),
+        Binding("right,l", "move(1)", "later", show=False, id="stats.later"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(id="failures")
+        self._texts: Sequence[str] = ()
+
+    @property
+    def count(self) -> int:
+        """The number of texts."""
+        return len(self._texts)
+
+    def show(self, texts: Sequence[str]) -> None:
+        """Show texts side by side."""
+        self._texts = texts
+        self.cursor = max(min(self.cursor, len(texts) - 1), 0)
         self.refresh()
 
-    def _go(self, row: int) -> None:
-        self.cursor = row
-        self.refresh()
-        self.post_message(self.Moved(row))
+    def lines(self, width: int) -> list[list[int]]:
+        """Return which texts stand in which line of such a width; a longer one has a line of its own."""
+        lines: list[list[int]] = []
+        room = 0
+        for at, text in enumerate(self._texts):
+            size = cell_len(text) + len(_BETWEEN)
+            if not lines or size > room:
+                lines.append([])
+                room = width + len(_BETWEEN)
+            lines[-1].append(at)
+            room -= size
+        return lines
+
+    def action_leave(self, by: int) -> None:
+        """Go to the line above or below; above the first the focus moves on."""
+        lines, line, _ = self._laid_out()
+        if 0 <= line + by < len(lines):
+            self.go_to(lines[line + by][0])
+        elif by < 0:
+            self.screen.focus_previous()
+
+    def item_at(self, x: int, y: int) -> int | None:
+        """Return the text that is drawn at a cell."""
+        lines, _, top = self._laid_out()
+        x -= len(MARGIN)
+        for at in lines[top + y - 1] if y and top + y - 1 < len(lines) else ():
+            if 0 <= x < cell_len(self._texts[at]):
+                return at
+            x -= cell_len(self._texts[at]) + len(_BETWEEN)
+        return None
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the heading, or a line of texts."""
+        lines, _, top = self._laid_out()
+        if y == 0:
+            hidden = self.count - sum(map(len, lines[top : top + self._room]))
+            return theme.rule(self, f"failures · {hidden} more" if hidden else "failures", self.size.width)
+        if not lines:
+            return self.drawn([(f"{MARGIN}none" if y == 1 else "", "muted")])
+        tones = theme.styles(self, self.rich_style)
+        plain = Style(color=tones["error"].color, bgcolor=self.rich_style.bgcolor)
+        cursor = Style(color=plain.color, bgcolor=self.component("list--cursor").bgcolor, bold=True)
+        parts: list[paint.Part] = [(MARGIN, None)]
+        for at in lines[top + y - 1] if top + y - 1 < len(lines) else ():
+            if len(parts) > 1:
+                parts.append((_BETWEEN, tones["muted"]))
+            text = self._texts[at]
+            shown = text if cell_len(text) <= self._width else f"{set_cell_size(text, self._width - 1)}…"
+            parts.append((shown, cursor if at == self.cursor and self.has_focus else plain))
+        return paint.strip(parts, self.size.width, self.rich_style)
+
+    @property
+    def _width(self) -> int:
+        return max(self.size.width - len(MARGIN), 1)
 
     @property
     def _room(self) -> int:
-        """How many groups are shown at once; where not all are, a line says how many more there are."""
-        room = max(self.size.height - 1 - (self._table.total is not None), 1)
-        return room if len(self._table.lines) <= room else max(room - 1, 1)
+        return max(self.size.height - 1, 1)
 
-    def _below(self, line: int) -> Strip:
-        """Draw what stands below the groups: how many more there are, and all of them together."""
-        room, count, width = self._room, len(self._table.lines), self.size.width
-        tones = theme.styles(self, self.rich_style)
-        if line == 0 and count > room:
-            above, below = self._top(), count - room - self._top()
-            told = " · ".join([f"↑ {above:,} more"] * bool(above) + [f"↓ {below:,} more"] * bool(below))
-            return paint.strip([(f"{_MARGIN}{told}", tones["accent"])], width, self.rich_style)
-        if self._table.total is None or line > (count > room):
-            return Strip.blank(width, self.rich_style)
-        return self._drawn(self._table.total, tones["strong"], self.rich_style)
-
-    def _top(self) -> int:
-        room = self._room
-        return max(0, min(self.cursor - room // 2, len(self._table.lines) - room))
-
-    def _drawn(self, texts: tuple[str, ...], style: Style | None, ground: Style, *, is_cursor: bool = False) -> Strip:
-        """Draw texts in their columns, all in a style; without one, the first is a name and the others are figures."""
-        tones = theme.styles(self, ground)
-        parts: list[paint.Part] = [(theme.CURSOR.ljust(len(_MARGIN)) if is_cursor else _MARGIN, tones["accent"])]
-        for at, (text, size) in enumerate(zip(texts, self._table.widths, strict=True)):
-            shown = f"{text:<{size}}" if at == 0 else f"{_APART}{text:>{size}}"
-            parts.append((shown, style or tones["strong" if at == 0 else "plain"]))
-        return paint.strip(parts, self.size.width, ground)
+    def _laid_out(self) -> tuple[list[list[int]], int, int]:
+        """Return the lines, which of them has the cursor, and which is shown first."""
+        lines = self.lines(self._width)
+        line = next((at for at, texts in enumerate(lines) if self.cursor in texts), 0)
+        return lines, line, max(0, min(line - self._room + 1, len(lines) - self._room))

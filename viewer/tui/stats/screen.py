@@ -1,16 +1,15 @@
 """The figures of what a filter selects: a table of groups, a map over time, and the ways in which exchanges failed.
 
-All figures are those of `wiretape stats`, read by `overview` in the tape's thread; `y` gives the command that prints
-them. What is under the cursor can be opened: `drilling` says which filter selects it.
+All figures are those of `wiretape stats`, read in the tape's thread; `y` gives the command that prints them. What is
+under the cursor can be opened: `drilling` says which filter selects it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
-from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -20,7 +19,6 @@ from viewer import formatting
 from viewer.filters.parser import FilterError
 from viewer.model import settings
 from viewer.model.listing import drilling, groups
-from viewer.model.states import Part
 from viewer.rows import Row
 from viewer.stats import heatmap
 from viewer.stats.heatmap import METRICS, Heatmap
@@ -29,25 +27,27 @@ from viewer.tui.base.host import Superseded, host
 from viewer.tui.base.keys import BACK, HELP
 from viewer.tui.dialogs import offers
 from viewer.tui.dialogs.menus import AskScreen
-from viewer.tui.stats.failures import FailureLine
-from viewer.tui.stats.figures import Figures, Groups
-from viewer.tui.stats.groups import GroupTable
+from viewer.tui.stats.groups import FailureList, GroupTable
 from viewer.tui.stats.heat import HeatGrid
+from viewer.tui.widgets.cursor import MARGIN, CursorList
 from viewer.tui.widgets.footer import KeyLine
 from viewer.tui.widgets.header import HeaderLine
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from viewer.filters.sql import Condition
     from viewer.stats.overview import Failures
 
 T = TypeVar("T")
 
-WINDOWS: Final = (
-    ("all", ""),
-    ("24 h", "since:-24h"),
-    ("6 h", "since:-6h"),
-    ("1 h", "since:-1h"),
-    ("15 min", "since:-15m"),
-)
+WINDOWS: Final = {
+    "all": "",
+    "24 h": "since:-24h",
+    "6 h": "since:-6h",
+    "1 h": "since:-1h",
+    "15 min": "since:-15m",
+}
 """How far back the screen looks, as people say it and as a filter."""
 
 _HEADS: Final = {
@@ -61,11 +61,8 @@ _KEPT_LINES: Final = 3
 
 
 @dataclass(slots=True)
-class _Shown:
-    """What has been read: the filter and the groups that it is of, and the answers so far.
-
-    The filter is such that it goes on to mean the same.
-    """
+class Shown:
+    """What has been read of a filter, whose times are absolute: the groups, and the answers so far."""
 
     filter_text: str = ""
     by: str = groups.GROUPS[0]
@@ -83,7 +80,7 @@ class StatsScreen(Screen[None]):
 
     DEFAULT_CSS = """
     StatsScreen { layout: vertical; }
-    StatsScreen #told { color: $text-muted; height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    StatsScreen #about { color: $text-muted; height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *HELP,
@@ -101,100 +98,101 @@ class StatsScreen(Screen[None]):
     def __init__(self, filter_text: str) -> None:
         super().__init__()
         self._filter_text = filter_text
-        self._window = 0
+        self._window = next(iter(WINDOWS))
         self._by = groups.GROUPS[0]
         self._metric = METRICS[0]
         self._slo = settings.read().slo
-        self._shown = _Shown()
+        self.shown = Shown()
         self._trouble: str | None = None
         self._is_reading = False
         # Kept here, and not looked up: an answer may come when the screen has been left.
-        self._first_line, self._last_line = HeaderLine(), Static(paint.content(""), id="told")
-        self._grouped, self._heat, self._failed = GroupTable(), HeatGrid(), FailureLine()
+        self._header, self._about = HeaderLine(), Static(paint.content(""), id="about")
+        self._table, self._heat, self._failed = GroupTable(), HeatGrid(), FailureList()
 
     def compose(self) -> ComposeResult:
         """Lay out the title, the table, the map, the failures, and a line about the cursor."""
-        yield self._first_line
-        yield self._grouped
-        yield self._heat
-        yield self._failed
-        yield self._last_line
-        yield KeyLine()
+        yield from (self._header, self._table, self._heat, self._failed, self._about, KeyLine())
 
     def on_mount(self) -> None:
         """Read what the screen shows."""
-        self._grouped.focus()
+        self._table.focus()
         self.call_after_refresh(self.action_reload)
 
     def on_resize(self) -> None:
         """Lay the table out for the new width, and the map in what is left."""
         self._show_groups()
-        if self._shown.rows:
+        if self.shown.rows:
             self.call_after_refresh(self._start, self._read_heat, "heat")
 
     def copies(self) -> list[tuple[str, str]]:
-        """Give what can be copied: the command that prints these figures, and the filter."""
-        command = offers.command(host(self).tape.path, *self._arguments())
-        return [("command", command), ("filter", self._shown.filter_text)]
+        """Return what can be copied: the command that prints these figures, and the filter."""
+        objective = ["--slo", self._slo] if self._slo else []
+        command = offers.command(host(self).tape.path, "stats", *self._selection(), "--by", self.shown.by, *objective)
+        return [("command", command), ("filter", self.shown.filter_text)]
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        """Give what can be exported: the figures of the groups, and the exchanges that they are of."""
-        chosen = ["-f", self._shown.filter_text] if self._shown.filter_text else []
-        exported = offers.arguments(host(self).tape.path, "export", *chosen)
+        """Return what can be exported: the figures of the groups, and the exchanges that they are of."""
+        exported = offers.arguments(host(self).tape.path, "export", *self._selection())
         return [
-            (f"summary by {self._shown.by}", [*exported, "--table", "summary", "--by", self._shown.by]),
+            (f"summary by {self.shown.by}", [*exported, "--table", "summary", "--by", self.shown.by]),
             *((table, [*exported, "--table", table]) for table in ("exchanges", "chunks", "reads")),
         ]
 
+    def _selection(self) -> list[str]:
+        return ["-f", self.shown.filter_text] if self.shown.filter_text else []
+
     def action_group(self, by: int) -> None:
         """Group by something else."""
-        names = [*groups.GROUPS, *(f"label.{key}" for key in self._shown.labels)]
-        self._by = names[(names.index(self._by) + by) % len(names)] if self._by in names else names[0]
+        self._by = _after([*groups.GROUPS, *(f"label.{key}" for key in self.shown.labels)], self._by, by)
         self._start(self._read_groups)
 
     def action_metric(self) -> None:
         """Draw the map of something else."""
-        self._metric = METRICS[(METRICS.index(self._metric) + 1) % len(METRICS)]
+        self._metric = _after(METRICS, self._metric)
         self._start(self._read_heat, "heat")
 
     def action_window(self) -> None:
         """Look less far back, or at everything again."""
-        self._window = (self._window + 1) % len(WINDOWS)
+        self._window = _after(list(WINDOWS), self._window)
         self.action_reload()
 
     def action_filter(self) -> None:
         """Ask for another filter."""
-        self.app.push_screen(AskScreen("filter", self._filter_text, _mistake), self._filtered)
+        self.app.push_screen(AskScreen("filter", self._filter_text, _mistake), self._filter)
 
     def action_views(self) -> None:
         """Take one of the saved views for the filter."""
         from viewer.tui.dialogs.views import ViewsMenu
 
-        self.app.push_screen(ViewsMenu(), self._filtered)
+        self.app.push_screen(ViewsMenu(), self._filter)
+
+    def _filter(self, text: str | None) -> None:
+        if text is not None:
+            self._filter_text = text
+            self.action_reload()
 
     def action_open(self) -> None:
         """List the exchanges of what is under the cursor."""
-        if isinstance(self.focused, GroupTable | HeatGrid | FailureLine):
+        if isinstance(self.focused, CursorList):
             self.focused.open()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave out of footer and help what does not apply to what is under the cursor."""
         if action == "open":
             return self._can_open()
-        return action not in ("group", "metric") or bool(self._shown.rows)
+        return action not in ("group", "metric") or bool(self.shown.rows)
 
     def _can_open(self) -> bool:
-        """Return whether there is anything to list under the cursor."""
-        if isinstance(self.focused, HeatGrid):
-            found = self._shown.heat
-            return found is not None and found.cell(self._heat.row, self._heat.column).count > 0
-        return bool(self._shown.failures if isinstance(self.focused, FailureLine) else self._shown.rows)
+        shown = self.shown
+        if self.focused is self._heat:
+            return shown.heat is not None and shown.heat.cell(*self._heat.cell).count > 0
+        return bool(shown.failures if self.focused is self._failed else shown.rows)
 
     @property
     def active_bindings(self) -> dict[str, ActiveBinding]:
         """The keys that work now, help before those that every screen has."""
-        found = super().active_bindings
-        return {key: found[key] for key in sorted(found, key=lambda key: key != "question_mark")}
+        bindings = super().active_bindings
+        return {key: bindings[key] for key in sorted(bindings, key=lambda key: key != "question_mark")}
 
     @property
     def holds_keys(self) -> bool:
@@ -206,198 +204,172 @@ class StatsScreen(Screen[None]):
         self._is_reading = True
         self._start(self._read_all)
 
-    def on_group_table_moved(self, message: GroupTable.Moved) -> None:
-        """Say what the line under the cursor is."""
-        if message.row < len(self._shown.rows):
-            row = self._shown.rows[message.row]
-            notes = "".join(f" · {note}" for note in _notes(row))
-            self._tell(
-                f"enter: {counted(row['n'], 'exchange')} of {self._shown.by} {groups.name(row[self._shown.by])}{notes}"
-            )
+    def on_cursor_list_moved(self) -> None:
+        """Describe what is under the cursor, and whether it can be opened."""
+        shown, text = self.shown, ""
+        if self.focused is self._heat:
+            text = heatmap.described(shown.heat, *self._heat.cell) if shown.heat is not None else ""
+        elif self.focused is self._failed:
+            text = f"enter: the exchanges of {_name(shown.failures[self._failed.cursor])}" if shown.failures else ""
+        elif shown.rows:
+            row = shown.rows[self._table.cursor]
+            name = groups.name(row[shown.by])
+            text = " · ".join([f"enter: {counted(row['n'], 'exchange')} of {shown.by} {name}", *_notes(row)])
+        self.refresh_bindings()
+        self._about.update(paint.content(text))
 
-    def on_heat_grid_moved(self, message: HeatGrid.Moved) -> None:
-        """Say what the cell under the cursor is."""
-        if self._shown.heat is not None:
-            self._tell(heatmap.described(self._shown.heat, message.row, message.column))
-
-    def on_failure_line_moved(self, message: FailureLine.Moved) -> None:
-        """Say what the failures under the cursor are."""
-        if self._shown.failures:
-            one = self._shown.failures[message.at]
-            self._tell(f"enter: the exchanges of {groups.failure(one.outcome, one.detail, one.code, one.status)}")
-
-    def on_group_table_opened(self, message: GroupTable.Opened) -> None:
-        """List the exchanges of a group."""
-        keys = [row[self._shown.by] for row in self._shown.rows]
-        others = [key for at, key in enumerate(keys) if at != message.row]
-        self._list(drilling.group(self._shown.by, keys[message.row], others))
-
-    def on_heat_grid_opened(self, message: HeatGrid.Opened) -> None:
-        """List the exchanges of a cell."""
-        found = self._shown.heat
-        if found is not None and found.cell(message.row, message.column).count:
-            self._list(drilling.cell(found, message.row, message.column))
-
-    def on_failure_line_opened(self, message: FailureLine.Opened) -> None:
-        """List the exchanges that failed in one way."""
-        one = self._shown.failures[message.at]
-        self._list(drilling.failure(one.outcome, one.detail, one.code, one.status))
-
-    def _list(self, terms: str) -> None:
-        host(self).show_streams(drilling.joined(self._shown.filter_text, terms))
-
-    def _filtered(self, text: str | None) -> None:
-        if text is not None:
-            self._filter_text = text
-            self.action_reload()
-
-    def _arguments(self) -> list[str]:
-        chosen = ["-f", self._shown.filter_text] if self._shown.filter_text else []
-        objective = ["--slo", self._slo] if self._slo else []
-        return ["stats", *chosen, "--by", self._shown.by, *objective]
+    def on_cursor_list_opened(self, message: CursorList.Opened) -> None:
+        """List the exchanges of a group, of a cell of the map, or that failed in one way."""
+        shown = self.shown
+        if message.source is self._table:
+            keys = [row[shown.by] for row in shown.rows]
+            key = keys.pop(self._table.cursor)
+            terms = drilling.group(shown.by, key, keys)
+        elif message.source is self._failed:
+            one = shown.failures[self._failed.cursor]
+            terms = drilling.failure(one.outcome, one.detail, one.code, one.status)
+        elif self._can_open() and shown.heat is not None:
+            terms = drilling.cell(shown.heat, *self._heat.cell)
+        else:
+            return
+        host(self).show_streams(drilling.joined(shown.filter_text, terms))
 
     def _start(self, reading: Callable[[], Any], group: str = "groups") -> None:
         self.run_worker(reading, exclusive=True, group=group)
 
     async def _read_all(self) -> None:
         """Read what is quick first: counts and map come before the gaps are pooled."""
-        clock, self._trouble = host(self).clock, None
+        self._trouble = None
         try:
-            text = drilling.joined(self._filter_text, WINDOWS[self._window][1])
-            self._shown = _Shown(drilling.settled(text, clock))
+            text = drilling.joined(self._filter_text, WINDOWS[self._window])
+            self.shown = Shown(drilling.settled(text, host(self).clock))
         except FilterError as error:
             self._fail(str(error))
-            return
-        await self._read_groups()
+        else:
+            await self._read_groups()
 
     async def _read_groups(self) -> None:
         by, slo = self._by, self._slo
-        if not await self._take(
-            "groups", lambda asked: asked.figures(by, slo), lambda found: self._show_first(by, found)
-        ):
+
+        def show(answer: "_Figures") -> None:
+            self._is_reading = False
+            self.shown.by, self.shown.pooled, self.shown.too_many = by, False, False
+            self.shown.rows, self.shown.total = answer
+            self._show_groups()
+
+        def show_pooled(answer: "_Figures | None") -> None:
+            self.shown.pooled, self.shown.too_many = True, answer is None
+            if answer is not None:
+                self.shown.rows, self.shown.total = answer
+            self._show_groups()
+
+        if not await self._take("groups", lambda connection, where: _figures(connection, where, by, slo), show):
             return
-        if self._shown.heat is None:
+        if self.shown.heat is None:
             await self._read_heat()
-            await self._take("groups", lambda asked: asked.failures(), self._show_failures)
-        await self._take("groups", lambda asked: asked.pooled(by, slo), self._show_pooled)
+            await self._take("groups", _failures, self._show_failures)
+        await self._take("groups", lambda connection, where: _pooled(connection, where, by, slo), show_pooled)
 
     async def _read_heat(self) -> None:
-        metric, room = self._metric, self._heat_room()
-        await self._take("heat", lambda asked: asked.heat(metric, room), self._show_heat)
+        metric, room = self._metric, (self._heat.room[0], shares(self.size.height, len(self.shown.rows))[1])
+        await self._take("heat", lambda connection, where: _heat(connection, where, metric, room), self._show_heat)
 
-    async def _take(self, key: str, question: "Callable[[Figures], T]", show: Callable[[T], None]) -> bool:
+    async def _take(
+        self, key: str, question: "Callable[[Connection, Condition | None], T]", show: Callable[[T], None]
+    ) -> bool:
         """Ask a question and show its answer; False if there is none, or nobody waits for it any more."""
-        text = self._shown.filter_text
+        text = self.shown.filter_text
+
+        def asked(connection: "Connection") -> T:
+            from viewer.filters import sql
+            from viewer.filters.parser import parse
+
+            return question(connection, sql.condition(parse(text)) if text else None)
+
         try:
-            answer = await host(self).tape.ask(lambda connection: question(Figures(connection, text)), key)
+            answer = await host(self).tape.ask(asked, key)
         except Superseded:
             return False
         except WiretapeError as error:
             self._fail(str(error))
             return False
         show(answer)
+        self.on_cursor_list_moved()
         return True
 
-    def _show_first(self, by: str, found: Groups) -> None:
-        self._is_reading = False
-        self._shown.by, self._shown.pooled, self._shown.too_many = by, False, False
-        self._shown.rows, self._shown.total = found
-        self._show_groups()
-
     def _show_failures(self, answer: "tuple[list[Failures], list[str]]") -> None:
-        self._shown.failures, self._shown.labels = answer
-        self._failed.show(
-            [
-                f"{one.count:,} × {groups.failure(one.outcome, one.detail, one.code, one.status)}"
-                for one in self._shown.failures
-            ]
-        )
-        if self._failed.has_focus:
-            self.on_failure_line_moved(FailureLine.Moved(self._failed.cursor))
+        self.shown.failures, self.shown.labels = answer
+        self._failed.show([f"{one.count:,} × {_name(one)}" for one in self.shown.failures])
         self._divide()
-
-    def _show_pooled(self, found: Groups | None) -> None:
-        self._shown.pooled, self._shown.too_many = True, found is None
-        if found is not None:
-            self._shown.rows, self._shown.total = found
-        self._show_groups()
 
     def _show_groups(self) -> None:
-        shown = self._shown
+        shown = self.shown
         count = sum(row["n"] for row in shown.rows)
-        objective = f" · SLO {self._slo}" if self._slo else ""
-        chosen = f" · {shown.filter_text}" if shown.filter_text else ""
+        notes = [f"SLO {self._slo}"] if self._slo else []
         if shown.too_many:
-            objective += " · too many gaps to pool: y has the command that does"
+            notes.append("too many gaps to pool: y has the command that does")
         elif shown.rows and not shown.pooled:
-            objective += " · reading the gaps …"
-        told = f" · {counted(count, 'exchange')} by {formatting.line(shown.by)} · window {WINDOWS[self._window][0]}"
-        told = " · reading …" if self._is_reading and not shown.rows else told
-        self._title(self._trouble, [(told, "plain"), (f"{objective}{chosen}", "accent")])
-        table = self._grouped
-        laid = groups.table(
-            shown.by, shown.rows, max(self.size.width - GroupTable.MARGIN, 1),
-            total=shown.total, objective=bool(self._slo), pooled=shown.pooled,
-        )  # fmt: skip
-        table.show(laid)
+            notes.append("reading the gaps …")
+        notes += [shown.filter_text] if shown.filter_text else []
+        title = f" · {counted(count, 'exchange')} by {formatting.line(shown.by)} · window {self._window}"
+        if self._trouble is None:
+            title = " · reading …" if self._is_reading and not shown.rows else title
+            self._header.show([("stats", "strong"), (title, "plain"), *((f" · {one}", "accent") for one in notes)], [])
+        self._table.show(
+            groups.table(
+                shown.by,
+                shown.rows,
+                max(self.size.width - len(MARGIN), 1),
+                total=shown.total,
+                objective=bool(self._slo),
+                pooled=shown.pooled,
+            )
+        )
         self._divide()
-        if not shown.rows:
-            self._tell("")
-        elif table.has_focus:
-            self.on_group_table_moved(GroupTable.Moved(table.cursor))
 
     def _show_heat(self, found: Heatmap | None) -> None:
-        self._shown.heat = found
-        grid = self._heat
+        self.shown.heat = found
         if found is None:
-            grid.show(None, _HEADS[self._metric], "nothing to draw: no exchange here has one")
+            self._heat.show(None, _HEADS[self._metric], "nothing to draw: no exchange here has one")
             return
         head = f"{_HEADS[found.metric]} · {heatmap.length(found.step_s)} a column, UTC · share of its column"
         if found.same_read:
             whole = found.same_read + sum(map(sum, found.counts))
             head += f" · {100 * found.same_read / whole:.1f} % more: same read, no gap"
-        grid.show(found, head)
+        self._heat.show(found, head)
         self._divide()
-        if grid.has_focus:
-            self._tell(heatmap.described(found, grid.row, grid.column))
-
-    def _heat_room(self) -> tuple[int, int]:
-        """Give how many columns and rows the map may have."""
-        return self._heat.room[0], self._shares(self.size)[1]
-
-    def _shares(self, size: Size) -> tuple[int, int, int]:
-        """Give how many lines groups, map and failures have, their headings and the total apart."""
-        count = len(self._shown.rows)
-        free = max(size.height - _OTHER_LINES - (count > 1), 3)
-        failed = max(1, min(_KEPT_LINES, free // 7))  # however many they are: they come when the map is drawn
-        listed = max(1, min(count, free - failed - min(_LEAST_BANDS, free // 3)))
-        return listed, max(free - failed - listed, 1), failed
 
     def _divide(self) -> None:
         """Divide the screen; what the map does not need the failures may have."""
-        listed, drawn, failed = self._shares(self.size)
-        found = self._shown.heat
-        left = drawn - len(found.bands) if found is not None else 0
-        self._grouped.styles.height = 1 + listed + (len(self._shown.rows) > 1)
-        self._failed.styles.height = 1 + max(1, min(len(self._failed.lines(self.size.width)), failed + max(left, 0)))
+        listed, drawn, failed = shares(self.size.height, len(self.shown.rows))
+        found = self.shown.heat
+        spare = max(drawn - len(found.bands), 0) if found is not None else 0
+        self._table.styles.height = 1 + listed + (len(self.shown.rows) > 1)
+        self._failed.styles.height = 1 + max(1, min(len(self._failed.lines(self.size.width)), failed + spare))
 
     def _fail(self, trouble: str) -> None:
         self._trouble, self._is_reading = trouble, False
-        self._title(trouble, [])
-
-    def _title(self, trouble: str | None, told: list[Part]) -> None:
-        self._first_line.show([("stats", "strong"), *(_wrong(trouble) if trouble else told)], [])
-
-    def _tell(self, text: str) -> None:
-        self.refresh_bindings()
-        self._last_line.update(paint.content(text))
+        self._header.show([("stats", "strong"), (f" · {trouble}", "error")], [])
 
 
-def _wrong(trouble: str) -> list[Part]:
-    return [(f" · {trouble}", "error")]
+def shares(height: int, count: int) -> tuple[int, int, int]:
+    """Return how many lines of a screen so high `count` groups, the map and the failures have, headings not counted."""
+    free = max(height - _OTHER_LINES - (count > 1), 3)
+    failed = max(1, min(_KEPT_LINES, free // 7))  # however many they are: they come when the map is drawn
+    listed = max(1, min(count, free - failed - min(_LEAST_BANDS, free // 3)))
+    return listed, max(free - failed - listed, 1), failed
 
 
-def _notes(row: Row) -> Sequence[str]:
+def _after(names: "list[str] | tuple[str, ...]", name: str, by: int = 1) -> str:
+    """Return the name that follows, or the first after one that is not among them."""
+    return names[(names.index(name) + by) % len(names)] if name in names else names[0]
+
+
+def _name(one: "Failures") -> str:
+    return groups.failure(one.outcome, one.detail, one.code, one.status)
+
+
+def _notes(row: Row) -> list[str]:
     from viewer.report.stats import explained  # what it needs is loaded by now
 
     return [groups.rough(row) if warning.startswith("few:") else explained(warning) for warning in row["warnings"]]
@@ -409,3 +381,41 @@ def _mistake(text: str) -> str | None:
     except FilterError as error:
         return str(error)
     return None
+
+
+# The questions are answered in the tape's thread, where what takes long to load is loaded.
+
+_Figures = tuple[list[Row], Row | None]
+"""The figures of each group, and those of all together."""
+
+
+def _figures(
+    connection: "Connection", where: "Condition | None", by: str, slo: str | None, *, gaps: bool = False
+) -> _Figures:
+    from viewer.stats import overview
+    from viewer.stats.metrics import objective
+
+    bounds = objective(slo) if slo else ()
+    return overview.figures_and_total(connection, by, where, bounds, gaps=gaps)
+
+
+def _pooled(connection: "Connection", where: "Condition | None", by: str, slo: str | None) -> _Figures | None:
+    """Return all figures with those of pooled gaps; None if there are too many gaps to hold."""
+    from viewer.stats import overview
+
+    if overview.pooled(connection, where) > overview.MOST_GAPS:
+        return None
+    return _figures(connection, where, by, slo, gaps=True)
+
+
+def _failures(connection: "Connection", where: "Condition | None") -> "tuple[list[Failures], list[str]]":
+    """Return the failures, and the labels that there are."""
+    from viewer.stats import overview
+
+    return overview.failures(connection, where), overview.label_keys(connection, where)
+
+
+def _heat(connection: "Connection", where: "Condition | None", metric: str, room: tuple[int, int]) -> Heatmap | None:
+    from viewer.stats import overview
+
+    return overview.heat(connection, metric, room, where)

@@ -113,23 +113,6 @@ class Pane(Lines, CachedLines, can_focus=False, inherit_bindings=False):
             if start <= end:
                 self.refresh(Region(0, start, width, end - start + 1))
 
-    def reveal(self, row: int, margin: int = 0, *, ahead: bool = False) -> None:
-        """Scroll as little as it takes to see a row with so many lines around it.
-
-        If what lies `ahead` will be wanted next, scroll further at once: scrolling draws every line anew.
-        """
-        height, top = max(self.size.height, 1), self.scroll_offset.y
-        margin = min(margin, (height - 1) // 2)
-        if row < top + margin:
-            self.scroll_lines(row - margin - top)
-        elif row > top + height - 1 - margin:
-            self.scroll_lines(row - margin - top if ahead else row + margin - height + 1 - top)
-
-    def scroll_lines(self, lines: int) -> None:
-        """Scroll by so many lines."""
-        top = max(0, min(self.scroll_offset.y + lines, self._count - self.size.height))
-        self.scroll_to(y=top, animate=False, force=True)
-
     def render_line(self, y: int) -> Strip:
         """Draw the line that is `y` below the top of the view."""
         number = self.scroll_offset.y + y

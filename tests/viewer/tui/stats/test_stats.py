@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 from textual.app import ComposeResult
-from textual.geometry import Size
 from textual.pilot import Pilot
 from textual.screen import Screen
-from textual.strip import Strip
 from textual.theme import Theme
 from textual.widgets import Input
 
@@ -34,10 +32,9 @@ from viewer.model.listing.groups import Table, figure
 from viewer.stats.heatmap import LEGEND
 from viewer.tape import queries
 from viewer.tui.base.theme import THEMES, scale
-from viewer.tui.stats.failures import FailureLine
-from viewer.tui.stats.groups import GroupTable
+from viewer.tui.stats.groups import FailureList, GroupTable
 from viewer.tui.stats.heat import HeatGrid
-from viewer.tui.stats.screen import StatsScreen
+from viewer.tui.stats.screen import StatsScreen, shares
 
 
 async def settled(app: Stage, pilot: Pilot[None], *texts: str) -> StatsScreen:
@@ -45,7 +42,7 @@ async def settled(app: Stage, pilot: Pilot[None], *texts: str) -> StatsScreen:
     screen = app.screen
     assert isinstance(screen, StatsScreen)
     await shows(pilot, "failures", *texts)
-    await wait_for(pilot, lambda: screen._shown.pooled and screen._shown.heat is not None)
+    await wait_for(pilot, lambda: screen.shown.pooled and screen.shown.heat is not None)
     return screen
 
 
@@ -97,24 +94,25 @@ def test_a_cell_has_one_ground_by_its_step_and_the_cursor_keeps_it(tape: Path, t
         async with staged(tape, lambda: StatsScreen(""), (80, 40)) as (app, pilot):
             app.theme = theme.name
             screen = await settled(app, pilot)
-            grid, found = screen.query_one(HeatGrid), screen._shown.heat
+            grid, found = screen.query_one(HeatGrid), screen.shown.heat
             assert found is not None
             steps = scale(app.theme_variables["background"], app.theme_variables["accent"], len(LEGEND))
             expected = [[steps[found.step(row, at)] for at in range(found.columns)] for row in range(len(found.bands))]
             assert len({ground for row in expected for ground in row}) > 1
             grid.focus()
             await wait_for(pilot, lambda: grid.has_focus)
-            tall = grid._tall
-            drawn = [grid.render_line(1 + row * tall) for row in range(len(found.bands))]
-            grounds = [[_ground(line, grid._edge(at) + 11) for at in range(found.columns)] for line in drawn]
+            places = {grid.item_at(x, y): (x, y) for y in range(1, grid.size.height) for x in range(grid.size.width)}
+            assert sorted(item for item in places if item is not None) == list(range(grid.count))
+            grounds = [[_ground(grid, *places[row * found.columns + at]) for at in range(found.columns)]
+                       for row in range(len(found.bands))]  # fmt: skip
             assert grounds == expected
-            assert "[" in drawn[grid.row].text
+            assert "[" in grid.render_line(places[grid.cursor][1]).text
 
     journey(steps())
 
 
-def _ground(line: Strip, cell: int) -> str:
-    segment = line.crop(cell, cell + 1)._segments[0]
+def _ground(grid: HeatGrid, x: int, y: int) -> str:
+    (segment,) = grid.render_line(y).crop(x, x + 1)
     assert segment.style is not None
     assert segment.style.bgcolor is not None
     return segment.style.bgcolor.name
@@ -128,11 +126,11 @@ def test_the_copied_command_gives_the_figures_of_the_screen(tape: Path) -> None:
                 command = shlex.split(dict(screen.copies())["command"])
                 assert command[0] == "wiretape"
                 rows = json.loads(run(tape, *command[1:], "--format", "json").output)
-                assert screen._shown.rows == rows
+                assert screen.shown.rows == rows
                 assert all(f" {figure(row['ttft_p50_ms'])} " in seen(app) for row in rows)
-                by = screen._shown.by
+                by = screen.shown.by
                 await press(pilot, "tab")
-                await wait_for(pilot, lambda by=by: screen._shown.by != by and screen._shown.pooled)
+                await wait_for(pilot, lambda by=by: screen.shown.by != by and screen.shown.pooled)
 
     journey(steps())
 
@@ -140,9 +138,12 @@ def test_the_copied_command_gives_the_figures_of_the_screen(tape: Path) -> None:
 def test_where_nothing_fits_no_line_of_another_filter_is_left(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen("is:ok"), (180, 24)) as (app, pilot):
-            screen = await settled(app, pilot)
+            await settled(app, pilot)
             await shows(pilot, "enter: 2 exchanges of model gpt-x-mini", " · p99 from 2 exchanges: rough")
-            screen._filtered("model:nothing")
+            await press(pilot, "slash")
+            await wait_for(pilot, lambda: isinstance(app.focused, Input))
+            await typed(pilot, "model:nothing")
+            await press(pilot, "enter")
             await shows(pilot, "0 exchanges by model")
             await wait_for(pilot, lambda: "enter:" not in seen(app))
             assert "exchange of" not in seen(app)
@@ -168,8 +169,9 @@ def test_the_cursor_goes_through_table_map_and_failures(tape: Path) -> None:
             await shows(pilot, "enter: 1 exchange of model =cmd()")
             for identity in ("groups", "heat", "failures"):
                 await wait_for(pilot, lambda one=identity: app.focused is not None and app.focused.id == one)
-                app.screen.query_one("#groups", GroupTable).cursor = len(screen._shown.rows) - 1
-                app.screen.query_one("#heat", HeatGrid).row = len(screen._shown.heat.bands) - 1  # type: ignore[union-attr]
+                app.screen.query_one("#groups", GroupTable).cursor = len(screen.shown.rows) - 1
+                heat = app.screen.query_one("#heat", HeatGrid)
+                heat.cursor = heat.count - 1
                 await press(pilot, "down")
             await shows(pilot, "enter: the exchanges of")
             await press(pilot, "up", "up")  # the failures stand in two lines
@@ -182,7 +184,7 @@ class Grouped(Screen[None]):
     """A table of twelve groups with room for six lines, and failures with room for two."""
 
     def compose(self) -> ComposeResult:
-        table, failed = GroupTable(), FailureLine()
+        table, failed = GroupTable(), FailureList()
         table.styles.height, failed.styles.height = 6, 3
         yield table
         yield failed
@@ -190,7 +192,7 @@ class Grouped(Screen[None]):
     def on_mount(self) -> None:
         lines = [(f"group {number}", "1") for number in range(12)]
         self.query_one(GroupTable).show(Table(("model", "n"), lines, (20, 3), ("all", "12")))
-        self.query_one(FailureLine).show([f"{number} × truncated by something" for number in range(9)])
+        self.query_one(FailureList).show([f"{number} × truncated by something" for number in range(9)])
 
 
 def test_what_there_is_no_room_for_is_counted(tape: Path) -> None:
@@ -209,7 +211,7 @@ def test_what_there_is_no_room_for_is_counted(tape: Path) -> None:
             app.screen.query_one(GroupTable).focus()
             await press(pilot, *["down"] * 6)
             await shows(pilot, "group 6", "↑ 5 more · ↓ 4 more")
-            app.screen.query_one(FailureLine).focus()
+            app.screen.query_one(FailureList).focus()
             await press(pilot, *["right"] * 8)
             await shows(pilot, "8 × truncated", "failures · 6 more")
 
@@ -217,9 +219,7 @@ def test_what_there_is_no_room_for_is_counted(tape: Path) -> None:
 
 
 def test_a_small_screen_shows_more_groups_than_map() -> None:
-    screen = StatsScreen("")
-    screen._shown.rows = [{}] * 8
-    assert [screen._shares(Size(80, height)) for height in (16, 24, 60)] == [(4, 2, 1), (8, 5, 2), (8, 40, 3)]
+    assert [shares(height, 8) for height in (16, 24, 60)] == [(4, 2, 1), (8, 5, 2), (8, 40, 3)]
 
 
 def test_metric_window_and_filter_can_be_changed(tape: Path) -> None:
@@ -316,7 +316,7 @@ def test_enter_lists_as_many_exchanges_as_are_counted(tape: Path, connection: Co
             await press(pilot, "enter")
             await wait_for(pilot, lambda: app.filters)
             assert app.filters == ["(is:ok or is:cut) model:gpt-x-mini"]
-            assert selected(connection, app.filters[0]) == screen._shown.rows[0]["n"] == 3
+            assert selected(connection, app.filters[0]) == screen.shown.rows[0]["n"] == 3
 
             app.push_screen(StatsScreen("is:ok"))
             await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen))
@@ -330,11 +330,11 @@ def test_enter_lists_as_many_exchanges_as_are_counted(tape: Path, connection: Co
             app.push_screen(StatsScreen(""))
             await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen))
             screen = await settled(app, pilot)
-            await wait_for(pilot, lambda: screen._shown.failures)
+            await wait_for(pilot, lambda: screen.shown.failures)
             app.screen.query_one("#failures").focus()
             await press(pilot, "right", "enter")
             await wait_for(pilot, lambda: len(app.filters) == 3)
-            assert selected(connection, app.filters[2]) == screen._shown.failures[1].count
+            assert selected(connection, app.filters[2]) == screen.shown.failures[1].count
 
     journey(steps())
 

@@ -1,0 +1,168 @@
+"""Widgets that draw lines in the theme's tones, and the base of all lists with a cursor.
+
+A screen hears of the cursor by `on_cursor_list_moved` and `on_cursor_list_opened`; the message's `source` is the list.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.events import Click
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from viewer.model.states import Part
+from viewer.tui.base import paint, theme
+
+CURSOR: Final = "▌"
+"""Stands before the line of the cursor."""
+
+MARGIN: Final = "  "
+"""Stands before the other lines of a table."""
+
+
+class Toned(Widget):
+    """A widget that draws parts of text in their tones."""
+
+    DEFAULT_CSS = theme.css("Toned")
+    COMPONENT_CLASSES: ClassVar[set[str]] = theme.CLASSES
+
+    def drawn(self, parts: Iterable[Part], ground: Style | None = None) -> Strip:
+        """Return parts as a line as wide as the widget, on the background of a style."""
+        ground = ground or self.rich_style
+        tones = theme.styles(self, ground)
+        return paint.strip([(text, tones[tone]) for text, tone in parts], self.content_size.width, ground)
+
+    def component(self, name: str) -> Style:
+        """Return the style of a component class; empty before the widget is shown and after."""
+        return self.get_component_rich_style(name, default=Style())
+
+
+class CursorList(Toned, can_focus=True, inherit_bindings=False):
+    """Items with a cursor that keys and clicks move; a second click opens the item under it."""
+
+    DEFAULT_CSS = """
+    CursorList > .list--cursor, CursorList > .list--titles { background: $surface; }
+    CursorList:focus > .list--cursor { background: $primary-muted; }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"list--cursor", "list--titles"}
+
+    @dataclass
+    class Moved(Message):
+        """The cursor is on an item: it was moved `by_hand`, or the list has changed."""
+
+        source: "CursorList"
+        by_hand: bool = True
+
+    @dataclass
+    class Opened(Message):
+        """The item under the cursor is to be opened."""
+
+        source: "CursorList"
+
+    cursor: int = 0
+
+    @property
+    def count(self) -> int:
+        """The number of items."""
+        raise NotImplementedError
+
+    def item_at(self, x: int, y: int) -> int | None:
+        """Return the item that is drawn at a cell, None if there is none."""
+        raise NotImplementedError
+
+    def go_to(self, item: int) -> None:
+        """Move the cursor to an item, or to the nearest that there is."""
+        self.cursor = max(0, min(item, self.count - 1))
+        self.refresh()
+        self.post_message(self.Moved(self))
+
+    def open(self) -> None:
+        """Open the item under the cursor."""
+        if self.count:
+            self.post_message(self.Opened(self))
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor by some items."""
+        self.go_to(self.cursor + by)
+
+    def action_top(self) -> None:
+        """Move the cursor to the first item."""
+        self.go_to(0)
+
+    def action_bottom(self) -> None:
+        """Move the cursor to the last item."""
+        self.go_to(self.count - 1)
+
+    def on_click(self, event: Click) -> None:
+        """Move the cursor to the item that was clicked; a second click opens it."""
+        item = self.item_at(event.x, event.y)
+        if item is not None:
+            self.go_to(item)
+            if event.chain == 2:
+                self.open()
+
+    def on_focus(self) -> None:
+        """Draw the cursor as the one that keys move, and tell where it is."""
+        self.go_to(self.cursor)
+
+    def on_blur(self) -> None:
+        """Draw the cursor as one that keys do not move."""
+        self.refresh()
+
+
+class CursorTable(CursorList):
+    """A table: a line of titles, and a line for each item, of which those around the cursor are shown."""
+
+    @property
+    def room(self) -> int:
+        """How many items are shown at once."""
+        return max(self.size.height - 1, 1)
+
+    @property
+    def top(self) -> int:
+        """The first item that is shown."""
+        return max(0, min(self.cursor - self.room // 2, self.count - self.room))
+
+    def item_at(self, x: int, y: int) -> int | None:
+        """Return the item that is drawn at a cell."""
+        item = self.top + y - 1
+        return item if 1 <= y <= self.room and item < self.count else None
+
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by some pages."""
+        self.go_to(self.cursor + pages * self.room)
+
+    def on_mouse_scroll_down(self) -> None:
+        """Move the cursor down."""
+        self.go_to(self.cursor + 1)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Move the cursor up."""
+        self.go_to(self.cursor - 1)
+
+    def drawn_item(self, item: int, parts: Iterable[Part]) -> Strip:
+        """Return the line of an item, set off if the cursor is on it."""
+        if item == self.cursor:
+            return self.drawn([(CURSOR.ljust(len(MARGIN)), "accent"), *parts], self.component("list--cursor"))
+        return self.drawn([(MARGIN, "plain"), *parts])
+
+    def drawn_titles(self, parts: Iterable[Part]) -> Strip:
+        """Return the line of titles."""
+        return self.drawn([(MARGIN, "muted"), *parts], self.component("list--titles"))
+
+
+def table_keys(area: str) -> list[BindingType]:
+    """Return the keys that move the cursor of a table; an id such as `area.page_up` names each in the configuration."""
+    keys = [
+        ("up,k", "move(-1)", "up"),
+        ("down,j", "move(1)", "down"),
+        ("pageup", "page(-1)", "page up"),
+        ("pagedown", "page(1)", "page down"),
+        ("home,g", "top", "first"),
+        ("end,G", "bottom", "last"),
+    ]
+    return [Binding(key, action, said, show=False, id=f"{area}.{said.replace(' ', '_')}") for key, action, said in keys]
