@@ -876,15 +876,17 @@ def test_keys_that_do_not_apply_are_neither_in_the_footer_nor_in_help(tape: Path
             await wait_for(pilot, lambda: not listed(pilot) & idle)  # none is hidden until the list has been read
             press(pilot, "space", "e")
             await shows(pilot, "c compare", "/ is:failed")
-            assert listed(pilot) >= {"streams.compare", "streams.toggle", "streams.clear"}
+            await wait_for(pilot, lambda: listed(pilot) >= {"streams.compare", "streams.toggle", "streams.clear"})
             press(pilot, "slash")
             await shows(pilot, "tab complete", "f1 help")
-            assert not [one for one in listed(pilot) if one.startswith("streams.")]
+            await wait_for(pilot, lambda: not [one for one in listed(pilot) if one.startswith("streams.")])
             press(pilot, "escape", "e")
             await type_filter(pilot, "model:nobody")
             press(pilot, "enter")
             await shows(pilot, "0 of 7 match.")
-            assert not listed(pilot) & {"streams.open", "streams.mark", "streams.order", "streams.stats"}
+            await wait_for(
+                pilot, lambda: not listed(pilot) & {"streams.open", "streams.mark", "streams.order", "streams.stats"}
+            )
             assert listed(pilot) >= {"streams.filter", "streams.toggle", "streams.errors", "app.copy"}
 
     journey(steps())
