@@ -1,4 +1,4 @@
-"""One ASGI app: guard → upstream → client, and it tells the tap what happened.
+"""One ASGI app: guard → upstream → client; it reports each step to the tap.
 
 The client's bytes are the upstream's bytes: nothing is re-framed, decompressed, merged or injected. Each read goes to
 the client first and to the tap second. A watcher sees the client leave at any time, also before the first byte, and
@@ -61,12 +61,12 @@ class Request:
 
 
 Ending = tuple[str, str | None, int]
-"""What ended an exchange (one of `exchange.ENDED_BY`), in which words, and at which instant."""
+"""What ended an exchange (one of `outcome.ENDED_BY`), the error's message, and the clock's ns."""
 
 
 @dataclass(slots=True)
 class _Exchange:
-    """What is going on in one exchange."""
+    """The state of one exchange."""
 
     recording: Recording
     reads: Reads | None = None
@@ -78,7 +78,7 @@ class _Exchange:
 
 @dataclass(slots=True)
 class Proxy:
-    """The app. `on_refused` is told of each request that did not pass, `on_trouble` of each failure of our own."""
+    """The ASGI app. Calls `on_refused` for each request that did not pass, `on_trouble` for each failure of its own."""
 
     upstreams: Sequence[providers.Upstream]
     transport: Transport
@@ -101,7 +101,7 @@ class Proxy:
         self.live.add(task)
         try:
             await self._handle(scope, receive, send)
-        except Exception as error:  # noqa: BLE001 - whatever fails in here, the client and the user are told of it
+        except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the client and the user
             self.on_trouble(f"an exchange failed by a fault of wiretape's own: {_where(error)}")
             await _answer_error(send, 500, f"a fault of its own: {_described(error)}", "internal")
         finally:
@@ -133,14 +133,14 @@ class Proxy:
         labels = guard.labels(headers)
         if isinstance(labels, Refusal):
             return labels
-        found = providers.route(self.upstreams, target)
-        if found is None:
+        route = providers.route(self.upstreams, target)
+        if route is None:
             names = ", ".join(f"/{upstream.name}/" for upstream in self.upstreams)
             return Refusal(404, f"no upstream is served here; there are {names}")
         refusal = await self._read_body(receive, body)
         if refusal is not None:
             return None if refusal is _LEFT else refusal
-        return Request(scope["method"], *found, headers, body, {**self.labels, **labels})
+        return Request(scope["method"], *route, headers, body, {**self.labels, **labels})
 
     async def _read_body(self, receive: Receive, body: Body) -> Refusal | None:
         """Read a request's body; `_LEFT` if the client left."""
@@ -190,7 +190,7 @@ class Proxy:
         watcher: asyncio.Task[None],
         cut: Ending,
     ) -> None:
-        """Stop what still runs, and enter the ending: the relay's own word, or `cut` if it had to be stopped."""
+        """Stop what still runs, and record the ending: the relay's, or `cut` if it had to be stopped."""
         await _stop(relay, watcher)
         self._active.remove(exchange)
         ended, error = cut, None if relay.cancelled() else relay.exception()
@@ -207,7 +207,7 @@ class Proxy:
             raise error
 
     async def _begin(self, recording: Recording, request: Request) -> None:
-        """Enter the request; of large bodies one at a time is brought to memory, and only if it can be stored."""
+        """Record the request; of large bodies one at a time is brought to memory, and only if it can be stored."""
         body = request.body
         async with self._storing if body.is_spooled else contextlib.nullcontext():
             stored = None
@@ -231,7 +231,7 @@ class Proxy:
         )
 
     async def _relay(self, exchange: _Exchange, request: Request, send: Send) -> Ending:
-        """Carry the exchange through."""
+        """Relay the exchange to its end, and return the ending."""
         recording = exchange.recording
         try:
             response = await self.transport.handle_async_request(self._upstream_request(recording, request))
@@ -253,7 +253,7 @@ class Proxy:
         return "end", None, reads.ended_at
 
     async def _relay_reads(self, exchange: _Exchange, reads: Reads, send: Send) -> None:
-        """The way of a read: to the client at once, then to the tap."""
+        """Send each read to the client at once, then to the tap."""
         now, record = self.clock.now, exchange.recording.read
         while (read := await reads.next()) is not None:
             at, data = read
@@ -285,7 +285,7 @@ class Proxy:
         )
 
     async def watch_stalls(self) -> None:
-        """Runs beside the server."""
+        """Call `end_stalled` every five seconds, beside the server."""
         while True:
             await asyncio.sleep(5)
             self.end_stalled()
@@ -326,7 +326,7 @@ async def _left(receive: Receive) -> None:
 
 
 async def _stop(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait for their end, whoever cancels us meanwhile: the ending is still to be entered."""
+    """Cancel tasks and wait for their end, whoever cancels us meanwhile: the ending must still be recorded."""
     for task in tasks:
         task.cancel()
     while pending := [task for task in tasks if not task.done()]:

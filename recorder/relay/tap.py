@@ -1,4 +1,4 @@
-"""The relay's end of the journal: hands frames to the writer process, never blocks, counts what could not be kept.
+"""The relay's end of the journal: sends frames to the writer process, never blocks, counts what could not be stored.
 
 Frames are gathered for a few milliseconds and written to the writer's pipe; they are kept until acknowledged, up to a
 bound. If the writer dies, another is started and is sent again what was not acknowledged. Past the bound a stream is
@@ -41,8 +41,8 @@ _EXIT_SECONDS = 5.0
 _WATCH_SECONDS = 0.25
 
 
-class _Kept(NamedTuple):
-    """A frame that is not acknowledged; `ends` is the exchange that it ends, if it does."""
+class _Pending(NamedTuple):
+    """A frame that is not acknowledged yet; `ends` is the id of the exchange that it ends, or empty."""
 
     seq: int
     at: int
@@ -90,14 +90,14 @@ class Tap:
         self._on_finished, self._on_trouble = on_finished, on_trouble
         self._clock, self._queue_bytes = clock, queue_bytes
         self._seq = 0
-        self._kept: deque[_Kept] = deque()
-        self._kept_bytes = 0
+        self._pending: deque[_Pending] = deque()
+        self._pending_bytes = 0
         self._outbox: deque[bytes] = deque()
         self._flush_at: asyncio.TimerHandle | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
-        self._settled = asyncio.Event()
+        self._all_stored = asyncio.Event()
         self._starting = asyncio.Lock()
         self._lost = 0
         self._unfinished: set[str] = set()
@@ -107,9 +107,9 @@ class Tap:
         self._followed: dict[str, Followed] = {}
         self._forgotten = Unstored(session.uuid)
         self._keeper: Keeper | None = None
-        self._last_kept = Unstored(session.uuid)
-        self._over = False
-        self._until = sys.maxsize
+        self._last_unstored = Unstored(session.uuid)
+        self._gave_up = False
+        self._deadline_ns = sys.maxsize
 
     @property
     def pid(self) -> int | None:
@@ -117,9 +117,12 @@ class Tap:
         return self._process.pid if self._process else None
 
     async def start(self) -> None:
-        """Start the writer and wait until it holds the tape; raises what kept it from that."""
+        """Start the writer and wait until it holds the tape. Raise `WiretapeError` if it cannot."""
         await self._launch()
-        self._tasks = [asyncio.create_task(work()) for work in (self._keep_up, self._watch_losses, self._beat)]
+        self._tasks = [
+            asyncio.create_task(work())
+            for work in (self._keep_writer_running, self._watch_losses, self._send_heartbeats)
+        ]
 
     async def _launch(self) -> None:
         command = [sys.executable, "-P", "-m", "recorder.tape.writer", str(self._path), self._purpose]
@@ -139,12 +142,12 @@ class Tap:
         assert process.stdin is not None
         # Nothing may come before the session, and all that is kept follows at once, lest a flush come between.
         preamble = (journal.encode(0, frame) for frame in self._preamble())
-        self._outbox = deque((*preamble, *(kept.data for kept in self._kept)))
+        self._outbox = deque((*preamble, *(pending.data for pending in self._pending)))
         self._flush()
         try:
             answer = await _answer(process)
             if not isinstance(answer, journal.Ready):
-                await self._take_last(process, answer)
+                await self._read_last(process, answer)
                 raise _start_failure(answer)
         except WiretapeError:
             self._process = None
@@ -160,24 +163,26 @@ class Tap:
         if self._keep:
             yield msgspec.structs.replace(self._keep, announced=self._announced)
 
-    async def _take_last(self, process: asyncio.subprocess.Process, answer: journal.Answer | None) -> None:
-        """Take what a writer that refuses the tape for good has read from it: what earlier ones stored may be gone."""
+    async def _read_last(self, process: asyncio.subprocess.Process, answer: journal.Answer | None) -> None:
+        """Read what a writer that refuses the tape for good found on it: what earlier writers stored may be gone."""
         if isinstance(answer, journal.Fatal) and answer.final:
             last = await _answer(process)
             self._verified = last if isinstance(last, journal.Verified) else None
 
-    async def _keep_up(self) -> None:
-        """Handle the writer's answers; when it dies, start another, later and later."""
+    async def _keep_writer_running(self) -> None:
+        """Handle the writer's answers; when it dies, start another, waiting longer each time."""
         attempt = 0
         while True:
             if self._process is not None:
-                attempt = 0 if await self._hear(self._process) else attempt
+                attempt = 0 if await self._handle_answers(self._process) else attempt
                 await _ended(self._process)
                 self._process = None
-            if self._over or (self._closing and not self._kept):
+            if self._gave_up or (self._closing and not self._pending):
                 return
             self.counts.restarts += 1
-            self._say(f"the writer ended; starting another (to be sent again: {counted(len(self._kept), 'frame')})")
+            self._report(
+                f"the writer ended; starting another (to be sent again: {counted(len(self._pending), 'frame')})"
+            )
             await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
             attempt += 1
             await self._relaunch()
@@ -186,35 +191,35 @@ class Tap:
         try:
             await self._launch()
         except WiretapeError as error:
-            self._say(str(error))
+            self._report(str(error))
             if isinstance(error, LASTING):
                 self._give_up()
 
-    async def _hear(self, process: asyncio.subprocess.Process) -> bool:
+    async def _handle_answers(self, process: asyncio.subprocess.Process) -> bool:
         """Handle answers until the writer ends; return whether it was of use.
 
-        A failure to take one is the writer's end, whatever its cause: nobody would hear it acknowledge anything.
+        A failure to read one ends the writer, whatever the cause: its acknowledgements would not be read.
         """
         try:
-            return await self._listen(process)
+            return await self._read_answers(process)
         except Exception as error:  # noqa: BLE001 - a relay whose reader has ended would store nothing for ever
-            self._say(f"the writer's answers cannot be read ({error})")
+            self._report(f"the writer's answers cannot be read ({error})")
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             return False
 
-    async def _listen(self, process: asyncio.subprocess.Process) -> bool:
+    async def _read_answers(self, process: asyncio.subprocess.Process) -> bool:
         """Handle answers until the writer ends; return whether it ever acknowledged anything."""
         useful = False
         while answer := await _answer(process):
             match answer:
                 case journal.Ack():
                     useful = True
-                    self._take(answer)
+                    self._handle_ack(answer)
                 case journal.Trouble(message=message):
-                    self._say(message)
+                    self._report(message)
                 case journal.Fatal(message=message, final=final):
-                    self._say(message)
+                    self._report(message)
                     if final:
                         self._give_up()
                 case journal.Deleting() | journal.Deleted():
@@ -223,27 +228,27 @@ class Tap:
                     self._verified = answer
         return useful
 
-    def _take(self, ack: journal.Ack) -> None:
+    def _handle_ack(self, ack: journal.Ack) -> None:
         self._acknowledge(ack.seq)
         self._count_lost(ack.lost)
         for one in ack.finished:
-            self._count(one)
+            self._count_finished(one)
 
     def _acknowledge(self, seq: int) -> None:
         now = self._clock.now()
-        if self._kept and self._kept[0].seq <= seq:
-            self.counts.lag_ns = now - self._kept[0].at
-        while self._kept and self._kept[0].seq <= seq:
-            kept = self._kept.popleft()
-            self._kept_bytes -= len(kept.data)
-            self.counts.stored_bytes += kept.body
-            self.counts.stored_exchanges += kept.begins
-            if kept.ends:
-                self._followed.pop(kept.ends, None)
-        if not self._kept:
-            self._settled.set()
+        if self._pending and self._pending[0].seq <= seq:
+            self.counts.lag_ns = now - self._pending[0].at
+        while self._pending and self._pending[0].seq <= seq:
+            pending = self._pending.popleft()
+            self._pending_bytes -= len(pending.data)
+            self.counts.stored_bytes += pending.body
+            self.counts.stored_exchanges += pending.begins
+            if pending.ends:
+                self._followed.pop(pending.ends, None)
+        if not self._pending:
+            self._all_stored.set()
         if self.counts.trouble:
-            self._say("")
+            self._report("")
 
     def _count_deleted(self, deleted: journal.Deleting | journal.Deleted) -> None:
         """Count what was deleted; remember what is about to be, lest its writer dies before it can report that."""
@@ -273,20 +278,20 @@ class Tap:
             )
 
     def _give_up(self) -> None:
-        """Store nothing more: streams go on, and what is not stored is counted."""
-        self._over = True
-        self._lose()
-        self._settled.set()
+        """Stop storing: streams go on, and what is not stored is counted."""
+        self._gave_up = True
+        self._count_pending_as_lost()
+        self._all_stored.set()
 
-    def _lose(self) -> None:
-        """Count what is kept as lost."""
-        self._lost += len(self._kept)
-        self.counts.dropped_bytes += sum(kept.body for kept in self._kept)
-        self.counts.unrecorded += sum(kept.begins for kept in self._kept)
-        self._kept.clear()
-        self._kept_bytes = 0
+    def _count_pending_as_lost(self) -> None:
+        """Count what is not acknowledged as lost."""
+        self._lost += len(self._pending)
+        self.counts.dropped_bytes += sum(pending.body for pending in self._pending)
+        self.counts.unrecorded += sum(pending.begins for pending in self._pending)
+        self._pending.clear()
+        self._pending_bytes = 0
 
-    def _count(self, one: journal.Finished) -> None:
+    def _count_finished(self, one: journal.Finished) -> None:
         """Count an exchange, once: a writer that was started again may report what another has reported."""
         if one.id not in self._unfinished:
             return
@@ -295,7 +300,7 @@ class Tap:
         self.counts.failed += one.outcome in FAILURES
         self._on_finished(one)
 
-    def _say(self, message: str) -> None:
+    def _report(self, message: str) -> None:
         self.counts.trouble = message
         self._on_trouble(message)
 
@@ -314,19 +319,19 @@ class Tap:
         """Report losses, and keep beside the tape what it lacks."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
-            lacking = self._over or any(exchange.lacks for exchange in self._followed.values())
+            lacking = self._gave_up or any(exchange.lacks for exchange in self._followed.values())
             now = self._clock.now()
             if line := self._reporter.report(now, self.counts, self._waiting_ns(now), lacking=lacking):
                 self._on_trouble(line)
             self._keep_beside()
 
     def _keep_beside(self) -> None:
-        late = self._over or self._closing or self._waiting_ns(self._clock.now()) > LATE_NS
+        late = self._gave_up or self._closing or self._waiting_ns(self._clock.now()) > LATE_NS
         lacking = [exchange.relayed() for exchange in self._followed.values() if late or exchange.lacks]
         unstored = msgspec.structs.replace(self._forgotten, exchanges=lacking)
-        if self._keeper is not None and unstored != self._last_kept:
+        if self._keeper is not None and unstored != self._last_unstored:
             self._keeper.keep(unstored)
-            self._last_kept = unstored
+            self._last_unstored = unstored
 
     def _open_keeper(self) -> None:
         """Open the file that the writer has prepared; another one after the file was removed."""
@@ -337,9 +342,9 @@ class Tap:
         except OSError as error:
             self._keeper = None
             self._on_trouble(f"what cannot be stored cannot be kept beside the tape either ({error.strerror})")
-        self._last_kept = Unstored(self._last_kept.session)
+        self._last_unstored = Unstored(self._last_unstored.session)
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
             # While streams run there is always a frame without an acknowledgement yet.
@@ -347,8 +352,8 @@ class Tap:
                 self.put(journal.Heartbeat(self._clock.wall()))
 
     def put(self, frame: journal.Frame) -> None:
-        """Hand over a frame that is small or must not be lost."""
-        if self._over:
+        """Queue a frame that is small or must not be lost."""
+        if self._gave_up:
             self._lost += 1
             return
         self._seq += 1
@@ -362,15 +367,15 @@ class Tap:
                 self._unfinished.add(frame.id)
             case journal.End():
                 ends = frame.id
-        self._kept.append(_Kept(self._seq, self._clock.now(), data, body, begins, ends))
-        self._kept_bytes += len(data)
-        self._settled.clear()
+        self._pending.append(_Pending(self._seq, self._clock.now(), data, body, begins, ends))
+        self._pending_bytes += len(data)
+        self._all_stored.clear()
         self._outbox.append(data)
         if self._flush_at is None:
             self._flush_at = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._flush)
 
     def offer(self, frame: journal.Read) -> bool:
-        """Hand over a read; False if there is no room for it."""
+        """Queue a read; return False if there is no room for it."""
         if not self.has_room(len(frame.data)):
             return False
         self.put(frame)
@@ -378,30 +383,30 @@ class Tap:
 
     def has_room(self, size: int) -> bool:
         """Return whether `size` more bytes may be kept."""
-        return not self._over and self._kept_bytes + size <= self._queue_bytes
+        return not self._gave_up and self._pending_bytes + size <= self._queue_bytes
 
     def has_room_for_request(self, size: int) -> bool:
         """Return whether a request body may be kept: bodies leave a quarter of the room to what responses bring."""
-        return not self._over and self._kept_bytes + size <= self._queue_bytes // 4 * 3
+        return not self._gave_up and self._pending_bytes + size <= self._queue_bytes // 4 * 3
 
     def admits(self) -> bool:
         """Return whether another exchange may be recorded: what must not be lost has a bound, too."""
-        return not self._over and self._kept_bytes <= 2 * self._queue_bytes
+        return not self._gave_up and self._pending_bytes <= 2 * self._queue_bytes
 
     def lag_ns(self) -> int:
-        """Return the time from a frame's birth to its commit: the last one's, or that of what is waiting, if longer."""
+        """Return the time from a frame's queueing to its commit: the last one's, or of what waits, if longer."""
         return max(self.counts.lag_ns, self._waiting_ns(self._clock.now()))
 
     def _waiting_ns(self, now: int) -> int:
-        return now - self._kept[0].at if self._kept else 0
+        return now - self._pending[0].at if self._pending else 0
 
     def totals(self) -> Totals:
         """Return how the recording ended, after `close`."""
         return reconcile(self.counts, self._verified)
 
     def cut(self) -> None:
-        """Let `close` wait for a moment only."""
-        self._until = self._clock.now() + int(_CUT_SECONDS * 1e9)
+        """Make `close` wait for at most one second."""
+        self._deadline_ns = self._clock.now() + int(_CUT_SECONDS * 1e9)
 
     def _flush(self) -> None:
         self._flush_at = None
@@ -422,32 +427,32 @@ class Tap:
             self._flush_at = asyncio.get_running_loop().call_later(_LATER_SECONDS, self._flush)
 
     def _small_frames(self) -> Iterator[bytes]:
-        """Take frames off the front of the outbox, up to a large one."""
+        """Yield and remove frames from the front of the outbox, up to a large one."""
         size = 0
         while self._outbox and len(self._outbox[0]) < _JOINED_BYTES and size < _PIPE_BYTES:
             size += len(self._outbox[0])
             yield self._outbox.popleft()
 
     async def close(self, grace: float = 10.0) -> int:
-        """Let the writer commit everything and end; return the number of frames that could not be stored."""
+        """Have the writer commit everything and end; return the number of frames that could not be stored."""
         self._closing = True
         for task in self._tasks[2:]:
-            task.cancel()  # no sign of life may come after the end
+            task.cancel()  # no heartbeat may come after the end
         self.put(journal.Close(self._clock.wall()))
         self._flush_now()
-        self._until = min(self._until, self._clock.now() + int(grace * 1e9))
-        while self._kept and self._clock.now() < self._until:
+        self._deadline_ns = min(self._deadline_ns, self._clock.now() + int(grace * 1e9))
+        while self._pending and self._clock.now() < self._deadline_ns:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
-                    await self._settled.wait()
-        if self._kept:
-            self._say(f"{counted(len(self._kept), 'frame')} could not be stored within {grace:.2g} s")
+                    await self._all_stored.wait()
+        if self._pending:
+            self._report(f"{counted(len(self._pending), 'frame')} could not be stored within {grace:.2g} s")
             self._keep_beside()
-        left = (self._until - self._clock.now()) / 1e9
+        left = (self._deadline_ns - self._clock.now()) / 1e9
         await self._end_writer(max(left, _LAST_SECONDS))
         if self._keeper is not None:
             self._keeper.close(_LAST_SECONDS)
-        self._lose()
+        self._count_pending_as_lost()
         return self._lost
 
     def _flush_now(self) -> None:
