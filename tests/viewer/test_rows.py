@@ -11,7 +11,7 @@ from recorder.decode.derive import Decoded
 from recorder.decode.outcome import TimedItem
 from recorder.errors import TapeDamaged
 from viewer import rows
-from viewer.model.exchange import event_rows
+from viewer.model.exchange import events
 from viewer.model.exchange.transcript import Transcript
 
 CONTRACT = (
@@ -65,7 +65,7 @@ def test_the_first_item_has_no_gap_and_comments_count_as_items() -> None:
         TimedItem(2, "event", None, None, "message", "", "y", 15, 24),
     ]
     transcript = Transcript(Decoded(b"", True, items))
-    found = list(event_rows.table(transcript, items))
+    found = list(events.table(transcript, items))
     assert [row["gap_ms"] for row in found] == [None, 2.5, None]
     assert [row["kind"] for row in found] == ["malformed", "comment", "malformed"]
 

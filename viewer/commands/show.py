@@ -107,7 +107,7 @@ def _show_events(connection: "Connection", no: int, format: str | None, raw_csv:
     from rich.text import Text
 
     from viewer import rows
-    from viewer.model.exchange import event_rows
+    from viewer.model.exchange import events
     from viewer.model.exchange.clocks import Times
     from viewer.model.exchange.transcript import Transcript
     from viewer.tape import queries
@@ -116,9 +116,9 @@ def _show_events(connection: "Connection", no: int, format: str | None, raw_csv:
     transcript = Transcript(decoded)
     if output.chosen(format) == "table":
         room = output.width()
-        output.show(Text(line if room is None else _cut(line, room)) for line in event_rows.lines(transcript, Times()))
+        output.show(Text(line if room is None else _cut(line, room)) for line in events.lines(transcript, Times()))
     else:
-        found = event_rows.table(transcript, decoded.items)
+        found = events.table(transcript, decoded.items)
         output.put(output.chosen(format), rows.EVENT_FIELDS, found, raw_csv)
     if not len(transcript):
         _say_nothing(connection, no, "events")

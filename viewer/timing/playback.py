@@ -21,7 +21,7 @@ class Playback:
     """A playhead over the instants `at` (ns since T0, never falling) of a stream that lasts until `end_ns`.
 
     `position` is how many events have come: 0 to `len(at)`. Playing starts from `media_ns`, the playhead's instant,
-    which may lie anywhere between two events.
+    which may lie anywhere between two events. While `following`, it stays at the end when that moves on.
     """
 
     def __init__(self, at: Sequence[int], end_ns: int, now: Callable[[], int]) -> None:
@@ -32,7 +32,7 @@ class Playback:
         self._shown_end = self._end
         self.cap_ns: int | None = None
         self.speed = 1.0
-        self.playing = False
+        self.playing = self.following = False
         self.position = 0
         self._base_clock = 0
         self._base_shown = 0
@@ -75,12 +75,21 @@ class Playback:
         self.playing = False
         self._rebase(shown)
 
-    def toggle(self) -> None:
-        """Play or pause."""
-        if self.playing:
+    def toggle(self, *, is_live: bool = False) -> None:
+        """Play or pause; stop following the end, or follow it again from there if the stream `is_live`."""
+        if self.following:
+            self.following = False
+        elif self.playing:
             self.pause()
+        elif is_live and self.at_end:
+            self.following = True
         else:
             self.play()
+
+    def catch_up(self) -> None:
+        """Follow the end of a stream that still runs once playing has reached it."""
+        if not self.playing and self.at_end:
+            self.following = True
 
     def seek(self, position: int) -> None:
         """Go to where so many events have come: to the instant of the last of them."""
@@ -113,7 +122,7 @@ class Playback:
     def grow(self, at: Sequence[int], end_ns: int) -> None:
         """Extend the stream: `at` are the timestamps of all its events so far, and it lasts until `end_ns`.
 
-        What has been played keeps its place, so that playing goes on by the same clock.
+        What has been played keeps its place, so that playing goes on by the same clock. A followed end is gone to.
         """
         media = self.media_ns
         self._at = at
@@ -121,6 +130,8 @@ class Playback:
         self._cap()
         if not self.playing:
             self._rebase(self._cut(media))
+        if self.following:
+            self.seek_to(self._end)
 
     def deadline(self) -> int | None:
         """Give the clock's instant at which the next event, or the end, is due; None if nothing is."""

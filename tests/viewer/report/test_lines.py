@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from tests.viewer.conftest import HOSTILE, LIVE, ODD
 from viewer import rows
-from viewer.model.exchange import event_rows
+from viewer.model.exchange import events as event_tables
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.transcript import Transcript
 from viewer.report import exchange, tables
@@ -127,7 +127,7 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
     hostile: dict[str, Any] = {"headers": [[HOSTILE, HOSTILE]], "path": HOSTILE, "method": HOSTILE, "body": HOSTILE}
     decoded = queries.decoded(connection, queries.find(connection, ODD))
     transcript = Transcript(decoded)
-    events = list(event_rows.table(transcript, decoded.items))
+    events = list(event_tables.table(transcript, decoded.items))
     return [
         listing(connection),
         listing(connection, 100),
@@ -135,7 +135,7 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
         exchange.answer(row | {"reasoning": HOSTILE, "refusal": HOSTILE}),
         exchange.request(request | hostile),
         tables.grid(rows.EVENT_FIELDS, events).lines,
-        map(Text, event_rows.lines(transcript, Times())),
+        map(Text, event_tables.lines(transcript, Times())),
         exchange.headers("response", [[HOSTILE, HOSTILE]]),
         exchange.page(row, [], [[f"{HOSTILE}-request-id", HOSTILE]]),
         exchange.body(HOSTILE.encode()),

@@ -76,7 +76,7 @@ class Part:
 
     def lay(self, width: int, silences: Sequence[tuple[int, str]]) -> None:
         """Lay the text out anew; `silences` are the places before which one is shown, and its words."""
-        text = events.said(self.track.text)
+        text = events.without_nul(self.track.text)
         inserted = [(at, words, True) for at, words in silences]
         if "\t" in text and text.count("\t") <= _MOST_TABS:
             inserted += [(tab.start(), " " * (TAB - 1), False) for tab in _A_TAB.finditer(text)]

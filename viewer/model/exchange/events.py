@@ -1,59 +1,149 @@
-"""Pure: what an event says, in one line: its words, or what else matters of it."""
+"""Pure: the events of one exchange: each summed up in a line, as a table, and filtered by what is typed."""
 
 import json
+import re
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from viewer.model.exchange.transcript import OUTPUT, Transcript
+from recorder.decode.outcome import TimedItem
+from recorder.sanitize import safe
+from viewer import formatting, rows
+from viewer.model.exchange.clocks import SAME, Times
+from viewer.model.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Transcript
 from viewer.model.text import json_spans
+from viewer.rows import Row
 
-_SHOWN: Final = 200
+FILTER_HELP: Final = "kind:tool · gap>100ms · words"
+"""What a filter for events can hold."""
+
+_LONGEST: Final = 200
 _LARGEST: Final = 16_384
+_KIND_WIDTH: Final = max(map(len, KINDS))
+_GAP: Final = re.compile(r"(?:Δ|gap)([<>])([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s)?")
+_ALIASES: Final = {"reason": "reasoning", "ping": "comment", "bad": "malformed"}
+
+Test = Callable[[Transcript, int], bool]
 
 
-def of(transcript: Transcript, event: int) -> str:
-    """Give what an event says: what it adds, in quotes; why the answer ended, its tokens, or how its bytes begin."""
+def summary(transcript: Transcript, event: int) -> str:
+    """Return an event in one line: what it adds, in quotes; why the answer ended, its tokens, or its data."""
     kind = transcript.kind(event)
     if kind in OUTPUT and (text := transcript.text(event)):
-        return f"'{said(text[:_SHOWN])}'"
+        return f"'{without_nul(text[:_LONGEST])}'"
+    if kind == "malformed":
+        return _malformed(transcript.bytes(event))[:_LONGEST]
     start = transcript.starts[event]
     data = transcript.data[start : min(transcript.ends[event], start + _LARGEST)].decode("utf-8", "replace")
-    payload = data.partition("data:")[2].strip() if "data:" in data else data.strip()
-    if kind == "malformed":
-        return _malformed(transcript.bytes(event))[:_SHOWN]
-    telling = {"finish": _finish, "usage": _usage, "role": _role, "error": _error}.get(kind)
-    if telling is not None:
+    payload = (data.partition("data:")[2] if "data:" in data else data).strip()
+    if kind in _FIELDS:
         try:
-            return telling(json.loads(payload))[:_SHOWN]
+            return _FIELDS[kind](json.loads(payload))[:_LONGEST]
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            return payload[:_SHOWN]
-    return payload[:_SHOWN]
+            pass
+    return payload[:_LONGEST]
 
 
-def said(text: str) -> str:
-    """Give what was said as the tape's own texts have it, where NUL cannot stand: on every screen the same."""
+def without_nul(text: str) -> str:
+    """Return a text with U+FFFD for NUL, as in the tape's own texts."""
     return text.replace("\0", "\ufffd")
 
 
 def _malformed(block: bytes) -> str:
-    """Give from where on an event cannot be read, and how its data begins."""
     payload = json_spans.payload(block.rstrip(b"\r\n"))
     fault = json_spans.fault(payload) if len(payload) <= _LARGEST else None
-    return f"{fault.short if fault else 'no JSON'}: {payload[:_SHOWN].decode('utf-8', 'replace').strip()}"
+    return f"{fault.short if fault else 'no JSON'}: {payload[:_LONGEST].decode('utf-8', 'replace').strip()}"
 
 
-def _finish(chunk: Any) -> str:
+def _finish_reasons(chunk: Any) -> str:
     return ", ".join(str(choice["finish_reason"]) for choice in chunk["choices"] if choice.get("finish_reason"))
 
 
-def _usage(chunk: Any) -> str:
-    usage = chunk["usage"]
-    return f"{usage['prompt_tokens']} in, {usage['completion_tokens']} out"
+_FIELDS: Final[dict[str, Callable[[Any], str]]] = {
+    "finish": _finish_reasons,
+    "usage": lambda chunk: f"{chunk['usage']['prompt_tokens']} in, {chunk['usage']['completion_tokens']} out",
+    "role": lambda chunk: str(chunk["choices"][0]["delta"]["role"]),
+    "error": lambda chunk: str(chunk["error"] if isinstance(chunk["error"], str) else chunk["error"]["message"]),
+}
+"""What is shown of a chunk that adds nothing to the answer, by its kind."""
 
 
-def _role(chunk: Any) -> str:
-    return str(chunk["choices"][0]["delta"]["role"])
+def lines(transcript: Transcript, times: Times, only: Sequence[int] | None = None) -> Iterator[str]:
+    """Yield a heading and a line for each event, or for `only` some, safe for a terminal."""
+    number, at = len(str(len(transcript))), times.width(transcript)
+    yield f"{'#':>{number}} {times.title:>{at}} {'Δ ms':>9} {'kind':<{_KIND_WIDTH}} {'bytes':>9} {'read':>6} data"
+    above = None
+    for event in range(len(transcript)) if only is None else only:
+        size = transcript.ends[event] - transcript.starts[event]
+        gap = SAME if transcript.shares_read(event) else formatting.ms(rows.ms(transcript.gap_ns(event)))
+        read = formatting.UNKNOWN if transcript.reads[event] == UNKNOWN else transcript.reads[event]
+        start = f"{event:>{number}} {times.of(transcript, event, above):>{at}} {gap:>9}"
+        kind = f"{transcript.kind(event):<{_KIND_WIDTH}}"
+        yield f"{start} {kind} {size:>9} {read:>6} {safe(summary(transcript, event))}"
+        above = event
 
 
-def _error(chunk: Any) -> str:
-    error = chunk["error"]
-    return str(error if isinstance(error, str) else error["message"])
+def table(transcript: Transcript, items: Sequence[TimedItem]) -> Iterator[Row]:
+    """Yield a row of `rows.EVENT_FIELDS` for each event; `items` are those that the transcript is made of.
+
+    `gap_ms` is the time since the event before, None for the first; `delta` what it adds to the answer.
+    """
+    for event, item in enumerate(items):
+        yield {
+            "seq": item.seq,
+            "kind": transcript.kind(event),
+            "at_ms": rows.ms(item.at_ns),
+            "gap_ms": rows.ms(transcript.gap_ns(event)),
+            "read": item.read,
+            "type": item.type,
+            "id": item.id,
+            "data": item.data,
+            "start": item.start,
+            "end": item.end,
+            "delta": transcript.text(event) or None,
+        }
+
+
+def parse_filter(text: str) -> list[Test]:
+    """Return the tests that an event must pass to fit a filter. Raises `ValueError` with the reason if it is none."""
+    return [_test(term) for term in text.split()]
+
+
+def filter_error(text: str) -> str | None:
+    """Return what is wrong with a filter; None if nothing is."""
+    try:
+        parse_filter(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def matching(transcript: Transcript, tests: Sequence[Test]) -> "array[int]":
+    """Return the events that pass all tests, ascending."""
+    return array("q", (event for event in range(len(transcript)) if all(test(transcript, event) for test in tests)))
+
+
+def _test(term: str) -> Test:
+    if term.startswith("kind:"):
+        names = {_ALIASES.get(name, name) for name in term.removeprefix("kind:").split(",")}
+        if unknown := names - set(KINDS):
+            raise ValueError(f"{min(unknown)} is no kind: there are {', '.join(KINDS)}")
+        return lambda transcript, event: transcript.kind(event) in names
+    if match := _GAP.fullmatch(term):
+        return _gap_test(match[1] == ">", round(float(match[2]) * (1_000_000_000 if match[3] == "s" else 1_000_000)))
+    if re.match(r"(?:Δ|gap)[<>=]", term):
+        raise ValueError(f"{term}: write a duration, as in gap>100ms")
+    words = re.compile(re.escape(term.encode("utf-8", "replace")), re.IGNORECASE)
+    return lambda transcript, event: (
+        words.search(transcript.data, transcript.starts[event], transcript.ends[event]) is not None
+    )
+
+
+def _gap_test(is_above: bool, limit_ns: int) -> Test:
+    def test(transcript: Transcript, event: int) -> bool:
+        gap = transcript.gap_ns(event)
+        if gap is None or transcript.shares_read(event):
+            return False
+        return gap > limit_ns if is_above else gap < limit_ns
+
+    return test

@@ -17,8 +17,7 @@ from recorder.decode.batch import Events
 from recorder.decode.derive import decode
 from recorder.decode.outcome import Exchange, Read
 from recorder.decode.stalls import Thresholds
-from viewer.model.exchange import markers as landmarks
-from viewer.model.exchange import unrolled
+from viewer.model.exchange import markers, unrolled
 from viewer.model.exchange.markers import Marker
 from viewer.model.exchange.transcript import UNKNOWN, Transcript
 from viewer.timing import verdicts
@@ -106,7 +105,7 @@ def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, tuple[Callable[[
             [],
             None,
             limits,
-            landmarks.markers(transcript, first),
+            markers.markers(transcript, first),
             end,
             array("q", reads_at),
             array("q", sizes),
@@ -126,7 +125,7 @@ def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, tuple[Callable[[
         with _unhurried():
             told = verdicts.verdicts(timed(), answer.outcome, limits)
             stalls = [one.from_ns + one.lasted_ns for one in told if one.kind == "stall" and one.form == "gap"]
-            return {"verdicts": told, "markers": landmarks.markers(transcript, first, stalls), "judged": True}
+            return {"verdicts": told, "markers": markers.markers(transcript, first, stalls), "judged": True}
 
     def summed_up() -> Judged:
         with _unhurried():

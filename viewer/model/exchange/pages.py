@@ -153,7 +153,7 @@ def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> li
         if opened is not None and 0 < place <= len(opened.transcript):
             transcript, event = opened.transcript, place - 1
             at = times.told(transcript.at[event]) if transcript.timed[event] else formatting.UNKNOWN
-            text = f"{at}  {transcript.kind(event)}  {formatting.cut(events.said(transcript.text(event)), 60)}"
+            text = f"{at}  {transcript.kind(event)}  {formatting.cut(events.without_nul(transcript.text(event)), 60)}"
         lines.append([(f"  {markers.label(place):<8}", "accent"), (text, "plain")])
     lines += [[], [("note", "strong"), ("  enter writes one; it is kept beside the tape, not in it", "muted")]]
     return [*lines, [("  ", "plain"), (notes.text or formatting.UNKNOWN, "plain")]]

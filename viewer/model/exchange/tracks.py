@@ -116,3 +116,9 @@ class Voice:
     reasoning: Track = field(default_factory=Track)
     refusal: Track = field(default_factory=Track)
     calls: list[ToolCall] = field(default_factory=list)
+
+    @property
+    def texts(self) -> list[tuple[str, Track]]:
+        """Its texts, each with its kind."""
+        texts = [("reasoning", self.reasoning), ("content", self.content), ("refusal", self.refusal)]
+        return texts + [("tool", track) for call in self.calls for track in (call.name, call.arguments)]

@@ -14,9 +14,8 @@ from textual.screen import Screen
 from textual.worker import Worker
 
 from viewer import formatting
-from viewer.model.exchange import standing
 from viewer.model.exchange.clocks import seconds
-from viewer.model.exchange.race import ALIGNMENTS, Drawing, Part, Race
+from viewer.model.exchange.race import ALIGNMENTS, Drawing, Part, Race, status
 from viewer.model.listing import ranking
 from viewer.model.text import diff
 from viewer.model.text.diff import Divergence
@@ -173,7 +172,7 @@ class CompareScreen(Screen[None]):
         """Move the playhead: whoever does that follows no end any more."""
 
         def leave(race: Race) -> None:
-            race.following = False
+            race.playback.following = False
             change(race)
 
         self._command(leave)
@@ -240,11 +239,10 @@ class CompareScreen(Screen[None]):
         self._compare()
 
     def _drive(self, race: Race) -> None:
-        """Let the playback go on that a race has now: it has another one when it changes."""
+        """Start playing a race, or tell its driver that its playback has changed."""
         if self._driver is None:
             self._driver = Driver(race.playback, host(self).clock, self._played, self._show_race)
             _: Worker[None] = self.run_worker(self._driver.run(), group="race")
-        self._driver.playback = race.playback
         self._driver.wake()
 
     def _played(self) -> None:
@@ -281,10 +279,10 @@ class CompareScreen(Screen[None]):
             head = f"{name} {row['id'][:_SHORT_ID]} {formatting.line(row['model'])}"
             found = self._divergence
             if self._parted and found is not None:
-                status = diff.description(found, race.texts[at])
-                pane.part_ways(head, [(status, "muted")], found, (found.a, found.b)[at])
+                same = diff.description(found, race.texts[at])
+                pane.part_ways(head, [(same, "muted")], found, (found.a, found.b)[at])
                 continue
-            told = standing.told(
+            stands = status(
                 lane,
                 position,
                 row,
@@ -293,7 +291,7 @@ class CompareScreen(Screen[None]):
                 zero_ns=lane.origin_ns(race.alignment) or 0,
             )
             is_over = position == len(lane.transcript) and not lane.is_live
-            pane.show(head, told, lane.parts(position) or _instead(row, over=is_over), not is_over)
+            pane.show(head, stands, lane.parts(position) or _instead(row, over=is_over), not is_over)
 
     def _show_race(self) -> None:
         """Show the clock, and where the playhead is."""
@@ -332,7 +330,7 @@ def _instead(row: Row, *, over: bool) -> list[Part]:
 def _clock(race: Race) -> str:
     """Tell the time from what is aligned, in words as the inspector's."""
     playback, zero = race.playback, race.origin_ns
-    state = "● following" if race.following else "▶ racing" if playback.playing else "‖ paused"
+    state = "● following" if race.playback.following else "▶ racing" if playback.playing else "‖ paused"
     speed = "max" if playback.speed == float("inf") else f"{playback.speed:g}×"
     idle = "" if playback.cap_ns is None else f" · idle ≤ {playback.cap_ns / 1e9:g} s"
     whole = (

@@ -176,7 +176,7 @@ class EventsPane(Pane):
             drawn.append((f"{formatting.UNKNOWN if read == UNKNOWN else read:>{read_width}} ", self.look("muted")))
         if (transcript.gap_ns(event) or 0) > self._limit_ns > 0:
             drawn.append(("STALL ", self.look("error")))
-        return [*drawn, (events.of(transcript, event), self.look("ghost") if to_come else tone)]
+        return [*drawn, (events.summary(transcript, event), self.look("ghost") if to_come else tone)]
 
     def _row(self, event: int) -> int:
         if isinstance(self._only, range):

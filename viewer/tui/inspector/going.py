@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
-from viewer.model.exchange import goto, markers
+from viewer.model.exchange import markers
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.opened import Opened
 from viewer.model.exchange.transcript import Transcript
@@ -24,12 +24,12 @@ class Going:
         self, text: str, playback: Playback, transcript: Transcript, times: Times
     ) -> Callable[[Playback], None] | None:
         """Return what moves a playhead to a position as it is typed; None if there is no such place."""
-        goal = goto.read(text)
+        goal = markers.parse_goal(text)
         if goal is None:
             return None
         if goal.words:
             self._words, self._filter = goal.words, ""
-        place = goto.place(goal, playback, transcript, times)
+        place = markers.place(goal, playback, transcript, times)
         if place is None:
             return self._fails(_refused(text))
         at_ns, position = place
@@ -50,7 +50,7 @@ class Going:
             position = _beside(fitting, playback.position, back=back)
             missing = f"no event fits {self._filter}"
         elif self._words:
-            position = goto.found(transcript, playback.position, self._words, back=back)
+            position = markers.position_of_words(transcript, playback.position, self._words, back=back)
             missing = f"never said: {self._words}"
         else:
             return self._fails("nothing looked for yet: g and words, or / and a filter for events")
@@ -71,14 +71,14 @@ class Going:
 
 def refusal(text: str, playback: Playback, transcript: Transcript, times: Times) -> str | None:
     """Return why a position as it is typed is none of this stream, None if it is one."""
-    goal = goto.read(text)
-    if goal is None or goto.place(goal, playback, transcript, times) is not None:
+    goal = markers.parse_goal(text)
+    if goal is None or markers.place(goal, playback, transcript, times) is not None:
         return None
     return _refused(text)
 
 
 def _refused(text: str) -> str:
-    return f"no such position: '{text.strip()}'; use {goto.EXAMPLES} or words of the answer"
+    return f"no such position: '{text.strip()}'; use {markers.EXAMPLES} or words of the answer"
 
 
 def first(transcript: Transcript, position: int) -> int | None:

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Sequence
 from typing import Final
 
-from viewer.model.exchange import event_filter
+from viewer.model.exchange import events
 from viewer.model.exchange.transcript import Transcript
 from viewer.tui.base.host import in_thread
 from viewer.tui.inspector.replay import ReplayPane
@@ -22,5 +22,5 @@ async def render(replay: ReplayPane) -> None:
 
 async def fitting(transcript: Transcript, text: str) -> Sequence[int] | None:
     """Find the events that fit a filter, which can be read; None without any."""
-    tests = event_filter.read(text)
-    return await in_thread(functools.partial(event_filter.fitting, transcript, tests)) if tests else None
+    tests = events.parse_filter(text)
+    return await in_thread(functools.partial(events.matching, transcript, tests)) if tests else None

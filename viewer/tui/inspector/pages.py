@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from viewer.model.exchange import event_rows, pages
+from viewer.model.exchange import events, pages
 from viewer.model.exchange.answer import Answer
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.notes import Notes
@@ -31,7 +31,7 @@ def page(
         case "replay":
             return "text.txt", known.row["content"] or ""
         case "events":
-            return "events.txt", "" if opened is None else _lines(event_rows.lines(opened.transcript, times, only))
+            return "events.txt", "" if opened is None else _lines(events.lines(opened.transcript, times, only))
         case "tree" | "bytes":
             return "event.sse", _bytes(opened, position).decode("utf-8", "replace")
         case "request":

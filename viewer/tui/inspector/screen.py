@@ -16,7 +16,7 @@ from textual.worker import WorkType
 
 from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
-from viewer.model.exchange import event_filter, goto, markers
+from viewer.model.exchange import events, markers
 from viewer.model.exchange.opened import Opened
 from viewer.tape import socket_reads
 from viewer.tape.exchange import Known
@@ -313,7 +313,7 @@ class InspectorScreen(Screen[None]):
 
     def action_goto(self) -> None:
         """Ask where to go, until there is such a place."""
-        asked = AskScreen(f"go to: {goto.HELP} (n goes on)", refusal=self._no_place)
+        asked = AskScreen(f"go to: {markers.HELP} (n goes on)", refusal=self._no_place)
         self.app.push_screen(asked, lambda text: self.go_to(text or ""))
 
     def _no_place(self, text: str) -> str | None:
@@ -324,7 +324,7 @@ class InspectorScreen(Screen[None]):
 
     def action_filter(self) -> None:
         """Ask which events to list."""
-        asked = AskScreen(f"events: {event_filter.HELP} (n goes on)", self.panes.filter_text, event_filter.mistake)
+        asked = AskScreen(f"events: {events.FILTER_HELP} (n goes on)", self.panes.filter_text, events.filter_error)
         self.app.push_screen(asked, lambda text: None if text is None else self._filter(text.strip()))
 
     @waits()

@@ -8,7 +8,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from viewer import sparkline
-from viewer.model.exchange import waits
+from viewer.model.exchange import strips
 from viewer.model.exchange.race import Drawing
 from viewer.tui.base import paint, theme
 from viewer.tui.base.paint import Part
@@ -66,7 +66,7 @@ class RaceStrips(Scrubbing):
             return self._axis(width)
         drawn: list[Part] = [(f" {'AB'[y - 1]} ", self._style("head"))]
         line, at = self._drawing.strips[y - 1].ljust(self.cells), self._places[y - 1]
-        waited = waits.kinds(self._drawing.waits[y - 1], self.cells)
+        waited = strips.wait_kinds(self._drawing.waits[y - 1], self.cells)
         looks = (
             (_state(sign, kind, place > at), kind, place == at, sign)
             for place, (sign, kind) in enumerate(zip(line, waited, strict=False))
@@ -97,7 +97,7 @@ class RaceStrips(Scrubbing):
         return Style(color=style.color, bold=style.bold)
 
 
-def _state(sign: str, kind: waits.Kind | None, to_come: bool) -> str:
+def _state(sign: str, kind: strips.WaitKind | None, to_come: bool) -> str:
     if kind is not None:
         return {"first": "axis", "slow": "slow", "stalled": "stalled"}[kind]
     if to_come:

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from viewer import sparkline
-from viewer.model.exchange import strips, waits
+from viewer.model.exchange import strips
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.strips import Strips
 from viewer.model.states import Tone
@@ -40,7 +40,7 @@ _FLAG: Final = Style(reverse=True, bold=True)
 _MARKS: Final[dict[str, Tone]] = {"S": "error", "E": "error", "D": "success"}
 
 
-_WAITS: Final[dict[waits.Kind, tuple[Tone, str]]] = {
+_WAITS: Final[dict[strips.WaitKind, tuple[Tone, str]]] = {
     "first": ("muted", "waited"),
     "slow": ("warning", "slow"),
     "stalled": ("error", "stalled"),
@@ -151,7 +151,7 @@ class Timeline(CachedLines, Scrubbing):
         """Draw the gaps, each bar in one tone, waits with their look behind them; above the lowest row, the scale."""
         longest = [*self._strips.longest, *[-1] * self.cells][: self.cells]
         bars = [look[_gap_tone(gap)] for gap in longest]
-        waited = waits.kinds(self._strips.waits, self.cells)
+        waited = strips.wait_kinds(self._strips.waits, self.cells)
         for bound, cells in zip(sparkline.bounds(rows), self._strips.gaps(rows), strict=True):
             drawn: list[paint.Part] = [self._label(f"≥{bound}" if bound else "gap", look, right=bool(bound))]
             for sign, bar, kind in zip(cells.ljust(self.cells), bars, waited, strict=False):
@@ -188,4 +188,4 @@ def _mark(sign: str, look: Mapping[str, Style]) -> paint.Part:
 
 
 def _gap_tone(gap_ns: int) -> Tone:
-    return "error" if gap_ns >= waits.STALLED_NS else "warning" if gap_ns >= waits.LEAST_NS else "plain"
+    return "error" if gap_ns >= strips.STALLED_NS else "warning" if gap_ns >= strips.LEAST_NS else "plain"

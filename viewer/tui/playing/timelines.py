@@ -15,12 +15,12 @@ async def draw(timeline: Timeline, opened: Opened, playback: Playback) -> None:
     reads, end = zip(opened.reads_at, opened.sizes, strict=True), playback.end_ns
     room = timeline.cells, playback.cap_ns
     work = functools.partial(
-        strips.made, opened.transcript, reads, opened.markers, end, *room, is_whole=not opened.missing
+        strips.draw, opened.transcript, reads, opened.markers, end, *room, is_whole=not opened.missing
     )
     timeline.show(await in_thread(work), playback.media_ns)
 
 
 async def draw_first(timeline: Timeline, known: Known, playback: Playback) -> None:
     """Draw what is known before anything is decoded."""
-    work = functools.partial(strips.first, known.row["ttft_ms"], known.gaps, known.end_ns, timeline.cells)
+    work = functools.partial(strips.draw_gaps, known.row["ttft_ms"], known.gaps, known.end_ns, timeline.cells)
     timeline.show(await in_thread(work), playback.media_ns)

@@ -1,5 +1,6 @@
-"""What an event says, in one line."""
+"""The events of an exchange: each in a line, and which fit a filter."""
 
+import pytest
 from sqlalchemy import Connection
 
 from recorder.decode.derive import decode
@@ -14,7 +15,7 @@ FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 1)
 
 def gists(connection: Connection, id: str) -> list[str]:
     transcript = Transcript(queries.decoded(connection, queries.find(connection, id)))
-    return [events.of(transcript, event) for event in range(len(transcript))]
+    return [events.summary(transcript, event) for event in range(len(transcript))]
 
 
 def test_each_kind_says_what_matters_of_it(connection: Connection) -> None:
@@ -27,9 +28,39 @@ def test_each_kind_says_what_matters_of_it(connection: Connection) -> None:
 
 def test_what_cannot_be_read_says_why_and_how_it_begins() -> None:
     transcript = Transcript(decode(FACTS, [], b"event: odd\ndata: {not json\n\n" + b"data: " + b"x" * 20_000 + b"\n\n"))
-    assert events.of(transcript, 0) == "no JSON from byte 1: {not json"
-    assert events.of(transcript, 1) == f"no JSON: {'x' * 191}"
+    assert events.summary(transcript, 0) == "no JSON from byte 1: {not json"
+    assert events.summary(transcript, 1) == f"no JSON: {'x' * 191}"
 
 
 def test_nul_is_shown_as_the_tape_keeps_it() -> None:
-    assert events.said("a\0b") == "a\ufffdb"
+    assert events.without_nul("a\0b") == "a\ufffdb"
+
+
+@pytest.mark.parametrize(
+    ("text", "fitting"),
+    [
+        ("", list(range(9))),
+        ("kind:content", [1, 3, 4, 5]),
+        ("kind:finish,usage", [6, 7]),
+        ("kind:ping", [2]),
+        ("Δ>20ms", [5]),
+        ("gap<15", [1, 2, 6]),
+        ("WORLD", [5]),
+        ("kind:content lo", [3]),
+        ("nothing-like-it", []),
+    ],
+)
+def test_everything_that_is_typed_must_fit(connection: Connection, text: str, fitting: list[int]) -> None:
+    transcript = Transcript(queries.decoded(connection, queries.find(connection, COMPLETE)))
+    assert list(events.matching(transcript, events.parse_filter(text))) == fitting
+
+
+@pytest.mark.parametrize(("text", "reason"), [("kind:words", "words is no kind"), ("Δ>fast", "write a duration")])
+def test_what_cannot_be_read_is_said(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        events.parse_filter(text)
+
+
+def test_all_that_the_help_offers_can_be_typed_anywhere() -> None:
+    assert events.FILTER_HELP.replace(" · ", " ").isascii()
+    assert all(events.filter_error(text) is None for text in events.FILTER_HELP.split(" · "))

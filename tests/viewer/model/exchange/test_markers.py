@@ -1,13 +1,19 @@
-"""The places of a stream that are worth going to."""
+"""The places of a stream to go to: its markers, and positions as they are typed."""
+
+from array import array
 
 import pytest
 from sqlalchemy import Connection
 
-from tests.viewer.conftest import COMPLETE, FAILED, MS, TOOLS
-from viewer.model.exchange import markers as landmarks
-from viewer.model.exchange.markers import Marker
+from recorder.decode.derive import Decoded, decode
+from recorder.decode.outcome import Exchange, Read
+from tests.viewer.conftest import COMPLETE, FAILED, MS, TOOLS, event
+from viewer.model.exchange import markers
+from viewer.model.exchange.clocks import Times
+from viewer.model.exchange.markers import Goal, Marker
 from viewer.model.exchange.transcript import Transcript
 from viewer.tape import queries
+from viewer.timing.playback import Playback
 
 
 @pytest.fixture
@@ -21,34 +27,139 @@ def complete(connection: Connection) -> Transcript:
 
 
 def test_markers_stand_in_their_order(tools: Transcript) -> None:
-    found = landmarks.markers(tools, 50 * MS, [3050 * MS])
+    found = markers.markers(tools, 50 * MS, [3050 * MS])
     assert [(marker.sign, marker.position) for marker in found] == [("B", 1), ("R", 1), ("T", 2), ("S", 2), ("D", 5)]
     assert found[3].at_ns == 3050 * MS
 
 
 def test_errors_have_a_marker(connection: Connection) -> None:
     failed = Transcript(queries.decoded(connection, queries.find(connection, FAILED)))
-    assert [(one.sign, one.position) for one in landmarks.markers(failed, None)] == [("C", 1), ("E", 2)]
+    assert [(one.sign, one.position) for one in markers.markers(failed, None)] == [("C", 1), ("E", 2)]
 
 
 def test_a_stream_without_events_has_no_markers() -> None:
-    assert landmarks.markers(Transcript.of_texts({}), 5) == []
+    assert markers.markers(Transcript.of_texts({}), 5) == []
 
 
 def test_past_the_last_marker_comes_the_first_one() -> None:
-    markers = [Marker("C", 2, 0), Marker("S", 4, 0), Marker("S", 9, 0)]
-    assert [landmarks.beyond(markers, at).position for at in (0, 2, 4, 9)] == [2, 4, 9, 2]  # type: ignore[union-attr]
-    assert landmarks.beyond(markers, 9, "S") == Marker("S", 4, 0)
-    assert landmarks.beyond(markers, 9, "S", back=True) == Marker("S", 4, 0)
-    assert landmarks.beyond(markers, 2, back=True) == Marker("S", 9, 0)
-    assert landmarks.beyond(markers, 2, "E") is None
+    stalls = [Marker("C", 2, 0), Marker("S", 4, 0), Marker("S", 9, 0)]
+    assert [markers.beyond(stalls, at).position for at in (0, 2, 4, 9)] == [2, 4, 9, 2]  # type: ignore[union-attr]
+    assert markers.beyond(stalls, 9, "S") == Marker("S", 4, 0)
+    assert markers.beyond(stalls, 9, "S", back=True) == Marker("S", 4, 0)
+    assert markers.beyond(stalls, 2, back=True) == Marker("S", 9, 0)
+    assert markers.beyond(stalls, 2, "E") is None
 
 
 def test_the_first_event_of_a_kind(tools: Transcript) -> None:
-    assert (landmarks.first(tools, "tool"), landmarks.first(tools, "content")) == (2, None)
+    assert (markers.first(tools, "tool"), markers.first(tools, "content")) == (2, None)
 
 
 def test_what_is_not_there_is_said_in_words() -> None:
-    assert [landmarks.missing(signs) for signs in ("E", "S", "")] == [
+    assert [markers.missing(signs) for signs in ("E", "S", "")] == [
         "no error and no unreadable event here", "no stall here", "no marker here",
     ]  # fmt: skip
+
+
+S = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "goal"),
+    [
+        ("3.2s", Goal("instant", 3.2 * S)),
+        (" 450 ms ", Goal("instant", 0.45 * S)),
+        ("1m", Goal("instant", 60 * S)),
+        ("50%", Goal("share", 0.5)),
+        ("250 %", Goal("share", 1.0)),
+        ("#120", Goal("event", 120)),
+        ("+500ms", Goal("offset", 0.5 * S)),
+        ("-1s", Goal("offset", -1 * S)),
+        ("12:00:03.5", Goal("time_of_day", (12 * 3600 + 3.5) * S)),
+        ("waits", Goal("words", words="waits")),
+        ("5 apples", Goal("words", words="5 apples")),
+        ("  ", None),
+    ],
+)
+def test_what_is_typed_is_a_place(text: str, goal: Goal | None) -> None:
+    assert markers.parse_goal(text) == goal
+
+
+def spoken(*words: str) -> Transcript:
+    body = b"".join(event({"content": word}) for word in words)
+    facts = Exchange(200, "text/event-stream", None, "end", 0, 0, 1)
+    decoded: Decoded = decode(facts, [Read(0, 1, None, 0, len(body))], body)
+    return Transcript(decoded)
+
+
+def test_words_are_found_where_they_have_just_been_said() -> None:
+    transcript = spoken("the que", "ue waits", " for the", " QUEUE")
+    assert markers.position_of_words(transcript, 0, "queue") == 2
+    assert markers.position_of_words(transcript, 1, "queue") == 2
+    assert markers.position_of_words(transcript, 2, "queue") == 4
+
+
+def test_past_the_last_words_come_the_first_ones() -> None:
+    transcript = spoken("one", " two", " one")
+    assert [markers.position_of_words(transcript, at, "one") for at in (0, 1, 3)] == [1, 3, 1]
+
+
+def test_a_place_is_an_instant_or_a_position() -> None:
+    transcript = spoken("one", " two")
+    playback = Playback([10, 20], 40, lambda: 0)
+    playback.seek(1)
+    places = {
+        text: markers.place(markers.parse_goal(text) or Goal("event"), playback, transcript, Times())
+        for text in ("1s", "+1ms", "50%", "#1")
+    }
+    assert places == {"1s": (S, None), "+1ms": (10 + S // 1000, None), "50%": (20, None), "#1": (0, 2)}
+    assert markers.place(Goal("words", words="TWO"), playback, transcript, Times()) == (0, 2)
+    assert markers.place(Goal("words", words="three"), playback, transcript, Times()) is None
+    assert markers.place(Goal("event", 2), playback, transcript, Times()) is None
+
+
+@pytest.mark.parametrize(
+    ("times", "typed"),
+    [
+        (Times(), "2.551s"),
+        (Times("first byte", S), "1.551s"),
+        (Times("reference", None, "", 0, S), "1551ms"),
+        (Times("wall", started_at="2026-03-01T23:59:58.500Z"), "0:00:01.051"),
+        (Times("request", started_at="2026-03-01T23:59:58.500Z"), "00:00:01.051"),
+    ],
+)
+def test_a_time_goes_to_the_event_that_is_displayed_at_it_whatever_the_clock(times: Times, typed: str) -> None:
+    transcript = spoken("one", " two", " three")
+    transcript.at[:] = array("q", (S, 2 * S, 2_551_400_000))
+    playback = Playback(transcript.at, 3 * S, lambda: 0)
+    assert markers.place(markers.parse_goal(typed) or Goal("event"), playback, transcript, times) == (0, 3)
+
+
+def test_a_time_of_day_is_no_place_where_the_wall_time_is_not_known() -> None:
+    assert markers.place(Goal("time_of_day", S), Playback([], 0, lambda: 0), spoken(), Times()) is None
+
+
+def test_what_is_never_said_is_not_found() -> None:
+    assert markers.position_of_words(spoken("a.b"), 0, "axb") is None
+
+
+def test_looking_back_the_last_words_before_are_found_and_past_the_first_the_last() -> None:
+    transcript = spoken("one", " two o", "ne", " one ONE")
+    assert [markers.position_of_words(transcript, at, "one", back=True) for at in (0, 1, 2, 3, 4)] == [4, 4, 1, 1, 3]
+    assert markers.position_of_words(transcript, 2, "three", back=True) is None
+
+
+def test_looking_back_goes_where_looking_on_has_been() -> None:
+    transcript = spoken("a", " b", " ab", "c", " ab a", " ba", " ab", "cab" * 3)
+    on = [0]
+    while len(on) < 20:
+        on.append(markers.position_of_words(transcript, on[-1], "ab") or 0)
+    back = [on[-1]]
+    while len(back) < 19:
+        back.append(markers.position_of_words(transcript, back[-1], "ab", back=True) or 0)
+    assert back == on[:0:-1]
+
+
+def test_looking_back_finds_words_wherever_long_texts_are_cut() -> None:
+    text = "x" * 65_530 + "needle" + "x" * 65_530
+    for more in range(20):
+        assert markers.position_of_words(spoken(text + "x" * more, "end"), 2, "NEEDLE", back=True) == 1

@@ -1,7 +1,8 @@
-"""A race: two exchanges on one clock, aligned by what one likes, with one playhead."""
+"""A race: two exchanges on one clock, aligned by what one likes, with one playhead, and how each stands."""
 
 import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection
@@ -9,8 +10,11 @@ from sqlalchemy import Connection
 from recorder.decode.derive import decode
 from recorder.decode.outcome import Exchange, Read
 from tests.viewer.conftest import COMPLETE, LIMITED, MS, TOOLS, event
+from viewer.model.exchange import race
 from viewer.model.exchange.race import ALIGNMENTS, Lane, Race
 from viewer.model.exchange.transcript import Transcript
+from viewer.model.silence import Silence
+from viewer.rows import Row
 from viewer.tape import queries
 
 
@@ -232,11 +236,11 @@ def live(texts: list[tuple[int, str]]) -> Lane:
 def test_whoever_follows_goes_with_the_end_until_none_of_them_runs() -> None:
     race = Race(lane(FAST), live(SLOW[:2]), Now())
     race.follow()
-    assert (race.following, race.playback.media_ns) == (True, 800 * MS)
+    assert (race.playback.following, race.playback.media_ns) == (True, 800 * MS)
     race.grow(race.lanes[0], live(SLOW))
-    assert (race.following, race.playback.media_ns, race.positions) == (True, 1200 * MS, (3, 3))
+    assert (race.playback.following, race.playback.media_ns, race.positions) == (True, 1200 * MS, (3, 3))
     race.grow(race.lanes[0], lane(SLOW, 1300))
-    assert (race.following, race.playback.media_ns) == (False, 1300 * MS)
+    assert (race.playback.following, race.playback.media_ns) == (False, 1300 * MS)
 
 
 def test_what_stands_at_the_end_without_following_stays_there() -> None:
@@ -254,7 +258,7 @@ def test_time_passes_for_one_that_is_silent(alignment: str) -> None:
     race.pass_on((9_000 * MS, 1_205 * MS))
     assert (race.playback.end_ns, race.playback.media_ns) == (end + 5 * MS, end + 5 * MS)
     assert not race.lags(drawn, 12)
-    race.following = False
+    race.playback.following = False
     race.pass_on((9_000 * MS, 3_200 * MS))
     assert (race.playback.end_ns, race.playback.media_ns) == (end + 2_000 * MS, end + 5 * MS)
     assert race.lags(drawn, 12)
@@ -270,17 +274,17 @@ def test_play_freezes_what_is_followed_and_at_its_end_goes_on_following() -> Non
     race.follow()
     end = race.playback.end_ns
     race.toggle()
-    assert (race.following, race.playback.playing, race.playback.media_ns) == (False, False, end)
+    assert (race.playback.following, race.playback.playing, race.playback.media_ns) == (False, False, end)
     race.toggle()
-    assert (race.following, race.playback.playing, race.playback.media_ns) == (True, False, end)
+    assert (race.playback.following, race.playback.playing, race.playback.media_ns) == (True, False, end)
     race.toggle()
     race.pass_on((0, end + 500 * MS))
     race.toggle()
-    assert (race.following, race.playback.playing, race.playback.media_ns) == (False, True, end)
+    assert (race.playback.following, race.playback.playing, race.playback.media_ns) == (False, True, end)
     now.at += 500 * MS
     race.playback.advance()
     race.catch_up()
-    assert (race.following, race.playback.playing, race.playback.media_ns) == (True, False, end + 500 * MS)
+    assert (race.playback.following, race.playback.playing, race.playback.media_ns) == (True, False, end + 500 * MS)
 
 
 def test_a_lane_has_its_own_time_at_the_playhead() -> None:
@@ -371,3 +375,81 @@ def test_texts_stand_where_nul_cannot_as_on_all_screens() -> None:
     race = Race(lane([(100, "a\0b")]), lane(SLOW), Now())
     race.playback.seek_to(450 * MS)
     assert said(race)[0] == race.texts[0] == "a\N{REPLACEMENT CHARACTER}b"
+
+
+WIDE = 200
+
+
+def told(lane: Lane, position: int, row: Row, room: int, **more: Any) -> str:
+    return "".join(text for text, _ in race.status(lane, position, row, room, **more))
+
+
+def row(outcome: str = "complete", **more: Any) -> Row:
+    told = {"ttft_ms": 100.0, "tps_user": 12.5, "tokens_per_chunk": 2.0, "flags": [], "ended_by": "end"}
+    return {"outcome": outcome} | told | more
+
+
+def test_before_its_first_output_a_lane_waits() -> None:
+    assert told(lane(FAST), 0, row(), WIDE) == "no output yet  #–/#2  0 ch"
+
+
+def test_on_its_way_tokens_a_second_are_estimated_by_chunks() -> None:
+    said = told(lane(FAST), 2, row(), WIDE)
+    assert said == "T 100 ms  #1/#2  ~20.0 tok/s  gap 100.0 ms  0.200 s  8 ch"
+
+
+def test_at_the_end_the_outcome_and_the_figure_of_usage_stand() -> None:
+    said = told(lane(FAST), 3, row(), WIDE)
+    assert said == "✓ complete  T 100 ms  #2/#2  12.5 tok/s  gap 100.0 ms  0.300 s  13 ch"
+
+
+def test_without_usage_chunks_are_counted_and_of_a_burst_nothing() -> None:
+    unused = row(tps_user=None, tokens_per_chunk=None)
+    assert "  10.0 chunks/s  " in told(lane(FAST), 3, unused, WIDE)
+    assert "/s" not in told(lane(FAST), 2, unused | {"flags": ["burst"]}, WIDE)
+
+
+def test_chunks_of_one_read_have_no_gap() -> None:
+    assert "  same read  " in told(lane([(100, "a"), (100, "b")]), 2, row(), WIDE)
+
+
+def test_one_that_runs_is_open_and_its_instant_grows() -> None:
+    one = Lane(lane(FAST).transcript, 300 * MS, None, is_live=True)
+    open_row = row("open", tps_user=None, tokens_per_chunk=None, ended_by=None)
+    assert told(one, 3, open_row, WIDE).startswith("● open  T 100 ms  #2/#2  10.0 chunks/s")
+    assert told(one, 3, open_row, WIDE).endswith("  0.300+ s  13 ch")
+    assert told(one, 3, open_row | {"outcome": "orphan"}, WIDE).startswith("? orphan  T 100 ms")
+
+
+def test_the_silence_at_the_playhead_is_displayed_and_a_stall_is_an_error() -> None:
+    one = Lane(lane(FAST).transcript, 300 * MS, None, is_live=True)
+    for silence, tone in ((Silence(900 * MS), "warning"), (Silence(2_400 * MS, stalled=True), "error")):
+        found = race.status(one, 3, row("open"), WIDE, silence=silence)
+        assert found[:2] == [("● open", "accent"), (f"  {silence}", tone)]
+        assert told(one, 2, row("open"), WIDE, silence=silence).startswith(f"{silence}  T 100 ms")
+
+
+def test_instants_count_from_what_is_aligned() -> None:
+    assert "  −0.100 s  " in told(lane(FAST), 1, row(), WIDE, zero_ns=200 * MS)
+    assert "  0.100+ s  " not in told(lane(FAST), 3, row(), WIDE, zero_ns=200 * MS)
+    assert "  0.100 s  " in told(lane(FAST), 3, row(), WIDE, zero_ns=200 * MS)
+
+
+def test_one_that_ended_without_output_says_so() -> None:
+    found = told(lane([], 50), 0, row("http_error", ttft_ms=None, tps_user=None), WIDE)
+    assert found == "✗ http_error  no output  #–/#–  0 ch"
+
+
+def test_an_unknown_instant_is_not_that_of_the_request() -> None:
+    found = told(whole_answer(500), 1, row(ttft_ms=None, tps_user=None), WIDE)
+    assert found == "✓ complete  T –  #0/#0  instant unknown  2 ch"
+
+
+@pytest.mark.parametrize(("room", "said"), [
+    (40, "✓ complete  T 100 ms  #2/#2  12.5 tok/s"),
+    (39, "✓ complete  T 100 ms  #2/#2  12.5 tok/s"),
+    (38, "✓ complete  T 100 ms  #2/#2"),
+    (3, "✓ complete"),
+])  # fmt: skip
+def test_the_most_telling_stays_where_there_is_little_room(room: int, said: str) -> None:
+    assert told(lane(FAST), 3, row(), room) == said

@@ -1,4 +1,4 @@
-"""A stream in rows of cells on one axis."""
+"""A stream in rows of cells on one axis, and its waits."""
 
 import struct
 
@@ -10,8 +10,9 @@ from sqlalchemy import Connection
 from recorder.decode.derive import decode
 from recorder.decode.outcome import Exchange, Read
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS, TOOLS_READS
-from viewer.model.exchange import markers as landmarks
-from viewer.model.exchange import strips
+from viewer import sparkline
+from viewer.model.exchange import markers, strips
+from viewer.model.exchange.strips import Wait
 from viewer.model.exchange.transcript import KINDS, Transcript
 from viewer.tape import queries
 
@@ -27,8 +28,8 @@ def reads(parts: list[tuple[int, bytes]]) -> list[tuple[int, int]]:
 
 def test_all_rows_have_one_axis(connection: Connection) -> None:
     transcript = Transcript(queries.decoded(connection, queries.find(connection, COMPLETE)))
-    markers = landmarks.markers(transcript, 100 * MS)
-    drawn = strips.made(transcript, reads(COMPLETE_READS), markers, 180 * MS, 18)
+    marks = markers.markers(transcript, 100 * MS)
+    drawn = strips.draw(transcript, reads(COMPLETE_READS), marks, 180 * MS, 18)
     assert drawn.kinds == "         occ    cf"
     assert drawn.gaps() == ["           ▃    ▄ "]
     assert drawn.marks == "         BC      D"
@@ -37,24 +38,24 @@ def test_all_rows_have_one_axis(connection: Connection) -> None:
 
 
 def test_gaps_are_on_the_absolute_scale_and_end_in_their_cell(tools: Transcript) -> None:
-    drawn = strips.made(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
+    drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
     assert drawn.gaps() == [" " + "·" * 12 + "3.0 s" + "·" * 12 + "█"]
 
 
 def test_silences_that_are_not_played_are_marked(tools: Transcript) -> None:
-    drawn = strips.made(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS)
+    drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS)
     assert drawn.gaps() == [" " + "·" * 11 + "┆3.0 s┆" + "·" * 11 + "█"]
 
 
 def test_waits_of_a_stream_that_is_not_whole_are_not_known(tools: Transcript) -> None:
-    drawn = strips.made(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS, is_whole=False)
+    drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS, is_whole=False)
     assert drawn.gaps() == [" " * 30 + "█"]
     tools.timed[tools.kinds.index(KINDS.index("tool"))] = 0
-    assert strips.made(tools, reads(TOOLS_READS), [], 3100 * MS, 31).waits == ()
+    assert strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31).waits == ()
 
 
 def test_where_there_are_several_rows_the_lowest_has_the_shade_and_bars_go_through_all() -> None:
-    drawn = strips.first(100.0, struct.pack("<3q", 5 * MS, 2 * MS, 1_000 * MS), 1_107 * MS, 12)
+    drawn = strips.draw_gaps(100.0, struct.pack("<3q", 5 * MS, 2 * MS, 1_000 * MS), 1_107 * MS, 12)
     assert drawn.gaps(4) == [
         "           ▁",
         "           █",
@@ -64,12 +65,12 @@ def test_where_there_are_several_rows_the_lowest_has_the_shade_and_bars_go_throu
 
 
 def test_before_anything_is_decoded_the_gaps_are_known() -> None:
-    drawn = strips.first(100.0, struct.pack("<2q", 100 * MS, 5 * MS), 300 * MS, 3)
+    drawn = strips.draw_gaps(100.0, struct.pack("<2q", 100 * MS, 5 * MS), 300 * MS, 3)
     assert drawn.gaps() == [" ▅▂"]
 
 
 def test_an_exchange_without_a_body_is_drawn_empty() -> None:
-    drawn = strips.made(Transcript.of_texts({}), [], [], 0, 5)
+    drawn = strips.draw(Transcript.of_texts({}), [], [], 0, 5)
     rows = (*drawn.bytes(), drawn.kinds, *drawn.gaps(), drawn.marks)
     assert [row.strip() for row in rows] == ["", "", "", ""]
 
@@ -85,10 +86,10 @@ def test_what_has_no_instant_is_in_no_row() -> None:
     facts = Exchange(200, "application/json", None, "end", 0, 0, 9 * MS)
     body = b'{"object":"chat.completion","choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}]}'
     transcript = Transcript(decode(facts, [], body))
-    markers = landmarks.markers(transcript, 5 * MS)
-    drawn = strips.made(transcript, [(5 * MS, len(body))], markers, 9 * MS, 9)
+    marks = markers.markers(transcript, 5 * MS)
+    drawn = strips.draw(transcript, [(5 * MS, len(body))], marks, 9 * MS, 9)
     assert (drawn.kinds.strip(), drawn.gaps()[0].strip(), drawn.marks.strip()) == ("", "", "B")
-    assert [(marker.sign, marker.at_ns) for marker in markers if marker.sign == "C"] == [("C", None)]
+    assert [(marker.sign, marker.at_ns) for marker in marks if marker.sign == "C"] == [("C", None)]
     transcript.come_by(9 * MS)
     assert list(transcript.at) == [9 * MS]
 
@@ -97,3 +98,56 @@ def test_the_legend_has_the_letters_that_a_stream_has() -> None:
     facts, body = Exchange(200, "text/event-stream", None, "end", 0, 0, 9 * MS), b"data: x\n\n: x\n\ndata: [DONE]\n\n"
     transcript = Transcript(decode(facts, [Read(0, 5 * MS, None, 0, len(body))], body))
     assert strips.legend(transcript) == ": comment d done ! malformed"
+
+
+def found_waits(at: list[int], end: int, cells: int = 30) -> list[Wait]:
+    """Return the waits of outputs at these times, on an axis up to `end`, all in ms."""
+    return strips.waits([ms * MS for ms in at], 0, end * MS, end * MS, cells)
+
+
+def test_the_wait_for_the_first_output_those_between_and_the_one_before_the_end_are_found() -> None:
+    assert found_waits([1000, 1100, 2000, 2900], 3000) == [
+        Wait(0, 8, 1000 * MS, "first"),
+        Wait(11, 18, 900 * MS, "slow"),
+        Wait(20, 27, 900 * MS, "slow"),
+    ]
+    assert found_waits([100], 3000) == [Wait(1, 29, 2900 * MS, "stalled")]
+    assert found_waits([], 3000) == [Wait(0, 29, 3000 * MS, "stalled")]
+
+
+def test_short_waits_are_none() -> None:
+    assert found_waits([300, 600, 900], 1200) == []
+    assert found_waits([300, 601, 900], 1200) == [Wait(8, 14, 301 * MS, "slow")]
+
+
+def test_a_wait_within_one_cell_takes_none() -> None:
+    assert found_waits([1000, 1500], 60_000, 10)[0] == Wait(1, 9, 58_500 * MS, "stalled")
+
+
+def test_a_wait_is_shaded_with_its_length_where_there_is_room() -> None:
+    row = "▃         ▇    ▆  ▃"
+    shaded = strips.shaded(row, [Wait(1, 9, 2_400 * MS, "stalled"), Wait(11, 14, 850 * MS, "slow")], 20)
+    assert shaded == "▃··2.4 s··▇····▆  ▃ "
+
+
+def test_a_wait_that_is_not_played_in_full_is_marked() -> None:
+    long, short = Wait(0, 10, 2_400 * MS, "stalled"), Wait(12, 14, 2_400 * MS, "stalled")
+    assert strips.shaded(" " * 15, [long, short], 15, 2_000 * MS) == "··┆2.4 s┆·· ·┆·"
+    assert strips.shaded(" " * 15, [long], 15, 2_500 * MS) == "···2.4 s···    "
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"), [(301, "301 ms"), (999, "999 ms"), (999.6, "1.0 s"), (2_440, "2.4 s"), (3_600_000, "3,600.0 s")]
+)
+def test_a_length_is_written_in_few_characters(ms: float, text: str) -> None:
+    assert strips.duration(round(ms * MS)) == text
+
+
+@given(st.lists(st.integers(0, 10**11), max_size=20).map(sorted), st.integers(0, 10**11), st.integers(1, 200))
+def test_no_wait_takes_a_cell_in_which_an_output_came_after_another_one(at: list[int], more: int, cells: int) -> None:
+    end = (at[-1] if at else 0) + more
+    taken = [cell for wait in strips.waits(at, 0, end, end, cells) for cell in range(wait.first, wait.last + 1)]
+    assert len(taken) == len(set(taken))
+    assert all(0 <= cell < cells for cell in taken)
+    ended = {sparkline.cell(one, end, cells) for one in at} if end else set()
+    assert not ended & set(taken)
