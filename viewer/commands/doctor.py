@@ -1,17 +1,22 @@
-"""The command `doctor`: looks at the place and says what is fine, what is not and what to do; added by `viewer.cli`.
+"""The command `doctor`: checks whether this is a good place to record, and advises what to do; added by `viewer.cli`.
 
 Only click is imported at the top: `--help` must not wait for a database library. Nothing is asked of the network unless
-`--check` names it, and nothing is left behind. What a fact means is judged by `findings`.
+`--check` names it, and nothing is left behind. Functions named `of_…` look, those named `judge_…` are pure: from facts
+they make findings. A secret cannot get in: of URLs only scheme, host and port are printed, of other variables only
+their names.
 """
 
 import dataclasses
 import os
+import re
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import urlsplit
 
 import click
 
@@ -21,12 +26,10 @@ from recorder.errors import WiretapeError
 from recorder.process import Run
 from recorder.relay import local, providers
 from recorder.sanitize import safe
-from viewer.commands import findings, output
-from viewer.commands.findings import Finding
+from viewer.commands import output
 
 if TYPE_CHECKING:
     from rich.text import Text
-
 
 _BROKEN_EXIT = 3
 _FLUSHES = 20
@@ -36,6 +39,36 @@ _CONNECT_SECONDS = 10
 _NAMES = 18
 _MOUNTS = Path("/proc/self/mountinfo")
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
+Level = Literal["ok", "note", "problem"]
+
+FIELDS: Final = ("level", "check", "found", "advice")
+PROXIES: Final = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+_NETWORK = frozenset({
+    "9p", "afp", "afs", "beegfs", "ceph", "cifs", "drvfs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs",
+    "fuse.sshfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs", "vboxsf", "virtiofs", "webdav",
+})  # fmt: skip
+_MEMORY = frozenset({"tmpfs", "ramfs"})
+_OLDEST_SQLITE = (3, 31, 0)
+_MENDED_SQLITE = (3, 51, 3)
+_BACKPORTED = frozenset({(3, 44, 6), (3, 50, 7)})
+_LITTLE_SPACE, _NO_SPACE = 1 << 30, 64 << 20
+_SLOW_FLUSH_NS = 50_000_000
+_FILES_BESIDES, _FEW_EXCHANGES, _ENOUGH_EXCHANGES = 32, 16, 1000
+_COARSE_NS = 1_000_000
+_NARROW = 60
+_LOOPBACK = re.compile(r"127\.\d+\.\d+\.\d+|localhost|::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check: in order, worth knowing, or broken; what was found, and what to do about it."""
+
+    level: Level
+    check: str
+    found: str
+    advice: str | None = None
 
 
 @click.command()
@@ -44,12 +77,12 @@ _COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
               help="Connect to this API server, too; no request is sent. May be repeated.")  # fmt: skip
 @output.formatted
 def doctor(db: Path | None, urls: tuple[str, ...], format: str | None, raw_csv: bool) -> None:
-    """Say whether this is a good place to record: the tape, the disk, the clock, the environment, the terminal.
+    """Check whether this is a good place to record: the tape, the disk, the clock, the environment, the terminal.
 
     Exit 3 if anything is broken. No value that may be secret is printed.
     """
     path = options.tape_path(db).absolute()
-    found = [
+    results = [
         *of_programs(),
         *of_tape(path),
         *of_disk(path),
@@ -57,13 +90,13 @@ def doctor(db: Path | None, urls: tuple[str, ...], format: str | None, raw_csv: 
         of_clock(),
         *of_environment(path, os.environ),
     ]
-    found += [of_upstream(url) for url in urls]
-    found += [of_terminal(), of_parquet()]
+    results += [of_upstream(url) for url in urls]
+    results += [of_terminal(), of_parquet()]
     if output.chosen(format) == "table":
-        output.show(line for finding in found for line in lines(finding))
+        output.show(line for finding in results for line in lines(finding))
     else:
-        output.put(output.chosen(format), findings.FIELDS, map(dataclasses.asdict, found), raw_csv)
-    if any(finding.level == "problem" for finding in found):
+        output.put(output.chosen(format), FIELDS, map(dataclasses.asdict, results), raw_csv)
+    if any(finding.level == "problem" for finding in results):
         raise click.exceptions.Exit(_BROKEN_EXIT)
 
 
@@ -84,7 +117,7 @@ def of_programs() -> Iterator[Finding]:
     from recorder import __version__
 
     yield Finding("ok", "wiretape", f"{__version__}, Python {'.'.join(map(str, sys.version_info[:3]))}")
-    yield findings.sqlite(sqlite3.sqlite_version_info)
+    yield judge_sqlite(sqlite3.sqlite_version_info)
 
 
 def of_tape(path: Path) -> Iterator[Finding]:
@@ -93,10 +126,10 @@ def of_tape(path: Path) -> Iterator[Finding]:
     from recorder.tape.schema import REVISION
 
     run, refusal = _newest_run(path) if path.exists() else (None, None)
-    yield findings.tape(path, path.exists(), refusal, REVISION)
+    yield judge_tape(path, path.exists(), refusal, REVISION)
     if path.exists() and refusal is None and os.name == "posix":
         yield _privacy(path)
-    yield findings.recorder(lock.holder(path), run, SYSTEM.wall_ns())
+    yield judge_recorder(lock.holder(path), run, SYSTEM.wall_ns())
 
 
 def of_disk(path: Path) -> Iterator[Finding]:
@@ -106,19 +139,19 @@ def of_disk(path: Path) -> Iterator[Finding]:
     place = path.resolve().parent
     nearest = next(parent for parent in (place, *place.parents) if parent.exists())
     is_writable = nearest.is_dir() and os.access(nearest, os.W_OK)
-    yield findings.directory(place, place.exists(), is_writable)
-    yield findings.space(shutil.disk_usage(nearest).free)
+    yield judge_directory(place, place.exists(), is_writable)
+    yield judge_space(shutil.disk_usage(nearest).free)
     mounts = _MOUNTS.read_text("utf-8", "replace") if _MOUNTS.exists() else ""
-    yield findings.filesystem(findings.filesystem_of(nearest, mounts))
+    yield judge_filesystem(filesystem_of(nearest, mounts))
     if is_writable and place.exists():
-        yield findings.flush(_flushes(place))
+        yield judge_flush(_flushes(place))
 
 
 def of_limits() -> Iterator[Finding]:
     """Look at how many files may be open."""
     limits = local.descriptor_limits()
     if limits is not None:
-        yield findings.open_files(*limits, local.WANTED_DESCRIPTORS[0])
+        yield judge_open_files(*limits, local.WANTED_DESCRIPTORS[0])
 
 
 def of_clock(clock: Clock = SYSTEM) -> Finding:
@@ -127,7 +160,7 @@ def of_clock(clock: Clock = SYSTEM) -> Finding:
     while len(instants) < 2:
         instants.add(clock.now())
     ordered = sorted(instants)
-    return findings.clock(min(later - earlier for earlier, later in pairwise(ordered)))
+    return judge_clock(min(later - earlier for earlier, later in pairwise(ordered)))
 
 
 def of_environment(path: Path, environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -135,11 +168,11 @@ def of_environment(path: Path, environment: Mapping[str, str]) -> Iterator[Findi
     import ssl
 
     wanted = dict.fromkeys(providers.SDK_VARIABLES, "") | _bases(path)
-    yield from findings.base_urls(environment, wanted)
-    yield from findings.proxies(environment, wanted)
-    missing = [name for name in findings.CERTIFICATES if (given := environment.get(name)) and not Path(given).exists()]
+    yield from judge_base_urls(environment, wanted)
+    yield from judge_proxies(environment, wanted)
+    missing = [name for name in CERTIFICATES if (given := environment.get(name)) and not Path(given).exists()]
     known = ssl.get_default_verify_paths()
-    yield findings.certificates(missing, bool(known.cafile or known.capath))
+    yield judge_certificates(missing, bool(known.cafile or known.capath))
 
 
 def of_upstream(url: str, clock: Clock = SYSTEM) -> Finding:
@@ -157,8 +190,8 @@ def of_upstream(url: str, clock: Clock = SYSTEM) -> Finding:
             if server.scheme == "https":
                 ssl.create_default_context().wrap_socket(connection, server_hostname=server.host).close()
     except OSError as error:
-        return findings.upstream(url, None, error.strerror or str(error) or "no answer")
-    return findings.upstream(url, clock.now() - before, "")
+        return judge_upstream(url, None, error.strerror or str(error) or "no answer")
+    return judge_upstream(url, clock.now() - before, "")
 
 
 def of_terminal() -> Finding:
@@ -167,14 +200,14 @@ def of_terminal() -> Finding:
 
     console = Console(file=sys.stdout)
     colours = None if console.no_color else console.color_system
-    return findings.terminal(output.on_terminal(), output.has_utf8(), colours, console.width)
+    return judge_terminal(output.on_terminal(), output.has_utf8(), colours, console.width)
 
 
 def of_parquet() -> Finding:
     """Look for the package that only some need."""
     from importlib.util import find_spec
 
-    return findings.extra("pyarrow", "parquet", find_spec("pyarrow") is not None, "Parquet")
+    return judge_extra("pyarrow", "parquet", find_spec("pyarrow") is not None, "Parquet")
 
 
 def _newest_run(path: Path) -> tuple[Run | None, str | None]:
@@ -193,37 +226,256 @@ def _newest_run(path: Path) -> tuple[Run | None, str | None]:
 
 def _privacy(path: Path) -> Finding:
     files = [file for file in (path, *(Path(f"{path.resolve()}{end}") for end in ("-wal", "-shm"))) if file.exists()]
-    told = {str(file): file.stat() for file in files}
-    foreign = [name for name, status in told.items() if status.st_uid != os.geteuid()]
-    return findings.privacy({name: stat.S_IMODE(status.st_mode) for name, status in told.items()}, foreign)
+    status_of = {str(file): file.stat() for file in files}
+    foreign = [name for name, status in status_of.items() if status.st_uid != os.geteuid()]
+    return judge_privacy({name: stat.S_IMODE(status.st_mode) for name, status in status_of.items()}, foreign)
 
 
 def _bases(path: Path) -> dict[str, str]:
-    """Give what `wiretape env` says for the recorder that runs; nothing if none does, or if the tape cannot tell."""
+    """Return what `wiretape env` prints for the running recorder; empty if none runs or the tape cannot tell."""
     from sqlalchemy.exc import SQLAlchemyError
 
     from recorder.commands.env import running
 
     try:
-        found = running(path)
+        serving = running(path)
     except (WiretapeError, SQLAlchemyError, OSError):
         return {}
-    return providers.sdk_bases(*found) if found else {}
+    return providers.sdk_bases(*serving) if serving else {}
 
 
 def _flushes(place: Path, clock: Clock = SYSTEM) -> list[int]:
     """Write pages to a file that has no name for long, and time until each is safe, in ns."""
     import tempfile
 
-    found = []
+    durations = []
     with tempfile.TemporaryFile(dir=place) as file:
         for _ in range(_FLUSHES):
             file.write(_PAGE)
             file.flush()
             before = clock.now()
             os.fsync(file.fileno())
-            found.append(clock.now() - before)
-    return found
+            durations.append(clock.now() - before)
+    return durations
+
+
+def judge_sqlite(version: tuple[int, ...]) -> Finding:
+    """Judge SQLite: some versions lose data when two programs write a tape, which wiretape's lock keeps apart."""
+    text = ".".join(map(str, version))
+    if version < _OLDEST_SQLITE:
+        return Finding("problem", "sqlite", f"{text} is too old", "use a Python with SQLite 3.31 or newer")
+    if version < _MENDED_SQLITE and version not in _BACKPORTED:
+        return Finding("ok", "sqlite", f"{text}; before 3.51.3 let no other program write a tape while it is recorded")
+    return Finding("ok", "sqlite", text)
+
+
+def judge_tape(path: PurePath, exists: bool, refusal: str | None, revision: str) -> Finding:
+    """Judge the file: `refusal` is why it cannot be read as a tape, and what to do, in the words of an error."""
+    if refusal is not None:
+        what, _, advice = refusal.rpartition(": ")
+        return Finding("problem", "tape", what or refusal, advice)
+    if not exists:
+        return Finding("note", "tape", f"there is none at {path} yet", "record one: wiretape record")
+    return Finding("ok", "tape", f"{path}, schema {revision}")
+
+
+def judge_directory(path: PurePath, exists: bool, writable: bool) -> Finding:
+    """Judge where the tape is; of a directory that does not exist, `writable` is whether it can be made."""
+    if not writable:
+        what = f"{path} may not be written" if exists else f"{path} cannot be made"
+        return Finding("problem", "directory", what, "name a tape elsewhere with --db or WIRETAPE_DB")
+    return Finding("ok", "directory", f"{path} may be written" if exists else f"{path} will be made")
+
+
+def judge_privacy(modes: Mapping[str, int], foreign: Sequence[str]) -> Finding:
+    """Judge who may read the tape and the files beside it: their modes, and which of them are somebody else's."""
+    if foreign:
+        advice = "record to a tape of your own, or change the owner"
+        return Finding("note", "owner", f"{', '.join(foreign)} belongs to another user", advice)
+    opened = {name: mode for name, mode in modes.items() if mode & 0o077}
+    if opened:
+        text = ", ".join(f"{name} has mode {mode:04o}" for name, mode in opened.items())
+        return Finding("problem", "mode", f"others may read it: {text}", f"chmod 600 {' '.join(opened)}")
+    return Finding("ok", "mode", ", ".join(f"{name} {mode:04o}" for name, mode in modes.items()))
+
+
+def judge_recorder(holder: str, run: Run | None, wall_ns: int) -> Finding:
+    """Judge the recorder: who holds the tape, and its newest run. None: there is none, or it is not known."""
+    state = run.state(wall_ns) if run is not None else "ended"
+    silent_ms = run.silent_ms(wall_ns) if run is not None else None
+    if holder and run is not None and state != "ended" and silent_ms is not None:
+        if run.gone:
+            advice = "if this stays so, stop that process and start the recorder again"
+            return Finding("problem", "recorder", f"{holder} holds the tape, but its relay is gone", advice)
+        heard = f"{holder} holds the tape, last heard of {max(silent_ms, 0) / 1000:,.0f} s ago"
+        if state == "lost":
+            return Finding("note", "recorder", heard, "see whether it hangs")
+        return Finding("ok", "recorder", heard)
+    if holder:
+        return Finding("ok", "recorder", f"{holder} holds the tape")
+    if state != "ended":
+        text = "none is running; the last one was killed"
+        return Finding("note", "recorder", text, "nothing need be done: the next one settles what was left open")
+    return Finding("ok", "recorder", "none is running")
+
+
+def judge_space(free: int) -> Finding:
+    """Judge the free space, in bytes."""
+    text = f"{free / (1 << 30):,.1f} GiB are free"
+    if free < _LITTLE_SPACE:
+        level: Level = "problem" if free < _NO_SPACE else "note"
+        return Finding(level, "space", text, "free some, or name a tape elsewhere with --db")
+    return Finding("ok", "space", text)
+
+
+def filesystem_of(path: PurePath, mounts: str) -> str | None:
+    """Return the kind of filesystem of an absolute path, from Linux's table of mounts (`/proc/self/mountinfo`)."""
+    best, kind = -1, None
+    for line in mounts.splitlines():
+        ours, _, theirs = line.partition(" - ")
+        fields = ours.split(" ")
+        if len(fields) > 4 and theirs:
+            mount = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
+            if path.is_relative_to(mount) and len(mount) >= best:
+                best, kind = len(mount), theirs.split(" ")[0]
+    return kind
+
+
+def judge_filesystem(kind: str | None) -> Finding:
+    """Judge the kind of filesystem: SQLite's log needs memory shared by all who have the tape open."""
+    if kind in _NETWORK:
+        advice = "name a tape on a disk of this machine with --db"
+        return Finding("problem", "filesystem", f"{kind} is shared with other machines: tapes break there", advice)
+    if kind in _MEMORY:
+        return Finding("note", "filesystem", f"{kind} is memory: the tape is gone when this machine stops")
+    return Finding("ok", "filesystem", kind or "of a kind that cannot be told here")
+
+
+def judge_flush(durations_ns: Sequence[int]) -> Finding:
+    """Judge how long it takes until what is written is safe."""
+    median = sorted(durations_ns)[len(durations_ns) // 2]
+    text = f"{median / 1e6:,.1f} ms in the middle, {max(durations_ns) / 1e6:,.1f} ms at worst, of {len(durations_ns)}"
+    if median > _SLOW_FLUSH_NS:
+        return Finding("note", "flush", text, "a faster disk keeps the recorder from falling behind")
+    return Finding("ok", "flush", text)
+
+
+def judge_open_files(soft: int, hard: int, wanted: int) -> Finding:
+    """Judge how many files a recorder may open: it raises its own limit to `wanted`, if the hard limit is not lower."""
+    limit = max(soft, min(wanted, hard))
+    text = f"{limit:,} at a time" if soft >= limit else f"{limit:,} at a time, to which a recorder raises {soft:,}"
+    exchanges = max(limit - _FILES_BESIDES, 0) // 2
+    if exchanges >= _ENOUGH_EXCHANGES:
+        return Finding("ok", "open files", text)
+    level: Level = "problem" if exchanges < _FEW_EXCHANGES else "note"
+    advice = f"for more than {exchanges:,} exchanges at a time raise the hard limit (ulimit -Hn, LimitNOFILE=)"
+    return Finding(level, "open files", text, advice)
+
+
+def judge_clock(step_ns: int) -> Finding:
+    """Judge the monotonic clock by its smallest step."""
+    if step_ns >= _COARSE_NS:
+        advice = "shorter gaps than that cannot be told apart on this machine"
+        return Finding("note", "clock", f"it goes in steps of {step_ns / 1e6:,.1f} ms", advice)
+    return Finding("ok", "clock", f"monotonic, in steps of {step_ns:,} ns")
+
+
+def judge_base_urls(environment: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Finding]:
+    """Judge where the environment points SDKs: `wanted` is what `wiretape env` says for the recorder that runs.
+
+    Without one, the values of `wanted` are empty.
+    """
+    for name, url in wanted.items():
+        given = environment.get(name)
+        if given and url and given.rstrip("/") == url.rstrip("/"):
+            yield Finding("ok", name, f"points at the recorder, {origin(given)}")
+        elif given and (not url or origin(given) != origin(url)):
+            yield _elsewhere(name, given, bool(url))
+        elif given:
+            yield Finding("note", name, "points at the recorder, but with another path", 'eval "$(wiretape env)"')
+        elif url:
+            yield Finding("note", name, "is not set: SDKs go past the recorder", 'eval "$(wiretape env)"')
+
+
+def _elsewhere(name: str, given: str, is_running: bool) -> Finding:
+    if is_running:
+        advice = 'to record, eval "$(wiretape env)"'
+        return Finding("note", name, f"points at {origin(given)}, not at the recorder of this tape", advice)
+    if is_loopback(given):
+        advice = "start it, or unset the variable"
+        return Finding("note", name, f"points at {origin(given)}; no recorder of this tape runs", advice)
+    return Finding("ok", name, f"points at {origin(given)}")
+
+
+def judge_proxies(environment: Mapping[str, str], bases: Iterable[str]) -> Iterator[Finding]:
+    """Judge proxies that SDKs would ask even for this machine; wiretape itself uses none."""
+    named = [name for name in PROXIES if environment.get(name)]
+    if not named:
+        return
+    skipped = re.split(r"[,\s]+", environment.get("no_proxy") or environment.get("NO_PROXY") or "")
+    if {"*", "127.0.0.1", "localhost"} & set(skipped):
+        yield Finding("ok", "proxy", f"{', '.join(named)} is set, and not used for this machine")
+        return
+    level: Level = "problem" if any(is_loopback(environment.get(name, "")) for name in bases) else "note"
+    text = f"SDKs would ask the proxy of {', '.join(named)} for the recorder"
+    yield Finding(level, "proxy", text, "export NO_PROXY=127.0.0.1,localhost")
+
+
+def judge_certificates(missing: Sequence[str], has_any: bool) -> Finding:
+    """Judge what upstreams are trusted by: variables that name what is not there, and whether there is anything."""
+    if missing:
+        text = f"{', '.join(missing)} names what is not there"
+        return Finding("problem", "certificates", text, "unset it, or name a file of certificates (PEM)")
+    if not has_any:
+        advice = "install your system's ca-certificates, or set SSL_CERT_FILE"
+        return Finding("problem", "certificates", "the system has none: no https upstream can be trusted", advice)
+    return Finding("ok", "certificates", "the system's")
+
+
+def judge_upstream(url: str, took_ns: int | None, refusal: str) -> Finding:
+    """Judge whether an API server could be connected to, and if not, why."""
+    if took_ns is None:
+        advice = "see whether the URL is right and the network lets this machine there"
+        return Finding("problem", "upstream", f"{origin(url)} cannot be reached ({refusal})", advice)
+    return Finding("ok", "upstream", f"{origin(url)} was reached in {took_ns / 1e6:,.0f} ms")
+
+
+def judge_terminal(is_terminal: bool, has_utf8: bool, colours: str | None, width: int) -> Finding:
+    """Judge what can be shown."""
+    if not is_terminal:
+        return Finding("ok", "terminal", "stdout is none: commands write TSV")
+    text = f"{width} cells wide, {'UTF-8' if has_utf8 else 'no UTF-8'}, {colours or 'no colours'}"
+    if not has_utf8:
+        return Finding("note", "terminal", f"{text}: drawings are ASCII", "for more, set LANG to a UTF-8 locale")
+    if width < _NARROW:
+        return Finding("note", "terminal", f"{text}: columns are left out", f"make it {_NARROW} cells wide or more")
+    return Finding("ok", "terminal", text)
+
+
+def judge_extra(package: str, name: str, is_there: bool, use: str) -> Finding:
+    """Judge an optional package."""
+    if is_there:
+        return Finding("ok", package, f"is there, for {use}")
+    return Finding("note", package, f"is not there: no {use}", f"to have it, pip install 'wiretape[{name}]'")
+
+
+def origin(url: str) -> str:
+    """Return scheme, host and port of a URL: what else it has may be secret."""
+    try:
+        parts = urlsplit(url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "what is no URL"
+    return f"{parts.scheme}://{host}{port}" if parts.scheme and host else "what is no URL"
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether a URL is of this machine."""
+    try:
+        return _LOOPBACK.fullmatch(urlsplit(url).hostname or "") is not None
+    except ValueError:
+        return False
 
 
 COMMANDS: list[click.Command] = [doctor]

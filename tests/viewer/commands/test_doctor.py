@@ -19,8 +19,8 @@ from viewer.commands import doctor
 
 UNSET = (
     *("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL", "NO_PROXY", "no_proxy"),
-    *doctor.findings.PROXIES,
-    *doctor.findings.CERTIFICATES,
+    *doctor.PROXIES,
+    *doctor.CERTIFICATES,
 )
 
 
