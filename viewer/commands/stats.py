@@ -18,8 +18,8 @@ from viewer.commands.completing import STATISTICS
 if TYPE_CHECKING:
     from viewer.filters.syntax import Filter
     from viewer.rows import Row
-    from viewer.stats.aggregates import Method
     from viewer.stats.samples import Sample
+    from viewer.stats.summary import Method
 
 
 @click.command()
@@ -311,5 +311,5 @@ def _show_blocks(
         output.show([Text()] * bool(number) + block.lines)
         if drawn is not None:
             quantity = QUANTITIES[drawn]
-            output.show(sheets.drawn(statistics.values(sample, quantity), quantity, width or output.PLAIN_WIDTH))
+            output.show(sheets.drawn(statistics.values_of(sample, quantity), quantity, width or output.PLAIN_WIDTH))
     output.tell_hidden(hidden)

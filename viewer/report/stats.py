@@ -14,9 +14,9 @@ from recorder.sanitize import safe
 from viewer.report.tables import Table, fitting, grid, paragraph, width_of
 from viewer.rows import Row
 from viewer.stats import histogram, summary
-from viewer.stats.aggregates import STATISTICS, Values
 from viewer.stats.metrics import QUANTITIES, Quantity
-from viewer.stats.samples import UNMEASURED
+from viewer.stats.samples import UNMEASURED, Values
+from viewer.stats.summary import STATISTICS
 
 _UNKNOWN: Final = "–"
 _IMPORTANT: Final = ("", "n", "p50", "p99", "max", "p95", "mean", "p90", "min", "std")

@@ -14,9 +14,8 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from viewer.rows import Row
-from viewer.stats.aggregates import STATISTICS
 from viewer.stats.metrics import QUANTITIES, amount
-from viewer.stats.summary import field_name
+from viewer.stats.summary import STATISTICS, field_name
 
 FIELDS: Final = ("rule", "value", "unit", "n", "verdict", "unknown")
 IMPORTANT: Final = ("rule", "verdict", "value", "unit", "n", "unknown")

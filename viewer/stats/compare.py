@@ -1,19 +1,30 @@
-"""Pure: two exchanges side by side, and whether two groups of them differ.
+"""Pure: two exchanges side by side, and whether two groups of them differ and how sure that is.
 
 Each row of a comparison of groups has an interval for the difference, new − base. The intervals of one comparison hold
 together: a joint bootstrap gives the level that each of them needs, so that of 100 comparisons of equals about 5 find
 any difference at all. Gaps of one exchange are alike, so they are compared by each exchange's own figures, never
 pooled.
+
+A percentile has a standard error from the values around it (McKean and Schrader, Communications in Statistics B 13,
+1984), and an interval is so many of them to both sides. Shares are compared by Newcombe's interval (Statistics in
+Medicine 17, 1998, method 10), which is built on Wilson's and holds for small groups and for shares of 0. How wide
+several intervals must be to hold together, a joint bootstrap says (max-t, with Gaussian multipliers: Chernozhukov,
+Chetverikov and Kato, Annals of Statistics 41, 2013): metrics that go together need hardly more than one of them alone.
+Everything random has a seed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from viewer.rows import Row
-from viewer.stats import intervals, summary
-from viewer.stats.aggregates import known, percentile
-from viewer.stats.metrics import QUANTITIES, Quantity
-from viewer.stats.samples import Sample
+from viewer.stats.metrics import QUANTITIES
+from viewer.stats.samples import Sample, Values
+from viewer.stats.summary import Attempts, field_name, known, percentiles
 
 LEAST: Final = 20
 """With fewer values on a side than this, nothing is said; a percentile also needs 5 values beyond it."""
@@ -61,6 +72,12 @@ _PAIRED: Final = (
     "icl_p90_ms", "icl_p99_ms", "icl_max_ms", "max_stall_ms", "max_silence_ms", "coalesced_fraction", "prompt_tokens",
     "completion_tokens", "reasoning_tokens", "tokens_per_chunk", "reads", "events", "output_chunks", "bytes", "flags",
 )  # fmt: skip
+_ALONE: Final = 1.96
+"""From how far around a percentile, in standard errors of its rank, its standard error is taken: 95 %."""
+_JOINT_DRAWS: Final = 20_000
+
+Interval = tuple[float, float]
+Matrix = NDArray[np.float64]
 
 
 def pair(a: Row, b: Row) -> list[Row]:
@@ -79,89 +96,92 @@ def groups(base: Sample, new: Sample, seed: int = 0) -> list[Row]:
 
 
 def exit_code(compared: Iterable[Row]) -> int:
-    """Give 3 if anything got worse beyond doubt, else 4 if all values are too few to tell, else 0."""
+    """Return 3 if anything got worse beyond doubt, else 4 if all values are too few to tell, else 0."""
     verdicts = {row["verdict"] for row in compared}
     return 3 if WORSE in verdicts else 4 if verdicts <= {TOO_FEW} else 0
 
 
-def _joint_level(percentiles: "Sequence[_Percentile]", rates: "Sequence[_Rate]", seed: int) -> float:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Percentile:
+    """The comparison of one percentile of one quantity; `columns` have NaN where an exchange has no value."""
+
+    metric: str
+    low_is_good: bool
+    percent: int
+    columns: tuple[Values, Values]
+
+    @property
+    def too_few(self) -> bool:
+        """Whether a side has too few values for a verdict."""
+        return min(len(known(column)) for column in self.columns) < max(LEAST, 100 * _BEYOND / (100 - self.percent))
+
+    def row(self, level: float) -> Row:
+        """Judge the difference at a level."""
+        base, new = map(known, self.columns)
+        interval = None if self.too_few else difference(base, new, self.percent, level)
+        shown = [percentiles(values, (self.percent,))[0] if len(values) else None for values in (base, new)]
+        return _row(self.metric, (len(base), len(new)), shown, interval, self.low_is_good)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rate:
+    """The comparison of one error rate, in percent; each side is how many failed, and of how many."""
+
+    metric: str
+    base: tuple[int, int]
+    new: tuple[int, int]
+
+    @property
+    def too_few(self) -> bool:
+        """Whether a side has too few attempts for a verdict."""
+        return min(self.base[1], self.new[1]) < LEAST
+
+    def row(self, level: float) -> Row:
+        """Judge the difference at a level."""
+        shown = [100 * failed / n if n else None for failed, n in (self.base, self.new)]
+        low, high = (0.0, 0.0) if self.too_few else share_difference(self.base, self.new, level)
+        interval = None if self.too_few else (100 * low, 100 * high)
+        return _row(self.metric, (self.base[1], self.new[1]), shown, interval, True)
+
+
+def _percentiles(base: Sample, new: Sample) -> Iterator[_Percentile]:
+    for quantity in QUANTITIES.values():
+        if quantity.column is not None:
+            before, after = (one.columns[quantity.name][one.measured] for one in (base, new))
+            for percent in _PERCENTS:
+                metric = field_name(quantity, f"p{percent}")
+                yield _Percentile(metric, quantity.low_is_good, percent, (before, after))
+
+
+def _rates(base: Sample, new: Sample) -> Iterator[_Rate]:
+    for name, outcomes in (("error_rate", "outcomes"), ("stream_error_rate", "after_2xx")):
+        sides = [Attempts.of(getattr(one, outcomes)) for one in (base, new)]
+        before, after = ((side.failed, side.judged) for side in sides)
+        yield _Rate(f"{name}_pct", before, after)
+
+
+def _joint_level(percentiles: Sequence[_Percentile], rates: Sequence[_Rate], seed: int) -> float:
     """Return the level at which the intervals of one comparison hold together at `_LEVEL`.
 
     Percentiles are those of complete exchanges, and rates count the others: the two do not go together.
     """
     judged = [one for one in percentiles if not one.too_few]
     percents = [one.percent for one in judged]
-    sides = [intervals.percentile_covariance([one.columns[side] for one in judged], percents) for side in (0, 1)]
-    of_rates = intervals.nested_correlation([one.trials for one in rates if not one.too_few])
-    return intervals.joint_level([intervals.correlation_of(sides[0] + sides[1]), of_rates], _LEVEL, seed)
-
-
-class _Percentile:
-    """The comparison of one percentile of one quantity; `columns` have NaN where an exchange has no value."""
-
-    def __init__(self, quantity: Quantity, percent: int, base: Any, new: Any) -> None:
-        self._quantity, self.percent, self.columns = quantity, percent, (base, new)
-        self._base, self._new = known(base), known(new)
-        base, new = self._base, self._new
-        self.too_few = min(len(base), len(new)) < max(LEAST, 100 * _BEYOND / (100 - percent))
-
-    def row(self, level: float) -> Row:
-        """Judge the difference at a level."""
-        base, new = (percentile(values, self.percent) for values in (self._base, self._new))
-        interval = None
-        if not self.too_few:
-            interval = intervals.difference(self._base, self._new, self.percent, level)
-        name = summary.field_name(self._quantity, f"p{self.percent}")
-        sizes = len(self._base), len(self._new)
-        return _row(name, sizes, base, new, interval, self._quantity.low_is_good)
-
-
-class _Rate:
-    """The comparison of one error rate, in percent."""
-
-    def __init__(self, name: str, base: tuple[int, int], new: tuple[int, int]) -> None:
-        self._name, self._base, self._new = name, base, new
-        self.trials = base[0] + new[0], base[1] + new[1]
-        self.too_few = min(base[1], new[1]) < LEAST
-
-    def row(self, level: float) -> Row:
-        """Judge the difference at a level."""
-        before, after = (100 * failed / n if n else None for failed, n in (self._base, self._new))
-        interval = None
-        if not self.too_few:
-            low, high = intervals.share_difference(self._base, self._new, level)
-            interval = 100 * low, 100 * high
-        return _row(f"{self._name}_pct", (self._base[1], self._new[1]), before, after, interval, True)
-
-
-def _percentiles(base: Sample, new: Sample) -> Iterator[_Percentile]:
-    for quantity in QUANTITIES.values():
-        if quantity.column is not None:
-            values = [one.columns[quantity.name][one.measured] for one in (base, new)]
-            yield from (_Percentile(quantity, percent, *values) for percent in _PERCENTS)
-
-
-def _rates(base: Sample, new: Sample) -> Iterator[_Rate]:
-    after = summary.trials(new)
-    for name, before in summary.trials(base).items():
-        yield _Rate(name, before, after[name])
+    sides = [percentile_covariance([one.columns[side] for one in judged], percents) for side in (0, 1)]
+    trials = [(one.base[0] + one.new[0], one.base[1] + one.new[1]) for one in rates if not one.too_few]
+    return joint_level([correlation_of(sides[0] + sides[1]), nested_correlation(trials)], _LEVEL, seed)
 
 
 def _row(
-    name: str,
-    sizes: Sequence[int],
-    base: float | None,
-    new: float | None,
-    interval: intervals.Interval | None,
-    low_is_good: bool,
+    name: str, sizes: tuple[int, int], shown: Sequence[float | None], interval: Interval | None, low_is_good: bool
 ) -> Row:
-    low, high = interval or (None, None)
-    found: Row = {"metric": name, "base_n": sizes[0], "new_n": sizes[1], "base": base, "new": new}
-    found |= {**_change(base, new), "low": low, "high": high, "verdict": _verdict(interval, low_is_good)}
-    return {field: round(value, 6) if isinstance(value, float) else value for field, value in found.items()}
+    (base, new), (low, high) = shown, interval or (None, None)
+    row: Row = {"metric": name, "base_n": sizes[0], "new_n": sizes[1], "base": base, "new": new}
+    row |= {**_change(base, new), "low": low, "high": high, "verdict": _verdict(interval, low_is_good)}
+    return {field: round(value, 6) if isinstance(value, float) else value for field, value in row.items()}
 
 
-def _verdict(interval: intervals.Interval | None, low_is_good: bool) -> str:
+def _verdict(interval: Interval | None, low_is_good: bool) -> str:
     if interval is None:
         return TOO_FEW
     low, high = interval
@@ -175,3 +195,110 @@ def _change(before: Any, after: Any) -> Row:
     difference = after - before if numbers else None
     change = 100 * difference / before if difference is not None and before else None
     return {"difference": difference, "change_pct": change}
+
+
+def difference(base: Values, new: Values, percent: int, level: float = 0.95) -> Interval:
+    """Return the interval of the difference, new − base, of a percentile. Both groups need at least one value.
+
+    It holds at least what the values around each percentile leave open at 95 %: where these are in two clusters with
+    the percentile between them, a standard error says too little.
+    """
+    (before, low_0, high_0), (after, low_1, high_1) = (_estimate(np.sort(values), percent) for values in (base, new))
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    reach = z / (2 * _ALONE) * float(np.hypot(high_0 - low_0, high_1 - low_1))
+    below = max(reach, float(np.hypot(after - low_1, high_0 - before)))
+    above = max(reach, float(np.hypot(high_1 - after, before - low_0)))
+    return after - before - below, after - before + above
+
+
+def _estimate(ordered: Values, percent: int) -> tuple[float, float, float]:
+    """Return a percentile of ascending values, and the values `_ALONE` standard errors of its rank below and above."""
+    n, share = len(ordered), percent / 100
+    estimate = float(np.percentile(ordered, percent))
+    around = _ALONE * float(np.sqrt(n * share * (1 - share)))
+    places = n * share - 0.5 - around, n * share - 0.5 + around
+    below, above = _beyond_ties(ordered, *map(float, np.interp(places, np.arange(n), ordered)))
+    return estimate, min(below, estimate), max(above, estimate)
+
+
+def _beyond_ties(ordered: Values, below: float, above: float) -> tuple[float, float]:
+    """Widen a span whose ends are tied to the next other values: how far apart ties would be is not known."""
+    first, last = np.searchsorted(ordered, below, "left"), np.searchsorted(ordered, above, "right")
+    if first > 0 and np.searchsorted(ordered, below, "right") - first > 1:
+        below = float(ordered[first - 1])
+    if last < len(ordered) and last - np.searchsorted(ordered, above, "left") > 1:
+        above = float(ordered[last])
+    return below, above
+
+
+def joint_level(correlations: Sequence[Matrix], level: float = 0.95, seed: int = 0) -> float:
+    """Return the level that each of several intervals needs, so that at `level` all of them hold together.
+
+    Each of `correlations` is that of some statistics, which do not go together with those of the others. A draw of the
+    joint bootstrap gives every statistic its deviation from the truth in units of its own standard error; the largest
+    of a draw is beyond the intervals in 1 − `level` of them.
+    """
+    if sum(map(len, correlations)) < 2:
+        return level
+    random = np.random.default_rng(seed)
+    largest = np.zeros(_JOINT_DRAWS)
+    for correlation in correlations:
+        if len(correlation):
+            variances, axes = np.linalg.eigh(correlation)
+            root = axes * np.sqrt(np.maximum(variances, 0.0))
+            drawn = np.abs(random.standard_normal((_JOINT_DRAWS, len(root))) @ root.T)
+            largest = np.maximum(largest, drawn.max(axis=1))
+    return 2 * NormalDist().cdf(float(np.quantile(largest, level))) - 1
+
+
+def percentile_covariance(columns: Sequence[Values], percents: Sequence[int]) -> Matrix:
+    """Return the covariance of the percentiles of columns of the same rows, each in units of its own density.
+
+    NaN is a row that a column does not have. How a percentile deviates goes with the share of rows below it, and so do
+    percentiles of different columns: what they have in common is the rows that are below both.
+    """
+    scores = np.zeros((len(columns), len(columns[0]) if columns else 0))
+    for score, column, percent in zip(scores, columns, percents, strict=True):
+        has = ~np.isnan(column)
+        values = column[has]
+        below = (values <= np.percentile(values, percent, method="lower")).astype(np.float64)
+        score[has] = (below - below.mean()) / len(values)
+    covariance: Matrix = scores @ scores.T
+    return covariance
+
+
+def nested_correlation(trials: Sequence[tuple[int, int]]) -> Matrix:
+    """Return the correlation of shares of failures; each is how many failed, and of how many.
+
+    Each is of a part of another's trials, and all that the part leaves out have failed.
+    """
+    shares = np.array([(failed + 0.5) / (n + 1) for failed, n in trials])
+    variances = np.array([n for _, n in trials]) * shares * (1 - shares)
+    found: Matrix = np.sqrt(np.minimum.outer(variances, variances) / np.maximum.outer(variances, variances))
+    return found
+
+
+def correlation_of(covariance: Matrix) -> Matrix:
+    """Return the correlation of a covariance, without the statistics that do not vary."""
+    varies = np.diagonal(covariance) > 0
+    kept = covariance[np.ix_(varies, varies)]
+    deviations = np.sqrt(np.diagonal(kept))
+    correlation: Matrix = kept / np.outer(deviations, deviations)
+    return correlation
+
+
+def wilson(count: int, n: int, level: float = 0.95) -> Interval:
+    """Return Wilson's interval of a share, 0 to 1, of which `count` of `n` were seen; `n` is at least 1."""
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    middle = (count + z * z / 2) / (n + z * z)
+    reach = z / (n + z * z) * float(np.sqrt(count * (n - count) / n + z * z / 4))
+    return max(middle - reach, 0.0), min(middle + reach, 1.0)
+
+
+def share_difference(base: tuple[int, int], new: tuple[int, int], level: float = 0.95) -> Interval:
+    """Return Newcombe's interval of the difference of two shares, new − base; each is a count and of how many."""
+    (low_0, high_0), (low_1, high_1) = wilson(*base, level), wilson(*new, level)
+    share_0, share_1 = base[0] / base[1], new[0] / new[1]
+    middle = share_1 - share_0
+    low = middle - float(np.hypot(share_1 - low_1, high_0 - share_0))
+    return low, middle + float(np.hypot(high_1 - share_1, share_0 - low_0))

@@ -19,10 +19,11 @@ from recorder.tape import cells
 from recorder.tape.schema import exchanges, measures
 from viewer.columns import JOINED, flagged, label
 from viewer.columns import column as column_of
-from viewer.stats.aggregates import Values
 from viewer.stats.metrics import QUANTITIES
 
 Key = tuple[str | int | None, ...]
+Values = NDArray[Any]
+"""One-dimensional, float64 or int64."""
 
 UNMEASURED: Final = "unmeasured"
 TOKENS: Final = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "total_tokens")

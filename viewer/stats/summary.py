@@ -1,21 +1,24 @@
 """Pure: a sample of exchanges in, one row of statistics out; the names of its fields are a contract.
 
 A row begins with the group's keys. Durations end in `_ms`, shares in `_pct` (0 to 100), counts in `n` or in no unit.
-What is known of no exchange is None. Warnings are words in the row and sentences in `WARNINGS`: figures that are true
-and yet mislead. How rows look on paper is left to `sheets`.
+What is known of no exchange is None, never 0. Warnings are words in the row and sentences in `WARNINGS`: figures that
+are true and yet mislead.
+
+Percentiles interpolate linearly (type 7, numpy's default) unless another method is chosen: `inverse_cdf` is the nearest
+rank, the smallest value up to which that share of the values lies; `mlperf` is the element that MLPerf's load generator
+takes, of index int(n·p). The standard deviation is the population's.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
 
 import numpy as np
 
 from recorder.decode.outcome import OUTCOMES
 from viewer.rows import Row
-from viewer.stats import aggregates
-from viewer.stats.aggregates import STATISTICS, Method
 from viewer.stats.metrics import QUANTITIES, Bound, Quantity
-from viewer.stats.samples import TOKENS, UNMEASURED, Sample
+from viewer.stats.samples import TOKENS, UNMEASURED, Sample, Values
 
 FEW: Final = 100
 """Below this many values a 99th percentile is little more than the maximum."""
@@ -65,17 +68,43 @@ _OF: Final = {
     "cancel_rate_n": "attempts",
     "goodput_n": "attempts − cancelled − those of objective_unknown_n: what the goodput is of",
 }
-_EXACT: Final = 6
-"""So many decimals a figure has."""
+
+PERCENTILES: Final = (50, 90, 95, 99)
+STATISTICS: Final = ("n", "mean", "std", "min", "p50", "p90", "p95", "p99", "max")
+_DECIMALS: Final = 6
+_BLOCK: Final = 1 << 18
+
+Method = Literal["linear", "inverse_cdf", "mlperf"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """The exchanges that have ended and are measured: how many, and how many the client left or failed otherwise."""
+
+    count: int
+    cancelled: int
+    failed: int
+
+    @classmethod
+    def of(cls, outcomes: Mapping[str, int]) -> "Attempts":
+        """Count them, given how many exchanges have each outcome."""
+        count = sum(outcomes.values()) - outcomes.get("open", 0) - outcomes.get(UNMEASURED, 0)
+        cancelled = outcomes.get("client_closed", 0)
+        return cls(count, cancelled, count - cancelled - outcomes.get("complete", 0))
+
+    @property
+    def judged(self) -> int:
+        """The attempts that were not cancelled, which the error rate is of."""
+        return self.count - self.cancelled
 
 
 def fields(by: Sequence[str]) -> tuple[str, ...]:
-    """Give the fields of a row of statistics by these groups."""
+    """Return the fields of a row of statistics by these groups."""
     return (*by, *schema())
 
 
 def schema() -> dict[str, str]:
-    """Give each field and what it means, the group's keys excepted."""
+    """Return each field and what it means, the group's keys excepted."""
     figures = {
         field_name(quantity, statistic): f"{statistic} of {quantity.name}: {quantity.meaning}"
         for quantity in QUANTITIES.values()
@@ -94,95 +123,143 @@ def expanded(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def field_name(quantity: Quantity, statistic: str) -> str:
-    """Give the field of a statistic of a quantity: `ttft_p95_ms`, `tps_p50`, `ttft_n`."""
+    """Return the field of a statistic of a quantity: `ttft_p95_ms`, `tps_p50`, `ttft_n`."""
     return f"{quantity.name}_{statistic}{'' if statistic == 'n' else quantity.suffix}"
 
 
 def row(sample: Sample, by: Sequence[str], method: Method = "linear", bounds: Sequence[Bound] = ()) -> Row:
-    """Give the statistics of a sample. Its gaps are reordered in place."""
-    found: Row = dict(zip(by, sample.key, strict=True))
-    found |= {"n": sample.size, "first_at": sample.first_at, "last_at": sample.last_at}
-    found |= {f"n_{outcome}": sample.outcomes[outcome] for outcome in _COUNTED}
-    found |= rates(sample)
-    found |= _usage(sample)
-    found |= goodput(sample, bounds)
-    found["coalesced_pct"] = _coalesced(sample)
-    found["measured_n"] = int(sample.measured.sum())
-    for quantity in QUANTITIES.values():
-        for name, value in figures(sample, quantity, method).items():
-            found[field_name(quantity, name)] = value
-    found = {name: round(value, _EXACT) if isinstance(value, float) else value for name, value in found.items()}
-    return {**found, "warnings": _warnings(found, sample), **_denominators(sample, found)}
-
-
-def rates(sample: Sample) -> dict[str, float | None]:
-    """Give the four error rates, in percent; exchanges without measures are not attempts."""
-    return aggregates.rates(*(_judged(counts) for counts in (sample.outcomes, sample.after_2xx)))
-
-
-def trials(sample: Sample) -> dict[str, tuple[int, int]]:
-    """Give for the two error rates that can be compared how many attempts failed, and of how many."""
+    """Return the statistics of a sample. Its gaps are reordered in place."""
+    attempts, after_2xx = Attempts.of(sample.outcomes), Attempts.of(sample.after_2xx)
+    goodput, unknown = _goodput(sample, bounds, attempts)
+    values: Row = {
+        **dict(zip(by, sample.key, strict=True)),
+        "n": sample.size,
+        "first_at": sample.first_at,
+        "last_at": sample.last_at,
+        **{f"n_{outcome}": sample.outcomes[outcome] for outcome in _COUNTED},
+        "error_rate_pct": _percent(attempts.failed, attempts.judged),
+        "error_rate_all_pct": _percent(attempts.failed, attempts.count),
+        "stream_error_rate_pct": _percent(after_2xx.failed, after_2xx.judged),
+        "cancel_rate_pct": _percent(attempts.cancelled, attempts.count),
+        **_usage(sample),
+        "goodput_pct": goodput,
+        "objective_unknown_n": unknown,
+        "coalesced_pct": _coalesced(sample),
+        "measured_n": int(sample.measured.sum()),
+        **{
+            field_name(quantity, name): value
+            for quantity in QUANTITIES.values()
+            for name, value in _figures_of(sample, quantity, method).items()
+        },
+    }
+    values = {name: round(value, _DECIMALS) if isinstance(value, float) else value for name, value in values.items()}
     return {
-        "error_rate": aggregates.trials(_judged(sample.outcomes)),
-        "stream_error_rate": aggregates.trials(_judged(sample.after_2xx)),
+        **values,
+        "warnings": _warnings(values, sample),
+        "error_rate_n": attempts.judged,
+        "error_rate_all_n": attempts.count,
+        "stream_error_rate_n": after_2xx.judged,
+        "cancel_rate_n": attempts.count,
+        "goodput_n": None if unknown is None else attempts.judged - unknown,
     }
 
 
-def figures(sample: Sample, quantity: Quantity, method: Method = "linear") -> dict[str, float | None]:
-    """Give the statistics of one quantity, in its unit."""
+def figures(values: Values, method: Method = "linear", unit: float = 1.0) -> dict[str, float | None]:
+    """Return the `STATISTICS` of values, divided by `unit`; `n` counts them. The array is reordered in place."""
+    if not len(values):
+        return {name: 0 if name == "n" else None for name in STATISTICS}
+    shares = [f"p{percent}" for percent in PERCENTILES]
+    mean = float(values.mean())
+    # Block by block, so that millions of values need no copy.
+    blocks = (values[at : at + _BLOCK] - mean for at in range(0, len(values), _BLOCK))
+    std = float(np.sqrt(sum(float(np.square(block).sum()) for block in blocks) / len(values)))
+    return {
+        "n": len(values),
+        "mean": mean / unit,
+        "std": std / unit,
+        "min": float(values.min()) / unit,
+        **{name: value / unit for name, value in zip(shares, percentiles(values, PERCENTILES, method), strict=True)},
+        "max": float(values.max()) / unit,
+    }
+
+
+def percentiles(values: Values, percents: Sequence[int], method: Method = "linear") -> list[float]:
+    """Return percentiles of at least one value. The array is reordered in place."""
+    if method == "mlperf":
+        places = [len(values) * percent // 100 for percent in percents]
+        values.partition(places)
+        return [float(value) for value in values[places]]
+    way: Literal["linear", "inverted_cdf"] = "linear" if method == "linear" else "inverted_cdf"
+    return [float(value) for value in np.percentile(values, percents, method=way, overwrite_input=True)]
+
+
+def values_of(sample: Sample, quantity: Quantity) -> Values:
+    """Return the known values of a quantity, in its unit: one for each measured exchange, or all pooled gaps."""
+    return _pooled(sample, quantity) / 1e6 if quantity.column is None else _own(sample, quantity)
+
+
+def known(values: Values) -> Values:
+    """Return the values that are known, as an array of its own."""
+    return values[~np.isnan(values)]
+
+
+def moving(gaps: Values) -> Values:
+    """Return the gaps above 0, those between reads: chunks of one read are 0 apart. `gaps` is reordered in place."""
+    zeros = len(gaps) - np.count_nonzero(gaps)
+    if 0 < zeros < len(gaps):
+        gaps.partition(zeros)
+    return gaps[zeros:]
+
+
+def meeting(bounds: Iterable[tuple[Values, bool, float]], size: int) -> tuple[int, int, int]:
+    """Count which of `size` exchanges meet every bound: how many do, how many do not, of how many it is not known.
+
+    A bound is one value for each exchange (NaN: unknown), whether the limit is the highest allowed value or the lowest,
+    and the limit, which is itself not allowed. One value that breaks its bound is enough, whatever is unknown besides.
+    """
+    broken, unknown = np.zeros(size, bool), np.zeros(size, bool)
+    for values, is_highest, limit in bounds:
+        unknown |= np.isnan(values)
+        broken |= (values >= limit) if is_highest else (values <= limit)
+    missed, doubtful = int(broken.sum()), int((unknown & ~broken).sum())
+    return size - missed - doubtful, missed, doubtful
+
+
+def _figures_of(sample: Sample, quantity: Quantity, method: Method) -> dict[str, float | None]:
     if quantity.column is not None:
-        return aggregates.figures(values(sample, quantity), method)
-    gaps = sample.gaps if quantity.name == "icl" else aggregates.moving(sample.gaps)
-    found = aggregates.figures(gaps, method)
-    return {name: value if name == "n" or value is None else value / 1e6 for name, value in found.items()}
+        return figures(_own(sample, quantity), method)
+    return figures(_pooled(sample, quantity), method, unit=1e6)
 
 
-def values(sample: Sample, quantity: Quantity) -> aggregates.Values:
-    """Give the known values of a quantity, in its unit: one for each measured exchange, or all pooled gaps."""
-    if quantity.column is not None:
-        return aggregates.known(sample.columns[quantity.name][sample.measured])
-    gaps = sample.gaps if quantity.name == "icl" else aggregates.moving(sample.gaps)
-    return gaps / 1e6
+def _own(sample: Sample, quantity: Quantity) -> Values:
+    return known(sample.columns[quantity.name][sample.measured])
 
 
-def goodput(sample: Sample, bounds: Sequence[Bound]) -> dict[str, float | int | None]:
-    """Give the share of attempts that are complete and meet every bound; None without bounds or without attempts.
+def _pooled(sample: Sample, quantity: Quantity) -> Values:
+    return sample.gaps if quantity.name == "icl" else moving(sample.gaps)
 
-    A complete exchange that lacks what is bounded, and breaks no other bound, is neither good nor bad: it is counted
-    as unknown, and left out.
+
+def _goodput(sample: Sample, bounds: Sequence[Bound], attempts: Attempts) -> tuple[float | None, int | None]:
+    """Return the share of attempts that are complete and meet every bound, and the count of those left out.
+
+    A complete exchange that lacks what is bounded, and breaks no other bound, is neither good nor bad: it is left out.
     """
     if not bounds:
-        return {"goodput_pct": None, "objective_unknown_n": None}
-    columns = [(sample.columns[bound.quantity.name][sample.complete], bound) for bound in bounds]
-    terms = [(column, bound.is_highest, bound.limit) for column, bound in columns]
-    met, missed, unknown = aggregates.meeting(terms, int(sample.complete.sum()))
-    failed, _ = aggregates.trials(_judged(sample.outcomes))
-    judged = met + missed + failed
-    return {"goodput_pct": 100 * met / judged if judged else None, "objective_unknown_n": unknown}
+        return None, None
+    columns = [(sample.columns[one.quantity.name][sample.complete], one.is_highest, one.limit) for one in bounds]
+    met, missed, unknown = meeting(columns, int(sample.complete.sum()))
+    return _percent(met, met + missed + attempts.failed), unknown
 
 
-def _denominators(sample: Sample, found: Row) -> dict[str, int | None]:
-    attempts = sum(count for outcome, count in _judged(sample.outcomes).items() if outcome != "open")
-    tried = {name: of for name, (_, of) in trials(sample).items()}
-    unknown = found["objective_unknown_n"]
-    return {
-        "error_rate_n": tried["error_rate"],
-        "error_rate_all_n": attempts,
-        "stream_error_rate_n": tried["stream_error_rate"],
-        "cancel_rate_n": attempts,
-        "goodput_n": None if unknown is None else tried["error_rate"] - unknown,
-    }
-
-
-def _judged(outcomes: Mapping[str, int]) -> dict[str, int]:
-    return {outcome: count for outcome, count in outcomes.items() if outcome != UNMEASURED}
+def _percent(part: int, whole: int) -> float | None:
+    return 100 * part / whole if whole else None
 
 
 def _usage(sample: Sample) -> Row:
     reported = ~np.isnan(sample.columns["completion_tokens"])
-    sums = {name: aggregates.known(sample.columns[name]) for name in TOKENS}
+    counts = {name: known(sample.columns[name]) for name in TOKENS}
     return {
-        **{name: int(counts.sum()) if len(counts) else None for name, counts in sums.items()},
+        **{name: int(tokens.sum()) if len(tokens) else None for name, tokens in counts.items()},
         "usage_n": int(reported.sum()),
         "usage_missing_n": int((sample.complete & ~reported).sum()),
     }
@@ -190,20 +267,20 @@ def _usage(sample: Sample) -> Row:
 
 def _coalesced(sample: Sample) -> float | None:
     # Each exchange with output has one chunk more than gaps.
-    chunks = len(sample.gaps) + len(values(sample, QUANTITIES["ttft"]))
-    return 100 * (len(sample.gaps) - int(np.count_nonzero(sample.gaps))) / chunks if chunks else None
+    chunks = len(sample.gaps) + len(_own(sample, QUANTITIES["ttft"]))
+    return _percent(len(sample.gaps) - int(np.count_nonzero(sample.gaps)), chunks)
 
 
-def _warnings(found: Row, sample: Sample) -> list[str]:
-    few = [name for name in QUANTITIES if 0 < found[f"{name}_n"] < FEW]
+def _warnings(values: Row, sample: Sample) -> list[str]:
+    few = [name for name in QUANTITIES if 0 < values[f"{name}_n"] < FEW]
     raised = {
         f"few:{','.join(few)}": bool(few),
-        "coalesced": (found["coalesced_pct"] or 0) > COALESCED_PCT,
-        "usage_missing": found["usage_missing_n"] > 0,
-        "unmeasured": found[f"n_{UNMEASURED}"] > 0,
+        "coalesced": (values["coalesced_pct"] or 0) > COALESCED_PCT,
+        "usage_missing": values["usage_missing_n"] > 0,
+        "unmeasured": values[f"n_{UNMEASURED}"] > 0,
         f"burst:{sample.withheld}": sample.withheld > 0,
         f"backpressure:{sample.held_up}": sample.held_up > 0,
         f"hidden_tokens:{sample.hidden}": sample.hidden > 0,
-        "objective_unknown": (found["objective_unknown_n"] or 0) > 0,
+        "objective_unknown": (values["objective_unknown_n"] or 0) > 0,
     }
     return [warning for warning, is_raised in raised.items() if is_raised]

@@ -20,7 +20,7 @@ from viewer.commands import completing, help
 from viewer.commands.completing import Completer
 from viewer.commands.measuring import keys_of
 from viewer.filters.parser import parse
-from viewer.stats import aggregates, check, metrics, samples
+from viewer.stats import check, metrics, samples, summary
 
 
 def offered(completer: Completer, tape: Path | None, typed: str = "", **params: object) -> list[CompletionItem[str]]:
@@ -110,7 +110,7 @@ def test_options_are_offered_the_words_that_they_know(tape: Path) -> None:
 
 def test_names_kept_apart_from_heavy_modules_are_the_same_as_there() -> None:
     assert completing.GROUPS == samples.GROUPS
-    assert completing.STATISTICS == aggregates.STATISTICS
+    assert completing.STATISTICS == summary.STATISTICS
     assert completing.RATES == check.RATES
     assert tuple(help.TOPICS) == completing.TOPICS
 

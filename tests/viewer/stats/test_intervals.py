@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from viewer.stats import intervals
+from viewer.stats import compare
 
 
 def groups(seed: int, shift: float = 1.0, n: int = 200) -> tuple[Any, Any]:
@@ -17,18 +17,18 @@ def groups(seed: int, shift: float = 1.0, n: int = 200) -> tuple[Any, Any]:
 def test_an_interval_holds_the_truth_as_often_as_it_says(percent: int, n: int) -> None:
     held = 0
     for seed in range(400):
-        low, high = intervals.difference(*groups(seed, n=n), percent)
+        low, high = compare.difference(*groups(seed, n=n), percent)
         held += low <= 0 <= high
     assert 0.93 <= held / 400 <= 0.985
 
 
 def test_an_interval_is_around_the_difference_and_wider_for_a_larger_level() -> None:
     base, new = groups(8, 1.2)
-    low, high = intervals.difference(base, new, 50)
-    wider = intervals.difference(base, new, 50, level=0.999)
+    low, high = compare.difference(base, new, 50)
+    wider = compare.difference(base, new, 50, level=0.999)
     assert wider[0] < low < high < wider[1]
     assert low < np.median(new) - np.median(base) < high
-    assert intervals.difference(base, new, 50) == (low, high)
+    assert compare.difference(base, new, 50) == (low, high)
 
 
 @pytest.mark.parametrize("percent", [50, 95])
@@ -36,15 +36,15 @@ def test_the_standard_error_is_that_of_drawing_again(percent: int) -> None:
     random = np.random.default_rng(2)
     values, nothing = random.lognormal(6, 0.4, 4000), np.array([0.0])
     drawn = np.percentile(values[random.integers(0, 4000, (2000, 4000))], percent, axis=1)
-    low, high = intervals.difference(nothing, values, percent, level=0.999)
+    low, high = compare.difference(nothing, values, percent, level=0.999)
     assert (high - low) / (2 * 3.29) == pytest.approx(drawn.std(), rel=0.15)
 
 
 @pytest.mark.parametrize("percent", [50, 95])
 def test_values_that_are_all_the_same_leave_no_doubt(percent: int) -> None:
     base, new = np.full(30, 10.0), np.full(40, 12.0)
-    assert intervals.difference(base, new, percent) == pytest.approx((2, 2))
-    assert intervals.difference(base[:1], new[:1], percent) == (2, 2)
+    assert compare.difference(base, new, percent) == pytest.approx((2, 2))
+    assert compare.difference(base[:1], new[:1], percent) == (2, 2)
 
 
 @pytest.mark.parametrize("n", [60, 400])
@@ -53,7 +53,7 @@ def test_a_median_between_two_clusters_is_not_surer_than_they_are_apart(n: int) 
     for seed in range(200):
         random = np.random.default_rng(seed)
         base, new = (np.where(random.random(n) < 0.5, 1.0, 20.0) * random.lognormal(0, 0.1, n) for _ in range(2))
-        low, high = intervals.difference(base, new, 50)
+        low, high = compare.difference(base, new, 50)
         missed += not low <= 0 <= high
     assert missed <= 16
 
@@ -61,27 +61,27 @@ def test_a_median_between_two_clusters_is_not_surer_than_they_are_apart(n: int) 
 def test_values_on_a_coarse_scale_are_not_surer_than_the_scale() -> None:
     random = np.random.default_rng(1)
     base, new = (np.round(random.lognormal(6, 0.4, 400) / 50) * 50 for _ in range(2))
-    low, high = intervals.difference(base, new + 50, 50)
+    low, high = compare.difference(base, new + 50, 50)
     assert low < 50 < high
     assert high - low > 50
 
 
 def test_intervals_of_metrics_that_do_not_go_together_need_the_level_of_sidak() -> None:
     for size in (2, 5, 20):
-        found = intervals.joint_level([np.identity(size)])
+        found = compare.joint_level([np.identity(size)])
         assert 1 - found == pytest.approx(1 - 0.95 ** (1 / size), rel=0.08)
-    assert intervals.joint_level([np.identity(2)] * 2) == pytest.approx(0.95**0.25, abs=0.002)
+    assert compare.joint_level([np.identity(2)] * 2) == pytest.approx(0.95**0.25, abs=0.002)
 
 
 def test_intervals_of_metrics_that_are_the_same_need_no_more_than_one() -> None:
-    assert intervals.joint_level([np.ones((20, 20))]) == pytest.approx(0.95, abs=0.005)
-    assert intervals.joint_level([np.identity(1)]) == intervals.joint_level([]) == 0.95
-    assert intervals.joint_level([np.identity(1), np.identity(0)], 0.9) == 0.9
+    assert compare.joint_level([np.ones((20, 20))]) == pytest.approx(0.95, abs=0.005)
+    assert compare.joint_level([np.identity(1)]) == compare.joint_level([]) == 0.95
+    assert compare.joint_level([np.identity(1), np.identity(0)], 0.9) == 0.9
 
 
 def test_the_joint_level_of_a_seed_is_the_same() -> None:
-    one, other = (intervals.joint_level([np.identity(3)], seed=seed) for seed in (1, 2))
-    assert one == intervals.joint_level([np.identity(3)], seed=1) != other
+    one, other = (compare.joint_level([np.identity(3)], seed=seed) for seed in (1, 2))
+    assert one == compare.joint_level([np.identity(3)], seed=1) != other
 
 
 def test_percentiles_go_together_as_drawing_exchanges_again_shows() -> None:
@@ -91,7 +91,7 @@ def test_percentiles_go_together_as_drawing_exchanges_again_shows() -> None:
     percents = [50, 95, 50]
     drawn = random.integers(0, 300, (4000, 300))
     again = [np.percentile(values[drawn], percent, axis=1) for values, percent in zip(columns, percents, strict=True)]
-    found = intervals.correlation_of(intervals.percentile_covariance(columns, percents))
+    found = compare.correlation_of(compare.percentile_covariance(columns, percents))
     assert found == pytest.approx(np.corrcoef(again), abs=0.1)
 
 
@@ -99,26 +99,26 @@ def test_rows_that_a_column_does_not_have_are_no_part_of_what_it_has_in_common()
     values = np.random.default_rng(1).lognormal(0, 1, 400)
     first, second = values.copy(), values.copy()
     first[:200], second[200:] = np.nan, np.nan
-    found = intervals.correlation_of(intervals.percentile_covariance([values, first, second], [50] * 3))
+    found = compare.correlation_of(compare.percentile_covariance([values, first, second], [50] * 3))
     assert found[1, 2] == 0
     assert found[0, 1:] == pytest.approx([0.5**0.5] * 2, abs=0.06)
 
 
 def test_a_column_that_is_constant_is_left_out_of_the_correlation() -> None:
     values = np.random.default_rng(1).lognormal(0, 1, 50)
-    covariance = intervals.percentile_covariance([np.full(50, 7.0), values], [50, 50])
-    assert intervals.correlation_of(covariance) == pytest.approx(np.identity(1))
+    covariance = compare.percentile_covariance([np.full(50, 7.0), values], [50, 50])
+    assert compare.correlation_of(covariance) == pytest.approx(np.identity(1))
 
 
 def test_shares_of_a_part_of_the_trials_go_together_with_those_of_all() -> None:
-    assert intervals.nested_correlation([(5, 100), (5, 100)]) == pytest.approx(np.ones((2, 2)))
-    assert intervals.nested_correlation([(50, 100), (5, 55)])[0, 1] == pytest.approx((5.1 / 25) ** 0.5, abs=0.05)
-    assert intervals.nested_correlation([]).shape == (0, 0)
+    assert compare.nested_correlation([(5, 100), (5, 100)]) == pytest.approx(np.ones((2, 2)))
+    assert compare.nested_correlation([(50, 100), (5, 55)])[0, 1] == pytest.approx((5.1 / 25) ** 0.5, abs=0.05)
+    assert compare.nested_correlation([]).shape == (0, 0)
 
 
 def test_wilsons_interval_has_the_published_values() -> None:
-    assert intervals.wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
-    assert intervals.wilson(0, 20) == pytest.approx((0, 0.1611), abs=5e-5)
+    assert compare.wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+    assert compare.wilson(0, 20) == pytest.approx((0, 0.1611), abs=5e-5)
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_wilsons_interval_has_the_published_values() -> None:
 def test_newcombes_interval_has_the_published_values(
     base: tuple[int, int], new: tuple[int, int], expected: tuple[float, float]
 ) -> None:
-    assert intervals.share_difference(base, new) == pytest.approx(expected, abs=5e-5)
+    assert compare.share_difference(base, new) == pytest.approx(expected, abs=5e-5)

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewer.stats import aggregates
+from viewer.stats import samples, summary
+from viewer.stats.metrics import QUANTITIES
+from viewer.stats.samples import Sample
 
 ORACLE = json.loads((Path(__file__).parents[2] / "data" / "oracles.json").read_text("utf-8"))["ex5_population"]
 TTFT = [row["ttft_ms"] for row in ORACLE["rows"] if row["outcome"] == "complete"]
@@ -23,7 +25,7 @@ def array(values: Any) -> Any:
 
 
 def test_the_population_has_the_expected_figures() -> None:
-    found, expected = aggregates.figures(array(TTFT)), ORACLE["ttft_complete"]
+    found, expected = summary.figures(array(TTFT)), ORACLE["ttft_complete"]
     assert (found["n"], found["min"], found["max"]) == (5, 100, 400)
     assert (found["mean"], found["std"]) == pytest.approx((expected["mean"], expected["std_pop"]), abs=5e-5)
     for name in ("p50", "p90", "p95", "p99"):
@@ -33,51 +35,56 @@ def test_the_population_has_the_expected_figures() -> None:
 @pytest.mark.parametrize("method", ["inverse_cdf", "mlperf"])
 @pytest.mark.parametrize("name", ["p50", "p90", "p95", "p99"])
 def test_the_population_has_the_expected_percentiles_by_the_other_methods(method: Any, name: str) -> None:
-    assert aggregates.figures(array(TTFT), method)[name] == ORACLE["ttft_complete"][f"{name}_{method}"]
+    assert summary.figures(array(TTFT), method)[name] == ORACLE["ttft_complete"][f"{name}_{method}"]
 
 
 def test_the_population_has_the_expected_rates() -> None:
     outcomes = Counter(row["outcome"] for row in ORACLE["rows"])
     answered = Counter({name: count for name, count in outcomes.items() if name not in NO_ANSWER})
-    assert aggregates.rates(outcomes, answered) == pytest.approx(
-        {name: ORACLE.get(name) for name in ("error_rate_pct", "error_rate_all_pct", "cancel_rate_pct")}
-        | {"stream_error_rate_pct": ORACLE["stream_error_rate_pct"]},
-        abs=5e-5,
-    )
-    assert aggregates.trials(outcomes) == (6, 11)
+    found = rates(outcomes, answered)
+    names = ("error_rate_pct", "error_rate_all_pct", "stream_error_rate_pct", "cancel_rate_pct")
+    assert {name: found[name] for name in names} == pytest.approx({name: ORACLE[name] for name in names}, abs=5e-5)
+    assert summary.Attempts.of(outcomes) == summary.Attempts(12, 1, 6)
+
+
+def rates(outcomes: Any, after_2xx: Any) -> Any:
+    """Return a row of statistics of exchanges of which nothing is known but their outcomes."""
+    unknown = {name: array([]) for name in (*QUANTITIES, *samples.TOKENS)}
+    nothing = np.array([], bool)
+    return summary.row(Sample((), Counter(outcomes), Counter(after_2xx), nothing, nothing, unknown, array([])), ())
 
 
 def test_rates_without_anything_that_could_fail_are_unknown() -> None:
-    found = aggregates.rates({"client_closed": 3, "open": 2}, {"client_closed": 3})
-    unknown = {"error_rate_pct": None, "error_rate_all_pct": 0, "stream_error_rate_pct": None, "cancel_rate_pct": 100}
-    assert found == unknown
-    assert set(aggregates.rates({"open": 1}, {}).values()) == {None}
+    found = rates({"client_closed": 3, "open": 2}, {"client_closed": 3})
+    assert (found["error_rate_pct"], found["error_rate_all_pct"]) == (None, 0)
+    assert (found["stream_error_rate_pct"], found["cancel_rate_pct"]) == (None, 100)
+    assert {value for name, value in rates({"open": 1}, {}).items() if name.endswith("rate_pct")} == {None}
 
 
 def test_a_client_that_leaves_before_the_answer_is_not_subtracted_from_the_answered() -> None:
-    found = aggregates.rates({"complete": 3, "truncated": 1, "client_closed": 1}, {"complete": 3, "truncated": 1})
+    found = rates({"complete": 3, "truncated": 1, "client_closed": 1}, {"complete": 3, "truncated": 1})
     assert (found["error_rate_pct"], found["stream_error_rate_pct"]) == (25, 25)
 
 
 @given(NUMBERS)
 def test_figures_are_numpys(values: list[int]) -> None:
-    found = aggregates.figures(np.array(values))
-    linear = np.percentile(np.array(values), aggregates.PERCENTILES)
-    nearest = np.percentile(np.array(values), aggregates.PERCENTILES, method="inverted_cdf")
-    assert [found[f"p{percent}"] for percent in aggregates.PERCENTILES] == pytest.approx(linear.tolist())
+    found = summary.figures(np.array(values))
+    linear = np.percentile(np.array(values), summary.PERCENTILES)
+    nearest = np.percentile(np.array(values), summary.PERCENTILES, method="inverted_cdf")
+    assert [found[f"p{percent}"] for percent in summary.PERCENTILES] == pytest.approx(linear.tolist())
     assert (found["mean"], found["std"]) == pytest.approx((np.mean(values), np.std(values)))
-    other = aggregates.figures(np.array(values), "inverse_cdf")
-    assert [other[f"p{percent}"] for percent in aggregates.PERCENTILES] == nearest.tolist()
+    other = summary.figures(np.array(values), "inverse_cdf")
+    assert [other[f"p{percent}"] for percent in summary.PERCENTILES] == nearest.tolist()
 
 
 @given(NUMBERS)
 def test_one_percentile_is_that_of_the_figures(values: list[int]) -> None:
-    assert aggregates.percentile(array(values), 95) == aggregates.figures(array(values))["p95"]
+    assert summary.percentiles(array(values), (95,)) == [summary.figures(array(values))["p95"]]
 
 
 def test_the_nearest_ranks_differ_where_the_share_is_a_whole_number() -> None:
     values = np.arange(1, 101)
-    assert [aggregates.percentile(values, 90, method) for method in ("linear", "inverse_cdf", "mlperf")] == [
+    assert [summary.percentiles(values.copy(), (90,), method)[0] for method in ("linear", "inverse_cdf", "mlperf")] == [
         pytest.approx(90.1),
         90,
         91,
@@ -86,14 +93,13 @@ def test_the_nearest_ranks_differ_where_the_share_is_a_whole_number() -> None:
 
 def test_the_deviation_of_many_values_is_that_of_a_copy() -> None:
     values = np.random.default_rng(1).normal(1e9, 5, 1_000_000)
-    assert aggregates.figures(values.copy())["std"] == pytest.approx(values.std(), rel=1e-9)
+    assert summary.figures(values.copy())["std"] == pytest.approx(values.std(), rel=1e-9)
 
 
 def test_no_values_have_no_figures() -> None:
-    found = aggregates.figures(np.array([]))
+    found = summary.figures(np.array([]))
     assert found.pop("n") == 0
     assert set(found.values()) == {None}
-    assert aggregates.percentile(np.array([]), 50) is None
 
 
 @pytest.mark.parametrize(
@@ -101,11 +107,11 @@ def test_no_values_have_no_figures() -> None:
     [([], []), ([0, 0], []), ([5, 3], [3, 5]), ([0, 7, 0, 2], [2, 7])],
 )
 def test_moving_gaps_are_those_above_zero(gaps: list[int], expected: list[int]) -> None:
-    assert sorted(aggregates.moving(np.array(gaps, np.int64)).tolist()) == expected
+    assert sorted(summary.moving(np.array(gaps, np.int64)).tolist()) == expected
 
 
 def test_an_objective_is_met_missed_or_unknown() -> None:
     ttft, pace = array([100, 900, np.nan, np.nan, 800]), array([30, 30, 30, 5, 20])
-    assert aggregates.meeting([(ttft, True, 800)], 5) == (1, 2, 2)
-    assert aggregates.meeting([(ttft, True, 800), (pace, False, 20)], 5) == (1, 3, 1)
-    assert aggregates.meeting([], 5) == (5, 0, 0)
+    assert summary.meeting([(ttft, True, 800)], 5) == (1, 2, 2)
+    assert summary.meeting([(ttft, True, 800), (pace, False, 20)], 5) == (1, 3, 1)
+    assert summary.meeting([], 5) == (5, 0, 0)
