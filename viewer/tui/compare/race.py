@@ -28,8 +28,7 @@ from viewer.tui.compare.lane import LanePane
 from viewer.tui.compare.scores import ScoreTable
 from viewer.tui.dialogs import offers
 from viewer.tui.playing.driver import Driver
-from viewer.tui.playing.scrubbing import Scrubbing
-from viewer.tui.playing.strips import RaceStrips
+from viewer.tui.playing.timeline import RaceStrips, Scrubbing
 from viewer.tui.widgets.footer import KeyLine
 from viewer.tui.widgets.header import HeaderLine
 

@@ -25,7 +25,7 @@ from viewer.tui.base.host import host
 from viewer.tui.base.keys import BACK, HELP
 from viewer.tui.compare.race import CompareScreen
 from viewer.tui.dialogs import offers
-from viewer.tui.playing.loader import GONE, Told
+from viewer.tui.playing.loader import GONE, ErrorReporter
 from viewer.tui.widgets.cursor import MARGIN, CursorTable, table_keys
 from viewer.tui.widgets.footer import KeyLine
 from viewer.tui.widgets.header import HeaderLine
@@ -179,7 +179,7 @@ class CompareManyScreen(Screen[None]):
     async def _read(self) -> None:
         self._is_reading = True
         try:
-            with Told(self._fail):
+            with ErrorReporter(self._fail):
                 version, found = await host(self).tape.ask(self._ask)
                 self._take(version, self._found if found is None else found)
         finally:

@@ -53,7 +53,7 @@ class EventsPane(Pane):
         self._drawn: LRUCache[tuple[int, int, bool], Strip] = LRUCache(_KEPT)
         self._limit_ns = 0
         self._times = Times()
-        self._still = True
+        self._is_still = True
         self._widths = 1, 5, 2, 4
         self._note = ""
 
@@ -68,20 +68,20 @@ class EventsPane(Pane):
         only: Sequence[int] | None,
         position: int,
         limit_ns: int,
-        times: Times = Times(),  # noqa: B008 - it is frozen
-        note: str = "",
+        times: Times,
+        note: str,
     ) -> None:
-        """List the events of a transcript, or `only` some, their instants as `times` tell them; a gap above `limit_ns`
-        is a stall. Without any event, `note` is shown.
+        """List the events of a transcript, or `only` some; a gap above `limit_ns` is a stall.
+
+        `note` is shown where there are no events.
         """
         self._transcript, self._limit_ns, self._times, self._note = transcript, limit_ns, times, note
         self._only = range(len(transcript)) if only is None else only
         self._selected = position - 1
-        self._drawn.clear()
         self._widths = _widths(transcript, times)
-        self.set_count(max(len(self._only), 1))
+        self._drawn.clear()
+        self._lay_out()
         self.redraw()
-        self.reveal(self._row(self._selected), 2)
 
     def move(self, position: int) -> None:
         """Select the last event that has come."""
@@ -91,20 +91,21 @@ class EventsPane(Pane):
         self.reveal(row, 2, ahead=before < row)
 
     def beside(self, rows: int) -> int | None:
-        """Give the event so many rows below the selected one, or above it."""
+        """Return the event so many rows below the selected one, or above it."""
         if not len(self._only):
             return None
-        row = self._row(self._selected) + rows
-        if self._selected < 0 < rows:
-            row -= 1
+        row = self._row(self._selected) + rows - (self._selected < 0 < rows)
         return self._only[max(0, min(row, len(self._only) - 1))]
 
     def on_resize(self, event: Resize) -> None:
         """Keep the selected event in sight."""
         self._drawn.clear()
+        self._lay_out()
+        self.post_message(self.Resized())
+
+    def _lay_out(self) -> None:
         self.set_count(max(len(self._only), 1))
         self.reveal(self._row(self._selected), 2)
-        self.post_message(self.Resized())
 
     def on_click(self, event: Click) -> None:
         """Select the event that was clicked."""
@@ -113,39 +114,39 @@ class EventsPane(Pane):
             self.post_message(self.Selected(self._only[row], event.chain == 2))
 
     def titles(self) -> str:
-        """Give the titles of the columns."""
+        """Return the titles of the columns."""
         number, at, size, read = self._widths
         titles = f"{'#':>{number + 1}} {self._times.title:>{at}} {'Δ ms':>7}   {'kind':<{_KIND}} "
         titles += f"{'B':>{size}} " if self.size.width >= _WIDE else ""
         return titles + (f"{'read':>{read}} " if self.size.width >= _MIDDLING else "") + "data"
 
-    def still(self, still: bool) -> None:
-        """Set the selected event off and show those after it, or, while it is played, only point at it."""
-        if still != self._still:
-            self._still = still
+    def set_still(self, is_still: bool) -> None:
+        """Set off the selected event and show those after it, or, while it is played, only point at it."""
+        if is_still != self._is_still:
+            self._is_still = is_still
             self._drawn.clear()
             self.redraw()
 
     def behind(self, number: int) -> Style:
-        """Set the selected event off."""
-        if self._still and number < len(self._only) and self._only[number] == self._selected:
+        """Set off the selected event."""
+        if self._is_still and number < len(self._only) and self._only[number] == self._selected:
             return self.look("cursor" if self.active else "selected")
         return self.look("ground")
 
     def render_line(self, y: int) -> Strip:
-        """Draw the line that is `y` below the top of the view, unless it looks as it did."""
+        """Draw the line that is `y` below the top of the view, unless it was drawn before."""
         number = self.scroll_offset.y + y
         if number >= len(self._only):
             return super().render_line(y)
         event = self._only[number]
         key = (event, (event > self._selected) - (event == self._selected), self.active)
-        found = self._drawn.get(key)
-        if found is None:
-            found = self._drawn[key] = super().render_line(y)
-        return found
+        strip = self._drawn.get(key)
+        if strip is None:
+            strip = self._drawn[key] = super().render_line(y)
+        return strip
 
     def forget(self) -> None:
-        """Draw every line anew."""
+        """Draw every line again."""
         self._drawn.clear()
         self.refresh()
 
@@ -154,26 +155,26 @@ class EventsPane(Pane):
         if self._transcript is None or not len(self._only):
             return [("  ", None), (self._note, self.look("muted"))]
         event, transcript = self._only[number], self._transcript
-        kind = transcript.kind(event)
-        tone = self.look(_TONES.get(kind, "muted"))
         to_come = event > self._selected
-        if to_come and not self._still:
+        if to_come and not self._is_still:
             return []
+        kind = transcript.kind(event)
+        tone, muted = self.look(_TONES.get(kind, "muted")), self.look("muted")
         gap, glyph, gap_tone = _gap(transcript, event)
         at = self._times.of(transcript, event, self._only[number - 1] if number else None)
-        number, at_width, size, read_width = self._widths
+        number_width, at_width, size_width, read_width = self._widths
         drawn: list[Part] = [
             (">" if event == self._selected else " ", self.look("accent")),
-            (f"{event:>{number}} ", self.look("muted")),
-            (f"{at:>{at_width}} ", self.look("ghost") if to_come else self.look("plain")),
+            (f"{event:>{number_width}} ", muted),
+            (f"{at:>{at_width}} ", self.look("ghost" if to_come else "plain")),
             (f"{gap:>7} {glyph:<1} ", self.look(gap_tone)),
             (f"{kind:<{_KIND}} ", tone),
         ]
         if self.size.width >= _WIDE:
-            drawn.append((f"{transcript.ends[event] - transcript.starts[event]:>{size}} ", self.look("muted")))
+            drawn.append((f"{transcript.ends[event] - transcript.starts[event]:>{size_width}} ", muted))
         if self.size.width >= _MIDDLING:
             read = transcript.reads[event]
-            drawn.append((f"{formatting.UNKNOWN if read == UNKNOWN else read:>{read_width}} ", self.look("muted")))
+            drawn.append((f"{formatting.UNKNOWN if read == UNKNOWN else read:>{read_width}} ", muted))
         if (transcript.gap_ns(event) or 0) > self._limit_ns > 0:
             drawn.append(("STALL ", self.look("error")))
         return [*drawn, (events.summary(transcript, event), self.look("ghost") if to_come else tone)]
@@ -185,7 +186,7 @@ class EventsPane(Pane):
 
 
 def _widths(transcript: Transcript, times: Times) -> tuple[int, int, int, int]:
-    """Give how wide the columns must be: the number, the instant, the bytes and the read."""
+    """Return the widths of the columns for the number, the time, the bytes and the read."""
     if not len(transcript):
         return 1, 5, 2, 4
     largest = max(map(sub, transcript.ends, transcript.starts))
@@ -194,14 +195,12 @@ def _widths(transcript: Transcript, times: Times) -> tuple[int, int, int, int]:
 
 
 def _gap(transcript: Transcript, event: int) -> tuple[str, str, Tone]:
-    """Give the time since the event before, its glyph, and how bad it is."""
+    """Return the time since the event before, its glyph, and its tone."""
     if transcript.shares_read(event):
         return clocks.SAME, "", "muted"
     gap = transcript.gap_ns(event)
     if gap is None:
         return formatting.UNKNOWN, "", "muted"
     glyph = sparkline((0, gap), 1)
-    text = clocks.milliseconds(gap)
-    if glyph in sparks.STALLED:
-        return text, glyph, "error"
-    return text, glyph, "warning" if glyph in sparks.SLOW else "plain"
+    tone: Tone = "error" if glyph in sparks.STALLED else "warning" if glyph in sparks.SLOW else "plain"
+    return clocks.milliseconds(gap), glyph, tone

@@ -1,18 +1,88 @@
-"""What each pane of the inspector shows, as a text for a pager or an editor: exact, and as long as it is."""
+"""The inspector as text: panes that are pages, what a pager or an editor gets, and what can be copied and exported."""
 
-from collections.abc import Iterable, Sequence
+import asyncio
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
+from recorder.sanitize import safe
+from viewer import formatting
 from viewer.model.exchange import events, pages
 from viewer.model.exchange.answer import Answer
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Opened
 from viewer.model.exchange.transcript import Transcript
-from viewer.model.facts import Line
+from viewer.model.states import Tone
+from viewer.model.text import curl
+from viewer.model.text.wrap import WrappedText
 from viewer.tape.exchange import Known
+from viewer.tui.base.paint import Part
+from viewer.tui.dialogs import offers
+from viewer.tui.dialogs.offers import Copy, Later
+from viewer.tui.widgets.pane import Pane
 
+Line = Sequence[tuple[str, Tone]]
+"""A line's pieces and their tones."""
+
+LONGEST_COPY: Final = 100_000
+"""A longer text is offered for copying with the command that prints it, since a clipboard may not take it."""
+
+_SHOWN: Final = 200
+_NAME: Final = 24
+_MOST_CALLS: Final = 20
+_MOST_LINES: Final = 200_000
 _WIDTH: Final = 118
+
+
+class PagePane(Pane):
+    """Shows lines; the last piece of a line is wrapped below itself."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._make: Callable[[int], Iterable[Line]] = lambda _: ()
+        self._sources: tuple[object, ...] = ()
+        self._rows: list[tuple[Line, str, Tone]] = []
+
+    def show(self, make: Callable[[int], Iterable[Line]], *sources: object) -> None:
+        """Show what `make` returns for the pane's width, unless it was made from the same `sources` before."""
+        if not sources or sources != self._sources:
+            self._make, self._sources = make, sources
+            self._lay_out()
+
+    def on_resize(self) -> None:
+        """Wrap for the new width."""
+        self._lay_out()
+
+    def line(self, number: int) -> Iterable[Part]:
+        """Draw a row."""
+        head, text, tone = self._rows[number]
+        return [(" ", None), *((piece, self.look(of)) for piece, of in head), (text, self.look(tone))]
+
+    def _lay_out(self) -> None:
+        width = self.size.width - 3
+        if width <= 0:
+            return
+        self._rows = []
+        for line in self._make(width):
+            self._rows += _wrapped(line, width)
+            if len(self._rows) > _MOST_LINES:
+                break
+        self.set_count(len(self._rows))
+        self.redraw()
+
+
+def _wrapped(line: Line, width: int) -> list[tuple[Line, str, Tone]]:
+    if not line:
+        return [((), "", "plain")]
+    head, (text, tone) = line[:-1], line[-1]
+    indent = sum(len(piece) for piece, _ in head)
+    wrapped = WrappedText(safe(text.expandtabs(4), multiline=True), max(width - indent, 20))
+    wrapped.more(_MOST_LINES)
+    blank: Line = [(" " * indent, "plain")] if indent else ()
+    spans = (wrapped.span(number) for number in range(len(wrapped)))
+    return [(blank if number else head, wrapped.text[start:end], tone) for number, (start, end) in enumerate(spans)]
 
 
 def page(
@@ -24,16 +94,14 @@ def page(
     position: int,
     only: Sequence[int] | None = None,
 ) -> tuple[str, str]:
-    """Give the name of a file and its text for a pane; of the events `only` some, if only they are listed."""
+    """Return the contents of a pane as the name of a file and its text; `only` are the events that are listed."""
     match pane:
-        case "replay" if opened is not None:
-            return "text.txt", _said(opened.transcript)
         case "replay":
-            return "text.txt", known.row["content"] or ""
+            return "text.txt", (known.row["content"] or "") if opened is None else _answer(opened.transcript)
         case "events":
             return "events.txt", "" if opened is None else _lines(events.lines(opened.transcript, times, only))
         case "tree" | "bytes":
-            return "event.sse", _bytes(opened, position).decode("utf-8", "replace")
+            return "event.sse", "" if opened is None else _event(opened.transcript, position)
         case "request":
             return "request.txt", _text(pages.request(known))
         case "timing":
@@ -41,20 +109,18 @@ def page(
     return "note.txt", notes.text
 
 
-def _said(transcript: Transcript) -> str:
-    """Give all that was said; headed where it is more than one text."""
+def _answer(transcript: Transcript) -> str:
+    """Return all texts of the answer, headed if there is more than one."""
     parts = Answer(transcript, _WIDTH).parts
     if len(parts) == 1 and parts[0].name is None:
         return parts[0].track.text
-    heads = [f"{part.title} {part.name.text}" if part.name is not None else part.title for part in parts]
+    heads = (f"{part.title} {part.name.text}" if part.name is not None else part.title for part in parts)
     return "\n\n".join(f"─ {head}\n{part.track.text}" for head, part in zip(heads, parts, strict=True)) + "\n"
 
 
-def _bytes(opened: Opened | None, position: int) -> bytes:
-    if opened is None:
-        return b""
-    transcript = opened.transcript
-    return transcript.bytes(max(position - 1, 0)) if len(transcript) else transcript.data
+def _event(transcript: Transcript, position: int) -> str:
+    data = transcript.bytes(max(position - 1, 0)) if len(transcript) else transcript.data
+    return data.decode("utf-8", "replace")
 
 
 def _text(lines: Iterable[Line]) -> str:
@@ -63,3 +129,40 @@ def _text(lines: Iterable[Line]) -> str:
 
 def _lines(lines: Iterable[str]) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def copies(tape: Path, known: Known, opened: Opened | None, position: int) -> list[Copy]:
+    """Return what can be copied as (label, text): the id, commands that show the same, the texts, the event."""
+    row, given = known.row, functools.partial(offers.given, tape, known.row["id"])
+    copies: list[Copy] = [("id", row["id"]), ("command", offers.command(tape, "show", row["id"]))]
+    texts = [("text", row["content"]), ("reasoning", row["reasoning"]), ("request body", known.request["body"])]
+    for call in (row["tool_calls"] or [])[:_MOST_CALLS]:
+        texts.append((f"arguments of {formatting.cut(formatting.line(call['name']), _NAME)}", call["arguments"]))
+    copies += [(label, _short_or_later(text, given(label))) for label, text in texts if text]
+    curled = _later("its request, as a command", lambda: curl.of(known.request, known.request_body), given("curl"))
+    copies.append(("curl", curled))
+    if opened is not None:
+        transcript, raw = opened.transcript, given("SSE")
+        body = _later("the answer, as it came", lambda: transcript.data.decode("utf-8", "replace"), raw)
+        copies.append(("SSE", body))
+        if 0 < position <= len(transcript):
+            copies.append((f"event #{position - 1}", _short_or_later(_event(transcript, position), raw)))
+            copies.append(("place", offers.command(tape, "view", row["id"], "--at", f"#{position - 1}")))
+    return copies
+
+
+def _later(label: str, make: Callable[[], str], instead: str) -> Later:
+    """Return a text that is made in a thread once it is chosen."""
+    return Later(label, functools.partial(asyncio.to_thread, make), instead)
+
+
+def _short_or_later(text: str, instead: str) -> str | Later:
+    return text if len(text) <= LONGEST_COPY else _later(text[:_SHOWN], lambda: text, instead)
+
+
+def exports(tape: Path, id: str) -> list[tuple[str, list[str]]]:
+    """Return what can be exported, as (label, arguments)."""
+    one = offers.arguments(tape, "export", id)
+    tables = [(f"its {table}", [*one, "--table", table]) for table in ("chunks", "reads", "texts")]
+    formats = [("bytes (SSE)", "sse"), ("HAR", "har"), ("asciicast", "asciicast")]
+    return [("its row", one), *tables, *((name, [*one, "--format", of]) for name, of in formats)]

@@ -1,6 +1,6 @@
-"""The panes of the inspector, laid out for the room there is, all showing the same place of one exchange.
+"""The inspector's panes, the tabs above them, and the timeline and the transport line below.
 
-They are given what there is to show and where the playhead stands; keys, playing and the tape are the screen's.
+They show what the screen passes to them: the tape, the playhead and playing are the screen's.
 """
 
 import dataclasses
@@ -8,53 +8,66 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
+from textual import work
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Resize
 from textual.message import Message
-from textual.worker import WorkType
 
-from viewer.model.exchange import pages as closeup
-from viewer.model.exchange import strips, tree
+from viewer.model.exchange import events, markers, pages, strips, tree
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Opened
 from viewer.model.facts import Line
+from viewer.model.states import Tone
 from viewer.tape import exchange
 from viewer.tape.exchange import Known
+from viewer.tui.base.host import in_thread
 from viewer.tui.base.theme import ThemeStyles
-from viewer.tui.inspector import inspector_work
 from viewer.tui.inspector.events import EventsPane
-from viewer.tui.inspector.hex import BytesPane
-from viewer.tui.inspector.inspector_sheets import Sheets
-from viewer.tui.inspector.inspector_tabs import APPLIES, PANES, boxes, has_room, listed, part, rows, said, tabs, timed
-from viewer.tui.inspector.keys import PANE_KEYS
-from viewer.tui.inspector.page import PagePane
-from viewer.tui.inspector.replay import ReplayPane
-from viewer.tui.inspector.tree import TreePane
-from viewer.tui.playing.timeline import Timeline
-from viewer.tui.playing.transport import TransportLine
-from viewer.tui.playing.waiting import Waiting
+from viewer.tui.inspector.pages import PagePane
+from viewer.tui.inspector.raw import BytesPane, TreePane
+from viewer.tui.inspector.replay import Annotation, ReplayPane
+from viewer.tui.playing.loader import KeyQueue
+from viewer.tui.playing.timeline import Standing, Timeline, TransportLine
 from viewer.tui.widgets.bar import Bar
 from viewer.tui.widgets.pane import Heading, Pane
 
-_BOXES: Final = ("replay", "events", "tree", "bytes", *PANES[3:])
-WIDE: Final = 100
-"""With so many columns, the answer and the events stand side by side."""
+TABS: Final = ("replay", "events", "raw", "request", "timing", "notes")
+"""The tabs by their numbers, from 1."""
+
+REPLAY, EVENTS, RAW, _, _, NOTES = range(len(TABS))
+
+_APPLIES: Final = {
+    "ghost": (REPLAY,), "annotate": (REPLAY,), "markdown": (REPLAY,), "filter": (REPLAY, EVENTS),
+    "open": (REPLAY, EVENTS, NOTES), "view": (RAW,),
+}  # fmt: skip
+"""The tabs to which some actions apply; the others apply to all of them."""
+
+_WIDE: Final = 100
+"""With so many columns, the answer and the events are side by side."""
 
 _LOW: Final = 19
 """With fewer rows there is no timeline."""
 
+_SHORT: Final = 28
+_GAP_ROWS: Final = ((79, 8), (51, 4), (43, 2), (0, 1))
+"""From so many rows of a terminal, the footer excluded, so many are for the gaps of the timeline."""
+
+_ANNOTATED: Final[dict[Annotation, str]] = {"none": "", "heat": "gaps as heat", "silences": "gaps in figures"}
 _DECODING: Final = "decoding …"
 _LONG_NS: Final = 300_000_000
+_hidden = functools.partial(Binding, show=False)
+
+
+def applies(action: str, tab: int) -> bool:
+    """Return whether an action applies to a tab, counted from 0."""
+    return tab in _APPLIES.get(action, range(len(TABS)))
 
 
 class InspectorPanes(ThemeStyles, can_focus=True):
-    """Every pane, the tabs above them, and the timeline and the transport below them.
-
-    What needs the events is `waiting` for them; `seek` is told to put the playhead where so many events have come.
-    """
+    """All panes. Keys that need events go through `key_queue`; `seek` moves the playhead to a number of events."""
 
     DEFAULT_CSS = """
     InspectorPanes { height: 1fr; }
@@ -65,17 +78,35 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     InspectorPanes #tree-box { width: 9fr; }
     InspectorPanes #bytes-box { width: 11fr; }
     """
-
-    BINDINGS: ClassVar[list[BindingType]] = PANE_KEYS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        _hidden("r", "fold", "fold the reasoning", id="replay.fold"),
+        _hidden("a", "ghost", "show what comes later", id="replay.ghost"),
+        _hidden("b", "annotate", "show the time between words", id="replay.annotate"),
+        _hidden("c", "choice", "one choice after the other, or all", id="replay.choice"),
+        _hidden("M", "markdown", "content as Markdown, or plain", id="replay.markdown"),
+        _hidden("v", "view", "hex, lines, JSON or wire", id="replay.view"),
+        _hidden("plus", "zoom(True)", "zoom", key_display="+", id="replay.zoom"),
+        _hidden("underscore", "zoom(False)", "zoom out", key_display="_", id="replay.zoom_out"),
+        _hidden("enter", "open", "open the event, or write a note", id="replay.open"),
+        _hidden("tab", "focus_pane(1)", "next pane", id="replay.next_pane"),
+        _hidden("shift+tab", "focus_pane(-1)", "pane before", id="replay.pane_before"),
+        _hidden("up,k", "move(-1)", "up", id="replay.up"),
+        _hidden("down,j", "move(1)", "down", id="replay.down"),
+        _hidden("pageup,ctrl+b", "page(-1)", "a page up", id="replay.page_up"),
+        _hidden("pagedown,ctrl+f", "page(1)", "a page down", id="replay.page_down"),
+        _hidden("ctrl+u", "page(-0.5)", "half a page up", id="replay.half_page_up"),
+        _hidden("ctrl+d", "page(0.5)", "half a page down", id="replay.half_page_down"),
+        *(_hidden(str(tab + 1), f"pane({tab})", name, id=f"replay.{name}") for tab, name in enumerate(TABS)),
+    ]
 
     class NoteWanted(Message):
         """A note is to be written."""
 
-    def __init__(self, waiting: Waiting, seek: Callable[[int], None]) -> None:
+    def __init__(self, key_queue: KeyQueue, seek: Callable[[int], None]) -> None:
         super().__init__()
-        self._waiting = waiting
+        self._key_queue = key_queue
         self._seek = seek
-        self.pane = 0
+        self.pane = REPLAY
         self.slot = 0
         self.zoomed = False
         self.only: Sequence[int] | None = None
@@ -89,47 +120,52 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._note, self._legend = _DECODING, ""
         self.replay, self.events, self.parts, self.bytes = ReplayPane(), EventsPane(), TreePane(), BytesPane()
         self.timeline, self.transport = Timeline(), TransportLine()
-        self._sheets = Sheets()
-        self._headings = {name: Heading(id=f"{name}-heading") for name in (*_BOXES, "timeline")}
-        self._boxes = {name: Vertical(id=f"{name}-box", classes="box") for name in _BOXES}
-        self._bars = {name: Bar(id=name) for name in ("head", "tabs", "trouble", "titles")}
-        self._bars["trouble"].display = False
+        self._pages = {name: PagePane(name) for name in ("request", "timing", "notes")}
+        self._panes: dict[str, Pane] = {
+            "replay": self.replay, "events": self.events, "tree": self.parts, "bytes": self.bytes, **self._pages
+        }  # fmt: skip
+        self._boxes = {name: Vertical(id=f"{name}-box", classes="box") for name in self._panes}
+        self._headings = {name: Heading(id=f"{name}-heading") for name in (*self._panes, "timeline")}
+        self._head, self._tabs, self._trouble, self._titles = (
+            Bar(id=name) for name in ("head", "tabs", "trouble", "titles")
+        )
+        self._trouble.display = False
 
     def compose(self) -> ComposeResult:
         """Lay out everything; what is not shown takes no room."""
-        yield from (self._bars["head"], self._bars["tabs"], self._bars["trouble"])
+        yield from (self._head, self._tabs, self._trouble)
         with Horizontal():
-            for name in _BOXES:
+            for name, pane in self._panes.items():
                 with self._boxes[name]:
                     yield self._headings[name]
                     if name == "events":
-                        yield self._bars["titles"]
-                    yield self._pane(name)
+                        yield self._titles
+                    yield pane
         yield from (self._headings["timeline"], self.timeline, self.transport)
 
     def on_mount(self) -> None:
         """Show the first pane."""
-        self.lay_out()
+        self._lay_out()
         self.focus(scroll_visible=False)
 
     def on_resize(self, event: Resize) -> None:
-        """Lay out for the new room."""
-        self.timeline.set_rows(*rows(event.size.height))
-        self.lay_out()
+        """Lay out for the new size."""
+        height = event.size.height
+        for_gaps = next(count for least, count in _GAP_ROWS if height >= least)
+        self.timeline.set_rows(*((0, 1) if height < _SHORT else (max(for_gaps // 2, 1), for_gaps)))
+        self._lay_out()
 
     @property
     def active(self) -> Pane:
         """The pane that keys go to."""
         shown = self._shown()
-        return self._pane(shown[min(self.slot, len(shown) - 1)])
+        return self._panes[shown[min(self.slot, len(shown) - 1)]]
 
     def show_known(self, known: Known, *, died: bool) -> None:
-        """Show what is known at once."""
+        """Show what is known without decoding."""
         self._known, self._died = known, died
         self._set_times(dataclasses.replace(self.times, started_at=known.row["started_at"]))
-        self._head()
-        self._warn()
-        self._write_pages()
+        self._write_head()
         if self._opened is None:
             transcript = exchange.preliminary(known.row)
             self.replay.show(transcript, 1, 0, _DECODING)
@@ -139,24 +175,22 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     def show_opened(self, opened: Opened, position: int, notes: Notes) -> None:
         """Show all of it."""
         self._opened, self._position, self._notes = opened, position, notes
-        self._head()
         self._legend = strips.legend(opened.transcript)
-        first = next((one.at_ns for one in opened.markers if one.sign == "B"), None)
+        first = next((marker.at_ns for marker in opened.markers if marker.sign == "B"), None)
+        self._note = "nothing was said" if self._known is None else pages.silence(self._known, opened)
         self._set_times(dataclasses.replace(self.times, first_byte_ns=first))
-        self._note = "nothing was said" if self._known is None else closeup.silence(self._known, opened)
+        self._write_head()
         self.replay.show(opened.transcript, position, _LONG_NS, self._note)
         self._list()
         if self.filter_text:
-            self._find()
-        self._warn()
-        self._write_pages()
-        self._raw()
+            self._match()
+        self._show_event()
         if self.is_attached:  # the screen may have been left meanwhile
             self.refresh_bindings()
 
     def show_failure(self, text: str) -> None:
-        """Say that the exchange cannot be shown, or not anew."""
-        self._tell([(f" {text}", "error")])
+        """Show why the exchange cannot be read."""
+        self._show_trouble([(f" {text}", "error")])
 
     def show_notes(self, notes: Notes) -> None:
         """Show what is noted now."""
@@ -164,113 +198,131 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._write_pages()
 
     def filter_events(self, text: str) -> None:
-        """List only the events that fit a filter, which can be read, or all of them if it is empty."""
+        """List only the events that match a valid filter, all of them if it is empty."""
         self.filter_text = text
         if "events" not in self._shown():
-            self.turn_to(1)
-        self._find()
+            self._turn_to(EVENTS)
+        self._match()
 
-    def _find(self) -> None:
-        """Find what fits beside the loop; of a stream that still runs, anew whenever it has grown."""
-        work: WorkType[None] = self._found_fitting  # not begun yet: another may be asked for before it is
-        self.run_worker(work, group="filter", exclusive=True)
-
-    async def _found_fitting(self) -> None:
+    @work(group="filter", exclusive=True)
+    async def _match(self) -> None:
+        """Look for the events that match, in a thread."""
         if self._opened is not None:
-            self.only = await inspector_work.fitting(self._opened.transcript, self.filter_text)
+            tests, transcript = events.parse_filter(self.filter_text), self._opened.transcript
+            matching = functools.partial(events.matching, transcript, tests)
+            self.only = await in_thread(matching) if tests else None
             self._list()
 
     def _list(self) -> None:
-        """List the events that are wanted now."""
-        if self._opened is None:
-            return
-        note = "no event fits" if self.only is not None else self._note
-        limit = self._opened.limits.stall_ns
-        self.events.show(self._opened.transcript, self.only, self._position, limit, self.times, note)
-        self.titles()
+        opened = self._opened
+        if opened is not None:
+            note = "no event fits" if self.only is not None else self._note
+            limit_ns = opened.limits.stall_ns
+            self.events.show(opened.transcript, self.only, self._position, limit_ns, self.times, note)
+            self.titles()
 
     def move(self, position: int, *, jumped: bool = False) -> None:
-        """Put the playhead elsewhere; where it `jumped` to, the words that it stands in are shown."""
+        """Move the playhead; if it `jumped`, unfold the text that it is in."""
         if position == self._position:
             return
         self._position = position
         self.replay.move(position, unfold=jumped)
         self.events.move(position)
-        if self.pane == 2:
-            self._raw()
+        if self.pane == RAW:
+            self._show_event()
         self.titles()
 
-    def still(self, still: bool) -> None:
-        """Say whether the playhead stands, or changes many times a second."""
-        self.replay.still(still)
-        self.events.still(still)
+    def tick(self, standing: Standing) -> None:
+        """Show the time at the playhead, and whether it is playing."""
+        is_still = not standing.playback.playing
+        self.replay.set_still(is_still)
+        self.events.set_still(is_still)
+        self.timeline.move(standing.playback.media_ns)
+        self.transport.show(standing, self.times)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action applies to what is shown: the keys of the others are not named anywhere."""
+        """Return whether an action applies to what is shown: other keys are not shown anywhere."""
         if action == "fold":
-            return self.pane == 0 and self.replay.can_fold
+            return self.pane == REPLAY and self.replay.can_fold
         if action == "choice":
-            return self.pane == 0 and len(self.replay.choices) > 1
-        return self.pane in APPLIES.get(action, range(len(PANES)))
+            return self.pane == REPLAY and len(self.replay.choices) > 1
+        return applies(action, self.pane)
 
-    def turn_to(self, pane: int) -> None:
-        """Show another pane."""
+    def _turn_to(self, pane: int) -> None:
         self.pane, self.slot = pane, 0
-        if pane == 2:
-            self._raw()
-        self.lay_out()
+        if pane == RAW:
+            self._show_event()
+        self._lay_out()
         self.refresh_bindings()
 
-    def lay_out(self) -> None:
-        """Show the boxes of the pane, and the focus in the right one."""
+    def _shown(self) -> tuple[str, ...]:
+        """Return the names of the panes of the open tab, from left to right; if it is zoomed, only one."""
+        if self.pane == RAW:
+            return ("bytes",) if self.zoomed else ("tree", "bytes")
+        is_double = self.pane == REPLAY and self.size.width >= _WIDE and not self.zoomed
+        return ("replay", "events") if is_double else (TABS[self.pane],)
+
+    def _lay_out(self) -> None:
+        """Show the panes of the open tab, and which of them keys go to."""
         shown = self._shown()
-        for name in _BOXES:
-            self._boxes[name].display = name in shown  # not a class: that would style all within it anew
         self._headings["timeline"].display = self.timeline.display = not self.zoomed and self.size.height >= _LOW
         self.set_class(len(shown) > 1, "-wide")
-        for name in _BOXES:
-            self._pane(name).activate(self._pane(name) is self.active)
-        self._tabs()
+        for name, pane in self._panes.items():
+            self._boxes[name].display = name in shown  # not a class: that would style all within it again
+            pane.activate(pane is self.active)
+        self._write_tabs()
         self.titles()
 
     def titles(self) -> None:
         """Write the titles above the panes."""
-        active, opened = self.active.id, self._opened
-        asked = [] if self.times.is_plain else [self.times.name]
-        texts = {
-            "replay": said(opened, self._position, self.replay) if opened else f"text · {_DECODING}",
-            "events": listed(opened, self.events, [*asked, self.filter_text]) if opened else f"events · {_DECODING}",
-            "tree": part(opened, self._position),
-            "bytes": f"bytes · {self.bytes.view}",
-            "timeline": self._timeline_title(),
-            **{name: name for name in PANES[3:]},
-        }
+        position, opened = self._position, self._opened
+        event = "body" if opened and not len(opened.transcript) else f"event {markers.label(max(position, 1))}"
+        texts = {"timeline": self._timeline_title(), "tree": event, "bytes": f"bytes · {self.bytes.view}"}
+        if opened is None:
+            texts |= {"replay": f"text · {_DECODING}", "events": f"events · {_DECODING}"}
+        else:
+            listed = f"events {self.events.shown:,} / {len(opened.transcript):,}"
+            settings = "" if self.times.is_plain else self.times.name, self.filter_text
+            texts |= {"replay": self._text_title(opened), "events": " · ".join(filter(None, (listed, *settings)))}
         for name in (*self._shown(), "timeline"):
-            self._headings[name].show(texts[name], active=name == active)
-        self._bars["titles"].show([(self.events.titles(), "muted")])
+            self._headings[name].show(texts.get(name, name), active=name == self.active.id)
+        self._titles.show([(self.events.titles(), "muted")])
+
+    def _text_title(self, opened: Opened) -> str:
+        """Return the title of the text; of several choices, the one that is shown is in brackets."""
+        replay, text = self.replay, f"text @ {markers.label(self._position)}"
+        if len(opened.transcript.voices) > 1:
+            choices = (f"[{choice}]" if choice == replay.choice else str(choice) for choice in replay.choices)
+            text += f" · choices {'[all]' if replay.choice is None else 'all'} {' '.join(choices)} (c)"
+        shown = _ANNOTATED[replay.annotation], "" if replay.ghost else "nothing ahead", "Markdown" * replay.markdown
+        return " · ".join(filter(None, (text, *shown)))
 
     def _timeline_title(self) -> str:
+        """Return the title of the timeline, with as much of what explains it as fits."""
         if self._opened is None:
             return "timeline"
-        return timed(self._legend, self.timeline.axis_ns, self.times, self.size.width)
+        length, clock = f"{self.timeline.axis_ns / 1e9:.3f} s", "" if self.times.is_plain else self.times.clock_name
+        parts = ("gaps on a log scale", length, clock, self._legend)
+        texts = [" · ".join(filter(None, ("timeline", *parts[start:end]))) for start, end in ((0, 4), (1, 4), (1, 3))]
+        texts.append(f"timeline · {length}")
+        return next((text for text in texts if len(text) <= self.size.width - 4), texts[-1])
 
     def action_pane(self, pane: int) -> None:
-        """Show a pane."""
-        self.turn_to(pane)
+        """Open a tab."""
+        self._turn_to(pane)
 
     def action_focus_pane(self, by: int) -> None:
-        """Go to the next pane that is shown; past the last one, show the next."""
-        shown = self._shown()
-        if 0 <= self.slot + by < len(shown):
+        """Go to the next pane of the tab, or before; past the last one, open the next tab."""
+        if 0 <= self.slot + by < len(self._shown()):
             self.slot += by
-            self.lay_out()
+            self._lay_out()
         else:
-            self.turn_to((self.pane + by) % len(PANES))
+            self._turn_to((self.pane + by) % len(TABS))
 
     def action_zoom(self, zoomed: bool) -> None:
         """Give all room to one pane, or take it back."""
         self.zoomed = zoomed
-        self.lay_out()
+        self._lay_out()
 
     def action_fold(self) -> None:
         """Fold the reasoning, or unfold it."""
@@ -282,7 +334,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.titles()
 
     def action_annotate(self) -> None:
-        """Show the time between words in another way."""
+        """Show the time between words in the next way."""
         self.replay.annotate()
         self.titles()
 
@@ -293,21 +345,21 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     def action_markdown(self) -> None:
         """Show the content as Markdown, or as it is."""
-        self.replay.mark_up()
+        self.replay.toggle_markdown()
         self.titles()
 
     def action_view(self) -> None:
-        """Show the bytes in another way."""
+        """Show the bytes in the next view."""
         self.bytes.cycle()
         self.titles()
 
     def action_move(self, rows: int) -> None:
-        """Go up or down: from event to event, from part to part, or by lines."""
+        """Go up or down: by events, by parts of the tree, or by lines."""
         active = self.active
         if isinstance(active, PagePane):
             active.scroll_lines(rows)
         else:
-            self._waiting.do(functools.partial(self._move_in, active, rows))
+            self._key_queue.do(functools.partial(self._move_in, active, rows))
 
     def _move_in(self, pane: Pane, rows: int) -> None:
         if isinstance(pane, EventsPane):
@@ -324,89 +376,82 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.action_move(round(pages * max(self.active.size.height - 1, 1)))
 
     def action_open(self) -> None:
-        """Take the selected event apart; in the notes, write one."""
-        if self.pane == 5:
+        """Show what the selected event consists of; in the notes, write one."""
+        if self.pane == NOTES:
             self.post_message(self.NoteWanted())
-        elif self.pane < 2:
-            self.turn_to(2)
+        elif self.pane in (REPLAY, EVENTS):
+            self._turn_to(RAW)
 
-    def action_time_format(self) -> None:
+    def next_time_format(self) -> None:
         """Display times in the next format; the event under the playhead is what they can count from."""
         if self._opened is None:
             return
         self._set_times(self.times.following(self._opened.transcript, self._position - 1))
         self._list()
-        self._tabs(f"t: {self.times.name}")
+        self._write_tabs(has_changed=True)
 
     def _set_times(self, times: Times) -> None:
-        """Let all panes, the timeline and the transport display times by the same clock."""
+        """Use the same time format in all panes and the timeline."""
         self.times = times
         self.bytes.set_times(times)
         self.timeline.set_times(times)
-        self.transport.set_times(times)
         self._write_pages()
 
     def on_events_pane_selected(self, message: EventsPane.Selected) -> None:
-        """Go to the event that was clicked; on a second click take it apart."""
+        """Go to the event that was clicked; on a double click show what it consists of."""
         self.slot = self._shown().index("events")
-        self.lay_out()
+        self._lay_out()
         self._seek(message.event + 1)
         if message.twice:
-            self.turn_to(2)
+            self._turn_to(RAW)
 
     def on_events_pane_resized(self, message: EventsPane.Resized) -> None:
         """Write the titles of other columns."""
         self.titles()
 
     def on_tree_pane_chosen(self, message: TreePane.Chosen) -> None:
-        """Light up the bytes of a part of an event."""
-        self.bytes.light(message.node.start, message.node.end)
-
-    def on_replay_pane_stale(self) -> None:
-        """Render the content beside the loop."""
-        self.run_worker(inspector_work.render(self.replay), group="render")
+        """Highlight the bytes of a part of an event."""
+        self.bytes.highlight(message.node.start, message.node.end)
 
     def on_bar_clicked(self, message: Bar.Clicked) -> None:
-        """Show the pane whose tab was clicked."""
-        if message.bar.id == "tabs" and message.piece < len(PANES):
-            self.turn_to(message.piece)
+        """Open the tab that was clicked."""
+        if message.bar is self._tabs and message.piece < len(TABS):
+            self._turn_to(message.piece)
 
-    def _pane(self, name: str) -> Pane:
-        known: dict[str, Pane] = {"replay": self.replay, "events": self.events, "tree": self.parts, "bytes": self.bytes}
-        return known.get(name) or self._sheets.panes[name]
+    def _write_tabs(self, *, has_changed: bool = False) -> None:
+        """Write the tabs, and the time format where there is room; elsewhere a change of it becomes a toast."""
+        clock = f"t: {self.times.name}"
+        pieces: list[tuple[str, Tone]] = [(f" {tab} {name.title()} ", "muted") for tab, name in enumerate(TABS, 1)]
+        room = self.size.width - 1 - len(clock) - sum(len(text) for text, _ in pieces)
+        pieces[self.pane] = (f"▌{pieces[self.pane][0][1:]}", "accent")
+        if room > 0:
+            pieces += [(" " * room, "muted"), (clock, "muted")]
+        elif has_changed:
+            self.notify(clock, timeout=2, markup=False)
+        self._tabs.show(pieces)
 
-    def _shown(self) -> tuple[str, ...]:
-        return boxes(self.pane, wide=self.size.width >= WIDE, zoomed=self.zoomed)
-
-    def _tabs(self, changed: str = "") -> None:
-        """Write the tabs; what has changed is said elsewhere if there is no room beside them."""
-        told = f"t: {self.times.name}"
-        self._bars["tabs"].show(tabs(self.pane, told, self.size.width))
-        if changed and not has_room(told, self.size.width):
-            self.notify(changed, timeout=2, markup=False)
-
-    def _head(self) -> None:
+    def _write_head(self) -> None:
+        """Write what the exchange is, and what is wrong with it."""
         if self._known is not None:
-            self._bars["head"].show(closeup.heading(self._known, self._opened, self._died))
+            self._head.show(pages.heading(self._known, self._opened, self._died))
+            self._show_trouble(pages.trouble(self._known, self._opened, self._died))
 
-    def _warn(self) -> None:
-        if self._known is not None:
-            self._tell(closeup.trouble(self._known, self._opened, self._died))
-
-    def _tell(self, line: Line | None) -> None:
-        """Say what is wrong, above all panes; None is nothing."""
-        self._bars["trouble"].show(line or [])
-        self._bars["trouble"].display = line is not None
+    def _show_trouble(self, line: Line | None) -> None:
+        self._trouble.show(line or [])
+        self._trouble.display = line is not None
 
     def _write_pages(self) -> None:
-        if self._known is not None:
-            self._sheets.write(self._known, self._opened, self._notes, self.times)
+        known, opened, times, notes = self._known, self._opened, self.times, self._notes
+        if known is not None:
+            self._pages["request"].show(lambda _: pages.request(known), known)
+            self._pages["timing"].show(lambda width: pages.timing(known, opened, width, times), known, opened, times)
+            self._pages["notes"].show(lambda _: pages.noted(known, notes, opened, times))
 
-    def _raw(self) -> None:
+    def _show_event(self) -> None:
+        """Show what the event under the playhead consists of, and its bytes; without events, the body."""
         opened = self._opened
-        if opened is None:
-            return
-        transcript = opened.transcript
-        event = max(self._position - 1, 0) if len(transcript) else None
-        self.parts.show(tree.of_body(transcript.data) if event is None else tree.of(transcript, event))
-        self.bytes.show(opened, event, self.times)
+        if opened is not None:
+            transcript = opened.transcript
+            event = max(self._position - 1, 0) if len(transcript) else None
+            self.parts.show(tree.of_body(transcript.data) if event is None else tree.of(transcript, event))
+            self.bytes.show(opened, event, self.times)

@@ -1,9 +1,8 @@
-"""Driving a playback: events are let come at their absolute deadlines, and it is said how late they were.
+"""Playing in real time: each event comes at its absolute deadline, and how late it was is kept.
 
-Sleeping ends a millisecond before an event is due, the rest is yielded; all that is due then comes at once. Drawing
-takes longer than that, and nothing else goes on meanwhile: so a refresh is asked for where there is room for it before
-the next event, or when what came before has not been seen for a while. A command wakes the driver, so that it looks at
-the playback anew.
+The driver sleeps until a millisecond before an event is due and then yields until it is; all that is due then comes at
+once. Drawing takes longer than that, and blocks the loop: a refresh is asked for only where it fits before the next
+event, or when what came before has waited too long to be seen.
 """
 
 import asyncio
@@ -16,11 +15,11 @@ from viewer.timing.playback import Playback
 
 _EARLY_NS: Final = 1_000_000
 _FRAME_NS: Final = 50_000_000
-_ROOM_NS: Final = 13_000_000
+_DRAWING_NS: Final = 13_000_000
 """A frame begins up to 8 ms after it is asked for, and takes about 5 ms."""
 
 _UNSEEN_NS: Final = 33_000_000
-"""What has come may wait for so long until it is shown."""
+"""How long an event may wait until it is shown."""
 
 _AT_ONCE: Final = 2_000
 _BREATH_S: Final = 1 / 60
@@ -28,7 +27,7 @@ _KEPT: Final = 2_000
 
 
 class Driver:
-    """Lets the events of a playback come; `moved` is called after each move, and `ticked` when only time has passed."""
+    """Plays a playback; `moved` is called when events have come, `ticked` when only time has passed."""
 
     def __init__(self, playback: Playback, clock: Clock, moved: Callable[[], None], ticked: Callable[[], None]) -> None:
         self.playback = playback
@@ -45,15 +44,15 @@ class Driver:
         return list(self._late)
 
     def wake(self) -> None:
-        """Look at the playback anew: somebody has changed it."""
+        """Look at the playback again: a command has changed it."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Drive for ever."""
+        """Play until cancelled."""
         while True:
             deadline = self.playback.deadline()
             if deadline is None and self.playback.playing:  # the end is past
-                self._come(self._clock.now())
+                self._advance(self._clock.now())
             elif deadline is None:
                 await self._sleep(None)
             elif self.playback.speed == float("inf"):
@@ -61,11 +60,11 @@ class Driver:
                 self._moved()
                 await asyncio.sleep(_BREATH_S)
             else:
-                await self._until(deadline)
+                await self._wait_for(deadline)
 
-    async def _until(self, deadline: int) -> None:
+    async def _wait_for(self, deadline: int) -> None:
         now = self._clock.now()
-        if deadline - now > _FRAME_NS + _ROOM_NS:
+        if deadline - now > _FRAME_NS + _DRAWING_NS:
             await self._sleep(_FRAME_NS)
             self._ticked()
         elif deadline - now > _EARLY_NS:
@@ -73,16 +72,16 @@ class Driver:
         else:
             while self._clock.now() < deadline:  # noqa: ASYNC110 - nothing else is as exact
                 await asyncio.sleep(0)
-            self._come(deadline)
+            self._advance(deadline)
             await asyncio.sleep(0)
 
-    def _come(self, deadline: int) -> None:
-        """Let come what is due; what was due at `deadline` is late by now, unless a command has come meanwhile."""
+    def _advance(self, deadline: int) -> None:
+        """Let due events come; they are as late as `deadline` is past, unless a command has come meanwhile."""
         came, now = self.playback.advance(), self._clock.now()
         if came and not self._woken.is_set():
             self._late.append(now - deadline)
         following = self.playback.deadline()
-        if following is None or following - now > _ROOM_NS or now - self._shown_ns > _UNSEEN_NS:
+        if following is None or following - now > _DRAWING_NS or now - self._shown_ns > _UNSEEN_NS:
             self._shown_ns = now
             self._moved()
 

@@ -1,7 +1,7 @@
-"""Reading one exchange for a screen: what is known at once, then all of it, and again while it still runs.
+"""Reading one exchange for a screen: what is known at once, then all of it decoded, and again while it still runs.
 
-The tape is only asked for what is on it; decoding goes on beside it and beside the loop, so that neither waits. How
-often a stream that grows is read again depends on how long that takes.
+The tape is only asked for what is on it; decoding runs beside it and beside the loop, so that neither waits. Keys that
+are pressed meanwhile wait in a `KeyQueue`.
 """
 
 import asyncio
@@ -9,8 +9,9 @@ import contextlib
 import dataclasses
 import functools
 import threading
+from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
@@ -18,18 +19,22 @@ from sqlalchemy.exc import NoResultFound
 from recorder.errors import WiretapeError
 from viewer.model.exchange import opened as opening
 from viewer.model.exchange.opened import Opened
-from viewer.tape import decoder as apart
-from viewer.tape import exchange
+from viewer.tape import decoder, exchange
 from viewer.tape.decoder import Decoder
 from viewer.tape.exchange import Known
 from viewer.tui.base.host import Host, Superseded, in_thread
 
+P = ParamSpec("P")
+
 _PATIENCE: Final = 4
+"""A growing exchange is not read again before this many times as long as reading it took."""
+
+_MOST_KEYS: Final = 1000
 GONE: Final = "this exchange is not on the tape any more"
 
 
 class Loader:
-    """Reads the exchange `no`; what comes of it goes to `knows`, `opens` and, in words, `fails`."""
+    """Reads the exchange `no`; results are passed to `knows` and `opens`, errors in words to `fails`."""
 
     def __init__(
         self,
@@ -39,151 +44,147 @@ class Loader:
         opens: Callable[[Opened], None],
         fails: Callable[[str], None],
     ) -> None:
-        self._tape, self._clock, self._limits = host.tape, host.clock, host.limits
-        self._decoders = host.decoders
-        self._no = no
-        self._key = f"exchange {id(self)}"  # two screens may read the same one
+        self._host, self._no = host, no
+        self._key = f"exchange {id(self)}"  # two screens may read the same exchange
+        self._knows, self._opens, self._fails = knows, opens, fails
+        self._decoding: asyncio.Task[asyncio.Task[Opened] | None] | None = None
         self._decoder: Decoder | None = None
         self._answer: asyncio.Task[Opened] | None = None
-        self._knows, self._opens, self._fails = knows, opens, fails
         self._version: tuple[int, int] | None = None
-        self._patient_until = 0
+        self._not_before_ns = 0
         self._closed = False
-        self._taking = threading.Lock()
-        self._begun: asyncio.Task[asyncio.Task[Opened] | None] | None = None
-        self._apart: asyncio.Task[Opened] | None = None
+        self._closing = threading.Lock()
         self.known: Known | None = None
         self.opened: Opened | None = None
 
-    def begin(self) -> None:
-        """Begin to decode a large one, though the screen is not there yet: that takes longest."""
-        self._begun = asyncio.create_task(self._begin_apart())
-        self._begun.add_done_callback(_look_at)
+    def begin(self) -> "asyncio.Task[asyncio.Task[Opened] | None]":
+        """Start a process for a large exchange, even before there is a screen: decoding takes longest."""
+        self._decoding = asyncio.create_task(self._decode_apart())
+        self._decoding.add_done_callback(_retrieve)
+        return self._decoding
 
     async def know(self) -> None:
-        """Read what can be told at once."""
-        with Told(self._fails):
-            begun, self._begun = self._begun or self._begin_apart(), None
-            self._apart = await begun
+        """Read what is known without decoding."""
+        with ErrorReporter(self._fails):
+            await (self._decoding or self.begin())
             self._version = await self._written()
             await self._know()
-            if self.opened is not None:  # it was decoded before this could be told
+            if self.opened is not None:  # the process was faster
                 self._opens(self.opened)
 
     async def open(self) -> None:
         """Read and decode all of it."""
-        with Told(self._fails):
+        with ErrorReporter(self._fails):
             await self._open()
 
     async def again(self) -> None:
-        """If it still runs, look whether its recorder does, too, and if the tape has changed, read it again.
-
-        That is never done more often than decoding it allows.
-        """
+        """If it still runs, check its recorder; read it again if the tape has changed and enough time has passed."""
         if self.known is None or not self.is_live:
             return
-        with Told(self._fails):
-            recorder = await self._tape.ask(functools.partial(exchange.recorder, no=self._no), self._key)
+        with ErrorReporter(self._fails):
+            recorder = await self._ask(exchange.recorder)
             self.known = dataclasses.replace(self.known, recorder=recorder)
             self._knows(self.known)
             version = await self._written()
-            if version != self._version and self._clock.now() >= self._patient_until:
+            if version != self._version and self._host.clock.now() >= self._not_before_ns:
                 self._version = version
                 await self._know()
                 await self._open()
 
     @property
     def is_live(self) -> bool:
-        """Whether it still runs, or has ended but is not measured yet, as far as was seen."""
+        """Whether it still runs, or has ended but is not measured yet, as of the last read."""
         is_unmeasured = self.known is not None and self.known.row["outcome"] == "open"
         return self.opened is not None and (self.opened.live or is_unmeasured)
 
+    def close(self) -> None:
+        """End the process that still decodes: nobody waits for it."""
+        with self._closing:
+            self._closed = True
+        self._release()
+
+    async def _ask(self, question: Callable[..., Any]) -> Any:
+        return await self._host.tape.ask(functools.partial(question, no=self._no), self._key)
+
     async def _written(self) -> tuple[int, int]:
-        """Give what is otherwise whenever the tape has been written to, or another is there."""
-        version = await self._tape.ask(exchange.version, self._key)
-        return version, self._tape.openings
+        """Return what changes whenever the tape is written to or replaced."""
+        return await self._host.tape.ask(exchange.version, self._key), self._host.tape.openings
 
     async def _know(self) -> None:
-        found = await self._tape.ask(functools.partial(exchange.known, no=self._no), self._key)
-        if self.known is not None and found.row["id"] != self.known.row["id"]:
-            raise NoResultFound  # another tape is there now, and has given the number to another exchange
-        self.known = found
-        self._knows(found)
-
-    def close(self) -> None:
-        """End what still decodes: nobody waits for it any more."""
-        with self._taking:
-            self._closed = True
-        self._let_go()
-
-    def _let_go(self) -> None:
-        decoder, self._decoder = self._decoder, None
-        if decoder is not None and self._answer is None:
-            decoder.dismiss()
-        elif decoder is not None:
-            decoder.kill()
+        known: Known = await self._ask(exchange.known)
+        if self.known is not None and known.row["id"] != self.known.row["id"]:
+            raise NoResultFound  # the tape was replaced, and the new one has another exchange of this number
+        self.known = known
+        self._knows(known)
 
     async def _open(self) -> None:
-        began = self._clock.now()
-        apart, self._apart = self._apart or await self._begin_apart(), None
-        if apart is None:
-            answer = await self._tape.ask(functools.partial(exchange.stored, no=self._no), self._key)
-            self._come(await in_thread(functools.partial(opening.opened, answer, self._limits)))
+        began = self._host.clock.now()
+        decoding, self._decoding = self._decoding or self.begin(), None
+        answer = await decoding
+        if answer is None:
+            stored = await self._ask(exchange.stored)
+            self._take(await in_thread(functools.partial(opening.opened, stored, self._host.limits)))
         else:
-            self._come(await apart)
-        now = self._clock.now()
-        self._patient_until = now + _PATIENCE * (now - began)
+            self._take(await answer)
+        now = self._host.clock.now()
+        self._not_before_ns = now + _PATIENCE * (now - began)
 
-    async def _begin_apart(self) -> "asyncio.Task[Opened] | None":
-        """Begin to decode a large one in a process of its own; None if it is not large."""
+    async def _decode_apart(self) -> "asyncio.Task[Opened] | None":
+        """Start to decode a large exchange in a process of its own; return None if it is not large."""
         self._decoder, self._answer = None, None
         try:
-            await self._tape.ask(self._ask_apart, self._key)
+            await self._host.tape.ask(self._start_decoder, self._key)
         except BaseException:
-            self._let_go()
+            self._decoding = None
+            self._release()
             raise
         if self._decoder is None:
             return None
-        begun = None if self.opened is not None else self._handed_on()
-        self._answer = task = asyncio.create_task(in_thread(functools.partial(self._decoder.answer, begun)))
-        task.add_done_callback(_look_at)
-        return task
+        early = None if self.opened is not None else self._take_early(asyncio.get_running_loop())
+        self._answer = asyncio.create_task(in_thread(functools.partial(self._decoder.answer, early)))
+        self._answer.add_done_callback(_retrieve)
+        return self._answer
 
-    def _ask_apart(self, connection: Connection) -> None:
-        """Ask a process to decode it, if it is large: in the tape's thread, since the loop is about to draw."""
-        if exchange.weight(connection, self._no) > apart.LARGE:
-            decoder = self._decoders.ask(self._no)
-            with self._taking:
+    def _start_decoder(self, connection: Connection) -> None:
+        """Start a process if the exchange is large; in the tape's thread, since the loop is about to draw."""
+        if exchange.weight(connection, self._no) > decoder.LARGE:
+            started = self._host.decoders.ask(self._no)
+            with self._closing:
                 if not self._closed:
-                    self._decoder = decoder
+                    self._decoder = started
                     return
-            decoder.dismiss()  # the screen was left meanwhile
+            started.dismiss()
 
-    def _handed_on(self) -> Callable[[Opened], None]:
-        """Give what hands on, from another thread, what has been decoded but is still being judged."""
-        loop = asyncio.get_running_loop()
+    def _release(self) -> None:
+        started, self._decoder = self._decoder, None
+        if started is not None and self._answer is None:
+            started.dismiss()
+        elif started is not None:
+            started.kill()
 
-        def begun(opened: Opened) -> None:
+    def _take_early(self, loop: asyncio.AbstractEventLoop) -> Callable[[Opened], None]:
+        """Return a function that takes, from another thread, what is decoded but not judged yet."""
+
+        def take(opened: Opened) -> None:
             with contextlib.suppress(RuntimeError):  # the application has ended
-                loop.call_soon_threadsafe(self._come, opened)
+                loop.call_soon_threadsafe(self._take, opened)
 
-        return begun
+        return take
 
-    def _come(self, opened: Opened) -> None:
-        if self._closed:
-            return
-        self.opened = opened
-        if self.known is not None:
-            self._opens(opened)
+    def _take(self, opened: Opened) -> None:
+        if not self._closed:
+            self.opened = opened
+            if self.known is not None:
+                self._opens(opened)
 
 
-def _look_at(done: "asyncio.Task[Any]") -> None:
-    """Take an error that nobody may wait for any more."""
+def _retrieve(done: "asyncio.Task[Any]") -> None:
+    """Retrieve an error that nobody may be waiting for any more."""
     _ = done.cancelled() or done.exception()
 
 
-class Told:
-    """Tells what went wrong within; what a newer question has overtaken is nobody's business."""
+class ErrorReporter:
+    """Reports the errors of a block to `fails` in words, except that a question was superseded."""
 
     def __init__(self, fails: Callable[[str], None]) -> None:
         self._fails = fails
@@ -196,3 +197,39 @@ class Told:
         elif isinstance(error, WiretapeError):
             self._fails(str(error))
         return isinstance(error, NoResultFound | WiretapeError | Superseded)
+
+
+class KeyQueue:
+    """Keys pressed before there is anything to act on: their actions wait, in order, until they can be done.
+
+    `is_ready` tells whether an action can be done that needs a decoded (False) or a judged (True) exchange.
+    """
+
+    def __init__(self, is_ready: Callable[[bool], bool]) -> None:
+        self._is_ready = is_ready
+        self._waiting: deque[tuple[bool, Callable[[], object]]] = deque(maxlen=_MOST_KEYS)
+
+    def do(self, action: Callable[[], object], *, judged: bool = False) -> None:
+        """Do an action after those before it, at once if possible."""
+        self._waiting.append((judged, action))
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Do what can be done by now."""
+        while self._waiting and self._is_ready(self._waiting[0][0]):
+            self._waiting.popleft()[1]()
+
+
+def queued(
+    judged: bool = False,
+) -> Callable[[Callable[Concatenate[Any, P], object]], Callable[Concatenate[Any, P], None]]:
+    """Make an action of a screen with a `key_queue` wait until its exchange is decoded, or `judged`, too."""
+
+    def decorate(action: Callable[Concatenate[Any, P], object]) -> Callable[Concatenate[Any, P], None]:
+        @functools.wraps(action)
+        def later(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            self.key_queue.do(functools.partial(action, self, *args, **kwargs), judged=judged)
+
+        return later
+
+    return decorate

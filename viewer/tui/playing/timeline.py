@@ -1,71 +1,118 @@
-"""The whole stream along one axis of time, with the playhead in it: a click goes there.
+"""Widgets along one axis of time, with the playhead in it: press or drag in them, and the playhead goes there."""
 
-It is given rows that were drawn for its width (`viewer.strips`), and draws nothing but them.
-"""
-
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from itertools import groupby
+from operator import itemgetter
+from typing import ClassVar, Final
 
 from rich.style import Style
-from textual.events import Resize
+from textual.events import MouseDown, MouseMove, MouseUp, Resize
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
+from textual.widget import Widget
 
 from viewer import sparkline
-from viewer.model.exchange import strips
+from viewer.model.exchange import markers, strips
 from viewer.model.exchange.clocks import Times
+from viewer.model.exchange.opened import Opened
+from viewer.model.exchange.race import Drawing
 from viewer.model.exchange.strips import Strips
+from viewer.model.silence import Silence
 from viewer.model.states import Tone
-from viewer.tui.base import paint
+from viewer.tape.exchange import Known
+from viewer.timing.playback import Playback
+from viewer.tui.base import paint, theme
+from viewer.tui.base.host import in_thread
+from viewer.tui.base.paint import Part
 from viewer.tui.base.theme import CachedLines, theme_styles
-from viewer.tui.playing.scrubbing import Scrubbing
+from viewer.tui.widgets.pane import fitted
 
-LABEL: Final = 9
-PLAYHEAD: Final = "▲"
-
-_WHILE_NS: Final = 300_000_000
-"""What grows is not drawn anew more often."""
-
+_LABEL: Final = 9
+_PLAYHEAD: Final = "▲"
+_REDRAWN_EVERY_NS: Final = 300_000_000
 _KINDS: Final[dict[str, Tone]] = {
-    "c": "success",
-    "r": "muted",
-    "t": "accent",
-    "e": "error",
-    "!": "error",
-    "x": "warning",
-}
-_FLAG: Final = Style(reverse=True, bold=True)
+    "c": "success", "r": "muted", "t": "accent", "e": "error", "!": "error", "x": "warning",
+}  # fmt: skip
 _MARKS: Final[dict[str, Tone]] = {"S": "error", "E": "error", "D": "success"}
-
-
+_FLAG: Final = Style(reverse=True, bold=True)
 _WAITS: Final[dict[strips.WaitKind, tuple[Tone, str]]] = {
-    "first": ("muted", "waited"),
-    "slow": ("warning", "slow"),
-    "stalled": ("error", "stalled"),
-}
-"""The tone of what is written into a wait, and the look of what is behind it."""
+    "first": ("muted", "waited"), "slow": ("warning", "slow"), "stalled": ("error", "stalled"),
+}  # fmt: skip
+"""The tone of what is written into a wait, and the style behind it."""
+
+_SLOW_TERMINAL_MS: Final = 50.0
+_LEAST_BAR: Final = 8
+_LEAST_SETTINGS: Final = 4
+_RACE_MARGIN: Final = 3
+
+
+class Scrubbing(Widget):
+    """A widget that lies along time; its subclass defines `span`.
+
+    A drag that began in it continues wherever the mouse is, and one that began elsewhere does nothing here.
+    """
+
+    @dataclass
+    class Scrubbed(Message):
+        """Somebody points at a timestamp, in ns since T0."""
+
+        at_ns: int
+
+    _is_dragged = False
+
+    def span(self) -> tuple[int, int, int]:
+        """Return where time is drawn: the first column, the number of columns (0: none), and their length in ns."""
+        raise NotImplementedError
+
+    def on_mouse_down(self, event: MouseDown) -> None:
+        """Go to what is pressed: in the columns of time, or just beside them, which is the start or the end."""
+        first, cells, _ = self.span()
+        if event.button == 1 and cells and first - 1 <= event.x <= first + cells:
+            self._is_dragged = True
+            self.capture_mouse()
+            self._point(event.x)
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        """Follow the mouse while the button is held; it may have been released outside of the terminal."""
+        if self._is_dragged and event.button == 1:
+            self._point(event.x)
+        else:
+            self._release()
+
+    def on_mouse_up(self, event: MouseUp) -> None:
+        """Stay there."""
+        self._release()
+
+    def _release(self) -> None:
+        if self._is_dragged:
+            self._is_dragged = False
+            self.release_mouse()
+
+    def _point(self, x: int) -> None:
+        first, cells, length_ns = self.span()
+        if cells:
+            cell = min(x - first, cells - 1)
+            self.post_message(self.Scrubbed(strips.instant(cell, length_ns, cells) if cell >= 0 else 0))
 
 
 class Timeline(CachedLines, Scrubbing):
-    """Rows of cells over time; where the screen is high, bytes and gaps have several rows."""
+    """Rows of cells over time: bytes a second, kinds, gaps, markers, and the axis."""
 
     DEFAULT_CSS = "Timeline { height: 5; }"
 
-    @dataclass
     class Resized(Message):
         """There is room for another number of cells."""
 
-        cells: int
-
     def __init__(self) -> None:
         super().__init__(id="timeline")
-        self._strips = Strips()
+        self.strips = Strips()
         self._times = Times()
         self._cell = 0
         self._rows = 1, 1
-        self._still: list[list[paint.Part]] = []
+        self._lines: list[list[Part]] = []
 
     def set_rows(self, for_bytes: int, for_gaps: int) -> None:
         """Draw the bytes, and the gaps (1, 2, 4 or 8), in so many rows; 0 leaves the bytes out."""
@@ -77,115 +124,303 @@ class Timeline(CachedLines, Scrubbing):
     @property
     def cells(self) -> int:
         """How many cells there are for the time."""
-        return max(self.size.width - LABEL - 1, 1)
+        return max(self.size.width - _LABEL - 1, 1)
 
     @property
     def axis_ns(self) -> int:
-        """How long the time is that is drawn."""
-        return self._strips.axis_ns
+        """The length of the axis."""
+        return self.strips.axis_ns
 
     def lags(self, end_ns: int) -> bool:
-        """Say whether a stream has got further than what is drawn, by a cell or more."""
-        return (end_ns - self.axis_ns) * self.cells > self.axis_ns and end_ns - self.axis_ns >= _WHILE_NS
+        """Return whether a stream has grown by a cell or more since it was drawn, and that was not just now."""
+        return (end_ns - self.axis_ns) * self.cells > self.axis_ns and end_ns - self.axis_ns >= _REDRAWN_EVERY_NS
 
-    def show(self, drawn: Strips, at_ns: int) -> None:
-        """Show these rows, and the playhead at an instant."""
-        self._strips = drawn
-        self._cell = strips.cell(at_ns, drawn.axis_ns, self.cells)
+    async def draw(self, known: Known, opened: Opened | None, playback: Playback) -> None:
+        """Draw an exchange in a thread: all of it once it is decoded; silences that playing cuts short are marked."""
+        cells, end_ns = self.cells, playback.end_ns
+        if opened is None:
+            work = functools.partial(strips.draw_gaps, known.row["ttft_ms"], known.gaps, known.end_ns, cells)
+        else:
+            reads, room = zip(opened.reads_at, opened.sizes, strict=True), (cells, playback.cap_ns)
+            is_whole = not opened.missing
+            work = functools.partial(
+                strips.draw, opened.transcript, reads, opened.markers, end_ns, *room, is_whole=is_whole
+            )
+        self.strips = await in_thread(work)
+        self._cell = strips.cell(playback.media_ns, self.axis_ns, self.cells)
         self.forget()
 
     def set_times(self, times: Times) -> None:
-        """Let the axis count as other times do."""
+        """Label the axis in another time format."""
         if times != self._times:
             self._times = times
             self.forget()
 
     def move(self, at_ns: int) -> None:
         """Put the playhead elsewhere."""
-        cell = strips.cell(at_ns, self._strips.axis_ns, self.cells)
+        cell = strips.cell(at_ns, self.axis_ns, self.cells)
         if cell != self._cell:
             left, right = sorted((cell, self._cell))
             self._cell = cell
             last = self.size.height - 1
-            self.refresh(Region(LABEL + left, 0, right - left + 1, last), Region(0, last, self.size.width, 1))
+            self.refresh(Region(_LABEL + left, 0, right - left + 1, last), Region(0, last, self.size.width, 1))
 
     def on_resize(self, event: Resize) -> None:
         """Ask for rows of the new width."""
-        self._still.clear()
-        self.post_message(self.Resized(self.cells))
+        self._lines.clear()
+        self.post_message(self.Resized())
 
     def span(self) -> tuple[int, int, int]:
-        """Say where time is drawn: beside the names of the rows."""
-        return LABEL, self.cells, self._strips.axis_ns
+        """Return where time is drawn: beside the names of the rows."""
+        return _LABEL, self.cells, self.axis_ns
 
     def render_line(self, y: int) -> Strip:
-        """Draw a row; the playhead is behind what stands in its cell, and below all of them."""
-        if not self._still:
-            self._still = list(self._drawn())
-        if y >= len(self._still):
-            return Strip.blank(self.size.width, theme_styles(self)["ground"])
+        """Draw a row; the playhead is the background of its cell, and a sign on the axis."""
         look = theme_styles(self)
-        row = self._axis(look) if y == len(self._still) - 1 else self._still[y]
-        place = self._cell + 1
-        if y < len(self._still) - 1 and place < len(row):
+        if not self._lines:
+            self._lines = list(self._drawn(look))
+        if y >= len(self._lines):
+            return Strip.blank(self.size.width, look["ground"])
+        is_axis, place = y == len(self._lines) - 1, self._cell + 1
+        row = self._axis(look) if is_axis else self._lines[y]
+        if not is_axis and place < len(row):
             sign, style = row[place]
-            style = (
-                look["plain"] if style == look["muted"] else style or Style()
-            )  # it would be hard to read on the tint
-            row = [*row[:place], (sign, style + look["playhead"]), *row[place + 1 :]]
+            readable = look["plain"] if style == look["muted"] else style or Style()  # on the playhead's background
+            row = [*row[:place], (sign, readable + look["playhead"]), *row[place + 1 :]]
         return paint.strip(row, self.size.width, look["ground"])
 
-    def _drawn(self) -> Iterator[list[paint.Part]]:
-        """Draw all rows from the top, but the axis without its playhead."""
-        look, shown = theme_styles(self), self._strips
-        for_bytes, for_gaps = self._rows
+    def _drawn(self, look: Mapping[str, Style]) -> Iterator[list[Part]]:
+        """Yield all rows from the top; the axis is empty, since it is drawn with the playhead in it."""
+        shown, (for_bytes, for_gaps) = self.strips, self._rows
         for row, cells in enumerate(shown.bytes(for_bytes) if for_bytes else []):
-            name = "bytes/s" if row == for_bytes - 1 else ""
-            yield [self._label(name, look), *((sign, look["accent"]) for sign in cells.ljust(self.cells))]
-        yield [self._label("kind", look), *((sign, look[_tone(sign)]) for sign in shown.kinds.ljust(self.cells))]
+            label = "bytes/s" if row == for_bytes - 1 else ""
+            yield [self._label(label, look), *((sign, look["accent"]) for sign in cells.ljust(self.cells))]
+        kinds = shown.kinds.ljust(self.cells)
+        yield [self._label("kind", look), *((sign, look[_KINDS.get(sign, "muted")]) for sign in kinds)]
         yield from self._gaps(for_gaps, look)
-        yield [self._label("markers", look), *(_mark(sign, look) for sign in shown.marks.ljust(self.cells))]
+        marks = shown.marks.ljust(self.cells)
+        flags = ((sign, look[_MARKS.get(sign, "strong")] + (_FLAG if sign != " " else Style())) for sign in marks)
+        yield [self._label("markers", look), *flags]
         yield []
 
-    def _gaps(self, rows: int, look: Mapping[str, Style]) -> Iterator[list[paint.Part]]:
-        """Draw the gaps, each bar in one tone, waits with their look behind them; above the lowest row, the scale."""
-        longest = [*self._strips.longest, *[-1] * self.cells][: self.cells]
+    def _gaps(self, rows: int, look: Mapping[str, Style]) -> Iterator[list[Part]]:
+        """Yield the rows of the gaps: bars in tones, waits on a background, the scale beside all but the last."""
+        longest = [*self.strips.longest, *[-1] * self.cells][: self.cells]
         bars = [look[_gap_tone(gap)] for gap in longest]
-        waited = strips.wait_kinds(self._strips.waits, self.cells)
-        for bound, cells in zip(sparkline.bounds(rows), self._strips.gaps(rows), strict=True):
-            drawn: list[paint.Part] = [self._label(f"≥{bound}" if bound else "gap", look, right=bool(bound))]
-            for sign, bar, kind in zip(cells.ljust(self.cells), bars, waited, strict=False):
-                if kind is None:
-                    drawn.append((sign, bar))
-                else:
-                    tone, behind = _WAITS[kind]
-                    drawn.append((sign, look[tone] + look[behind]))
-            yield drawn
+        waited = [kind and _WAITS[kind] for kind in strips.wait_kinds(self.strips.waits, self.cells)]
+        for bound, cells in zip(sparkline.bounds(rows), self.strips.gaps(rows), strict=True):
+            signs = zip(cells.ljust(self.cells), bars, waited, strict=False)
+            drawn = ((sign, look[wait[0]] + look[wait[1]] if wait else bar) for sign, bar, wait in signs)
+            yield [self._label(f"≥{bound}".rjust(_LABEL - 2) if bound else "gap", look), *drawn]
 
-    def _axis(self, look: Mapping[str, Style]) -> list[paint.Part]:
-        axis = self._times.axis(self._strips.axis_ns, self.cells).ljust(self.cells)
-        clear = sparkline.without_label(axis, self._cell)
+    def _axis(self, look: Mapping[str, Style]) -> list[Part]:
+        axis = self._times.axis(self.axis_ns, self.cells).ljust(self.cells)
+        clear, muted = sparkline.without_label(axis, self._cell), look["muted"]
         before, after = clear[: self._cell], clear[self._cell + 1 :]
-        muted = look["muted"]
-        return [self._label("", look), (before, muted), (PLAYHEAD, look["accent"]), (after, muted)]
+        return [self._label("", look), (before, muted), (_PLAYHEAD, look["accent"]), (after, muted)]
 
-    def _label(self, name: str, look: Mapping[str, Style], *, right: bool = False) -> paint.Part:
-        return (f"{name:>{LABEL - 1}} " if right else f" {name:<{LABEL - 1}}", look["muted"])
+    def _label(self, name: str, look: Mapping[str, Style]) -> Part:
+        return f" {name:<{_LABEL - 1}}", look["muted"]
 
     def forget(self) -> None:
-        """Draw everything anew."""
-        self._still = []
+        """Draw everything again."""
+        self._lines = []
         self.refresh()
-
-
-def _tone(sign: str) -> Tone:
-    return _KINDS.get(sign, "muted")
-
-
-def _mark(sign: str, look: Mapping[str, Style]) -> paint.Part:
-    style = look[_MARKS.get(sign, "strong")]
-    return (sign, style + _FLAG) if sign != " " else (sign, style)
 
 
 def _gap_tone(gap_ns: int) -> Tone:
     return "error" if gap_ns >= strips.STALLED_NS else "warning" if gap_ns >= strips.LEAST_NS else "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a playback stands.
+
+    `events` is None until the exchange is decoded; `lag_ms` is how long the terminal takes for a frame, if that is
+    known; `silence` is the one that the playhead is in, `longest` the longest of the exchange.
+    """
+
+    playback: Playback
+    events: int | None = None
+    live: bool = False
+    following: bool = False
+    lag_ms: float | None = None
+    silence: Silence | None = None
+    longest: Silence | None = None
+
+
+class TransportLine(Scrubbing):
+    """Where the playhead is, how fast it goes, and the silence that it is in; its bar can be dragged.
+
+    What stands beside the bar has the same width throughout, so that the bar does not slip away under the mouse.
+    """
+
+    DEFAULT_CSS = "TransportLine { height: 1; }"
+
+    def __init__(self) -> None:
+        super().__init__(id="transport")
+        self._standing = Standing(Playback((), 0, lambda: 0))
+        self._times = Times()
+        self._drawn: list[tuple[str, Tone]] = []
+        self._bar_at = 0, 0
+
+    def span(self) -> tuple[int, int, int]:
+        """Return where the bar is: between its brackets."""
+        return *self._bar_at, self._standing.playback.end_ns
+
+    def show(self, standing: Standing, times: Times) -> None:
+        """Show how playback stands, its times in a format."""
+        self._standing, self._times = standing, times
+        drawn = self._parts()
+        if drawn != self._drawn:
+            self._drawn = drawn
+            self.refresh()
+
+    def on_resize(self) -> None:
+        """Draw for the new width."""
+        self._drawn = self._parts()
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the line."""
+        look = theme_styles(self)
+        drawn = fitted([(text, look[tone]) for text, tone in self._drawn], self.size.width)
+        return paint.strip(drawn, self.size.width, look["surface"])
+
+    def _parts(self) -> list[tuple[str, Tone]]:
+        left, right, silence = self._left(), self._settings(), self._silence()
+        needed = sum(len(text.rstrip()) for text, _ in silence) + _LEAST_SETTINGS
+        if sum(len(text) for text, _ in left) > self.size.width - needed:
+            left = self._left(short=True)
+        room = self.size.width - sum(len(text) for text, _ in (*left, *right, *silence)) - 3
+        if room < _LEAST_BAR and len(left) > 1:
+            room += len(left.pop()[0])  # the bar shows the share, too
+        while room < _LEAST_BAR and len(right) > 1:
+            room += len(right.pop()[0])
+        if room < _LEAST_BAR:  # there is no bar to be kept in its place
+            silence = [(text.rstrip(), tone) for text, tone in silence]
+        bar = self._bar(room)
+        self._bar_at = sum(len(text) for text, _ in left) + 1, room if bar else 0
+        return [*left, *bar, *right, *silence]
+
+    def _left(self, *, short: bool = False) -> list[tuple[str, Tone]]:
+        """Return the position; if it is `short`, without the share, and the end only once if the playhead is there."""
+        standing, playback = self._standing, self._standing.playback
+        if standing.events is None:
+            return [(" decoding …  ", "muted")]
+        media_ns, end_ns = playback.media_ns, playback.end_ns
+        start, media, end = (self._times.instant(at_ns) for at_ns in (0, media_ns, end_ns))
+        shown = end if short and media_ns == end_ns else f"{media:>{max(len(start), len(end))}} / {end}"
+        unit = "" if self._times.format == "wall" else " s"
+        last = markers.label(standing.events)
+        state: tuple[str, Tone] = (" ▶ playing", "success") if playback.playing else (" ‖ paused ", "muted")
+        return [
+            (" ● following", "success") if standing.following else state,
+            (f"  {markers.label(playback.position)}/{last}".ljust(len(last) * 2 + 3), "strong"),
+            (f"  {shown}{'+' if standing.live else ''}{unit}  ", "plain"),
+            ("" if short else f"{100 * media_ns / end_ns if end_ns else 0:3.0f} %  ", "muted"),
+        ]
+
+    def _silence(self) -> list[tuple[str, Tone]]:
+        """Return the silence at the playhead, as wide as the longest is."""
+        silence, longest = self._standing.silence, self._standing.longest
+        if longest is None:
+            return []
+        text = "" if silence is None else str(silence)
+        tone: Tone = "error" if silence is not None and silence.stalled else "warning"
+        return [(f"  {text:<{len(str(longest))}}", tone)]
+
+    def _settings(self) -> list[tuple[str, Tone]]:
+        playback, lag_ms = self._standing.playback, self._standing.lag_ms
+        speed = "max" if playback.speed == float("inf") else f"{playback.speed:g}×"
+        parts: list[tuple[str, Tone]] = [(f"  {speed}", "strong" if playback.speed != 1 else "plain")]
+        if playback.cap_ns is not None:
+            parts.append((f"  idle ≤ {playback.cap_ns / 1e9:g} s", "warning"))
+        if lag_ms is not None and lag_ms > _SLOW_TERMINAL_MS:
+            parts.append(("  terminal is slow", "warning"))
+        return parts
+
+    def _bar(self, room: int) -> list[tuple[str, Tone]]:
+        playback = self._standing.playback
+        if room < _LEAST_BAR or self._standing.events is None:
+            return []
+        done = strips.cell(playback.media_ns, playback.end_ns, room)
+        return [("[", "muted"), ("=" * done + ">", "accent"), ("-" * (room - done - 1) + "]", "muted")]
+
+
+class RaceStrips(Scrubbing):
+    """Two rows of gaps on one axis, a lane each, with the playhead across both; what is to come is dim."""
+
+    DEFAULT_CSS = """
+    RaceStrips { width: 1fr; height: 4; }
+    RaceStrips > .race--head { color: $foreground; text-style: bold; }
+    RaceStrips > .race--gaps { color: $text-primary; }
+    RaceStrips > .race--first { background: $panel; }
+    RaceStrips > .race--slow { color: $text-warning; background: $warning-muted; }
+    RaceStrips > .race--stalled { color: $text-error; background: $error-muted; text-style: bold; }
+    RaceStrips > .race--to-come { color: $foreground 66%; }
+    RaceStrips > .race--playhead { background: $primary-muted; }
+    RaceStrips > .race--axis { color: $text-muted; }
+    """ + theme.css("RaceStrips")
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"race--{name}" for name in ("head", "gaps", "first", "slow", "stalled", "to-come", "playhead", "axis")
+    } | theme.CLASSES
+
+    def __init__(self) -> None:
+        super().__init__(id="race")
+        self._shown: tuple[str, Drawing, tuple[int, int]] = "race", Drawing(), (0, 0)
+
+    @property
+    def cells(self) -> int:
+        """How many cells a row of gaps has."""
+        return max(self.size.width - _RACE_MARGIN, 1)
+
+    def span(self) -> tuple[int, int, int]:
+        """Return where time is drawn."""
+        return _RACE_MARGIN, self.cells, self._shown[1].axis_ns
+
+    def show(self, head: str, drawing: Drawing, places: tuple[int, int]) -> None:
+        """Show both lanes, `cells` long, each with its playhead in its cell of `places`."""
+        if (head, drawing, places) != self._shown:
+            self._shown = head, drawing, places
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the heading, a lane, or the axis."""
+        head, drawing, places = self._shown
+        width = self.size.width
+        if y == 0:
+            return theme.rule(self, head, width)
+        if y == 3:
+            return self._axis(width)
+        line, at = drawing.strips[y - 1].ljust(self.cells), places[y - 1]
+        waited = strips.wait_kinds(drawing.waits[y - 1], self.cells)
+        looks = (
+            (_lane_state(sign, kind, place > at), kind, place == at, sign)
+            for place, (sign, kind) in enumerate(zip(line, waited, strict=False))
+        )
+        drawn: list[Part] = [(f" {'AB'[y - 1]} ", self._style("head"))]
+        for (state, kind, is_playhead), alike in groupby(looks, itemgetter(0, 1, 2)):
+            style = self._style(state) + (theme.behind(self, f"race--{kind}") if kind else Style())
+            style += theme.behind(self, "race--playhead") if is_playhead else Style()
+            drawn.append(("".join(sign for *_, sign in alike), style))
+        return paint.strip(drawn, width, self.rich_style)
+
+    def _axis(self, width: int) -> Strip:
+        _, drawing, (at, _) = self._shown
+        axis = sparkline.axis(drawing.axis_ns, self.cells, drawing.zero_ns).ljust(self.cells)
+        clear, muted = sparkline.without_label(axis, at), self._style("axis")
+        parts = [(" " * _RACE_MARGIN, None), (clear[:at], muted), (_PLAYHEAD, self._style("head"))]
+        return paint.strip([*parts, (clear[at + 1 :], muted)], width, self.rich_style)
+
+    def _style(self, name: str) -> Style:
+        style = theme.style(self, f"race--{name}")
+        return Style(color=style.color, bold=style.bold)
+
+
+def _lane_state(sign: str, kind: strips.WaitKind | None, to_come: bool) -> str:
+    if kind is not None:
+        return "axis" if kind == "first" else kind
+    if to_come:
+        return "to-come"
+    return "stalled" if sign in sparkline.STALLED else "slow" if sign in sparkline.SLOW else "gaps"

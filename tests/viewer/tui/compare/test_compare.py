@@ -12,7 +12,7 @@ from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, Stage, assert_golden, journey, press, resized, seen, shows, staged, wait_for
 from viewer.tui.compare.lane import LanePane
 from viewer.tui.compare.race import CompareScreen
-from viewer.tui.playing.strips import RaceStrips
+from viewer.tui.playing.timeline import RaceStrips
 
 A, B, TRUNCATED, LIMITED, FAILED_NO, ODD, LIVE = range(1, 8)
 _PARTS = "differ at"

@@ -36,7 +36,7 @@ from viewer.tape import decoder, queries
 from viewer.tape.decoder import Decoder
 from viewer.tui.app import ViewerApp
 from viewer.tui.dialogs.offers import Later
-from viewer.tui.inspector import inspector_offers
+from viewer.tui.inspector import pages
 from viewer.tui.inspector.screen import InspectorScreen
 from viewer.tui.playing.loader import Loader
 
@@ -57,7 +57,7 @@ async def inspected(
     screen = InspectorScreen(number(tape, id), at)
     async with staged(tape, lambda: screen, size, ascii=ascii) as (app, pilot):
         await wait_for(pilot, lambda: screen.is_open)
-        await wait_for(pilot, lambda: len(screen.panes.timeline._strips.marks) == screen.panes.timeline.cells)
+        await wait_for(pilot, lambda: len(screen.panes.timeline.strips.marks) == screen.panes.timeline.cells)
         yield app, pilot, screen
 
 
@@ -88,7 +88,7 @@ def test_the_panes_look_as_they_did(stalled: Path) -> None:
         async with inspected(stalled, STALLED, at="#34") as (_, pilot, screen):
             for size in SIZES:
                 await resized(pilot, size)
-                await wait_for(pilot, lambda: len(screen.panes.timeline._strips.marks) == screen.panes.timeline.cells)
+                await wait_for(pilot, lambda: len(screen.panes.timeline.strips.marks) == screen.panes.timeline.cells)
                 for key, pane in (("1", "replay"), ("2", "events"), ("3", "raw"), ("5", "timing")):
                     await pilot.press(key)
                     await pilot.pause()
@@ -413,7 +413,7 @@ def test_what_can_be_copied_and_exported_names_the_exchange(tape: Path) -> None:
 def test_what_may_be_too_long_to_copy_is_offered_with_the_command_that_gives_it(
     tape: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inspector_offers, "_LONG", 5)
+    monkeypatch.setattr(pages, "LONGEST_COPY", 5)
 
     async def steps() -> None:
         async with inspected(tape, TOOLS) as (_, _pilot, screen):
@@ -583,11 +583,13 @@ def test_with_few_rows_there_is_no_timeline(stalled: Path) -> None:
 
 def test_leaving_while_it_is_still_decoded_is_no_error(stalled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "LARGE", 100)
+    asked, ask = [], Decoder.ask
+    monkeypatch.setattr(Decoder, "ask", lambda self, no: (ask(self, no), asked.append(no)))
 
     async def steps() -> None:
         screen = InspectorScreen(number(stalled, STALLED))
         async with staged(stalled, lambda: screen) as (app, pilot):
-            await wait_for(pilot, lambda: screen._loader is not None and screen._loader._decoder)
+            await wait_for(pilot, lambda: asked)
             app.action_leave()
             await wait_for(pilot, lambda: screen not in app.screen_stack)
             await asyncio.sleep(0)
@@ -604,7 +606,7 @@ def test_what_was_looked_at_is_let_go_of(stalled: Path) -> None:
             await app.push_screen(InspectorScreen(number(stalled, STALLED)))
             await wait_for(pilot, lambda: isinstance(app.screen, InspectorScreen) and app.screen.is_open)
             assert isinstance(app.screen, InspectorScreen)
-            left = weakref.ref(app.screen._loader)
+            left = weakref.ref(app.screen)
             app.action_leave()
             await wait_for(pilot, lambda: gc.collect() is not None and left() is None)
 

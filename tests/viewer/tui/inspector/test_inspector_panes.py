@@ -24,7 +24,7 @@ from viewer.tape import decoder
 from viewer.tui.base import theme as themes
 from viewer.tui.inspector.panes import InspectorPanes
 from viewer.tui.inspector.screen import InspectorScreen
-from viewer.tui.playing.waiting import Waiting
+from viewer.tui.playing.loader import KeyQueue
 
 ID = "abcd000000000001"
 CONTROLS = {*map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202e", "\u2066"} - {"\n"}
@@ -195,7 +195,7 @@ def test_the_playhead_is_behind_what_stands_in_its_cell(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#3") as (_, pilot, screen):
             timeline, looks = screen.panes.timeline, screen.panes.by_name
-            await wait_for(pilot, lambda: len(timeline._strips.marks) == timeline.cells)
+            await wait_for(pilot, lambda: len(timeline.strips.marks) == timeline.cells)
             rows = [list(timeline.render_line(y)) for y in range(5)]
             column = len(rows[4][0].text + rows[4][1].text)
             assert rows[4][2].text == "▲"
@@ -232,7 +232,7 @@ def test_the_timeline_uses_the_height_of_a_terminal(marked: Path, rows: int, hei
     async def steps() -> None:
         async with inspected(marked, "#3", (120, rows)) as (_, pilot, screen):
             await wait_for(pilot, lambda: screen.panes.timeline.size.height == height)
-            await wait_for(pilot, lambda: len(screen.panes.timeline._strips.marks) == screen.panes.timeline.cells)
+            await wait_for(pilot, lambda: len(screen.panes.timeline.strips.marks) == screen.panes.timeline.cells)
             shown = seen(pilot.app).splitlines()
             lines = shown[-2 - height : -2]
             assert [line[:9].strip() for line in lines[-2:]] == ["markers", ""]
@@ -274,7 +274,7 @@ def test_no_line_is_cut_however_long_it_is_and_before_the_first_event_it_is_the_
             assert "".join(lines[first:]).replace(" ", "").startswith(sent.replace(" ", ""))
             await pilot.press("home")
             assert "event #0 (read 0" in await shows(pilot, "─ event #0 ─", "#–/#8")
-            screen.panes.bytes.light(5, 5)
+            screen.panes.bytes.highlight(5, 5)
 
     journey(steps())
 
@@ -362,7 +362,7 @@ def test_hostile_bytes_and_hostile_markdown_go_no_further(tmp_path: Path) -> Non
         async with inspected(tape, None, (80, 24)) as (app, pilot, screen):
             await pilot.press("M")
             await shows(pilot, "Markdown")
-            await wait_for(pilot, lambda: screen.panes.replay._rendered)
+            await wait_for(pilot, lambda: screen.panes.replay.rendered)
             views = [seen(app)]
             for keys in (["3", "v", "v", "v"], ["comma"], ["comma"]):
                 await pilot.press(*keys)
@@ -416,7 +416,7 @@ def test_of_a_huge_answer_the_end_is_rendered_and_it_is_said(tmp_path: Path) -> 
         async with inspected(tape) as (_, pilot, screen):
             await pilot.press("M")
             await shows(pilot, "word end▏")
-            lines = screen.panes.replay._rendered[0]
+            lines = screen.panes.replay.rendered[0]
             assert lines is not None
             assert len(lines) * screen.panes.replay.size.width < 2 * markdown.MOST
             await pilot.press("ctrl+u", *["pageup"] * 12)
@@ -511,7 +511,7 @@ def test_going_up_and_down_waits_for_the_events(marked: Path, monkeypatch: pytes
 
 
 def test_before_it_is_shown_nothing_has_a_colour() -> None:
-    panes = InspectorPanes(Waiting(lambda _: True), lambda _: None)
+    panes = InspectorPanes(KeyQueue(lambda _: True), lambda _: None)
     assert panes.by_name["error"] == Style()
     assert not [style for style in panes.by_name.values() if style.color or style.bgcolor]
 

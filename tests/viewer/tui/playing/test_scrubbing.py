@@ -8,8 +8,10 @@ from textual.events import MouseMove
 from tests.viewer.conftest import DONE, MS, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import journey, shows, staged, wait_for
+from viewer.model.exchange.clocks import Times
+from viewer.timing.playback import Playback
 from viewer.tui.inspector.screen import InspectorScreen
-from viewer.tui.playing.transport import Standing, TransportLine
+from viewer.tui.playing.timeline import Standing, TransportLine
 
 COUNT = 120
 
@@ -69,7 +71,7 @@ def test_where_it_is_pressed_the_bar_stands(steady: Path) -> None:
             first, cells, _ = screen.panes.transport.span()
             for cell in (0, 1, cells // 2, cells - 2, cells - 1):
                 await pilot.click("#transport", (first + cell, 0))
-                assert "".join(text for text, _ in screen.panes.transport._drawn)[first + cell] == ">"
+                assert screen.panes.transport.render_line(0).text[first + cell] == ">"
             await pilot.click("#transport", (first - 1, 0))
             assert screen.playback.media_ns == 0
             await pilot.click("#transport", (first + cells, 0))
@@ -81,5 +83,5 @@ def test_where_it_is_pressed_the_bar_stands(steady: Path) -> None:
 
 def test_without_a_bar_there_is_nothing_to_press() -> None:
     line = TransportLine()
-    line.show(Standing(events=None, end_ns=5 * MS))
+    line.show(Standing(Playback((), 5 * MS, lambda: 0)), Times())
     assert line.span()[1] == 0

@@ -1,0 +1,154 @@
+"""Where the inspector's playhead goes: to typed positions, matches and markers, and with the end of a live stream."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+
+from recorder.clock import Clock
+from viewer.model.exchange import markers, pages
+from viewer.model.exchange.clocks import Times
+from viewer.model.exchange.opened import Opened
+from viewer.model.exchange.pulse import Pulse
+from viewer.model.exchange.transcript import Transcript
+from viewer.tape.exchange import Known
+from viewer.timing.playback import Playback
+from viewer.tui.playing.timeline import Standing
+
+Move = Callable[[Playback], None]
+"""What puts a playhead elsewhere."""
+
+_FIRSTS = ("content", "reasoning", "tool", "refusal")
+
+
+class Search:
+    """The words, or the filter of events, that were looked for last; why there is no place is passed to `fails`."""
+
+    def __init__(self, fails: Callable[[str], None]) -> None:
+        self.filter_text = ""
+        self._words = ""
+        self._fails = fails
+
+    def go_to(self, text: str, playback: Playback, transcript: Transcript, times: Times) -> Move | None:
+        """Return what moves to a position as it is typed; None if there is no such place."""
+        goal = markers.parse_goal(text)
+        if goal is None:
+            return None
+        if goal.words:
+            self._words, self.filter_text = goal.words, ""
+        place = markers.place(goal, playback, transcript, times)
+        if place is None:
+            return self._fails(_no_position(text))
+        at_ns, position = place
+        return lambda moved: moved.seek_to(at_ns) if position is None else moved.seek(position)
+
+    def again(
+        self, playback: Playback, transcript: Transcript, matches: Sequence[int] | None, *, back: bool
+    ) -> Move | None:
+        """Return what moves to the next match, or to the one before; None if there is none.
+
+        `matches` are the events that match the filter, ascending; None if there is no filter.
+        """
+        if self.filter_text and matches is not None:
+            position = _beside(matches, playback.position, back=back)
+            missing = f"no event fits {self.filter_text}"
+        elif self._words:
+            position = markers.position_of_words(transcript, playback.position, self._words, back=back)
+            missing = f"never said: {self._words}"
+        else:
+            return self._fails("nothing looked for yet: g and words, or / and a filter for events")
+        if position is None:
+            return self._fails(missing)
+        return lambda moved: moved.seek(position)
+
+
+def refusal(text: str, playback: Playback, transcript: Transcript, times: Times) -> str | None:
+    """Return why a position as it is typed does not exist in this stream; None if it does."""
+    goal = markers.parse_goal(text)
+    if goal is None or markers.place(goal, playback, transcript, times) is not None:
+        return None
+    return _no_position(text)
+
+
+def _no_position(text: str) -> str:
+    return f"no such position: '{text.strip()}'; use {markers.EXAMPLES} or words of the answer"
+
+
+def marker(opened: Opened, playback: Playback, signs: str, *, back: bool) -> int | None:
+    """Return the position of the next marker with one of these signs (any without signs), or of the one before.
+
+    From the end, the next stall is the longest.
+    """
+    if signs == "S" and not back and playback.at_end:
+        following = opened.longest
+    else:
+        following = markers.beyond(opened.markers, playback.position, signs, back=back)
+    return None if following is None else following.position
+
+
+def first(transcript: Transcript, position: int) -> int | None:
+    """Return where content begins; from there, where reasoning does, and so on; None if nothing was said."""
+    places = [place for kind in _FIRSTS if (place := markers.first(transcript, kind))]
+    if not places:
+        return None
+    return places[(places.index(position) + 1) % len(places)] if position in places else places[0]
+
+
+def _beside(events: Sequence[int], position: int, *, back: bool) -> int | None:
+    """Return the position of the next of these events, or of the one before; past the last one comes the first."""
+    if not events:
+        return None
+    place = bisect_left(events, position - 1) - 1 if back else bisect_right(events, position - 1)
+    return events[place % len(events)] + 1
+
+
+class Live:
+    """How far a stream has come that may still run, by its `pulse`, and whether a playhead is `following` its end."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.following = False
+        self.pulse = Pulse(clock)
+        self._clock = clock
+        self._opened: Opened | None = None
+
+    def standing(self, playback: Playback, lag_ms: float | None) -> Standing:
+        """Return what the transport line shows."""
+        events = None if self._opened is None else len(self._opened.transcript)
+        silences = self.pulse.silence(playback.media_ns), self.pulse.longest_silence
+        return Standing(playback, events, self.pulse.runs, self.following, lag_ms, *silences)
+
+    def know(self, known: Known) -> None:
+        """Take what is known without decoding; a stream whose recorder is gone is no longer followed."""
+        self.pulse.know(known.row["started_at"], died=pages.is_dead(known, self._clock.wall_ns()))
+        self.following = self.following and not self.pulse.died
+
+    def open(self, opened: Opened, playback: Playback) -> None:
+        """Take what has come by now; if it is followed, or opened for the first time, go to its end."""
+        is_first, was_following = self._opened is None, self.following
+        self._opened = opened
+        self.pulse.take(opened)
+        self.following = self.pulse.runs and (is_first or was_following)
+        playback.grow(opened.transcript.at, self.pulse.end_ns)
+        if is_first or was_following:
+            playback.seek_to(playback.end_ns)
+
+    def toggle(self, playback: Playback) -> None:
+        """Play or pause; while the end is followed freeze there, and at the end of a running stream follow it."""
+        if self.following:
+            self.following = False
+        elif self.pulse.runs and not playback.playing and playback.at_end:
+            self.following = True
+        else:
+            playback.toggle()
+
+    def catch_up(self, playback: Playback) -> None:
+        """Follow the end of a running stream once playing has reached it."""
+        if self.pulse.runs and not playback.playing and playback.at_end:
+            self.following = True
+
+    def pass_on(self, playback: Playback) -> bool:
+        """Extend a running stream to now, and move a following playhead with it. Return True if it was extended."""
+        if self._opened is None or self.pulse.end_ns == playback.end_ns:
+            return False
+        playback.grow(self._opened.transcript.at, self.pulse.end_ns)
+        if self.following:
+            playback.seek_to(playback.end_ns)
+        return True

@@ -1,0 +1,313 @@
+"""The raw tab: what an event consists of, and its bytes: as hex, as lines, as JSON, or as the socket gave them.
+
+Bytes that no read on the tape brought have a rule of their own, as have those that are missing from it at the end.
+"""
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from rich.style import Style
+from textual.events import Click
+from textual.message import Message
+
+from recorder.decode.outcome import Read
+from recorder.plurals import counted
+from recorder.sanitize import safe
+from viewer import formatting
+from viewer.model.exchange.clocks import Times
+from viewer.model.exchange.opened import Opened
+from viewer.model.exchange.transcript import UNKNOWN
+from viewer.model.states import Tone
+from viewer.model.text import hexdump, json_spans
+from viewer.model.text.hexdump import HexDump, Row, TextDump
+from viewer.model.text.json_spans import Node
+from viewer.model.text.wrap import WrappedText
+from viewer.tui.base.paint import Part
+from viewer.tui.widgets.pane import Pane
+
+View = Literal["hex", "lines", "JSON", "wire"]
+_VIEWS: Final[tuple[View, ...]] = ("hex", "lines", "JSON", "wire")
+_OWN: Final = "┃"
+"""Stands before the event's bytes where others are shown, too."""
+
+_LARGEST_JSON: Final = 1 << 20
+_MOST_LINES: Final = 100_000
+_OFFSET: Final = 7
+_WIDE: Final = 56
+
+
+class TreePane(Pane):
+    """The parts of an event as an indented list."""
+
+    @dataclass
+    class Chosen(Message):
+        """A part was chosen."""
+
+        node: Node
+
+    def __init__(self) -> None:
+        super().__init__(id="tree")
+        self._parts: Sequence[Node] = ()
+        self._selected = 0
+
+    def show(self, nodes: Sequence[Node]) -> None:
+        """Show another event's parts."""
+        self._parts, self._selected = nodes, 0
+        self.set_count(len(nodes))
+        self.scroll_to(y=0, animate=False, force=True)
+        self.redraw()
+
+    def go(self, rows: int) -> None:
+        """Choose the part so many rows below, or above."""
+        if not self._parts:
+            return
+        before, self._selected = self._selected, max(0, min(self._selected + rows, len(self._parts) - 1))
+        self.redraw((before, before), (self._selected, self._selected))
+        self.reveal(self._selected)
+        self.post_message(self.Chosen(self._parts[self._selected]))
+
+    def on_click(self, event: Click) -> None:
+        """Choose the part that was clicked."""
+        self.go(self.scroll_offset.y + event.y - self._selected)
+
+    def behind(self, number: int) -> Style:
+        """Set off the chosen part."""
+        if number == self._selected:
+            return self.look("cursor" if self.active else "selected")
+        return self.look("ground")
+
+    def line(self, number: int) -> Iterable[Part]:
+        """Draw a part."""
+        node = self._parts[number]
+        has_parts = number + 1 < len(self._parts) and self._parts[number + 1].depth > node.depth
+        return [
+            (">" if number == self._selected else " ", self.look("accent")),
+            ("  " * node.depth + ("▾ " if has_parts else "  "), self.look("muted")),
+            (node.label, self.look("accent" if has_parts else "plain")),
+            (" : " if node.depth else " ", self.look("muted")),
+            (node.shown, self.look("muted" if has_parts else "plain")),
+        ]
+
+
+class BytesPane(Pane):
+    """The bytes of an event in one of four views."""
+
+    @dataclass
+    class Wanted(Message):
+        """More is to be passed to `take` about the reads from one seq to another."""
+
+        first: int
+        last: int
+
+    def __init__(self) -> None:
+        super().__init__(id="bytes")
+        self.view: View = "hex"
+        self._opened: Opened | None = None
+        self._data = b""
+        self._event: int | None = None
+        self._times = Times()
+        self._reads: Mapping[int, Read] = {}
+        self._range = 0, 0
+        self._lit = 0, 0
+        self._dump: HexDump | TextDump = HexDump(0, 0, 16, (), ())
+        self._json = WrappedText("", 80)
+        self._notes: list[str] = []
+        self._has_all_reads = True
+        self._missing = 0
+
+    def show(self, opened: Opened, event: int | None, times: Times) -> None:
+        """Show the bytes of an event, or the whole body."""
+        transcript = opened.transcript
+        if opened is not self._opened:
+            self._has_all_reads = not opened.missing and UNKNOWN not in opened.owners
+        self._opened, self._event, self._data, self._times = opened, event, transcript.data, times
+        self._range = (0, len(self._data)) if event is None else (transcript.starts[event], transcript.ends[event])
+        self._lit = 0, 0
+        self._lay_out()
+
+    def set_times(self, times: Times) -> None:
+        """Display times in another format."""
+        self._times = times
+        self.redraw()
+
+    def take(self, reads: Mapping[int, Read]) -> None:
+        """Use what is known of the reads that were `Wanted`, by their seq."""
+        self._reads = reads
+        self.redraw()
+
+    def highlight(self, start: int, end: int) -> None:
+        """Highlight these bytes, and scroll to them."""
+        self._lit = start, end
+        self.redraw()
+        if (self.view == "hex" and len(self._dump)) or (self.view in ("lines", "wire") and end > start):
+            self.reveal(len(self._notes) + self._dump.row_of(start), 1)
+
+    def cycle(self) -> None:
+        """Show the bytes in the next view."""
+        self.view = _VIEWS[(_VIEWS.index(self.view) + 1) % len(_VIEWS)]
+        self._lay_out()
+        self.highlight(*self._lit)
+
+    def on_resize(self) -> None:
+        """Lay the bytes out for the new width."""
+        self._lay_out()
+
+    def line(self, number: int) -> Iterable[Part]:
+        """Draw a row of the view."""
+        if self.view == "JSON":
+            start, end = self._json.span(number)
+            return [(" ", None), (self._json.text[start:end], self.look("plain"))]
+        if number < len(self._notes):
+            return [("  ", None), (self._notes[number], self.look("warning"))]
+        number -= len(self._notes)
+        if number >= len(self._dump):
+            return self._rule(f"{self._missing:,} B more are missing from the tape", "error")
+        row = self._dump.row(number) if isinstance(self._dump, HexDump) else self._dump.rows[number]
+        if row.read is not None:
+            return self._border(row.read, row.start)
+        if row.left_out:
+            return [("  ", None), (f"… {counted(row.end - row.start, 'byte')} more of this read", self.look("muted"))]
+        return self._hex(row) if self.view == "hex" else self._text(row)
+
+    @property
+    def _row_size(self) -> int:
+        room = self.size.width - _OFFSET - 3
+        return next((size for size in (32, 24, 16, 12, 8) if 4 * size <= room), 4)
+
+    def _lay_out(self) -> None:
+        if self._opened is None:
+            return
+        self.set_count(self._rows(self._opened))
+        self.scroll_to(y=0, animate=False, force=True)
+        if self.view == "wire" and isinstance(self._dump, TextDump):
+            own = next((number for number, row in enumerate(self._dump.rows) if row.mine), 0)
+            self.reveal(len(self._notes) + own, 2)
+        self.redraw()
+
+    def _rows(self, opened: Opened) -> int:
+        """Lay out the view. Return how many rows it has."""
+        start, end = self._range
+        self._notes, self._missing = [], opened.missing if end == len(self._data) else 0
+        if self.view == "JSON":
+            self._json = WrappedText(_pretty(self._data[start:end]), self.size.width - 3)
+            self._json.more(_MOST_LINES)
+            return len(self._json)
+        if self.view == "hex":
+            self._dump = HexDump(start, end, self._row_size, opened.borders, opened.owners)
+            if not self._has_all_reads:
+                first, last = max(bisect_right(opened.borders, start) - 1, 0), bisect_left(opened.borders, end)
+                self._want([seq for seq in opened.owners[first:last] if seq != UNKNOWN])
+        else:
+            self._dump = self._text_dump(opened)
+        return len(self._notes) + len(self._dump) + bool(self._missing)
+
+    def _text_dump(self, opened: Opened) -> TextDump:
+        """Lay out the event as lines, or on the wire: between the reads beside its own."""
+        start, end = self._range
+        data, width = self._data, self.size.width - 3
+        borders: Sequence[int] = opened.borders
+        owners: Sequence[int] = opened.owners
+        if self.view == "lines":
+            borders, owners, width = (), (), width + 1
+        elif data and not len(borders):
+            coding = safe(opened.facts.content_encoding or "")
+            self._notes = [f"the body came as {coding}: decoded, below the read that ended it"]
+            read = UNKNOWN if self._event is None else opened.transcript.reads[self._event]
+            if read != UNKNOWN:
+                data, borders, owners = data[:end], (start, start, end), (read - 1, read, read + 1)
+        dump = TextDump(data, start, end, width, borders, owners)
+        if not dump.is_whole:
+            self._notes.append(f"these are the first {hexdump.MOST_ROWS:,} rows")
+        if self.view == "lines" or not (dump.is_whole and dump.rows and dump.rows[-1].end == len(self._data)):
+            self._missing = 0
+        self._want(dump.known_reads or ())
+        return dump
+
+    def _want(self, reads: Sequence[int]) -> None:
+        if reads:
+            self.post_message(self.Wanted(reads[0], reads[-1]))
+
+    def _text(self, row: Row) -> Iterator[Part]:
+        if self.view == "lines":
+            yield " ", None
+            yield from self._cut(row, self.look("plain"))
+        else:
+            yield (f"{_OWN} " if row.mine else "  "), self.look("accent")
+            yield from self._cut(row, self.look("strong" if row.mine else "muted"))
+
+    def _border(self, seq: int, start: int) -> Iterable[Part]:
+        """Draw the rule above what a read brought, or above what no known read brought."""
+        if seq == UNKNOWN:
+            return self._rule(self._unread(start), "warning")
+        text, known = f"read {seq}", self._known(seq)
+        if known is not None:
+            at_ns, size = known
+            text += f" ─ {size:,} B ─ {self._times.told(at_ns, '+')}{self._relayed(seq) if self.view == 'wire' else ''}"
+        return self._rule(text, "accent")
+
+    def _rule(self, text: str, tone: Tone) -> Iterable[Part]:
+        rest = "─" * max(self.size.width - len(text) - 4, 0)
+        return [("─ ", self.look(tone)), (text, self.look(tone)), (f" {rest}", self.look("muted"))]
+
+    def _relayed(self, seq: int) -> str:
+        """Return how long after a read its bytes were passed to the client."""
+        read = self._reads.get(seq)
+        if read is None:
+            return ""
+        delay = None if read.relayed_ns is None else f"{formatting.ms((read.relayed_ns - read.at_ns) / 1e6)} ms"
+        if self.size.width < _WIDE:
+            return f" → {delay or formatting.UNKNOWN}"
+        return f" ─ relayed after {delay}" if delay else " ─ not relayed"
+
+    def _unread(self, start: int) -> str:
+        """Return that the tape has no read of the bytes up to the next border."""
+        assert self._opened is not None
+        borders = self._opened.borders
+        at = bisect_right(borders, start)
+        size = (borders[at] if at < len(borders) else len(self._data)) - borders[at - 1]
+        return f"no read: {size:,} B" if self.size.width < _WIDE else f"no read on the tape brought these {size:,} B"
+
+    def _known(self, seq: int) -> tuple[int, int] | None:
+        """Return when a read came, and its size; where reads are missing, their places are not their seqs."""
+        read, opened = self._reads.get(seq), self._opened
+        if read is not None:
+            return read.at_ns, read.size
+        if opened is None or not self._has_all_reads or not 0 <= seq < len(opened.reads_at):
+            return None
+        return opened.reads_at[seq], opened.sizes[seq]
+
+    def _hex(self, row: Row) -> Iterable[Part]:
+        yield f" {row.start - self._range[0]:05x} ", self.look("muted")
+        spans = self._spans(row)
+        for start, end, style in spans:
+            if end > start:
+                yield f" {self._data[start:end].hex(' ')}", self.look("plain") + style
+        yield " " * (3 * (self._row_size - (row.end - row.start)) + 2), None
+        for start, end, style in spans:
+            yield hexdump.printable(self._data[start:end]), self.look("muted") + style
+
+    def _cut(self, row: Row, style: Style) -> Iterator[Part]:
+        """Yield the text of a row's bytes, in pieces where a part of them is highlighted."""
+        for start, end, highlight in self._spans(row):
+            yield self._data[start:end].decode("utf-8", "replace"), style + highlight
+
+    def _spans(self, row: Row) -> tuple[tuple[int, int, Style], ...]:
+        """Return the bytes of a row before, in, and after what is highlighted, and the style to add to each."""
+        first = min(max(self._lit[0], row.start), row.end)
+        last = min(max(self._lit[1], first), row.end)
+        return (row.start, first, Style()), (first, last, self.look("lit")), (last, row.end, Style())
+
+
+def _pretty(data: bytes) -> str:
+    """Return the JSON of an event in order; its own lines where it is none, or too much."""
+    payload = json_spans.payload(data)
+    text = safe(data[:_LARGEST_JSON].decode("utf-8", "replace"), multiline=True)
+    if len(payload) > _LARGEST_JSON:
+        return f"(the first {_LARGEST_JSON:,} bytes, not put in order)\n{text}"
+    try:
+        return safe(json.dumps(json.loads(payload), indent=2, ensure_ascii=False), multiline=True)
+    except (ValueError, RecursionError):
+        return f"({json_spans.fault(payload) or 'no JSON that can be read'})\n{text}"
