@@ -18,6 +18,8 @@ Each message says what is wrong, whose fault it is and what to do. The command l
 with `exit_code`. An `UpstreamError` never reaches the command line: it becomes the outcome of an exchange.
 """
 
+import sqlite3
+
 
 class WiretapeError(Exception):
     """Any failure that wiretape foresees; `exit_code` is what the command line exits with."""
@@ -98,3 +100,16 @@ BY_EXIT_CODE: dict[int, type[WiretapeError]] = {
 
 LASTING = (TapeGone, TapeDamaged, ForeignFile)
 """What is wrong with a tape for good: to try again would not help."""
+
+
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+"""SQLite's codes for a file that it cannot read."""
+
+
+def sqlite_code(error: BaseException) -> int | None:
+    """Return SQLite's primary result code of an error of sqlite3 or SQLAlchemy: `sqlite3.SQLITE_FULL` and its like.
+
+    None if it has none: it is not SQLite's, or Python could not decode what SQLite gave.
+    """
+    code: int | None = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF

@@ -1,9 +1,11 @@
 """What the documentation says is what the code does."""
 
 import re
+import sqlite3
 import subprocess
 import sys
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -14,6 +16,7 @@ from recorder.commands.cli import main as group
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
+SELECT = re.compile(r"^(?:SELECT|WITH)\b[^;]*;", re.MULTILINE)
 
 
 def commands(command: click.Command, name: str) -> list[tuple[str, click.Command]]:
@@ -54,6 +57,24 @@ def test_the_newest_heading_of_the_changelog_is_the_version() -> None:
 def test_the_readme_is_short_enough_to_be_read_but_for_what_is_generated() -> None:
     written = re.sub(r"<!-- \[\[\[cog.*?\[\[\[end\]\]\].*?-->", "", README, flags=re.DOTALL)
     assert len(written.splitlines()) <= 260
+
+
+QUERIES = [query for block in re.findall(r"```sql\n(.*?)```", README, re.DOTALL) for query in SELECT.findall(block)]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tape of the demo."""
+    path = tmp_path_factory.mktemp("demo") / "demo.db"
+    command = [sys.executable, "-c", "from viewer.cli import main; main()", "demo", "--db", str(path)]
+    subprocess.run(command, capture_output=True, cwd=ROOT, check=True)
+    return path
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_the_queries_of_the_readme_have_answers_on_the_tape_of_the_demo(query: str, demo: Path) -> None:
+    with closing(sqlite3.connect(f"file:{demo}?mode=ro", uri=True)) as connection:
+        assert connection.execute(query).fetchall()
 
 
 @pytest.mark.parametrize("module", ["recorder.commands.cli", "viewer.cli"])

@@ -58,6 +58,18 @@ def info(db: Path | None) -> None:
 
 
 @db.command()
+@click.option("--db", type=click.Path(path_type=Path), help="A tape whose own definitions to print.")
+def schema(db: Path | None) -> None:
+    """Print the SQL that makes a tape: every table, column and view, with its meaning and unit."""
+    from recorder.sanitize import safe
+    from recorder.tape import file
+    from recorder.tape.schema import statements
+
+    for statement in statements() if db is None else file.statements(db):
+        click.echo(f"{safe(statement.expandtabs(2), multiline=True) if sys.stdout.isatty() else statement};")
+
+
+@db.command()
 @options.db
 def check(db: Path | None) -> None:
     """Check that the tape is whole; exit 3 if it is not."""

@@ -42,6 +42,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
 
 from recorder.decode.outcome import OUTCOMES
+from recorder.errors import sqlite_code
 
 
 class ToolCall(msgspec.Struct):
@@ -180,7 +181,7 @@ def _unchecked(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
     try:
         return _all(connection, statement)
     except OperationalError as error:
-        if "decode" not in str(error.orig):
+        if sqlite_code(error) is not None:  # not that Python could not decode a text
             raise
     finally:
         driver.text_factory = tolerant

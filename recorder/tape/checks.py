@@ -20,7 +20,7 @@ from sqlalchemy.exc import DatabaseError
 from recorder.clock import SYSTEM, Clock
 from recorder.decode import encoding
 from recorder.decode.outcome import FAILURES
-from recorder.errors import ForeignFile
+from recorder.errors import DAMAGED, ForeignFile, sqlite_code
 from recorder.plurals import counted
 from recorder.tape import cells, file
 from recorder.tape.journal import Verified
@@ -86,7 +86,7 @@ def verify(path: Path, uuid: str, seconds: float) -> Verified:
                 held = msgspec.structs.replace(held, bytes=connection.execute(size).scalar_one())
             return msgspec.structs.replace(held, problems=damage(connection, seconds))
     except DatabaseError as error:
-        if type(error.orig) is sqlite3.DatabaseError:  # damaged; its subclasses are, say, a lock
+        if sqlite_code(error) in DAMAGED:
             held = Verified(held.exchanges or 0, held.failed or 0, held.bytes or 0, [])
         return msgspec.structs.replace(held, problems=[str(error.orig)])
     except ForeignFile as error:
@@ -127,7 +127,7 @@ def _interrupted_after(connection: Connection, seconds: float) -> Iterator[None]
     try:
         yield
     except DatabaseError as error:
-        if str(error.orig) != "interrupted":
+        if sqlite_code(error) != sqlite3.SQLITE_INTERRUPT:
             raise
     finally:
         left.set()

@@ -1,25 +1,77 @@
-"""What a tape's schema may hold: whether a file made by others can be read, and whether it may be written.
+"""The SQL definitions in a tape's schema: with comments for people, and whether those of a file are ours.
 
 A tape is a SQLite file, and whoever made it may have put anything into its schema. Reading asks for little: what has
 the name of one of our tables is a plain table, so that no view and no virtual table runs when it is read, and none of
-its columns is computed. Writing asks for all: nothing but what the migrations make, so that no trigger and no
-constraint of others acts on what is written. Two things of a user's own are let pass: plain indexes, and what ANALYZE
-keeps.
+its columns is computed. Writing asks for all: nothing but what `recorder.tape.schema` defines, so that no trigger and
+no constraint of others acts on what is written. Three things of a user's own are allowed: comments, plain indexes, and
+what ANALYZE keeps.
 """
 
-import hashlib
+import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 TABLES: Final = ("alembic_version", "bodies", "exchanges", "measures", "reads", "segments", "sessions")
 
 Entries = dict[tuple[str, str], str]
-"""The entries of a schema: kind and name, and the normalised SQL."""
+"""The entries of a schema: kind and name, and the normalized definition."""
 
-_OURS: Final = frozenset({"6aa468a84f1f7f42722bd1c2666960c6"})
-"""Digests of the schemas that the migrations make: of any other, it takes a run of them to tell."""
 _OF_SQLITE: Final = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
+_TOKEN: Final = re.compile(
+    r"""--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^]]*\]|\s+|\w+|.""", re.DOTALL
+)
+_PLAIN_NAME: Final = re.compile(r'"([A-Za-z_]\w*)"')
+_WIDTH: Final = 40
+
+
+def commented(sql: str, about: str, meanings: Mapping[str, str]) -> str:
+    """Return a CREATE TABLE statement with each column on a line of its own and its meaning behind it.
+
+    `about` is the table's meaning; `meanings` are by the names of the columns. Only comments and blanks are changed.
+    """
+    tokens = [" " if _is_blank(token) else token for token in _TOKEN.findall(sql.strip())]
+    start, end = tokens.index("("), len(tokens) - 1 - tokens[::-1].index(")")
+    items = ["".join(item).strip() for item in _items(tokens[start + 1 : end])]
+    body = lined([(item, meanings.get(item.split(" ")[0].strip('"'), "")) for item in items])
+    return f"{''.join(tokens[:start])}( -- {about}\n{body}\n) {''.join(tokens[end + 1 :]).strip()}".rstrip()
+
+
+def lined(items: Sequence[tuple[str, str]]) -> str:
+    """Return a list with each item on a line of its own and its meaning behind it as a comment; "" is none."""
+    texts = [f"{item}," for item, _ in items[:-1]] + [items[-1][0]]
+    lines = (
+        f"  {text:<{_WIDTH}} -- {note}" if note else f"  {text}" for text, (_, note) in zip(texts, items, strict=True)
+    )
+    return "\n".join(lines)
+
+
+def normalized(sql: str) -> str:
+    """Return a definition without what has no meaning: comments, blanks, quotes of plain names, the order of columns.
+
+    Two definitions that are normalized to the same text are the same to SQLite, whoever wrote them.
+    """
+    tokens = [_PLAIN_NAME.sub(r"\1", token) for token in _TOKEN.findall(sql) if not _is_blank(token)]
+    if tokens[:2] != ["CREATE", "TABLE"] or not {"(", ")"} <= set(tokens):
+        return " ".join(tokens)
+    start, end = tokens.index("("), len(tokens) - 1 - tokens[::-1].index(")")
+    items = sorted(" ".join(item) for item in _items(tokens[start + 1 : end]))
+    return " ".join([*tokens[: start + 1], " , ".join(items), *tokens[end:]])
+
+
+def _is_blank(token: str) -> bool:
+    return token.isspace() or token.startswith(("--", "/*"))
+
+
+def _items(tokens: Sequence[str]) -> Iterator[list[str]]:
+    """Split a list at the commas that are in no brackets."""
+    depth = start = 0
+    for place, token in enumerate(tokens):
+        depth += (token == "(") - (token == ")")
+        if token == "," and depth == 0:
+            yield [*tokens[start:place]]
+            start = place + 1
+    yield [*tokens[start:]]
 
 
 def unreadable(connection: sqlite3.Connection) -> str | None:
@@ -38,53 +90,26 @@ def lacking(connection: sqlite3.Connection, columns: Iterable[tuple[str, str]]) 
     """Return the first of these columns (table and name) that the tables lack; None if they have all."""
     listed = "SELECT lower(m.name), lower(c.name) FROM sqlite_master AS m, pragma_table_info(m.name) AS c"
     present = set(connection.execute(f"{listed} WHERE m.type = 'table'"))
-    return next((".".join(one) for one in columns if one not in present), None)
+    return next((".".join(column) for column in columns if column not in present), None)
 
 
 def entries(connection: sqlite3.Connection) -> Entries:
     """Read a schema's entries, except those that SQLite makes by itself."""
-    found = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
-    return {(kind, name): _normalised(str(sql)) for kind, name, sql in found}
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {(kind, name): normalized(str(sql)) for kind, name, sql in rows}
 
 
-def _normalised(sql: str) -> str:
-    """Return a definition without what differs from one run of the migrations to the next: quotes, spaces, order."""
-    sql = " ".join(sql.replace('"', "").split())
-    start, end = sql.find("("), sql.rfind(")")
-    if not sql.startswith("CREATE TABLE") or start == -1:
-        return sql
-    return f"{sql[:start]}({', '.join(sorted(_items(sql[start + 1 : end])))}){sql[end + 1 :]}"
+def foreign(connection: sqlite3.Connection, expected: Entries, ignored: Sequence[str] = ()) -> str | None:
+    """Return what a schema holds, or lacks, that keeps us from writing, in words; None if it is ours.
 
-
-def _items(text: str) -> Iterator[str]:
-    """Split a list at the commas that are in no brackets."""
-    depth = start = 0
-    for place, sign in enumerate(text):
-        depth += (sign == "(") - (sign == ")")
-        if sign == "," and depth == 0:
-            yield text[start:place].strip()
-            start = place + 1
-    yield text[start:].strip()
-
-
-def is_known(present: Entries) -> bool:
-    """Say whether a schema is one that the migrations of this version make, without running them."""
-    return digest(present) in _OURS
-
-
-def digest(present: Entries) -> str:
-    """Return a digest of a schema."""
-    return hashlib.sha256(repr(sorted(present.items())).encode()).hexdigest()[:32]
-
-
-def foreign(connection: sqlite3.Connection, expected: Entries) -> str | None:
-    """Return what a schema holds, or lacks, that keeps us from writing, in words; None if it is ours."""
-    present = entries(connection)
-    for key in expected:
-        if key not in present:
-            return f"lacks the {key[0]} {key[1]}"
-        if present[key] != expected[key]:
-            return f"has another definition of the {key[0]} {key[1]}"
+    Views of the names `ignored` may be there or not.
+    """
+    present = {entry: sql for entry, sql in entries(connection).items() if entry not in [("view", n) for n in ignored]}
+    for (kind, name), definition in expected.items():
+        if (kind, name) not in present:
+            return f"lacks the {kind} {name}"
+        if present[kind, name] != definition:
+            return f"has another definition of the {kind} {name}"
     for kind, name in present:
         if (kind, name) not in expected and name not in _OF_SQLITE and not _is_plain_index(connection, kind, name):
             return f"holds the {kind} {name!s:.40}"
@@ -92,15 +117,14 @@ def foreign(connection: sqlite3.Connection, expected: Entries) -> str | None:
 
 
 def _is_plain_index(connection: sqlite3.Connection, kind: str, name: str) -> bool:
-    """Say whether an index is of columns alone: not unique, of all rows, without an expression."""
-    return kind == "index" and not any(_unusual(connection, name))
-
-
-def _unusual(connection: sqlite3.Connection, name: str) -> Iterator[bool]:
-    (table,) = connection.execute(
-        "SELECT tbl_name FROM sqlite_master WHERE type='index' AND name=?", (name,)
-    ).fetchone()
-    listed = 'SELECT "unique" OR partial FROM pragma_index_list(?) WHERE name = ?'
-    yield from (bool(one) for (one,) in connection.execute(listed, (table, name)))
+    """Return whether an index is of columns alone: not unique, of all rows, without an expression."""
+    if kind != "index":
+        return False
+    options = connection.execute(
+        'SELECT l."unique" OR l.partial FROM sqlite_master AS m, pragma_index_list(m.tbl_name) AS l'
+        " WHERE m.type = 'index' AND m.name = ?1 AND l.name = ?1", (name,),
+    )  # fmt: skip
     columns = connection.execute("SELECT cid, coll FROM pragma_index_xinfo(?)", (name,))
-    yield from (place == -2 or collation not in ("BINARY", "NOCASE", "RTRIM") for place, collation in columns)
+    return not any(unusual for (unusual,) in options) and all(
+        place != -2 and collation in ("BINARY", "NOCASE", "RTRIM") for place, collation in columns
+    )

@@ -3,7 +3,8 @@
 A tape is created with mode 0600 before SQLite sees it, so that its `-wal` and `-shm` are private too. It has one writer
 at a time: the holder of an advisory lock on `<tape>.lock`. Everybody else connects with `mode=ro`. SQLite before 3.51.3
 has a WAL-reset bug that needs two connections that write or checkpoint; there is only ever one.
-Tables are `recorder.tape.schema`'s; what is written into them is left to `recorder.tape.store`.
+A new tape is made from `recorder.tape.schema`; an older one is brought to it by the migrations. What is written into
+its tables is left to `recorder.tape.store`.
 """
 
 import contextlib
@@ -18,11 +19,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, pool, text
-from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
+from sqlalchemy import Connection, Engine, create_engine, event, pool
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import (
+    DAMAGED,
     ForeignFile,
     NotFound,
     SchemaMismatch,
@@ -31,26 +33,28 @@ from recorder.errors import (
     TapeDamaged,
     TapeError,
     WiretapeError,
+    sqlite_code,
 )
-from recorder.tape import definitions
+from recorder.tape import definitions, schema
 from recorder.tape import lock as locking
 from recorder.tape.schema import APPLICATION_ID, REVISION, metadata
 
 _MAGIC = b"SQLite format 3\x00"
 _ID_OFFSET = 68
-_BUSY_MS = 5000
+BUSY_MS = 5000
 _LEAST_FREE = 64 << 10
 _LOCK = "tape_lock"
 _READABLE = operator.methodcaller("decode", "utf-8", "replace")
 _STEPS = 100_000
 """So many steps of SQLite's, a few ms, pass between two looks at the clock."""
+_NUMBERS = ("application_id", "user_version")
 QUERY_SECONDS = 60.0
 """A query for reading may take this long, unless `WIRETAPE_QUERY_TIMEOUT` says otherwise (0: for ever). Reading comes
 in batches; the longest query known here, counting over 10 million exchanges, takes a tenth of it."""
 
 
 def default_path() -> Path:
-    """Give the tape's path: `WIRETAPE_DB`, else `tape.db` in the user's data directory."""
+    """Return the tape's path: `WIRETAPE_DB`, else `tape.db` in the user's data directory."""
     if given := os.environ.get("WIRETAPE_DB"):
         return Path(given)
     import platformdirs
@@ -94,7 +98,8 @@ def read_engine(path: Path, *, limited: bool = True) -> Engine:
     """
     identify(path)
     path = path.resolve()
-    _check_revision(_peek(path), path)
+    with _peeked(path) as connection:
+        _check_revision(revision(connection), path)
     engine = _reader(path, settled=_is_immutable(path))
     event.listen(engine, "connect", lambda connection, _: _check_columns(connection, path))
     if limited and (seconds := query_seconds()):
@@ -154,10 +159,11 @@ def reader_beside_writer(path: Path) -> Engine:
     return _reader(path.resolve(), settled=False)
 
 
-def _peek(path: Path) -> str | None:
-    """Give a tape's revision without leaving a trace, where that can be: without a `-wal` it needs no `-shm`."""
+@contextlib.contextmanager
+def _peeked(path: Path) -> Iterator[Connection]:
+    """Connect without leaving a trace, where that can be: without a `-wal` a tape needs no `-shm`."""
     with explained(path), _reader(path, settled=_is_settled(path)).connect() as connection:
-        return revision(connection)
+        yield connection
 
 
 def _is_settled(path: Path) -> bool:
@@ -178,7 +184,7 @@ def _uri(path: Path, *, settled: bool) -> str:
 def _set_up_reader(connection: sqlite3.Connection, _: Any) -> None:
     connection.isolation_level = None
     connection.text_factory = _READABLE  # a text that is no UTF-8 fails a query otherwise
-    for setting in (f"busy_timeout={_BUSY_MS}", "query_only=ON", "trusted_schema=OFF", "cell_size_check=ON"):
+    for setting in (f"busy_timeout={BUSY_MS}", "query_only=ON", "trusted_schema=OFF", "cell_size_check=ON"):
         connection.execute(f"PRAGMA {setting}")
 
 
@@ -197,32 +203,43 @@ def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _check_ours(path: Path, found: str | None) -> None:
-    """Raise `ForeignFile` unless a tape of revision `found` holds what the migrations make, and nothing more."""
-    with explained(path), _reader(path, settled=_is_settled(path)).connect() as connection:
-        driver = connection.connection.driver_connection
-        assert isinstance(driver, sqlite3.Connection)
-        if found == REVISION:
-            _check_columns(driver, path)
-        reason = (
-            None if definitions.is_known(definitions.entries(driver)) else definitions.foreign(driver, _expected(found))
-        )
-    if reason:
+def _check_ours(connection: sqlite3.Connection, path: Path, found: str | None) -> None:
+    """Raise `ForeignFile` unless a tape of revision `found` holds what that revision defines, and nothing more."""
+    if found == REVISION:
+        _check_columns(connection, path)
+    replaced = () if found == REVISION else (schema.VIEW,)  # a migration makes it anew, whatever it was
+    if reason := definitions.foreign(connection, _expected(found), replaced):
         raise ForeignFile(
             f"{path} {reason}, so it is only read, and not written to: record to another tape with --db; "
             "'wiretape db merge' copies the exchanges of this one"
         )
 
 
-def _expected(revision: str | None) -> definitions.Entries:
-    """Return the schema that the migrations make up to a revision; None: an empty one."""
-    if revision is None:
-        return {}
+def _expected(found: str | None) -> definitions.Entries:
+    """Return the entries of the schema of a revision; None: of an empty one."""
     with create_engine("sqlite://").connect() as connection:
-        migrate(connection, revision)
-        driver = connection.connection.driver_connection
-        assert isinstance(driver, sqlite3.Connection)
-        return definitions.entries(driver)
+        if found == REVISION:
+            _make_schema(connection)
+        elif found is not None:
+            migrate(connection, found)
+        return definitions.entries(driver_of(connection))
+
+
+def driver_of(connection: Connection) -> sqlite3.Connection:
+    """Return SQLite's own connection."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
+
+
+def statements(path: Path) -> list[str]:
+    """Return the SQL that makes a tape of the schema that this one has, whatever its revision."""
+    identify(path)
+    with _peeked(path.resolve()) as connection:
+        driver = driver_of(connection)
+        numbers = [f"PRAGMA {name} = {driver.execute(f'PRAGMA {name}').fetchone()[0]}" for name in _NUMBERS]
+        rows = driver.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'")
+        return [*numbers, *(str(sql) for (sql,) in rows)]
 
 
 @contextlib.contextmanager
@@ -265,7 +282,7 @@ def keep_lock(connection: Connection) -> None:
 
 
 def _admit(path: Path, create: bool, any_revision: bool) -> Path:
-    """Raise unless `path` may become or is a tape that may be written, without leaving a trace; give the real path."""
+    """Return the real path; raise, without leaving a trace, unless it may become, or is, a tape to be written."""
     if not path.exists():
         if not create:
             identify(path)
@@ -275,17 +292,18 @@ def _admit(path: Path, create: bool, any_revision: bool) -> Path:
     path = path.resolve()
     _check_writable(path)
     identify(path)
-    found = _peek(path)
-    if found is not None and not (any_revision and found < REVISION):
-        _check_revision(found, path)
-    _check_ours(path, found)
+    with _peeked(path) as connection:
+        found = revision(connection)
+        if found is not None and not (any_revision and found < REVISION):
+            _check_revision(found, path)
+        _check_ours(driver_of(connection), path, found)
     return path
 
 
 def _engine(uri: str) -> Engine:
     return create_engine(
         "sqlite+pysqlite://",
-        creator=lambda: sqlite3.connect(uri, uri=True, timeout=_BUSY_MS / 1000, check_same_thread=False),
+        creator=lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_MS / 1000, check_same_thread=False),
         poolclass=pool.NullPool,
         json_serializer=_compact_json,
         hide_parameters=True,  # they are recorded data, and errors are printed
@@ -322,30 +340,37 @@ def _create(path: Path) -> None:
 def _set_up_writer(connection: sqlite3.Connection, _: Any) -> None:
     connection.isolation_level = None  # SQLAlchemy's own BEGIN IMMEDIATE opens transactions
     settings = ("synchronous=FULL", "fullfsync=1", "foreign_keys=ON", "trusted_schema=OFF", "cell_size_check=ON")
-    for setting in (f"busy_timeout={_BUSY_MS}", f"journal_size_limit={64 << 20}", *settings):
+    for setting in (f"busy_timeout={BUSY_MS}", f"journal_size_limit={64 << 20}", *settings):
         connection.execute(f"PRAGMA {setting}")
 
 
 def _prepare(connection: Connection, path: Path, any_revision: bool) -> None:
     """Make an empty file a tape; the header is written before WAL mode, so that it is in the file itself."""
-    driver: Any = connection.connection
+    driver = driver_of(connection)
     if driver.execute("PRAGMA application_id").fetchone()[0] == 0:
         driver.execute(f"PRAGMA application_id={APPLICATION_ID}")
     driver.execute("PRAGMA journal_mode=WAL")
     if revision(connection) is None:
         connection.rollback()
         with connection.begin():
-            migrate(connection)
+            _make_schema(connection)
     if not any_revision:
         _check_revision(revision(connection), path)
 
 
+def _make_schema(connection: Connection) -> None:
+    for statement in schema.statements():
+        connection.exec_driver_sql(statement)
+    connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (REVISION,))
+
+
 def revision(connection: Connection) -> str | None:
-    """Give the tape's alembic revision; None if it has none yet."""
-    if not inspect(connection).has_table("alembic_version"):
+    """Return the tape's alembic revision; None if it has none yet."""
+    driver = driver_of(connection)
+    if driver.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
         return None
-    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return None if found is None else str(found)
+    row = driver.execute("SELECT version_num FROM alembic_version").fetchone()
+    return None if row is None or row[0] is None else str(row[0])
 
 
 def _check_revision(found: str | None, path: Path) -> None:
@@ -360,25 +385,47 @@ def _check_revision(found: str | None, path: Path) -> None:
 
 
 def migrate(connection: Connection, target: str = "head") -> None:
-    """Bring the tape's schema to this program's, or to another revision, inside the connection's transaction."""
+    """Bring an older tape's schema to this program's, or to another revision, inside the connection's transaction."""
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(scripts()).replace("%", "%%"))
     config.attributes["connection"] = connection
+    connection.exec_driver_sql(f"DROP VIEW IF EXISTS {schema.VIEW}")  # a table that a view names cannot be replaced
     command.upgrade(config, target)
+    if target == "head":
+        _describe(connection)
+
+
+def _describe(connection: Connection) -> None:
+    """Add what is for people: the view, and comments to the definitions of a tape that older versions made.
+
+    SQLite documents this way to change a definition where the data stays as it is (ALTER TABLE, section 7).
+    """
+    connection.exec_driver_sql(f"PRAGMA user_version = {int(REVISION)}")
+    connection.exec_driver_sql(schema.view())
+    (version,) = connection.exec_driver_sql("PRAGMA schema_version").one()
+    connection.exec_driver_sql("PRAGMA writable_schema = ON")
+    for table in (schema.alembic_version, *metadata.tables.values()):
+        entry = "WHERE type = 'table' AND name = ?"
+        (sql,) = connection.exec_driver_sql(f"SELECT sql FROM sqlite_master {entry}", (table.name,)).one()
+        commented = schema.commented(table, sql)
+        assert definitions.normalized(commented) == definitions.normalized(sql)
+        connection.exec_driver_sql(f"UPDATE sqlite_master SET sql = ? {entry}", (commented, table.name))
+    connection.exec_driver_sql(f"PRAGMA schema_version = {version + 1}")
+    connection.exec_driver_sql("PRAGMA writable_schema = OFF")
 
 
 def scripts() -> Path:
-    """Give the directory of the migrations: in an installed wiretape inside the package, else beside it."""
+    """Return the directory of the migrations: in an installed wiretape inside the package, else beside it."""
     package = Path(__file__).parents[1]
     shipped = package / "migrations"
     return shipped if shipped.is_dir() else package.parent / "migrations"
 
 
 def upgrade(connection: Connection, path: Path) -> Path:
-    """Migrate a tape of an older schema in one transaction, after a backup; give the backup's path."""
+    """Migrate a tape of an older schema in one transaction, after a backup; return the backup's path."""
     connection.rollback()
     copy = _back_up(connection, path, f"before-{REVISION}")
     # A migration may replace a table that others refer to; SQLite asks for this outside of the transaction.
@@ -400,25 +447,31 @@ def _is_full(path: Path) -> bool:
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn SQLite's words into ours: what is wrong, whose fault it is, what to do."""
+    """Raise what SQLite reports as a `TapeError`: what is wrong, whose fault it is, what to do."""
     try:
         yield
-    except (OperationalError, sqlite3.OperationalError) as error:
-        reason = str(getattr(error, "orig", error))
-        if "interrupted" in reason:
-            raise stopped(path) from error
-        if "full" in reason or ("I/O" in reason and _is_full(path)):
-            raise TapeBusy(f"{path} cannot be written, the disk is full: free some space") from error
-        if "locked" in reason:
-            raise TapeBusy(f"{path} is locked by another program: close it there, or use another tape") from error
-        if "readonly" in reason or "read-only" in reason:
-            raise TapeBusy(f"{path} cannot be written ({reason}): record to another tape with --db") from error
-        raise TapeError(f"{path} cannot be used ({reason}): run 'wiretape db check'") from error
-    except (DatabaseError, sqlite3.DatabaseError) as error:
-        cause = getattr(error, "orig", error)
-        if type(cause) is not sqlite3.DatabaseError:
-            raise
-        raise TapeDamaged(f"{path} is damaged ({cause}): restore it from a backup") from error
+    except (DBAPIError, sqlite3.Error) as error:
+        code, cause = sqlite_code(error), getattr(error, "orig", error)
+        if code not in DAMAGED and not isinstance(cause, sqlite3.OperationalError):
+            raise  # a bug of ours
+        raise _explanation(path, code, cause) from error
+
+
+def _explanation(path: Path, code: int | None, cause: object) -> TapeError:
+    match code:
+        case sqlite3.SQLITE_INTERRUPT:
+            return stopped(path)
+        case sqlite3.SQLITE_FULL:
+            return TapeBusy(f"{path} cannot be written, the disk is full: free some space")
+        case sqlite3.SQLITE_IOERR if _is_full(path):
+            return TapeBusy(f"{path} cannot be written, the disk is full: free some space")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return TapeBusy(f"{path} is locked by another program: close it there, or use another tape")
+        case sqlite3.SQLITE_READONLY:
+            return TapeBusy(f"{path} cannot be written ({cause}): record to another tape with --db")
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | None:  # None: text that is none
+            return TapeDamaged(f"{path} is damaged ({cause}): run 'wiretape db check', or restore it from a backup")
+    return TapeError(f"{path} cannot be used ({cause}): run 'wiretape db check'")
 
 
 def _back_up(connection: Connection, path: Path, name: str) -> Path:

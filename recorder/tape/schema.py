@@ -1,11 +1,11 @@
-"""The tape's tables, as SQLAlchemy Core; the source for alembic, for every query and for the README.
+"""The tape's tables, as SQLAlchemy Core, and the SQL that makes them; the source for alembic and for every query.
 
 Facts (`sessions`, `exchanges`, `reads`, `segments`, `bodies`) are apart from what is derived from them (`measures`).
-Column types are portable to PostgreSQL. Instants end in `_ns`: integer nanoseconds on the monotonic clock since the
-exchange's T0, the moment just before the request was sent upstream. Unknown is NULL, never 0. Comments are for people
-who open a tape with plain `sqlite3`, too.
+Column types are portable to PostgreSQL. Unknown is NULL, never 0. SQLite keeps the text of a definition: its comments,
+and the view `exchange_metrics`, are for people who open a tape with plain `sqlite3`.
 """
 
+from collections.abc import Iterator
 from dataclasses import Field, fields
 from types import UnionType
 from typing import Any, Final, get_args, get_origin
@@ -24,16 +24,22 @@ from sqlalchemy import (
     Table,
     Text,
 )
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable, PrimaryKeyConstraint
 from sqlalchemy.types import TypeEngine
 
-from recorder.decode.metrics import Measures, Metric, Timing
-from recorder.tape.cells import check_when_read
+from recorder.decode.metrics import METRICS, Measures, Metric, Timing
+from recorder.tape import definitions
+from recorder.tape.cells import check_when_read, declared
 
 APPLICATION_ID = 0x77746170
 """SQLite's `application_id` of every tape: the letters `wtap`."""
 
-REVISION = "0002"
-"""The alembic revision that this program reads and writes."""
+REVISION = "0003"
+"""The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
+
+VIEW = "exchange_metrics"
+"""The view for people: a row per exchange, times in ms."""
 
 metadata = MetaData(
     naming_convention={
@@ -51,6 +57,10 @@ def _json() -> JSON:
     return JSON(none_as_null=True)
 
 
+def _exchange_no() -> Column[Any]:
+    return Column("exchange_no", _KEY, ForeignKey("exchanges.no"), primary_key=True, comment="exchanges.no")
+
+
 sessions = Table(
     "sessions",
     metadata,
@@ -65,8 +75,8 @@ sessions = Table(
     ),
     Column("salt", LargeBinary, nullable=False, comment="key of the redaction hashes; the same in all of a tape"),
     Column("started_at", Text, nullable=False, comment="wall time, UTC, ISO 8601"),
-    Column("heartbeat_at", Text, nullable=False, comment="when the relay was last heard of"),
-    Column("ended_at", Text, comment="NULL: still running, or died"),
+    Column("heartbeat_at", Text, nullable=False, comment="when the relay was last heard of; wall time, UTC"),
+    Column("ended_at", Text, comment="wall time, UTC; NULL: still running, or died"),
     comment="one run of a recorder",
 )
 
@@ -75,9 +85,9 @@ exchanges = Table(
     metadata,
     Column("no", _KEY, primary_key=True, comment="row number; what the other tables refer to"),
     Column("id", String(16), unique=True, nullable=False, comment="the exchange's id, 16 hex digits (X-Wiretape-Id)"),
-    Column("session_no", _KEY, ForeignKey("sessions.no"), nullable=False),
+    Column("session_no", _KEY, ForeignKey("sessions.no"), nullable=False, comment="sessions.no"),
     Column("started_at", Text, nullable=False, index=True, comment="wall time at T0, UTC, ISO 8601; only for show"),
-    Column("method", Text, nullable=False),
+    Column("method", Text, nullable=False, comment="of the request"),
     Column("path", Text, nullable=False, comment="below the upstream's URL, with the query; secret values redacted"),
     Column("upstream", Text, nullable=False, comment="base URL of the API server, user info redacted"),
     Column("request_model", Text, comment="the model asked for"),
@@ -98,7 +108,11 @@ exchanges = Table(
     Column("framing", Text, comment="how the body was delimited: chunked, length, close, none"),
     Column("bytes", BigInteger, nullable=False, server_default="0", comment="body bytes that upstream sent"),
     Column(
-        "gap_bytes", BigInteger, nullable=False, server_default="0", comment="of these, bytes that could not be stored"
+        "gap_bytes",
+        BigInteger,
+        nullable=False,
+        server_default="0",
+        comment="of these, body bytes that could not be stored",
     ),
     Column(
         "paused", Integer, nullable=False, server_default="0", comment="times upstream had to wait for a slow client"
@@ -109,14 +123,14 @@ exchanges = Table(
     Column(
         "coarse_clock", Boolean, nullable=False, server_default="0", comment="instants are not those of socket reads"
     ),
-    comment="one request and its response: the facts",
+    comment="one request and its response: the facts; T0 is the moment before the request is sent upstream",
     sqlite_autoincrement=True,  # a number is not used again after its exchange was deleted
 )
 
 reads = Table(
     "reads",
     metadata,
-    Column("exchange_no", _KEY, ForeignKey("exchanges.no"), primary_key=True),
+    _exchange_no(),
     Column("seq", Integer, primary_key=True, comment="0, 1, 2, …"),
     Column("at_ns", BigInteger, nullable=False, comment="when the socket gave it"),
     Column("relayed_ns", BigInteger, comment="when it had been handed to the client; NULL: never"),
@@ -129,16 +143,16 @@ reads = Table(
 segments = Table(
     "segments",
     metadata,
-    Column("exchange_no", _KEY, ForeignKey("exchanges.no"), primary_key=True),
-    Column("start", BigInteger, primary_key=True, autoincrement=False, comment="offset in the body"),
-    Column("data", LargeBinary, nullable=False),
+    _exchange_no(),
+    Column("start", BigInteger, primary_key=True, autoincrement=False, comment="offset in the body, in bytes"),
+    Column("data", LargeBinary, nullable=False, comment="bytes of the body"),
     comment="body bytes as they came, while the exchange is open",
 )
 
 bodies = Table(
     "bodies",
     metadata,
-    Column("exchange_no", _KEY, ForeignKey("exchanges.no"), primary_key=True),
+    _exchange_no(),
     Column("size", BigInteger, nullable=False, comment="bytes before compression"),
     Column("sha256", String(64), nullable=False, comment="of the bytes before compression"),
     Column("data", LargeBinary, nullable=False, comment="zlib"),
@@ -169,9 +183,65 @@ def _derived(field: Field[Any]) -> Column[Any]:
 measures = Table(
     "measures",
     metadata,
-    Column("exchange_no", _KEY, ForeignKey("exchanges.no"), primary_key=True),
+    _exchange_no(),
     *map(_derived, sorted(fields(Measures), key=lambda one: one.name in _TIMING)),
     comment="derived from the facts by the decoder named; rebuilding gives the same",
 )
 
 check_when_read(metadata)
+
+alembic_version = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False, comment="the revision of this schema, as in user_version"),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+    comment="what alembic knows of this tape",
+)
+
+_OF_EXCHANGES: Final = (
+    "no", "id", "session_no", "started_at", "method", "path", "upstream", "labels", "request_model", "status",
+    "ended_by", "gap_bytes",
+)  # fmt: skip
+_NOT_IN_VIEW: Final = {"exchange_no", "decoder_version", "outcome", "model", "content", "reasoning", "refusal"}
+
+
+def meaning(column: Column[Any]) -> str:
+    """Return what a column holds, with its unit."""
+    unit = "ns" if column.table is measures else "ns since T0"
+    return f"{column.comment}; {unit}" if column.name.endswith("_ns") else str(column.comment)
+
+
+def statements() -> Iterator[str]:
+    """Yield the SQL that makes an empty tape of this schema."""
+    yield f"PRAGMA application_id = {APPLICATION_ID}"
+    yield f"PRAGMA user_version = {int(REVISION)}"
+    for table in (alembic_version, *metadata.sorted_tables):
+        yield commented(table, str(CreateTable(table).compile(dialect=sqlite.dialect())))
+        indexes = sorted(table.indexes, key=lambda index: str(index.name))
+        yield from (str(CreateIndex(index).compile(dialect=sqlite.dialect())) for index in indexes)
+    yield view()
+
+
+def commented(table: Table, sql: str) -> str:
+    """Return the definition of a table with the meaning of each column behind it."""
+    return definitions.commented(sql, str(table.comment), {column.name: meaning(column) for column in table.c})
+
+
+def view() -> str:
+    """Return the definition of the view for people; it withholds what lists and statistics withhold."""
+    listed = [(f"e.{name}", name, meaning(exchanges.c[name])) for name in _OF_EXCHANGES]
+    listed.append(("coalesce(m.model, e.request_model)", "model", "the model that answered, else the one asked for"))
+    listed.append(("coalesce(m.outcome, 'open')", "outcome", "how the exchange ended; open: running, or not measured"))
+    for column in measures.c:
+        if column.name in _NOT_IN_VIEW or isinstance(declared(column), LargeBinary | JSON):
+            continue
+        source, name, note = f"m.{column.name}", column.name, str(column.comment)
+        if name.endswith("_ns"):
+            source, name, note = f"{source} / 1e6", f"{name[:-3]}_ms", f"{note}; ms"
+        if column.name in METRICS and (flags := METRICS[column.name].withheld):
+            flagged = " OR ".join(f"instr(' ' || m.flags || ' ', ' {flag} ')" for flag in flags)
+            source, note = f"CASE WHEN {flagged} THEN NULL ELSE {source} END", f"{note}; NULL if {' or '.join(flags)}"
+        listed.append((source, name, note))
+    columns = definitions.lined([(f"{source} AS {name}", note) for source, name, note in listed])
+    joined = "FROM exchanges AS e LEFT JOIN measures AS m ON m.exchange_no = e.no"
+    return f"CREATE VIEW {VIEW} AS SELECT -- one row per exchange, times in ms\n{columns}\n{joined}"

@@ -20,10 +20,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import OperationalError
 
 from recorder.clock import SYSTEM, Clock
-from recorder.errors import LASTING, TapeBusy, TapeDamaged, TapeError, TapeGone, WiretapeError
+from recorder.errors import DAMAGED, LASTING, TapeBusy, TapeDamaged, TapeError, TapeGone, WiretapeError, sqlite_code
 from recorder.plurals import counted
 from recorder.tape import checks, file, journal, unstored
 from recorder.tape.identity import LogGone, Watch, identity
@@ -276,15 +276,12 @@ class Writer:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Say whether SQLite or its driver refused a value, and nothing is wrong with the tape."""
-    if isinstance(error, DatabaseError):
-        return not isinstance(error, OperationalError) and type(error.orig) is not sqlite3.DatabaseError
-    return not isinstance(error, WiretapeError)
+    """Return whether SQLite or its driver refused a value, and nothing is wrong with the tape."""
+    return not isinstance(error, WiretapeError | OperationalError) and sqlite_code(error) not in DAMAGED
 
 
 def _passing(error: OperationalError) -> bool:
-    reason = str(error.orig)
-    return "full" in reason or "locked" in reason
+    return sqlite_code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def answer(what: journal.Answer) -> None:

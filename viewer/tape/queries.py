@@ -24,7 +24,7 @@ from recorder.decode.batch import Events, Run, Span, runs
 from recorder.decode.batch import events as as_events
 from recorder.decode.derive import Decoded, decode
 from recorder.decode.outcome import FAILURES, Exchange, Read
-from recorder.errors import NotFound, TapeBusy, TapeDamaged, TapeError, WiretapeError
+from recorder.errors import NotFound, TapeDamaged, TapeError
 from recorder.sanitize import safe
 from recorder.tape import cells, file, reading
 from recorder.tape.cells import Place, Timestamp
@@ -94,23 +94,15 @@ def _print(line: str) -> None:
 def explained(path: Path) -> Iterator[None]:
     """Raise what goes wrong within, while a tape is read, as a `TapeError` in our words."""
     try:
-        yield
-    except DBAPIError as error:
-        raise _reason(path, str(error.orig)) from error
+        with file.explained(path):
+            yield
+    except TapeError as error:
+        # SQLite has no code of its own for an error in a function of ours, and of these only searches raise one.
+        if "user-defined function" in str(error.__cause__):
+            raise TooSlow from error
+        raise
     except (zlib.error, json.JSONDecodeError, msgspec.MsgspecError) as error:
         raise TapeDamaged(f"{path} is damaged ({error}): run 'wiretape db check'") from error
-
-
-def _reason(path: Path, reason: str) -> WiretapeError:
-    if "user-defined function" in reason:
-        return TooSlow()
-    if "interrupted" in reason:
-        return file.stopped(path)
-    if "locked" in reason:
-        return TapeBusy(f"{path} is locked by another program: try again when it is done")
-    if "malformed" in reason or "not a database" in reason or "decode" in reason:
-        return TapeDamaged(f"{path} is damaged ({reason}): run 'wiretape db check'")
-    return TapeError(f"{path} cannot be read ({reason}): run 'wiretape db check'")
 
 
 def exchanges(

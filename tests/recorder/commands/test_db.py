@@ -1,4 +1,6 @@
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,23 @@ def recorded(tape: Path) -> Path:
     with opened(tape) as store:
         record(store, [*exchange("e1"), *exchange("e2", STREAM[:1]), *exchange("e3")[:-1]])
     return tape
+
+
+def test_the_schema_is_printed_without_a_tape_and_is_that_of_a_new_one(recorded: Path) -> None:
+    printed = run("schema").stdout
+    assert printed == run("schema", "--db", recorded).stdout
+    assert "-- T0 → first output chunk: content, reasoning or tool call; ns\n" in printed
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(printed)
+        assert connection.execute("SELECT * FROM exchange_metrics").fetchall() == []
+
+
+@pytest.mark.damages
+def test_the_schema_of_a_tape_is_printed_whatever_its_revision(recorded: Path) -> None:
+    damage(recorded, "DROP VIEW exchange_metrics", "UPDATE alembic_version SET version_num='0001'")
+    printed = run("schema", "--db", recorded).stdout
+    assert printed.startswith("PRAGMA application_id = ")
+    assert "CREATE VIEW" not in printed
 
 
 def test_info_says_what_a_tape_holds(recorded: Path) -> None:

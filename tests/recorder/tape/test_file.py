@@ -10,8 +10,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeDamaged, TapeError, WiretapeError
-from recorder.tape import definitions
-from recorder.tape import file as tapefile
+from recorder.tape import definitions, file
 from recorder.tape.schema import APPLICATION_ID, REVISION, metadata
 from tests.recorder.frames import bodies_of, exchange, opened, outcomes_of, reading, record, snapshot
 
@@ -24,12 +23,12 @@ def umask_0() -> Iterator[None]:
 
 
 def write(path: Path, purpose: str = "another") -> None:
-    with tapefile.writing(path, purpose):
+    with file.writing(path, purpose):
         pass
 
 
 def read(path: Path) -> None:
-    tapefile.read_engine(path)
+    file.read_engine(path)
 
 
 def sqlite(path: Path, *statements: str) -> None:
@@ -67,9 +66,9 @@ def make_older(path: Path) -> None:
 
 def make_damaged(path: Path) -> None:
     write(path)
-    with path.open("r+b") as file:
-        file.seek(100)
-        file.write(b"\xff" * 3000)
+    with path.open("r+b") as opened_file:
+        opened_file.seek(100)
+        opened_file.write(b"\xff" * 3000)
 
 
 REFUSED = [
@@ -121,7 +120,7 @@ def test_a_tape_that_is_not_there_is_not_made_by_looking(tape: Path, access) -> 
 
 
 def write_existing(path: Path) -> None:
-    with tapefile.writing(path, "another", create=False):
+    with file.writing(path, "another", create=False):
         pass
 
 
@@ -150,7 +149,7 @@ def test_a_tape_has_one_writer_and_the_second_is_told_who_it_is(tape: Path) -> N
 
 
 def test_a_tape_that_another_program_locks_is_busy(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tapefile, "_BUSY_MS", 20)
+    monkeypatch.setattr(file, "BUSY_MS", 20)
     write(tape)
     before = tape.read_bytes()
     with closing(sqlite3.connect(tape, isolation_level=None)) as other:
@@ -167,13 +166,13 @@ def test_a_new_tape_is_private_in_all_its_files_from_the_first_byte(tape: Path, 
         modes = {path.name: path.stat().st_mode & 0o777 for path in new.parent.iterdir()}
     assert modes == dict.fromkeys(("tape.db", "tape.db-wal", "tape.db-shm", "tape.db.lock"), 0o600)
     assert new.parent.stat().st_mode & 0o777 == 0o700
-    assert not tapefile.too_open(new)
+    assert not file.too_open(new)
     new.chmod(0o640)
-    assert tapefile.too_open(new)
+    assert file.too_open(new)
 
 
 def test_the_writer_syncs_each_commit_to_a_wal_and_leaves_none_behind(tape: Path) -> None:
-    with tapefile.writing(tape, "a test") as connection:
+    with file.writing(tape, "a test") as connection:
         found = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
             for name in ("journal_mode", "synchronous", "foreign_keys", "trusted_schema", "application_id")
@@ -248,18 +247,18 @@ def test_errors_do_not_quote_what_was_recorded(tape: Path) -> None:
 
 def test_the_default_tape_is_named_by_the_environment_or_in_the_users_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WIRETAPE_DB", "/elsewhere/t.db")
-    assert tapefile.default_path() == Path("/elsewhere/t.db")
+    assert file.default_path() == Path("/elsewhere/t.db")
     monkeypatch.delenv("WIRETAPE_DB")
     monkeypatch.setenv("XDG_DATA_HOME", "/data")
-    assert tapefile.default_path().name == "tape.db"
-    assert "wiretape" in tapefile.default_path().parts
+    assert file.default_path().name == "tape.db"
+    assert "wiretape" in file.default_path().parts
 
 
 def test_an_upgrade_backs_the_tape_up_whole_private_and_marked_as_a_tape(tape: Path, umask_0: None) -> None:
     with opened(tape) as store:
         record(store, exchange("e1"))
-    with tapefile.writing(tape, "a test") as connection:
-        copy = tapefile.upgrade(connection, tape)
+    with file.writing(tape, "a test") as connection:
+        copy = file.upgrade(connection, tape)
     assert copy.name == f"tape.db.before-{REVISION}"
     assert copy.stat().st_mode & 0o777 == 0o600
     assert bodies_of(copy) == bodies_of(tape)
@@ -282,6 +281,11 @@ FOREIGN = {
     "a partial index": ("CREATE INDEX i ON exchanges (path) WHERE status > 200", "holds the index i"),
     "an index of an expression": ("CREATE INDEX i ON exchanges (length(path))", "holds the index i"),
     "another column": ("ALTER TABLE reads ADD COLUMN x INTEGER", "another definition of the table reads"),
+    "another view of that name": (
+        "DROP VIEW exchange_metrics; CREATE VIEW exchange_metrics AS SELECT 1",
+        "has another definition of the view exchange_metrics",
+    ),
+    "no view": ("DROP VIEW exchange_metrics", "lacks the view exchange_metrics"),
     "a missing index": ("DROP INDEX ix_exchanges_ended_by", "lacks the index ix_exchanges_ended_by"),
 }
 
@@ -295,7 +299,7 @@ def test_a_tape_whose_schema_is_not_ours_is_read_but_never_written(tape: Path, w
         write(tape)
     assert raised.value.exit_code == 8
     assert snapshot(tape.parent) == before
-    with tapefile.read_engine(tape).connect():
+    with file.read_engine(tape).connect():
         pass
 
 
@@ -308,7 +312,7 @@ def test_plain_indexes_and_statistics_of_a_users_own_are_let_pass(tape: Path) ->
 def test_a_view_by_the_name_of_a_table_is_not_read(tmp_path: Path, name: str) -> None:
     tape = altered(tmp_path / "tape.db", f"DROP TABLE {name}", f"CREATE VIEW {name} AS {ENDLESS}")
     with pytest.raises(ForeignFile, match=f"holds {name} as a view, not as a table of rows") as raised:
-        tapefile.read_engine(tape)
+        file.read_engine(tape)
     assert raised.value.exit_code == 8
     with pytest.raises(ForeignFile):
         write(tape)
@@ -318,7 +322,7 @@ def test_a_view_by_the_name_of_a_table_is_not_read(tmp_path: Path, name: str) ->
 def test_a_virtual_table_is_not_read(tmp_path: Path) -> None:
     tape = altered(tmp_path / "tape.db", "DROP TABLE segments", "CREATE VIRTUAL TABLE segments USING fts5(data)")
     with pytest.raises(ForeignFile, match="holds segments as a virtual table"):
-        tapefile.read_engine(tape)
+        file.read_engine(tape)
 
 
 @pytest.mark.damages
@@ -326,15 +330,15 @@ def test_a_computed_column_is_not_read(tmp_path: Path) -> None:
     computed = "ALTER TABLE reads ADD COLUMN x GENERATED ALWAYS AS (zeroblob(1000000000)) VIRTUAL"
     tape = altered(tmp_path / "tape.db", computed)
     with pytest.raises(ForeignFile, match="holds reads with the computed column x"):
-        tapefile.read_engine(tape)
+        file.read_engine(tape)
 
 
 def test_a_query_that_never_ends_is_stopped(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tape)
     monkeypatch.setenv("WIRETAPE_QUERY_TIMEOUT", "0.05")
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
-    with tapefile.read_engine(tape).connect() as connection:
-        with pytest.raises(TapeError, match=r"a query was stopped after 0\.05 s"), tapefile.explained(tape):
+    with file.read_engine(tape).connect() as connection:
+        with pytest.raises(TapeError, match=r"a query was stopped after 0\.05 s"), file.explained(tape):
             connection.exec_driver_sql(endless)
         assert connection.exec_driver_sql("SELECT 1").scalar() == 1
 
@@ -344,13 +348,39 @@ def test_a_time_limit_that_is_none_is_refused(tape: Path, monkeypatch: pytest.Mo
     write(tape)
     monkeypatch.setenv("WIRETAPE_QUERY_TIMEOUT", given)
     with pytest.raises(WiretapeError, match="is not a number of seconds"):
-        tapefile.read_engine(tape)
+        file.read_engine(tape)
 
 
-def test_the_schema_that_the_migrations_make_is_known_without_running_them(tape: Path) -> None:
-    write(tape)
-    with closing(sqlite3.connect(tape)) as connection:
-        assert definitions.is_known(definitions.entries(connection))
+@pytest.mark.parametrize(
+    "written",
+    [
+        "CREATE TABLE reads ( -- what a read, gave (\n  start BIGINT, -- ',\n  size INTEGER NOT NULL -- bytes\n)",
+        'CREATE TABLE "reads"(size INTEGER /* , */ NOT NULL,start BIGINT)',
+        "CREATE TABLE reads (start BIGINT, size INTEGER NOT NULL) /* to the end",
+    ],
+)
+def test_comments_quotes_blanks_and_the_order_of_columns_mean_nothing(written: str) -> None:
+    assert definitions.normalized(written) == definitions.normalized(
+        "CREATE TABLE reads (start BIGINT, size INTEGER NOT NULL)"
+    )
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        '"size --" CHECK (1), x\n INTEGER NOT NULL',
+        "[size --] CHECK (1), x\n INTEGER NOT NULL",
+        "`size --` CHECK (1), x\n INTEGER NOT NULL",
+        "size INTEGER NOT NULL DEFAULT '--' CHECK (1)",
+        '"size INTEGER" NOT NULL',
+    ],
+)
+def test_what_only_looks_like_a_comment_is_not_taken_for_one(trick: str) -> None:
+    plain = "CREATE TABLE reads (start BIGINT, size INTEGER NOT NULL)"
+    written = plain.replace("size INTEGER NOT NULL", trick)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(written)
+    assert definitions.normalized(written) != definitions.normalized(plain)
 
 
 def test_the_tables_that_must_be_plain_are_those_of_the_schema() -> None:
@@ -358,26 +388,38 @@ def test_the_tables_that_must_be_plain_are_those_of_the_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "free", "words"),
+    ("code", "free", "error", "words"),
     [
-        ("database or disk is full", 1 << 30, "the disk is full"),
-        ("disk I/O error", 4096, "the disk is full"),
-        ("disk I/O error", 1 << 30, "cannot be used (disk I/O error)"),
+        (sqlite3.SQLITE_FULL, 1 << 30, TapeBusy, "the disk is full"),
+        (sqlite3.SQLITE_IOERR_WRITE, 4096, TapeBusy, "the disk is full"),
+        (sqlite3.SQLITE_IOERR_WRITE, 1 << 30, TapeError, "cannot be used (whatever)"),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, 1 << 30, TapeBusy, "is locked by another program"),
+        (sqlite3.SQLITE_READONLY_DIRECTORY, 1 << 30, TapeBusy, "cannot be written (whatever)"),
+        (None, 1 << 30, TapeDamaged, "is damaged (whatever)"),
     ],
 )
-def test_a_full_disk_is_named_however_sqlite_meets_it(
-    tape: Path, reason: str, free: int, words: str, monkeypatch: pytest.MonkeyPatch
+def test_what_sqlite_reports_is_told_by_its_code(
+    tape: Path, code: int | None, free: int, error: type[TapeError], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
-    with pytest.raises(TapeError, match=re.escape(words)), tapefile.explained(tape):
-        raise sqlite3.OperationalError(reason)
+    reported = sqlite3.OperationalError("whatever")
+    if code is not None:
+        reported.sqlite_errorcode = code
+    with pytest.raises(error, match=re.escape(words)) as raised, file.explained(tape):
+        raise reported
+    assert type(raised.value) is error
+
+
+def test_what_is_no_fault_of_the_tape_is_not_explained_away(tape: Path) -> None:
+    with pytest.raises(sqlite3.IntegrityError), file.explained(tape):
+        raise sqlite3.IntegrityError("a bug of ours")
 
 
 @pytest.mark.damages
 @pytest.mark.parametrize(
     ("statement", "missing"),
     [
-        ("ALTER TABLE measures DROP COLUMN max_silence_ns", "measures.max_silence_ns"),
+        ("DROP VIEW exchange_metrics; ALTER TABLE measures DROP COLUMN max_silence_ns", "measures.max_silence_ns"),
         ("ALTER TABLE exchanges RENAME COLUMN request_sha256 TO x", "exchanges.request_sha256"),
         ("DROP TABLE segments", "segments.exchange_no"),
     ],
@@ -385,6 +427,6 @@ def test_a_full_disk_is_named_however_sqlite_meets_it(
 def test_a_tape_that_lacks_a_column_is_refused_in_one_line(tape: Path, statement: str, missing: str) -> None:
     altered(tape, statement)
     with pytest.raises(SchemaMismatch, match=f"lacks {missing}:.*name another tape"):
-        tapefile.read_engine(tape).connect()
+        file.read_engine(tape).connect()
     with pytest.raises(SchemaMismatch, match=f"lacks {missing}:"):
         write(tape)
