@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.decode import batch, derive, templates
@@ -105,7 +105,6 @@ def bodies(draw: st.DrawFn) -> bytes:
     return written
 
 
-@settings(max_examples=300)
 @given(
     bodies(), st.lists(st.integers(1, 200), max_size=30), st.sampled_from([None, "gzip", "deflate", "br"]), st.data()
 )

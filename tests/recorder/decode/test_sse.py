@@ -1,7 +1,7 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.decode.sse import Comment, Decoder, Event
@@ -75,7 +75,6 @@ LINES = st.sampled_from(
 )
 
 
-@settings(derandomize=True, deadline=None)
 @given(
     st.lists(st.tuples(LINES, st.sampled_from([b"\n", b"\r\n", b"\r"]))), st.booleans(), st.lists(st.integers(0, 80))
 )

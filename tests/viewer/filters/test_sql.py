@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from sqlalchemy import Connection
 from sqlalchemy.dialects import sqlite
 
@@ -37,19 +37,16 @@ def agree(memory: Connection, filter: Filter, tape: Stored) -> None:
     assert in_sql == in_python
 
 
-@settings(max_examples=200)
 @given(case=cases(GAPS))
 def test_gaps_are_the_same_in_sql_and_in_python(memory: Connection, case: tuple[Filter, Stored]) -> None:
     agree(memory, *case)
 
 
-@settings(max_examples=400)
 @given(case=cases(LEAVES))
 def test_a_term_says_the_same_in_sql_and_in_python(memory: Connection, case: tuple[Filter, Stored]) -> None:
     agree(memory, *case)
 
 
-@settings(max_examples=200)
 @given(case=cases(TREES))
 def test_a_filter_says_the_same_in_sql_and_in_python(memory: Connection, case: tuple[Filter, Stored]) -> None:
     agree(memory, *case)

@@ -1,14 +1,13 @@
 """Filters as text: what is printed is parsed to the same tree."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.viewer.random_filters import TREES
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Filter, amount, is_starred
 
 
-@settings(max_examples=500)
 @given(filter=TREES)
 def test_what_is_printed_parses_to_the_same(filter: Filter) -> None:
     assert parse(str(filter)) == filter

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.decode.derive import decode, derive
@@ -277,7 +277,6 @@ PARTS = st.lists(
 )
 
 
-@settings(max_examples=150)
 @given(PARTS)
 def test_any_stream_is_judged_by_default_as_it_is_flagged(drawn: list[tuple[int, int]]) -> None:
     at, parts = 1, list[Part]()

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.decode.derive import decode, derive
@@ -385,7 +385,6 @@ EVENTS = st.lists(
 )
 
 
-@settings(derandomize=True, deadline=None)
 @given(EVENTS, st.sampled_from(["end", "eof", "client", "idle_timeout"]), st.sampled_from([200, 204, 500]))
 def test_no_body_is_an_error_of_ours(events, ended_by, status):
     reads = [{"t_ms": 10 * seq, "text": text} for seq, text in enumerate(events)]
