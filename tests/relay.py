@@ -14,9 +14,7 @@ import sqlite3
 import ssl
 import struct
 import subprocess
-import sys
 import zlib
-from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,9 +29,9 @@ from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, ans
 from recorder.relay import providers
 from recorder.relay.guard import Refusal
 from recorder.relay.service import Observer, Options, Recorder
+from tests.forked import CLI, AsyncForked
 
 LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
-ROOT = Path(__file__).parents[1]
 DONE = b"data: [DONE]\n\n"
 
 
@@ -245,14 +243,13 @@ def serving(authority: Path, name: str) -> ssl.SSLContext:
 
 
 @contextlib.asynccontextmanager
-async def wiretape(*arguments: object, env: dict[str, str] | None = None, **more: Any) -> AsyncIterator[Process]:
+async def wiretape(*arguments: object, env: dict[str, str] | None = None, **more: Any) -> AsyncIterator[AsyncForked]:
     """Start the command; it is killed at the end of the block if it still runs."""
-    command = (sys.executable, "-m", "viewer.cli", *map(str, arguments))
     quiet = {
         name: value for name, value in os.environ.items() if not name.startswith(("WIRETAPE_", "OPENAI_", "ANTHR"))
     }
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
-    process = await asyncio.create_subprocess_exec(*command, env=quiet | (env or {}), cwd=ROOT, **streams)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
+    process = await AsyncForked.start([*CLI, *map(str, arguments)], env=quiet | (env or {}), **streams)
     try:
         yield process
     finally:
@@ -262,7 +259,9 @@ async def wiretape(*arguments: object, env: dict[str, str] | None = None, **more
 
 
 @contextlib.asynccontextmanager
-async def recording(tape: Path, upstream: str, *arguments: object, **more: Any) -> AsyncIterator[tuple[Process, str]]:
+async def recording(
+    tape: Path, upstream: str, *arguments: object, **more: Any
+) -> AsyncIterator[tuple[AsyncForked, str]]:
     """Start `wiretape record` on a free port; give it with its base URL once it is ready."""
     told = ("--db", tape, "--upstream", upstream, "--listen", ":0", *arguments)
     async with wiretape("record", *told, **more) as process:
@@ -270,7 +269,9 @@ async def recording(tape: Path, upstream: str, *arguments: object, **more: Any) 
         yield process, (await process.stdout.readline()).decode().rstrip("\n")
 
 
-async def finish(process: Process, number: signal.Signals | None = None, seconds: float = 20.0) -> tuple[int, str, str]:
+async def finish(
+    process: AsyncForked, number: signal.Signals | None = None, seconds: float = 20.0
+) -> tuple[int, str, str]:
     """Signal the command, if told, and wait for its end; give its exit code and the rest of what it said."""
     if number is not None:
         process.send_signal(number)

@@ -1,21 +1,29 @@
 """The writer as a process, as the relay starts it, for the tests of what happens to it."""
 
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from recorder.tape import journal
+from tests.forked import Forked
 from tests.recorder.frames import SESSION
+
+
+def seeds(count: int) -> list[Any]:
+    """Return the seeds of a test in which something is killed at random: the first by default, the others nightly."""
+    return [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, count))]
 
 
 class WriterProcess:
     """A writer and the two ends of its pipes."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, process: "Forked | subprocess.Popen[bytes]") -> None:
         self.process, self.seq = process, 0
         self.answers: list[journal.Answer] = []
 
@@ -59,11 +67,18 @@ class WriterProcess:
 
 
 @contextmanager
-def writer(tape: Path, *, code: str | None = None, session: journal.Session = SESSION) -> Iterator[WriterProcess]:
-    """Start a writer, or the program `code` in its place, and send it the session."""
+def writer(
+    tape: Path, *, code: str | None = None, session: journal.Session = SESSION, is_fresh: bool = False
+) -> Iterator[WriterProcess]:
+    """Start a writer, or the program `code` in its place, and send it the session; `is_fresh`: named as in use."""
     program = ("-m", "recorder.tape.writer") if code is None else ("-c", code)
-    command = (sys.executable, "-P", *program, str(tape), "wiretape record (pid 1)")
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ) as process:
+    command = (*program, str(tape), "wiretape record (pid 1)")
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with (
+        subprocess.Popen((sys.executable, "-P", *command), **streams)
+        if is_fresh
+        else Forked(command, **streams) as process
+    ):
         started = WriterProcess(process)
         try:
             started.send([session])

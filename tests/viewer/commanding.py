@@ -2,16 +2,15 @@
 
 import os
 import pty
-import subprocess
 import sys
 from pathlib import Path
 
 from click.testing import CliRunner, Result
 
+from tests.forked import CLI, Forked
 from viewer.cli import group
 
-ROOT = Path(__file__).parent.parent.parent
-RUN = (sys.executable, "-m", "viewer.cli")
+RUN = (sys.executable, *CLI)
 
 
 def run(tape: Path, *arguments: str, code: int = 0) -> Result:
@@ -24,7 +23,7 @@ def on_terminal(tape: Path, *arguments: str, columns: int = 100, terminal: str =
     """Run a command with a pseudo-terminal for stdout, and give what came out of it."""
     outer, inner = pty.openpty()
     environment = os.environ | {"WIRETAPE_DB": str(tape), "COLUMNS": str(columns), "TERM": terminal}
-    process = subprocess.Popen([*RUN, *arguments], stdout=inner, stderr=inner, cwd=ROOT, env=environment)
+    process = Forked([*CLI, *arguments], stdout=inner, stderr=inner, env=environment)
     os.close(inner)
     shown = b""
     while True:
@@ -36,5 +35,5 @@ def on_terminal(tape: Path, *arguments: str, columns: int = 100, terminal: str =
         if not data:
             break
     os.close(outer)
-    process.wait(timeout=30)
+    process.wait(30)
     return shown.decode()

@@ -13,14 +13,14 @@ import pytest
 from click.testing import CliRunner
 
 from recorder import errors
-from tests.viewer.commanding import ROOT, RUN, on_terminal
+from tests.forked import ROOT, run
+from tests.viewer.commanding import RUN, on_terminal
 from tests.viewer.conftest import ODD, TOOLS
 from viewer.cli import group, main
 
 
 def wiretape(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "viewer.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=30)
+    return run(arguments)
 
 
 def assert_one_line(done: subprocess.CompletedProcess[str], code: int, said: str) -> None:

@@ -116,10 +116,9 @@ async def test_a_second_signal_cuts(tmp_path: Path) -> None:
 
 @on_loop
 async def test_a_signal_that_was_to_be_ignored_is(tmp_path: Path) -> None:
-    ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}
     async with (
         ScriptedUpstream(choose) as upstream,
-        recording(tmp_path / "tape.db", upstream.url, **ignoring) as (process, base),
+        recording(tmp_path / "tape.db", upstream.url, ignored=[signal.SIGHUP]) as (process, base),
     ):
         process.send_signal(signal.SIGHUP)
         assert (await fetch(base, post("/x"))).complete

@@ -15,7 +15,8 @@ from recorder.relay.service import Observer, Options, Recorder
 from recorder.relay.spool import Body, Memory
 from recorder.tape import file
 from recorder.tape.store import Store
-from tests.relay import ROOT, Relay, dial, fetch, kept, on_loop, post, run, until
+from tests.forked import ROOT
+from tests.relay import Relay, dial, fetch, kept, on_loop, post, run, until
 
 LARGE = b"".join(bytes([n]) * (1 << 20) for n in range(24))
 JSON = answer([(0.0, b"{}")], content_type="application/json", framing="length")

@@ -97,7 +97,12 @@ def test_what_is_put_is_stored_and_reported(tape: Path, loop: Callable[[], async
 
 
 @pytest.mark.parametrize(
-    ("seed", "loop"), [(0, uvloop.new_event_loop), (1, uvloop.new_event_loop), (2, asyncio.new_event_loop)]
+    ("seed", "loop"),
+    [
+        (0, uvloop.new_event_loop),
+        pytest.param(1, uvloop.new_event_loop, marks=pytest.mark.nightly),
+        pytest.param(2, asyncio.new_event_loop, marks=pytest.mark.nightly),
+    ],
 )
 def test_when_writers_are_killed_nothing_is_lost_and_nothing_doubled(
     tape: Path, seed: int, loop: Callable[[], asyncio.AbstractEventLoop]

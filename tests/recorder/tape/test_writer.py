@@ -38,7 +38,7 @@ from tests.recorder.frames import (
     snapshot,
     until,
 )  # fmt: skip
-from tests.recorder.writers import WriterProcess, writer
+from tests.recorder.writers import WriterProcess, seeds, writer
 
 FROZEN = """
 import sys
@@ -150,7 +150,7 @@ def test_the_end_of_file_without_a_farewell_interrupts_what_is_open(tape: Path) 
         assert connection.execute(select(sessions.c.ended_at)).scalar_one() is None
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_when_the_relay_is_killed_all_that_it_wrote_is_on_the_tape(tape: Path, seed: int) -> None:
     after = random.Random(seed).randrange(1, 6000)
     with subprocess.Popen((sys.executable, "-c", RELAY, str(tape)), stdout=subprocess.PIPE) as relay:
@@ -167,7 +167,7 @@ def test_when_the_relay_is_killed_all_that_it_wrote_is_on_the_tape(tape: Path, s
     assert outcomes_of(tape) == {"e1": "interrupted"}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_when_relay_and_writer_are_killed_the_next_start_interrupts_what_was_acknowledged(
     tape: Path, seed: int
 ) -> None:
@@ -241,7 +241,7 @@ def test_a_writer_that_may_not_write_says_so_in_one_line_and_leaves_all_as_it_wa
 
 
 def test_a_second_writer_is_told_who_holds_the_tape(tape: Path) -> None:
-    with writer(tape) as first, writer(tape) as second:
+    with writer(tape, is_fresh=True) as first, writer(tape) as second:
         answer = min(first.answer(), second.answer(), key=lambda one: isinstance(one, journal.Ready))
         assert isinstance(answer, journal.Fatal)
         assert answer.exit_code == 6
@@ -249,7 +249,7 @@ def test_a_second_writer_is_told_who_holds_the_tape(tape: Path) -> None:
 
 @pytest.mark.parametrize("way", ["a hard link", "a removed lock file"])
 def test_a_second_writer_is_refused_by_whatever_way_it_comes(tape: Path, way: str) -> None:
-    with writer(tape) as first:
+    with writer(tape, is_fresh=True) as first:
         assert isinstance(first.answer(), journal.Ready)
         first.send(exchange("e1"))
         first.acknowledged()

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from recorder.tape import file, journal
 from recorder.tape.store import Store
-from tests.viewer.commanding import ROOT
+from tests.forked import ROOT
 from tests.viewer.conftest import COMPLETE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin
 from viewer.cli import group
 from viewer.commands import completing, help

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.viewer.commanding import ROOT, run
+from tests import forked
+from tests.forked import ROOT
+from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, TOOLS
 
 SHELLS = ("bash", "zsh", "fish")
 
 
 def told(tape: Path, shell: str, **asked: str) -> list[str]:
-    environment = os.environ | {"WIRETAPE_DB": str(tape), "_WIRETAPE_COMPLETE": f"{shell}_complete"} | asked
-    command = [sys.executable, "-m", "viewer.cli"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=True)
+    done = forked.run([], WIRETAPE_DB=str(tape), _WIRETAPE_COMPLETE=f"{shell}_complete", **asked)
     assert done.stderr == ""
     return done.stdout.splitlines()
 

@@ -3,8 +3,6 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +11,14 @@ import pytest
 from recorder.demo.scenes import SCENES
 from recorder.tape import checks
 from recorder.tape.file import read_engine
-from tests.viewer.commanding import RUN
+from tests.forked import CLI, run
 from tests.viewer.tui.terminal import Terminal
-
-ROOT = Path(__file__).parents[3]
 
 
 def wiretape(*arguments: str | Path) -> str:
-    command = [sys.executable, "-m", "viewer.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=60).stdout
+    done = run(arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +47,7 @@ def test_what_to_try_next_begins_with_the_viewer_and_works_as_it_is_shown(
     assert own[0] == "run"
     assert [step[0] for step in steps[:3]] == ["view", "view", "ls"]
     for step in steps:
-        with Terminal([*RUN, *step], columns=120, directory=tmp_path) as terminal:
+        with Terminal([*CLI, *step], columns=120, directory=tmp_path) as terminal:
             if step[0] == "view":
                 terminal.wait_for("demo-failing")
                 terminal.press("qq")  # out of an exchange to the list, and out of that

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.viewer.commanding import ROOT, RUN, on_terminal, run
+from tests.forked import ROOT
+from tests.viewer.commanding import RUN, on_terminal, run
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 from viewer import rows
 

@@ -1,6 +1,5 @@
 """The options that select exchanges: one filter from all of them, and errors that name the option."""
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from recorder.tape import file
-from tests.viewer.commanding import ROOT, RUN
+from tests import forked
 from tests.viewer.commanding import run as commanded
 from viewer.commands import options
 from viewer.filters.fields import FAILURES
@@ -105,8 +104,7 @@ def empty(tmp_path: Path) -> Path:
 
 
 def wiretape(tape: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"WIRETAPE_DB": str(tape)}
-    return subprocess.run([*RUN, *arguments], capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    return forked.run(arguments, WIRETAPE_DB=str(tape))
 
 
 @pytest.mark.parametrize("command", MATCHING_NOTHING, ids=" ".join)

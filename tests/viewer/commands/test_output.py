@@ -2,9 +2,7 @@
 
 import io
 import json
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import click
@@ -13,7 +11,8 @@ from click.testing import CliRunner
 from rich.text import Text
 
 from recorder.errors import WiretapeError
-from tests.viewer.commanding import ROOT, RUN, on_terminal
+from tests import forked
+from tests.viewer.commanding import on_terminal
 from viewer.commands import output
 
 ROWS = [{"name": "=x", "n": 1}, {"name": "b", "n": None}]
@@ -96,10 +95,9 @@ def test_a_file_has_a_header_whoever_writes_it() -> None:
 @pytest.mark.parametrize(("given", "coloured"), [("", True), ("1", False)])
 def test_colours_on_a_pipe_are_for_those_who_force_them(tape: Path, given: str, coloured: bool) -> None:
     forced = {"FORCE_COLOR": "1", "NO_COLOR": given, "TERM": "xterm-256color", "WIRETAPE_DB": str(tape)}
-    command = [*RUN, "ls", "--format", "table", "-f", "is:ok"]
-    done = subprocess.run(command, capture_output=True, cwd=ROOT, env=os.environ | forced, check=True)
-    assert (b"\x1b[32m" in done.stdout) == coloured
-    assert (b"\x1b[3" in done.stdout) == coloured
+    done = forked.run(["ls", "--format", "table", "-f", "is:ok"], **forced)
+    assert ("\x1b[32m" in done.stdout) == coloured
+    assert ("\x1b[3" in done.stdout) == coloured
 
 
 def test_a_terminal_without_utf8_gets_ascii(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:

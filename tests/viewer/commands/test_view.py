@@ -4,7 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.viewer.commanding import ROOT, run
+from tests.forked import ROOT
+from tests.viewer.commanding import run
 
 
 def test_help_names_every_option(tape: Path) -> None:

@@ -10,6 +10,7 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,8 @@ from types import TracebackType
 
 from rich.cells import cell_len
 
-ROOT = Path(__file__).parent.parent.parent.parent
+from tests.forked import ROOT, Forked
+
 SECONDS = 20.0
 _WHOLE_SECONDS = 0.0005  # a frame is larger than what a terminal holds: the rest of it comes at once
 _TOKEN = re.compile(
@@ -99,7 +101,10 @@ class Screen:
 
 
 class Terminal:
-    """A program that runs in a pseudo-terminal; `sent` is every byte that came out of it."""
+    """A program of Python's that runs in a pseudo-terminal; `sent` is every byte that came out of it.
+
+    Only one that `is_fresh` has its encoding from its environment, and can be seen to be suspended.
+    """
 
     def __init__(
         self,
@@ -108,6 +113,8 @@ class Terminal:
         rows: int = 30,
         environment: Mapping[str, str] | None = None,
         directory: Path = ROOT,
+        *,
+        is_fresh: bool = False,
     ) -> None:
         self._outer, self._inner = pty.openpty()
         fcntl.ioctl(self._inner, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -122,7 +129,8 @@ class Terminal:
         }
         given = {"TERM": "xterm-256color", "TZ": "UTC", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environment or {})}
         ends = {"stdin": self._inner, "stdout": self._inner, "stderr": self._inner}
-        self.process = subprocess.Popen(command, **ends, cwd=directory, env=base | given, start_new_session=True)  # type: ignore[call-overload]
+        start, command = (subprocess.Popen, [sys.executable, *command]) if is_fresh else (Forked, command)
+        self.process = start(command, **ends, cwd=directory, env=base | given, start_new_session=True)
 
     def __enter__(self) -> "Terminal":
         return self

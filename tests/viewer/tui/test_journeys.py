@@ -4,23 +4,23 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.forked import CLI, ROOT
 from tests.viewer.commanding import RUN
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, event
 from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.terminal import ROOT, Terminal
+from tests.viewer.tui.terminal import Terminal
 
 POINTER = "OSC 22;default"
 """What Textual itself says: the mouse's pointer is the usual one."""
 
 
-def viewing(tape: Path, *more: str, **environment: str) -> Terminal:
-    return Terminal([*RUN, "view", "--db", str(tape), *more], environment=environment)
+def viewing(tape: Path, *more: str, is_fresh: bool = False, **environment: str) -> Terminal:
+    return Terminal([*CLI, "view", "--db", str(tape), *more], environment=environment, is_fresh=is_fresh)
 
 
 def test_from_the_list_through_a_filter_into_an_exchange_and_out(tape: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_fault_of_the_viewer_is_told_in_five_lines_and_kept_in_a_file(tape: Pa
         "def broken(): raise RuntimeError('odd \\x1b]0;title\\x07 [/x]')\n"
         f"app = ViewerApp(Path({str(tape)!r}), opened=broken); sys.exit(app.run() or app.return_code)"
     )
-    with Terminal([sys.executable, "-c", program], 200, environment={"XDG_STATE_HOME": str(tmp_path)}) as terminal:
+    with Terminal(["-c", program], 200, environment={"XDG_STATE_HOME": str(tmp_path)}) as terminal:
         assert terminal.ended() == 1
         assert terminal.is_restored()
         told = [line for line in terminal.screen.lines if line]
@@ -107,7 +107,7 @@ def test_a_fault_is_told_of_even_where_its_traceback_cannot_be_kept(reason: str,
     else:
         (folder / "log").mkdir(parents=True)
         (folder / "log" / "view-7.txt").symlink_to("/dev/full")
-    command = [sys.executable, "-c", NOT_KEPT, str(tape)]
+    command = ["-c", NOT_KEPT, str(tape)]
     with Terminal(command, 200, environment={"XDG_STATE_HOME": str(tmp_path)}) as terminal:
         assert terminal.ended() == 1
         assert terminal.is_restored()
@@ -119,7 +119,7 @@ def test_a_fault_is_told_of_even_where_its_traceback_cannot_be_kept(reason: str,
 
 
 def test_it_can_be_suspended_and_goes_on_where_it_was(tape: Path) -> None:
-    with viewing(tape, COMPLETE) as terminal:
+    with viewing(tape, COMPLETE, is_fresh=True) as terminal:
         terminal.wait_for("█")  # the timeline, which is drawn last
         before = list(terminal.screen.lines)
         for _ in range(2):
@@ -199,7 +199,7 @@ def test_a_new_exchange_is_painted_soon_after_its_commit(tmp_path: Path) -> None
 
 
 def test_where_there_is_no_utf8_every_sign_is_ascii(tape: Path) -> None:
-    with viewing(tape, LANG="C", LC_ALL="C", NO_COLOR="1") as terminal:
+    with viewing(tape, is_fresh=True, LANG="C", LC_ALL="C", NO_COLOR="1") as terminal:
         terminal.wait_for(LIVE[:8])
         terminal.press("q")
         assert terminal.ended() == 0

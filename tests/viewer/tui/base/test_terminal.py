@@ -2,11 +2,10 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 from recorder.clock import Clock
-from tests.viewer.commanding import RUN
+from tests.forked import CLI
 from tests.viewer.conftest import LIVE, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.terminal import Terminal
@@ -16,7 +15,7 @@ SOON_SECONDS = 10.0
 
 
 def viewing(tape: Path) -> Terminal:
-    return Terminal([*RUN, "view", "--db", str(tape)])
+    return Terminal([*CLI, "view", "--db", str(tape)])
 
 
 def test_a_viewer_whose_terminal_was_taken_away_ends(tape: Path) -> None:
@@ -65,7 +64,7 @@ VISITS = (
 
 
 def test_no_color_sends_no_colours_from_any_screen(tape: Path) -> None:
-    with Terminal([*RUN, "view", "--db", str(tape)], 120, 40, {"NO_COLOR": "1"}) as terminal:
+    with Terminal([*CLI, "view", "--db", str(tape)], 120, 40, {"NO_COLOR": "1"}) as terminal:
         for keys, shown in VISITS:
             terminal.press(keys)
             text = shown.removeprefix("-")
@@ -116,7 +115,7 @@ def test_on_a_terminal_that_takes_nothing_a_replay_goes_on_and_is_all_there_afte
     with recorder(path) as writing:
         parts = [(100 + 10 * number, event({"content": word})) for number, word in enumerate(words)]
         writing.record("a" * 16, [*parts, (710, event({}, "stop")), (711, b"data: [DONE]\n\n")])
-    with Terminal([sys.executable, "-c", SLOW, str(path), str(result)], 140, 40) as terminal:
+    with Terminal(["-c", SLOW, str(path), str(result)], 140, 40) as terminal:
         terminal.wait_for("word0")
         terminal.wait_until(result.exists)
         found = json.loads(result.read_text())
@@ -137,7 +136,7 @@ def test_an_event_costs_few_bytes(tmp_path: Path) -> None:
     with recorder(path) as writing:
         parts = [(100 + 10 * number, event({"content": f"word{number} "})) for number in range(60)]
         writing.record("a" * 16, [*parts, (710, event({}, "stop"))])
-    with Terminal([*RUN, "view", "--db", str(path), "@", "--at", "#19"], 120, 40) as terminal:
+    with Terminal([*CLI, "view", "--db", str(path), "@", "--at", "#19"], 120, 40) as terminal:
         terminal.wait_for("#19/#60")
         terminal.wait_for("word59")
         costs = []

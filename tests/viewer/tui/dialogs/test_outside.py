@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recorder.sanitize import safe
-from tests.viewer.commanding import RUN
+from tests.forked import CLI
 from tests.viewer.conftest import HOSTILE, LIVE, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.terminal import Terminal
@@ -44,7 +44,7 @@ def has_ended(number: int) -> bool:
 
 
 def viewing(tape: Path, *more: str, **environment: str) -> Terminal:
-    return Terminal([*RUN, "view", "--db", str(tape), *more], environment=environment)
+    return Terminal([*CLI, "view", "--db", str(tape), *more], environment=environment)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,221 @@
+"""Programs of ours as processes, forked from a server that has loaded the libraries: a start takes 20 ms, not 500.
+
+A fresh interpreter is only needed by a test of the interpreter itself: of what is imported, of its encoding, of -P.
+"""
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.reduction import DupFd
+from pathlib import Path
+from typing import IO, Any
+
+ROOT = Path(__file__).parents[1]
+CLI = ("-m", "viewer.cli")
+"""What the command `wiretape` runs, as arguments of Python."""
+
+_FORKSERVER = multiprocessing.get_context("forkserver")
+_FORKSERVER.set_forkserver_preload(
+    ["viewer.cli", "recorder.relay.service", "recorder.tape.writer", "viewer.tui.app", "viewer.stats.samples", "pandas"]
+)
+
+
+class Forked:
+    """A program, `-m module` or `-c code`, with its arguments; the part of `subprocess.Popen` that tests need."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int | IO[Any] | None = None,
+        stderr: int | IO[Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path = ROOT,
+        start_new_session: bool = False,
+        ignored: Sequence[signal.Signals] = (),
+    ) -> None:
+        with contextlib.ExitStack() as given:
+            self._ends: list[int | None] = [None, None, None]
+            ends = [self._end(number, end, given) for number, end in enumerate((stdin, stdout, stderr))]
+            arguments = (
+                command,
+                [_Passed(end) for end in ends],
+                dict(env or os.environ),
+                cwd,
+                start_new_session,
+                ignored,
+            )
+            self.process = _FORKSERVER.Process(target=_run, args=arguments, daemon=True)
+            self.process.start()
+        self.stdin, self.stdout, self.stderr = (
+            None if end is None else os.fdopen(end, "rb" if number else "wb") for number, end in enumerate(self._ends)
+        )
+        assert self.process.pid is not None
+        self.pid = self.process.pid
+
+    def _end(self, number: int, asked: int | IO[Any] | None, given: contextlib.ExitStack) -> int:
+        """Return the end of standard stream `number` that the program gets; it is closed here with `given`."""
+        if asked == subprocess.PIPE:
+            reading, writing = os.pipe()
+            mine, theirs = (reading, writing) if number else (writing, reading)
+            self._ends[number] = mine
+        elif asked == subprocess.DEVNULL:
+            theirs = os.open(os.devnull, os.O_RDWR)
+        else:
+            return number if asked is None else asked if isinstance(asked, int) else asked.fileno()
+        given.callback(os.close, theirs)
+        return theirs
+
+    @property
+    def returncode(self) -> int | None:
+        return self.process.exitcode
+
+    poll = returncode.fget
+
+    def wait(self, timeout: float | None = None) -> int:
+        self.process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired("a forked program", timeout or 0)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kill the program if it still runs, and close its pipes."""
+        self.kill()
+        self.process.join()
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+    def __enter__(self) -> "Forked":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def run(arguments: Sequence[str | Path], **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command `wiretape` to its end, and return its exit code and its output."""
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": os.environ | environment}
+    with Forked([*CLI, *map(str, arguments)], **given) as forked, ThreadPoolExecutor() as pool:
+        out, err = pool.map(lambda pipe: pipe.read(), (forked.stdout, forked.stderr))
+        return subprocess.CompletedProcess(arguments, forked.wait(60), out.decode(), err.decode())
+
+
+class AsyncForked:
+    """A program whose standard streams are read by the running loop: that part of `asyncio.subprocess.Process`."""
+
+    def __init__(self, command: Sequence[str], **streams: Any) -> None:
+        self._forked = Forked(command, **streams)
+        self.pid, self.send_signal, self.kill = self._forked.pid, self._forked.send_signal, self._forked.kill
+        self.stdin: asyncio.StreamWriter | None = None
+        self.stdout: asyncio.StreamReader | None = None
+        self.stderr: asyncio.StreamReader | None = None
+        self._transports: list[asyncio.BaseTransport] = []
+
+    @classmethod
+    async def start(cls, command: Sequence[str], **streams: Any) -> "AsyncForked":
+        started = cls(command, **streams)
+        started.stdout = await started._read(started._forked.stdout)
+        started.stderr = await started._read(started._forked.stderr)
+        return started
+
+    async def _read(self, pipe: IO[bytes] | None) -> asyncio.StreamReader | None:
+        if pipe is None:
+            return None
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+        self._transports.append(transport)
+        return reader
+
+    @property
+    def returncode(self) -> int | None:
+        return self._forked.returncode
+
+    async def wait(self) -> int:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._forked.process.sentinel, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(self._forked.process.sentinel)
+        return self._forked.wait()
+
+    async def communicate(self, data: bytes = b"") -> tuple[bytes, bytes]:
+        """Send `data` and the end of file, and return what comes until the program has ended."""
+        if self._forked.stdin is not None and not self._forked.stdin.closed:
+            self._forked.stdin.write(data)
+            self._forked.stdin.close()
+        readers = [reader.read() if reader else asyncio.sleep(0, b"") for reader in (self.stdout, self.stderr)]
+        out, err = await asyncio.gather(*readers)
+        await self.wait()
+        for transport in self._transports:
+            transport.close()
+        return out, err
+
+
+class _Passed:
+    """A file descriptor on its way to another process."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (DupFd(self.number),)
+
+
+def _received(duplicate: Any) -> int:
+    return int(duplicate.detach())
+
+
+def _run(
+    command: Sequence[str],
+    ends: list[int],
+    environment: dict[str, str],
+    directory: Path,
+    start_new_session: bool,
+    ignored: Sequence[signal.Signals],
+) -> None:
+    """Run a command in this process, which was forked for it."""
+    for number, end in enumerate(ends):
+        os.dup2(end, number)
+        os.close(end)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        buffering = 1 if os.isatty(number) or name == "stderr" else -1
+        stream = open(number, "r" if number == 0 else "w", buffering, "utf-8", closefd=False)  # noqa: SIM115
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    os.chdir(directory)
+    if start_new_session:
+        os.setsid()
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+    kind, program, *arguments = command
+    sys.argv = [kind, *arguments]
+    if kind == "-m":
+        sys.modules.pop(program, None)  # it is run as if it had not been imported
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
