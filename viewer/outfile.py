@@ -12,6 +12,7 @@ import re
 import signal
 import stat
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,3 +137,18 @@ def _ending() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def replace_private(path: Path, data: bytes) -> None:
+    """Replace a small file of the user's own as a whole; nobody else may read it. Raises `OSError`."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # what is raised says why, whether or not this is gone
+            os.unlink(name)
+        raise

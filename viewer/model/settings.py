@@ -1,18 +1,26 @@
-"""What the configuration files say about the viewer: keys, saved views, a theme and an objective.
+"""What the viewer keeps for a user: the configuration files, and the history of filters.
 
-They are `./.wiretape.toml` and the user's `config.toml`, as for `thresholds`; what the first one says comes first. A
-file that is wrong somewhere is told of in one line, and what is right in it is heeded nevertheless.
+The configuration is `./.wiretape.toml` and the user's `config.toml`, as for `thresholds`; what the first one says comes
+first. A mistake in a file is one warning, and what is right in it counts nevertheless. The history is a file of the
+user's own: another viewer may write to it at any time, so it is read again before each writing, and replaced whole.
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from recorder.sanitize import safe
+from viewer import outfile
 from viewer.timing.thresholds import LOCAL_FILE, user_file
 
+MOST_FILTERS: Final = 200
+"""How many filters are kept: the newest."""
+
+_LONGEST_FILTER: Final = 4000
+_LARGEST_HISTORY: Final = MOST_FILTERS * 8 * _LONGEST_FILTER
 _TEXTS: Final = ("theme", "slo")
 _TABLES: Final = ("keys", "views")
 _MOST: Final = 1000
@@ -20,7 +28,7 @@ _MOST: Final = 1000
 
 @dataclass(slots=True)
 class Settings:
-    """What was found: `keys` by the id of a binding, `views` by name; `wrong` has a line for each slip."""
+    """The configuration: `keys` by the id of a binding, `views` by name; `wrong` has a line for each mistake."""
 
     keys: dict[str, str] = field(default_factory=dict)
     views: dict[str, str] = field(default_factory=dict)
@@ -31,42 +39,42 @@ class Settings:
 
 def read() -> Settings:
     """Read both files; neither need exist."""
-    found = Settings()
+    settings = Settings()
     for path in (Path(LOCAL_FILE), user_file()):
-        _heed(found, _document(path, found.wrong), safe(str(path)))
-    _check_views(found)
-    _check_objective(found)
-    return found
+        _add(settings, _document(path, settings.wrong), safe(str(path)))
+    _check_views(settings)
+    _check_objective(settings)
+    return settings
 
 
-def check_theme(found: Settings, known: Iterable[str]) -> None:
-    """Give up a theme that is none of those known, and say so."""
-    if found.theme is None or found.theme in (names := list(known)):
+def check_theme(settings: Settings, known: Iterable[str]) -> None:
+    """Remove a theme that is none of those known, with a warning."""
+    if settings.theme is None or settings.theme in (names := list(known)):
         return
-    near = difflib.get_close_matches(found.theme, names, 1)
+    near = difflib.get_close_matches(settings.theme, names, 1)
     meant = f"did you mean {near[0]}?" if near else "there are wiretape-dark and wiretape-light"
-    found.wrong.append(f"theme: there is no theme {safe(found.theme)}: {meant}")
-    found.theme = None
+    settings.wrong.append(f"theme: there is no theme {safe(settings.theme)}: {meant}")
+    settings.theme = None
 
 
-def _heed(found: Settings, document: Mapping[str, Any], where: str) -> None:
-    """Take what a file says, unless one before it has said it."""
+def _add(settings: Settings, document: Mapping[str, Any], where: str) -> None:
+    """Add what a file says, unless one before it has said it."""
     for name in _TEXTS:
         value = document.get(name)
         if value is not None and not isinstance(value, str):
-            found.wrong.append(f"{name} in {where} must be a text in quotes")
-        elif value is not None and getattr(found, name) is None:
-            setattr(found, name, value)
+            settings.wrong.append(f"{name} in {where} must be a text in quotes")
+        elif value is not None and getattr(settings, name) is None:
+            setattr(settings, name, value)
     for name in _TABLES:
         table = document.get(name, {})
-        if not isinstance(table, dict):
-            found.wrong.append(f"{name} in {where} is no table: write [{name}] on a line of its own")
-            continue
-        _fill(getattr(found, name), table, f"[{name}] in {where}", found.wrong)
+        if isinstance(table, dict):
+            _fill(getattr(settings, name), table, f"[{name}] in {where}", settings.wrong)
+        else:
+            settings.wrong.append(f"{name} in {where} is no table: write [{name}] on a line of its own")
 
 
 def _fill(into: dict[str, str], table: Mapping[str, Any], where: str, wrong: list[str], prefix: str = "") -> None:
-    """Take the texts of a table; `replay.play = "p"` is TOML for a table within it."""
+    """Add the texts of a table; `replay.play = "p"` is TOML for a table within it."""
     for name, value in table.items():
         if isinstance(value, dict):
             _fill(into, value, where, wrong, f"{prefix}{name}.")
@@ -90,24 +98,65 @@ def _document(path: Path, wrong: list[str]) -> Mapping[str, Any]:
     return {}
 
 
-def _check_views(found: Settings) -> None:
+def _check_views(settings: Settings) -> None:
     from viewer.filters.parser import FilterError, parse
 
-    for name, text in list(found.views.items()):
+    for name, text in list(settings.views.items()):
         try:
             parse(text)
         except FilterError as error:
-            del found.views[name]
-            found.wrong.append(f"the view {safe(name)} is no filter: {error}")
+            del settings.views[name]
+            settings.wrong.append(f"the view {safe(name)} is no filter: {error}")
 
 
-def _check_objective(found: Settings) -> None:
+def _check_objective(settings: Settings) -> None:
     from viewer.stats.metrics import objective
 
-    if found.slo is None:
+    if settings.slo is None:
         return
     try:
-        objective(found.slo)
+        objective(settings.slo)
     except ValueError as error:
-        found.slo = None
-        found.wrong.append(f"slo: {safe(str(error))}")
+        settings.slo = None
+        settings.wrong.append(f"slo: {safe(str(error))}")
+
+
+def history_file() -> Path:
+    """Return the path of the history, in the user's state directory; neither need exist."""
+    import platformdirs
+
+    return Path(platformdirs.user_state_path("wiretape")) / "filters.json"
+
+
+def read_history(path: Path) -> list[str]:
+    """Return the filters, the newest last; none if there is no file.
+
+    Raises `OSError`, or `ValueError` where the file is broken: others may have written to it.
+    """
+    try:
+        with path.open("rb") as file:
+            filters = json.loads(file.read(_LARGEST_HISTORY))
+    except FileNotFoundError:
+        return []
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    if not isinstance(filters, list):
+        raise ValueError("no list of filters")
+    return [text for text in filters if isinstance(text, str) and 0 < len(text) <= _LONGEST_FILTER][-MOST_FILTERS:]
+
+
+def with_filters(known: Sequence[str], *texts: str) -> list[str]:
+    """Return a history with filters added at the end, each once; an empty one is left out."""
+    new = [text for text in dict.fromkeys(reversed(texts)) if text.strip() and len(text) <= _LONGEST_FILTER][::-1]
+    return [*(text for text in known if text not in new), *new][-MOST_FILTERS:]
+
+
+def add_to_history(path: Path, text: str) -> None:
+    """Add a filter to the history, which is made where there is none, or a broken one. Raises `OSError`."""
+    try:
+        known = read_history(path)
+    except ValueError:  # whoever reads it is told that it is broken
+        known = []
+    if (filters := with_filters(known, text)) != known:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        outfile.replace_private(path, json.dumps(filters, indent=0).encode())

@@ -1,9 +1,11 @@
-"""The configuration of the viewer: two files, of which the nearer comes first, and what is wrong in them."""
+"""The configuration files of the viewer, and the history of filters."""
 
+import stat
 from pathlib import Path
 
 import pytest
 
+from tests.viewer.conftest import HOSTILE
 from viewer.model import settings
 from viewer.timing import thresholds
 
@@ -76,3 +78,59 @@ def test_a_theme_that_there_is_not_is_given_up_and_told_of() -> None:
         found = settings.Settings(theme=known)
         settings.check_theme(found, ["nord"])
         assert (found.theme, found.wrong) == (known, [])
+
+
+def test_it_is_kept_in_the_users_state_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert settings.history_file() == tmp_path / "wiretape" / "filters.json"
+
+
+def test_what_is_added_is_read_again_the_newest_last(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "filters.json"
+    assert settings.read_history(path) == []
+    for text in ("a", HOSTILE, "\ud800", " ", "b", "a", "x" * 5000):
+        settings.add_to_history(path, text)
+    assert settings.read_history(path) == [HOSTILE, "\ud800", "b", "a"]
+    assert [one.name for one in path.parent.iterdir()] == ["filters.json"]
+
+
+def test_nobody_else_can_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "filters.json"
+    settings.add_to_history(path, "a")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+    texts = [f"a{number}" for number in range(settings.MOST_FILTERS + 5)]
+    assert settings.with_filters(texts[:-1], texts[-1]) == texts[5:]
+
+
+def test_several_are_added_in_their_order() -> None:
+    assert settings.with_filters(["a", "b", "c"], "b", "", "d", "b") == ["a", "c", "d", "b"]
+
+
+@pytest.mark.parametrize("data", [b"{}", b"[1", b"\xff", b'["a"', b"[" * 9999])
+def test_a_broken_file_is_told_of_and_made_anew(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "filters.json"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"."):
+        settings.read_history(path)
+    settings.add_to_history(path, "a")
+    assert settings.read_history(path) == ["a"]
+
+
+def test_what_is_no_filter_in_it_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "filters.json"
+    path.write_text('["a", 3, null, "", ["b"], "c"]')
+    assert settings.read_history(path) == ["a", "c"]
+
+
+def test_a_directory_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"."):
+        settings.add_to_history(tmp_path / "file" / "filters.json", "a")
+    (tmp_path / "filters.json").mkdir()
+    with pytest.raises(OSError, match=r"."):
+        settings.add_to_history(tmp_path / "filters.json", "a")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "filters.json"]

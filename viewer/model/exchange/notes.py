@@ -1,19 +1,16 @@
-"""What somebody noted about exchanges, in a file beside the tape: bookmarks, and a note in words.
+"""What somebody noted about exchanges, in a JSON file beside the tape: bookmarks, and a note in words.
 
-The tape itself is never written by the viewer. The file is JSON, readable by its owner only, and replaced as a whole,
-so that it is never half written. A file that cannot be read is left as it is, and an error.
+The viewer never writes to the tape itself. A file that cannot be read is left as it is, and an error.
 """
 
 import json
-import os
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from recorder.errors import WiretapeError
 from recorder.sanitize import safe
+from viewer import outfile
 
 MOST_BOOKMARKS: Final = 1000
 _LARGEST: Final = 16 << 20
@@ -27,7 +24,7 @@ class Notes:
     bookmarks: list[int] = field(default_factory=list)
 
     def toggle(self, position: int) -> bool:
-        """Set a bookmark, or take it away; say whether there is one now."""
+        """Set a bookmark, or remove it; return whether there is one now."""
         if position in self.bookmarks:
             self.bookmarks.remove(position)
             return False
@@ -36,12 +33,12 @@ class Notes:
 
 
 def path_of(tape: Path) -> Path:
-    """Give where the notes about a tape's exchanges are."""
+    """Return the path of the notes about a tape's exchanges."""
     return tape.with_name(f"{tape.name}.notes.json")
 
 
 def read(tape: Path, id: str) -> Notes:
-    """Read what was noted about an exchange. Raises `WiretapeError` if the file cannot be read."""
+    """Return what was noted about an exchange. Raises `WiretapeError` if the file cannot be read."""
     noted = _all(path_of(tape)).get(id, {})
     text, bookmarks = noted.get("text", ""), noted.get("bookmarks", [])
     places = [place for place in bookmarks if isinstance(place, int)] if isinstance(bookmarks, list) else []
@@ -49,43 +46,30 @@ def read(tape: Path, id: str) -> Notes:
 
 
 def write(tape: Path, id: str, notes: Notes) -> None:
-    """Keep what was noted about an exchange; what was noted about others stays. Raises `WiretapeError`."""
+    """Replace what was noted about an exchange; what was noted about others stays. Raises `WiretapeError`."""
     path = path_of(tape)
     noted = _all(path)
     noted.pop(id, None)
     if notes.text or notes.bookmarks:
         noted[id] = {"text": notes.text, "bookmarks": notes.bookmarks}
     try:
-        _replace(path, json.dumps(noted, ensure_ascii=False, indent=1).encode("utf-8", "replace"))
+        outfile.replace_private(path, json.dumps(noted, ensure_ascii=False, indent=1).encode("utf-8", "replace"))
     except OSError as error:
         raise WiretapeError(f"{safe(str(path))} cannot be written ({error.strerror})") from error
 
 
 def _all(path: Path) -> dict[str, dict[str, Any]]:
+    name = safe(str(path))
     try:
         if path.stat().st_size > _LARGEST:
-            raise WiretapeError(f"{safe(str(path))} is too large for notes: move it away")
+            raise WiretapeError(f"{name} is too large for notes: move it away")
         noted = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise WiretapeError(f"{safe(str(path))} cannot be read ({error.strerror})") from error
+        raise WiretapeError(f"{name} cannot be read ({error.strerror})") from error
     except ValueError as error:
-        raise WiretapeError(f"{safe(str(path))} is no JSON: mend it or move it away") from error
+        raise WiretapeError(f"{name} is no JSON: mend it or move it away") from error
     if not isinstance(noted, dict) or not all(isinstance(one, dict) for one in noted.values()):
-        raise WiretapeError(f"{safe(str(path))} is no file of notes: move it away")
+        raise WiretapeError(f"{name} is no file of notes: move it away")
     return noted
-
-
-def _replace(path: Path, data: bytes) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except OSError:
-        with suppress(OSError):  # what is raised says why, whether or not this is gone
-            os.unlink(name)
-        raise

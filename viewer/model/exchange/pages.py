@@ -7,7 +7,7 @@ The words are those of `facts` and `wording`; `show` renders the same lines. Who
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 from recorder.plurals import counted
@@ -178,11 +178,11 @@ def _body(body: bytes | None, size: int) -> Iterator[Line]:
 
 def _waterfall(known: Known, opened: Opened, width: int, times: Times) -> Iterator[Line]:
     last = opened.reads_at[-1] if len(opened.reads_at) else None
-    found = waterfall.bars(opened.facts, known.row, opened.transcript, opened.verdicts, last)[:_MOST_BARS]
+    bars = waterfall.bars(opened.facts, known.row, opened.transcript, opened.verdicts, last)
     room = max(width - _NAMES - 12, 10)
     yield [(f"{'':{_NAMES}}{'ms':>9}  ", "muted"), (times.axis(opened.end_ns, room), "muted")]
-    for bar in found:
-        first, size = waterfall.drawn(bar, opened.end_ns, room)
+    for bar in islice(bars, _MOST_BARS):
+        first, size = bar.cells(opened.end_ns, room)
         sign, tone = _BARS[bar.kind]
         lasted = f"{(bar.end_ns - bar.start_ns) / 1e6:>9,.1f}"
         drawn: Line = [(f"{bar.name:<{_NAMES}}", tone if bar.kind == "stall" else "plain"), (f"{lasted}  ", "strong")]

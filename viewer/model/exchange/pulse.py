@@ -1,24 +1,27 @@
 """Pure: one exchange while it may still run: how far it has got by now, and for how long nothing came at a timestamp.
 
-What has come is `opening`'s, what a silence is `silence`'s; where a playhead stands meanwhile is the screen's.
+Its reads have their timestamps from the tape; what has passed since the last one only a clock can tell. A tape that is
+written to cannot be read from another machine, so this clock is its recorder's.
 """
 
-import contextlib
+from bisect import bisect_right
+from datetime import datetime
+from itertools import islice
+from operator import sub
 
 from recorder.clock import Clock
-from viewer.model import silence
 from viewer.model.exchange.opened import Opened
-from viewer.model.silence import Silence, Stopwatch
+from viewer.model.silence import Silence, silence
 
 
 class Pulse:
-    """Knows of one exchange whether it runs, as far as was seen; `died` says that its recorder is gone."""
+    """Whether one exchange runs, as far as was seen; `died` says that its recorder is gone."""
 
     def __init__(self, clock: Clock) -> None:
         self.died = False
         self._clock = clock
         self._opened: Opened | None = None
-        self._watch: Stopwatch | None = None
+        self._began_ns: int | None = None
         self._last_ns = self._longest_ns = 0
 
     @property
@@ -28,21 +31,25 @@ class Pulse:
 
     @property
     def end_ns(self) -> int:
-        """When it ended, or how far it has got by now, in ns since T0; 0 as long as nothing is known."""
+        """When it ended, or how far it has got by now, in ns since T0; 0 as long as nothing is known.
+
+        It is never before the last read, whatever becomes of the wall clock.
+        """
         if self._opened is None:
             return 0
-        last = self._opened.end_ns
-        return self._watch.passed_ns(last) if self.runs and self._watch is not None else last
+        last_ns = self._opened.end_ns
+        return max(self._clock.now() - self._began_ns, last_ns) if self.runs and self._began_ns is not None else last_ns
 
     def silence(self, at_ns: int) -> Silence | None:
-        """Return the silence that a timestamp of the exchange lies in, None if it is not worth telling.
+        """Return the silence that a timestamp of the exchange lies in, None if it is too short.
 
-        Where bytes are missing from the tape it is not known.
+        It is unknown where bytes are missing from the tape.
         """
         opened = self._opened
         if opened is None or opened.missing or not 0 <= at_ns <= self.end_ns:
             return None
-        return silence.at(opened.reads_at, at_ns, opened.limits.stall_ns)
+        before = bisect_right(opened.reads_at, at_ns)
+        return silence(at_ns, opened.reads_at[before - 1] if before else None, opened.limits.stall_ns)
 
     @property
     def longest_silence(self) -> Silence | None:
@@ -50,17 +57,20 @@ class Pulse:
         if self._opened is None or self._opened.missing:
             return None
         lasted_ns = max(self._longest_ns, self.end_ns - self._last_ns)
-        return silence.silence(lasted_ns, None, self._opened.limits.stall_ns)
+        return silence(lasted_ns, None, self._opened.limits.stall_ns)
 
     def know(self, started_at: str, *, died: bool) -> None:
         """Take when it began, as on the tape, and whether its recorder is gone."""
         self.died = died
-        if self._watch is None:
-            with contextlib.suppress(ValueError, TypeError):  # no instant: nothing can be counted from it
-                self._watch = Stopwatch(started_at, self._clock)
+        if self._began_ns is None:
+            try:
+                started_ns = round(datetime.fromisoformat(started_at).timestamp() * 1_000_000) * 1000
+            except (ValueError, TypeError):  # no time: nothing can be counted from it
+                return
+            self._began_ns = self._clock.now() - (self._clock.wall_ns() - started_ns)
 
     def take(self, opened: Opened) -> None:
         """Take what has come of it by now."""
-        self._opened = opened
-        self._last_ns = opened.reads_at[-1] if len(opened.reads_at) else 0
-        self._longest_ns = silence.longest_ns(opened.reads_at, opened.end_ns)
+        self._opened, at = opened, opened.reads_at
+        self._last_ns = at[-1] if at else 0
+        self._longest_ns = max(at[0], max(map(sub, islice(at, 1, None), at), default=0)) if at else 0

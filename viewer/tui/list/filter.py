@@ -15,7 +15,7 @@ from recorder.sanitize import safe
 from viewer.filters import completion, parser
 from viewer.filters.parser import FilterError
 from viewer.filters.syntax import Filter
-from viewer.model import history
+from viewer.model import settings
 from viewer.model.listing import drilling
 from viewer.tui.list.filter_line import FilterLine
 from viewer.tui.list.questions import Known, Wanted
@@ -75,14 +75,14 @@ class ListFilter:
     async def recall(self) -> None:
         """Read the filters of earlier runs."""
         try:
-            self.line.recall(await asyncio.to_thread(history.read, history.file()))
+            self.line.recall(await asyncio.to_thread(settings.read_history, settings.history_file()))
         except (OSError, ValueError) as error:
             self._tell_once(f"The filters of earlier runs cannot be read: {_reason(error)}")
 
     async def keep(self, text: str) -> None:
         """Keep a filter for later runs."""
         try:
-            await asyncio.to_thread(history.add, history.file(), text)
+            await asyncio.to_thread(settings.add_to_history, settings.history_file(), text)
         except OSError as error:
             self._tell_once(f"Filters cannot be kept for later runs: {_reason(error)}")
 

@@ -22,7 +22,7 @@ from textual.widgets import Input, Static
 from recorder.sanitize import safe
 from viewer.filters.completion import Offer
 from viewer.filters.parser import FilterError
-from viewer.model import history
+from viewer.model import settings
 from viewer.model.states import Tone
 from viewer.tui.base import paint
 from viewer.tui.widgets.completions import Completions
@@ -75,13 +75,13 @@ class FilterInput(Input):
 
     def remember(self, text: str) -> None:
         """Keep a filter for `up`."""
-        self._history = history.added(self._history, text)
+        self._history = settings.with_filters(self._history, text)
         self._at = len(self._history)
 
     def recall(self, texts: Sequence[str]) -> None:
         """Put filters of earlier runs before those of this one; `up` goes on from where it was."""
         from_end = len(self._history) - self._at
-        self._history = history.added(texts, *self._history)
+        self._history = settings.with_filters(texts, *self._history)
         self._at = len(self._history) - from_end
 
     def insert(self, text: str, index: int) -> None:

@@ -79,3 +79,27 @@ def test_where_bytes_are_missing_no_silence_is_known(connection: Connection) -> 
     assert (str(pulse.silence(800 * MS)), str(pulse.longest_silence)) == ("waiting for 0.8 s", "waiting for 0.9 s")
     pulse.take(dataclasses.replace(waited, missing=1))
     assert (pulse.silence(800 * MS), pulse.longest_silence) == (None, None)
+
+
+def test_a_wall_clock_that_is_set_does_not_move_it(connection: Connection) -> None:
+    at = [0, STARTED_NS]
+    pulse = Pulse(Clock(lambda: at[0], lambda: at[1]))
+    pulse.know(STARTED, died=False)
+    pulse.take(opened(connection, LIVE))
+    at[1] += 3_600_000 * MS
+    pulse.know(STARTED, died=False)
+    assert pulse.end_ns == 110 * MS  # that of its last read
+    at[0] += 300 * MS
+    assert pulse.end_ns == 300 * MS
+
+
+def test_a_silence_is_that_of_the_position_in_a_stream(connection: Connection) -> None:
+    pulse = Pulse(Watch().clock)
+    reads_at = array("q", (700 * MS, 800 * MS, 4_000 * MS))
+    pulse.take(dataclasses.replace(opened(connection, COMPLETE), reads_at=reads_at, end_ns=4_600 * MS))
+    found = [pulse.silence(ms * MS) for ms in (600, 700, 1_400, 2_800, 3_999, 4_000, 4_600)]
+    assert [None if one is None else str(one) for one in found] == [
+        "waiting for 0.6 s", None, "silent for 0.6 s", "silent for 2.0 s", "silent for 3.2 s", None, "silent for 0.6 s"
+    ]  # fmt: skip
+    assert [one.stalled for one in found if one is not None] == [False, False, True, True, False]
+    assert pulse.longest_silence == Silence(3_200 * MS, first=True, stalled=True)

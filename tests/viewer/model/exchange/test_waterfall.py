@@ -15,7 +15,7 @@ def bars(connection: Connection, id: str) -> list[Bar]:
     no = queries.find(connection, id)
     found = opened.opened(exchange.stored(connection, no), Thresholds())
     row = queries.detail(connection, no)
-    return waterfall.bars(found.facts, row, found.transcript, found.verdicts, found.reads_at[-1])
+    return list(waterfall.bars(found.facts, row, found.transcript, found.verdicts, found.reads_at[-1]))
 
 
 def test_each_stretch_of_time_has_a_bar(connection: Connection) -> None:
@@ -30,9 +30,9 @@ def test_what_has_not_ended_has_no_end(connection: Connection) -> None:
 
 
 def test_a_bar_has_at_least_one_cell_of_its_axis() -> None:
-    assert waterfall.drawn(Bar("x", 0, 50, "wait"), 100, 10) == (0, 5)
-    assert waterfall.drawn(Bar("x", 50, 100, "wait"), 100, 10) == (5, 5)
-    assert waterfall.drawn(Bar("x", 100, 100, "wait"), 100, 10) == (9, 1)
+    assert Bar("x", 0, 50, "wait").cells(100, 10) == (0, 5)
+    assert Bar("x", 50, 100, "wait").cells(100, 10) == (5, 5)
+    assert Bar("x", 100, 100, "wait").cells(100, 10) == (9, 1)
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,10 @@ def test_a_bar_has_at_least_one_cell_of_its_axis() -> None:
 )
 def test_the_end_says_how_the_body_was_framed(framing: str | None, told: str) -> None:
     facts = Exchange(200, None, None, "end", 0, 1, 20, framing=framing)
-    assert waterfall.bars(facts, {"ttf_byte_ms": None}, None, last_ns=10)[-1] == Bar("end", 10, 20, "end", told)
+    assert list(waterfall.bars(facts, {"ttf_byte_ms": None}, None, last_ns=10))[-1] == Bar("end", 10, 20, "end", told)
 
 
 def test_another_end_is_told_as_on_the_tape() -> None:
     facts = Exchange(200, None, None, "reset", 0, 1, 20, framing="chunked")
-    told = waterfall.bars(facts, {"ttf_byte_ms": None}, None, last_ns=10)[-1].note
+    told = list(waterfall.bars(facts, {"ttf_byte_ms": None}, None, last_ns=10))[-1].note
     assert told == "the upstream connection was reset"

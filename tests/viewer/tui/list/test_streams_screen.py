@@ -21,7 +21,7 @@ from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, resized, seen, shows, wait_for
 from viewer.filters import patterns
-from viewer.model import history
+from viewer.model import settings
 from viewer.model.listing.layout import COLUMNS
 from viewer.tape import queries
 from viewer.tui.app import ViewerApp
@@ -644,11 +644,11 @@ def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> N
         async with viewed(tape) as pilot:
             await type_filter(pilot, "is:live")
             press(pilot, "enter")
-            await wait_for(pilot, lambda: history.file().exists())
-            assert history.read(history.file()) == ["is:live"]
+            await wait_for(pilot, lambda: settings.history_file().exists())
+            assert settings.read_history(settings.history_file()) == ["is:live"]
 
     async def second() -> None:
-        history.add(history.file(), "\x1b]0;t\x07")
+        settings.add_to_history(settings.history_file(), "\x1b]0;t\x07")
         async with viewed(tape) as pilot:
             box = await type_filter(pilot, "dra")
             await wait_for(pilot, lambda: len(box._history) == 2)
@@ -659,14 +659,14 @@ def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> N
             press(pilot, "down", "down")
             await wait_for(pilot, lambda: box.value == "dra")
 
-    assert history.file().is_relative_to(tmp_path)
+    assert settings.history_file().is_relative_to(tmp_path)
     journey(first())
     journey(second())
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_history_that_is_broken_and_cannot_be_kept_is_told_of_once(tape: Path) -> None:
-    history.file().mkdir(parents=True)
+    settings.history_file().mkdir(parents=True)
 
     async def steps() -> None:
         async with viewed(tape) as pilot:
