@@ -77,10 +77,7 @@ async def look(path: Path) -> None:
         probe.cancel()
         await pilot.pause(1.0)
         draw = random.Random(1)
-        end = screen.playback.end_ns
-        print(
-            "seek:", await _timed(app, lambda: screen._command(lambda playback: playback.seek_to(draw.randrange(end))))
-        )
+        print("seek:", await _timed(app, lambda: screen.go_to(f"{draw.random():.2%}")))
         print("step:", await _timed(app, lambda: screen.action_step(1)))
 
 

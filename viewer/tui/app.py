@@ -1,8 +1,7 @@
-"""The viewer as an application: a tape, a clock, and a stack of screens that ask the tape what they show.
+"""The viewer as an application: a tape, a clock, and a stack of screens.
 
-What all screens share is here: the tape's reader, the keys that work everywhere, and leaving the terminal as it was
-found, however the viewer ends. A screen never asks the tape on the loop, only through `TapeReader`. A screen may have
-`copies()` and `exports()` for the menus, and `action_time_format`; what it lacks is simply not there.
+What all screens share is here: the tape's reader, the keys that work everywhere, and restoring the terminal however
+the viewer ends. A screen may have `copies()`, `exports()`, `pages()` and `action_time_format`, which these keys use.
 """
 
 import asyncio
@@ -10,6 +9,7 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -40,9 +40,8 @@ from viewer.tui.base.terminal import Lag, TerminalDriver
 from viewer.tui.dialogs.cramped import LEAST, CrampedScreen
 from viewer.tui.list.drilled import DrilledScreen
 from viewer.tui.list.screen import StreamsScreen
-from viewer.tui.widgets.slips import Slips
+from viewer.tui.widgets.warnings import ConfigWarnings
 
-_SIGNALS: Final = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
 _NEEDS: Final = {
     "copy_menu": ("copies",), "export_menu": ("exports",), "outside": ("pages", "copies"),
     "time_format": ("action_time_format",),
@@ -50,24 +49,23 @@ _NEEDS: Final = {
 """What a screen must have, at least one of them, for an action of the application."""
 
 _LATE_SECONDS: Final = 5
-_INTERRUPTED: Final = 128 + 2
-_HUNG_UP: Final = 128 + 1
-_OF_KEYS: Final = 128 + 2, 128 + 3
-"""Codes of the signals that keys send to all programs in a terminal: SIGINT and SIGQUIT."""
+_SIGNALLED: Final = 128
+"""Added to a signal's number, this is the exit code of what it ended."""
 
 _LOADED_S: Final = 2
-_COLLECTED_AT: Final = 20_000, 2, 2
-_READ_PER_SECOND: Final = 30
-"""So many characters of what is said in passing are read in a second."""
+_GC_THRESHOLD: Final = 20_000, 2, 2
 
 DEFAULTS: Final = Thresholds()
 
 
 class ViewerApp(App[int]):
-    """Shows a tape; its result is the exit code, or `failure` is what the tape's first reading failed with."""
+    """Shows a tape; its result is the exit code, or `failure` is why the tape could not be read."""
 
     TITLE = "wiretape"
     NOTIFICATION_TIMEOUT = 2
+    READING_SPEED = 30
+    """Characters a second: a long toast stays longer."""
+
     CSS = """
     ToastRack { dock: top; align: right top; margin: 1 0 0 0; scrollbar-size: 0 0; }
     Toast { width: auto; max-width: 100%; margin: 0; padding: 0 1; }
@@ -102,9 +100,8 @@ class ViewerApp(App[int]):
         settings: Settings | None = None,
         ascii: bool = False,
     ) -> None:
-        """Take the tape's path, and what is shown first: the list, filtered and followed, and over it `opened`.
+        """Show the list, filtered and followed, with the cursor on the exchange `selected`, and over it `opened`.
 
-        In the list the cursor is on the exchange with the number `selected`, as far as it is there.
         `limits` are those of the verdicts, `settings` what the configuration says.
         """
         super().__init__()
@@ -118,9 +115,9 @@ class ViewerApp(App[int]):
         self._streams = StreamsScreen(filter_text, follow=follow, selected=selected)
         self._first = opened
         self._settings = settings or Settings()
-        self._clashes = keys.Clashes()
-        self._slips: list[str] = []
+        self._warnings: list[str] = []
         self._away: Worker[None] | None = None
+        self._has_crashed = False
         self._ending: asyncio.Task[None] | None = None
         self._typed_ahead = keys.TypedAhead(self)
         for theme in themes.THEMES:
@@ -129,36 +126,31 @@ class ViewerApp(App[int]):
         self.theme = chosen if chosen in self.available_themes else themes.THEMES[0].name
 
     def get_driver_class(self) -> type[Driver]:
-        """Draw by way of `TerminalDriver` where Textual would draw on a terminal itself."""
-        found = super().get_driver_class()
-        return TerminalDriver if found in TerminalDriver.__bases__ else found
+        """Use `TerminalDriver` where Textual would use its own driver for a terminal."""
+        driver = super().get_driver_class()
+        return TerminalDriver if driver in TerminalDriver.__bases__ else driver
 
     def on_terminal_driver_gone(self) -> None:
-        """Leave, as if it had been hung up."""
-        self._end(_HUNG_UP)
+        """Exit as after a hang-up."""
+        self._end(signal.SIGHUP)
 
     def on_mount(self) -> None:
-        """Show the streams; leave on the signals that would otherwise leave the terminal in disorder."""
-        loop = asyncio.get_running_loop()
-        for name in _SIGNALS:
-            number = getattr(signal, name, None)
-            if number is not None:
-                with contextlib.suppress(
-                    NotImplementedError, RuntimeError, ValueError
-                ):  # not on Windows, nor in a thread
-                    loop.add_signal_handler(number, self._end, 128 + number)
-        self.set_keymap(keys.existing(self._settings.keys))
+        """Show the streams; exit in order on signals that would leave the terminal in disorder."""
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+            with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread
+                asyncio.get_running_loop().add_signal_handler(number, self._end, number)
+        self.set_keymap(keys.usable(self._settings.keys))
         self.push_screen(self._streams)
         if self._first is not None:
             self.push_screen(self._first())
-        self.call_after_refresh(self._check_settings)
-        self.call_after_refresh(_collect_from_now_on)
-        self.set_timer(_LOADED_S, self._leave_out)
+        self.call_after_refresh(lambda: self._warn(*self._settings.wrong, *keys.warnings(self._settings.keys)))
+        self.call_after_refresh(_enable_gc)
+        self.set_timer(_LOADED_S, self._freeze)
 
-    def _leave_out(self) -> None:
-        """Leave what has been loaded since out of collections, too: a full one would hold up a key by 30 ms.
+    def _freeze(self) -> None:
+        """Exclude what has been loaded since from garbage collection: a full one would delay a key by 30 ms.
 
-        That is put off while a screen is open that goes again: what it leaves behind has to be collected.
+        Postponed while a screen is open that will go: what it leaves behind has to be collected.
         """
         if not self.screen_stack:  # the application is ending
             return
@@ -166,45 +158,48 @@ class ViewerApp(App[int]):
             gc.collect()  # what is garbage now would stay for ever
             gc.freeze()
         else:
-            self.set_timer(_LOADED_S, self._leave_out)
+            self.set_timer(_LOADED_S, self._freeze)
 
-    def _end(self, code: int) -> None:
-        away = self._away if self._away is not None and not self._away.is_finished else None
-        if away is not None and code in _OF_KEYS:
-            return  # it is for the program that has the terminal
-        # Where the terminal is gone, what still waits to be written to it may hold up the end for ever.
-        late = threading.Timer(_LATE_SECONDS, os._exit, (code,))
+    @property
+    def _is_away(self) -> bool:
+        """Whether another program has the terminal."""
+        return self._away is not None and not self._away.is_finished
+
+    def _end(self, number: signal.Signals) -> None:
+        """Exit after a signal."""
+        if self._is_away and number in (signal.SIGINT, signal.SIGQUIT):
+            return  # keys send them to all programs in a terminal: it is for the one that has it
+        # Where the terminal is gone, what still waits to be written to it may delay the end for ever.
+        late = threading.Timer(_LATE_SECONDS, os._exit, (_SIGNALLED + number,))
         late.daemon = True
         late.start()
-        if away is None:
-            self.exit(code)
-        else:
-            self._ending = asyncio.create_task(self._end_after(away, code))
+        self._ending = asyncio.create_task(self._exit_after(_SIGNALLED + number))
 
-    async def _end_after(self, away: Worker[None], code: int) -> None:
-        """End when the program that has the terminal has been told to."""
-        away.cancel()
-        with contextlib.suppress(WorkerError):  # it was cancelled: that is what is waited for
-            await away.wait()
+    async def _exit_after(self, code: int) -> None:
+        """Exit when the program that has the terminal has ended, which it is told to."""
+        if self._away is not None and self._is_away:
+            self._away.cancel()
+            with contextlib.suppress(WorkerError):  # it was cancelled: that is what is awaited
+                await self._away.wait()
         self.exit(code)
 
     def on_unmount(self) -> None:
-        """Give the tape back."""
+        """Close the tape."""
         self._typed_ahead.stop()
         self.tape.close()
         self.decoders.close()
 
     async def on_event(self, event: Event) -> None:
-        """Let a key wait until the one before it has done all that it does; any takes away what was told of slips."""
+        """Hold back a key until the one before it has done all that it does; any removes the warnings."""
         if isinstance(event, Key) and self.screen_stack:
-            self.screen.query(Slips).remove()
+            self.screen.query(ConfigWarnings).remove()
         if not isinstance(event, Key) or event.is_forwarded or not self._typed_ahead.takes(event):
             await super().on_event(event)
 
     async def run_action(
         self, action: Any, default_namespace: DOMNode | None = None, namespaces: Mapping[str, DOMNode] | None = None
     ) -> bool:
-        """Run an action; a list of options that has not been laid out yet knows no pages, and stays where it is."""
+        """Run an action; an option list that has not been laid out yet raises `KeyError` if it is paged."""
         try:
             return await super().run_action(action, default_namespace, namespaces)
         except KeyError:
@@ -221,72 +216,64 @@ class ViewerApp(App[int]):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """Say something in passing, in place of what was said before; what is long stays longer."""
+        """Show a toast in place of the last one; a long text stays longer."""
         self.clear_notifications()
         if self.screen_stack:  # a toast that goes leaves its holder behind, which would keep the place
             self.screen.query("ToastHolder").remove()
-        said = f"{title}: {message}" if title else message
-        lasts = timeout or max(self.NOTIFICATION_TIMEOUT, len(said) / _READ_PER_SECOND)
-        super().notify(said, severity=severity, timeout=lasts, markup=markup)
+        text = f"{title}: {message}" if title else message
+        seconds = timeout or max(self.NOTIFICATION_TIMEOUT, len(text) / self.READING_SPEED)
+        super().notify(text, severity=severity, timeout=seconds, markup=markup)
 
-    def _check_settings(self) -> None:
-        wrong = self._settings.wrong
-        if self._settings.keys:
-            from viewer.tui import keymap
-
-            mapped = self._settings.keys
-            wrong = [*wrong, *filter(None, [keymap.unknown(mapped), keys.missing(mapped)])]
-        self._tell_slips(*wrong)
-
-    def _tell_slips(self, *more: str) -> None:
-        """Tell of what is wrong in the configuration, all of it at once."""
-        self._slips += more
-        if more:
-            self.screen.query(Slips).remove()
-            self.screen.mount(Slips(self._slips))
+    def _warn(self, *warnings: str) -> None:
+        """Show what is wrong in the configuration, all that is known by now, if any of it is new."""
+        new = [warning for warning in warnings if warning not in self._warnings]
+        if new:
+            self._warnings += new
+            self.screen.query(ConfigWarnings).remove()
+            self.screen.mount(ConfigWarnings(self._warnings))
 
     def on_resize(self, event: Resize) -> None:
-        """Say so where there is too little room for any screen."""
+        """Ask for a larger terminal where there is too little room for any screen."""
         is_cramped = event.size.width < LEAST[0] or event.size.height < LEAST[1]
-        shown = isinstance(self.screen, CrampedScreen)
-        if is_cramped and not shown:
+        is_shown = isinstance(self.screen, CrampedScreen)
+        if is_cramped and not is_shown:
             self.push_screen(CrampedScreen())
-        elif shown and not is_cramped:
+        elif is_shown and not is_cramped:
             self.pop_screen()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Draw without colours and with ASCII only, where asked: the last thing done to every line of every screen."""
+        """Return the filters that every line passes last: no colours, and ASCII only, if that is asked for."""
         greys = (Monochrome, NoColor) if self.no_color else ()  # Textual's own answer to NO_COLOR is shades of grey
         filters = [one for one in super().get_line_filters() if not isinstance(one, greys)]
         return [*filters, *[themes.WITHOUT_COLORS] * self.no_color, *[ASCII] * self.ascii]
 
     def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:
-        """Tell of keys that the configuration has given to two actions."""
-        told = self._clashes.told(clashed_bindings)
-        if told is not None:
-            self._tell_slips(told)
+        """Warn of keys that the configuration gives to two actions."""
+        warning = keys.clash_warning(clashed_bindings)
+        if warning is not None:
+            self._warn(warning)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out of footer and help what the screen does not have."""
+        """Return whether an action applies: footer and help show no others."""
         if action == "back":
             return len(self.screen_stack) > 2
-        needed = _NEEDS.get(action)
-        return needed is None or (bool(self.screen_stack) and any(hasattr(self.screen, name) for name in needed))
+        needs = _NEEDS.get(action)
+        return needs is None or (bool(self.screen_stack) and any(hasattr(self.screen, name) for name in needs))
 
     def give_up(self, error: WiretapeError) -> None:
-        """Leave with an error of one line, which the command line prints."""
+        """Exit with an error of one line, which the command prints."""
         self.failure = error
         self.exit(error.exit_code)
 
     def show_streams(self, filter_text: str) -> None:
-        """Filter the list; over another screen, open one that leads back to it."""
+        """Filter the list; over another screen, open a list that leads back to it."""
         if isinstance(self.screen, StreamsScreen):
             self.screen.set_filter(filter_text)
         else:
             self.push_screen(DrilledScreen(filter_text))
 
     def action_leave(self) -> None:
-        """Go back a screen; from the first one, leave."""
+        """Go back a screen; from the first one, exit."""
         if len(self.screen_stack) > 2 and not isinstance(self.screen, CrampedScreen):
             self.pop_screen()
         else:
@@ -294,17 +281,17 @@ class ViewerApp(App[int]):
 
     async def action_back(self) -> None:
         """Go back a screen; the first one stays."""
-        if len(self.screen_stack) > 2 and not isinstance(self.screen, CrampedScreen):
-            self.pop_screen()
+        if len(self.screen_stack) > 2:
+            self.action_leave()
 
     def action_interrupt(self) -> None:
-        """Copy what is selected; where nothing is, leave at once, as from an interrupt."""
-        typed = self.focused.selected_text if isinstance(self.focused, Input) else ""
-        selected = typed or self.screen.get_selected_text()
+        """Copy the selection; without any, exit at once."""
+        selected = self.focused.selected_text if isinstance(self.focused, Input) else ""
+        selected = selected or self.screen.get_selected_text() or ""
         if selected:
             self.copy_to_clipboard(selected)
         else:
-            self.exit(_INTERRUPTED)
+            self.exit(_SIGNALLED + signal.SIGINT)
 
     def action_help(self) -> None:
         """Show the keys of this screen."""
@@ -334,21 +321,21 @@ class ViewerApp(App[int]):
         """Show what is on the screen in the user's pager (`show`) or editor (`edit`)."""
         from viewer.tui.dialogs import outside
 
-        if self.screen.is_modal or (self._away is not None and not self._away.is_finished):
+        if self.screen.is_modal or self._is_away:
             return
         page = outside.page(self.screen)
         if page is None:
             self.notify("there is no text here")
         else:
-            self._away = self.run_worker(self._go_away({"show": outside.show, "edit": outside.edit}[name], *page))
+            self._away = self.run_worker(self._go_away(outside.show if name == "show" else outside.edit, *page))
 
     async def _go_away(self, program: Callable[..., Awaitable[str | None]], *page: str) -> None:
-        failed = await program(self, *page)
-        if failed is not None:
-            self.notify(failed, severity="error")
+        error = await program(self, *page)
+        if error is not None:
+            self.notify(error, severity="error")
 
     def action_next_theme(self) -> None:
-        """Take the other theme."""
+        """Switch between the dark and the light theme."""
         self.theme = themes.following(self.theme)
         self.notify(self.theme, title="theme", markup=False, timeout=2)
 
@@ -374,17 +361,17 @@ class ViewerApp(App[int]):
             self.push_screen(menu(content))
 
     def _fatal_error(self) -> None:
-        """Leave after a fault of the viewer's own: a few words for people, the traceback in a file."""
-        if not self._exit_renderables:
-            self._exit_renderables.append(Text(crash.report(self._exception, self.clock)))
-        self._close_messages_no_wait()
+        """Exit after a fault of the viewer's own: a few lines for people, the traceback in a file."""
+        if not self._has_crashed:
+            self._has_crashed = True
+            self.panic(Text(crash.report(sys.exception(), self.clock), no_wrap=True, overflow="ignore"))
 
 
-def _collect_from_now_on() -> None:
-    """What is there now stays: no collection need look at it again; the command starts without any.
+def _enable_gc() -> None:
+    """Collect from now on what is created from now on, and rarely: the command starts with collection disabled.
 
-    From then on collections are few: one of the middle sort, every few pages of a list, took 2 ms of a key's 10.
+    One collection of the second generation, every few pages of a list, would take 2 of the 10 ms of a key.
     """
     gc.freeze()
-    gc.set_threshold(*_COLLECTED_AT)
+    gc.set_threshold(*_GC_THRESHOLD)
     gc.enable()

@@ -18,4 +18,4 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what is said in passing be gone sooner than anybody reads it."""
     monkeypatch.setattr(app.ViewerApp, "NOTIFICATION_TIMEOUT", 0.2)
-    monkeypatch.setattr(app, "_READ_PER_SECOND", 1000)
+    monkeypatch.setattr(app.ViewerApp, "READING_SPEED", 1000)

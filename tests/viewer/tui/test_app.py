@@ -16,7 +16,7 @@ from viewer.tui.inspector.screen import InspectorScreen
 from viewer.tui.list.rows import StreamRows
 from viewer.tui.list.screen import StreamsScreen
 from viewer.tui.stats.screen import StatsScreen
-from viewer.tui.widgets.slips import Slips
+from viewer.tui.widgets.warnings import ConfigWarnings
 
 
 def test_too_little_room_is_said_in_one_line_until_there_is_enough(tape: Path) -> None:
@@ -197,9 +197,9 @@ def test_the_configuration_gives_keys_and_a_theme_and_is_told_of_its_slips(tape:
             assert text.index(LIVE[:8]) < text.index("a slip [/x]")  # below, where it covers nothing
             await pilot.press("j")
             await wait_for(pilot, lambda: "a slip [/x]" not in seen(app))
-            await app.screen.mount(Slips(["one more"]))
+            await app.screen.mount(ConfigWarnings(["one more"]))
             await shows(pilot, "one more")
-            await pilot.click(Slips)
+            await pilot.click(ConfigWarnings)
             await wait_for(pilot, lambda: "one more" not in seen(app))
 
     journey(steps())

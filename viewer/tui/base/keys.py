@@ -1,37 +1,42 @@
-"""The keys that all screens name first and last, the key map of the configuration, and keys that come fast.
+"""The keys that all screens share, the key map of the configuration, and keys that are typed ahead.
 
-A key is not passed on before the one before it has done all that it does: else one that is typed ahead would go to the
-screen that was there, not to the one that is coming.
+A key is passed on only when the one before it has done all that it does: one that is typed ahead would otherwise go to
+the screen that was there, not to the one that is coming.
 """
 
 import asyncio
 import contextlib
+import difflib
+import importlib
+import pkgutil
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from textual.app import App, ScreenStackError
 from textual.binding import Binding
+from textual.dom import DOMNode
 from textual.events import Key
 from textual.keys import Keys, key_to_character
 from textual.message_pump import MessagePump
 
 from recorder.sanitize import safe
+from viewer import tui
 
 HELP: Final = (
     Binding("question_mark", "app.help", "help", key_display="?", id="app.help"),
     Binding("f1", "app.help", "help", id="app.help_too"),
 )
-"""A footer shows a screen's own keys before the app's: so each screen begins with these. f1 works in a line, too."""
+"""A footer shows a screen's own keys before the app's: so each screen begins with these. f1 works in an input, too."""
 
 BACK: Final = Binding("q", "app.leave", "back", id="app.leave")
 """On every screen but the first, the key that leaves goes back."""
 
-AT_ONCE: Final = "ctrl+c"
+_AT_ONCE: Final = "ctrl+c"
 """The key that waits for none."""
 
 _ROUNDS: Final = 4
-"""So often a message may be answered by another one before a key has done all that it does."""
+"""How often a message may be answered by another one before a key has done all that it does."""
 
 _MOST_ROUNDS: Final = 12
 _GONE_SECONDS: Final = 0.25
@@ -39,27 +44,60 @@ _HELD_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.004
 
 
-def existing(mapped: Mapping[str, str]) -> dict[str, str]:
-    """Give what a key map says of keys that there are; where there is no such key, the action keeps its own."""
-    return {name: given for name, given in mapped.items() if all(_exists(key) for key in given.split(","))}
-
-
-def missing(mapped: Mapping[str, str]) -> str | None:
-    """Say which actions of a key map are given keys that there are not; None if there are all."""
-    wrong = sorted(mapped.items() - existing(mapped).items())
-    told = ", ".join(f"{safe(name)} = {safe(given)}" for name, given in wrong)
-    return f"[keys] names keys that there are not: {told}; such as x, X, f5, ctrl+x, space, pageup" if told else None
+def usable(key_map: Mapping[str, str]) -> dict[str, str]:
+    """Return the entries of a key map whose keys exist; the other actions keep their own keys."""
+    return {name: keys for name, keys in key_map.items() if all(_exists(key.strip()) for key in keys.split(","))}
 
 
 def _exists(key: str) -> bool:
-    base = key.strip() if len(key.strip()) == 1 else key.strip().rpartition("+")[2]
+    base = key if len(key) == 1 else key.rpartition("+")[2]
     return key_to_character(base) is not None or base in set(Keys)
+
+
+def warnings(key_map: Mapping[str, str]) -> Iterator[str]:
+    """Yield what is wrong with a key map: names of no action, and keys that do not exist.
+
+    All screens are imported to know the names, which are the ids of their bindings.
+    """
+    known = _binding_ids() if key_map else set()
+    unknown = sorted(key_map.keys() - known)
+    if unknown:
+        near = [difflib.get_close_matches(name, known, 1) for name in unknown]
+        hints = (f" (did you mean {close[0]}?)" if close else "" for close in near)
+        names = ", ".join(safe(name) + hint for name, hint in zip(unknown, hints, strict=True))
+        yield f"[keys] has names of no action: {names}; ? shows the names"
+    unusable = sorted(key_map.items() - usable(key_map).items())
+    if unusable:
+        missing = ", ".join(f"{safe(name)} = {safe(keys)}" for name, keys in unusable)
+        yield f"[keys] names keys that there are not: {missing}; such as x, X, f5, ctrl+x, space, pageup"
+
+
+def _binding_ids() -> set[str]:
+    for module in pkgutil.walk_packages(tui.__path__, f"{tui.__name__}."):
+        importlib.import_module(module.name)
+    own = (node for node in _subclasses(DOMNode) if node.__module__.startswith("viewer.tui."))
+    bindings = (binding for node in own for binding in vars(node).get("BINDINGS", ()))
+    return {binding.id for binding in bindings if isinstance(binding, Binding) and binding.id}
+
+
+def _subclasses(base: type[DOMNode]) -> Iterator[type[DOMNode]]:
+    for subclass in base.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
+
+
+def clash_warning(clashed: Iterable[Binding]) -> str | None:
+    """Return which actions have lost their keys to others by the key map; None if none has."""
+    lost = sorted({binding.id or binding.action: binding.key for binding in clashed}.items())
+    names = ", ".join(f"{safe(name)} ({safe(key)})" for name, key in lost)
+    return f"[keys] puts another action on the key of {names}: give one of them another key" if names else None
 
 
 class TypedAhead:
     """Keys that wait for the one before them, in their order.
 
-    A screen that has `holds_keys` keeps them waiting while that is true, as where a list is being loaded; not for long.
+    A screen with `holds_keys` keeps them waiting while that is true, as while a list is loading, for two seconds at
+    most.
     """
 
     def __init__(self, app: App[Any]) -> None:
@@ -69,22 +107,21 @@ class TypedAhead:
         self._settling: asyncio.Task[None] | None = None
 
     def takes(self, event: Key) -> bool:
-        """Say whether a key has to wait, and keep it then; it is posted to the application again when it need not.
+        """Return whether a key has to wait; it is then posted to the application again when it need not any more.
 
-        Where there is no screen any more, as the application ends, nobody waits for it.
+        As the application ends, and there is no screen any more, it is dropped.
         """
         if not self._app.screen_stack:
             return True
         is_free = self._settling is None and not _holds(self._app)
-        if event is self._next or event.key == AT_ONCE or is_free:
+        is_passed_on = event is self._next or event.key == _AT_ONCE or is_free
+        if is_passed_on:
             self._next = None
-            if self._settling is None:
-                self._settling = asyncio.create_task(self._go_on())
-            return False
-        self._waiting.append(event)
+        else:
+            self._waiting.append(event)
         if self._settling is None:
-            self._settling = asyncio.create_task(self._go_on())
-        return True
+            self._settling = asyncio.create_task(self._pass_on())
+        return not is_passed_on
 
     def stop(self) -> None:
         """Pass on no more keys."""
@@ -92,62 +129,39 @@ class TypedAhead:
         if self._settling is not None:
             self._settling.cancel()
 
-    async def _go_on(self) -> None:
+    async def _pass_on(self) -> None:
         while True:
             with contextlib.suppress(ScreenStackError):  # the application ends
-                await self._settled()
+                await self._settle()
             if not self._waiting:
                 self._settling = None
                 return
             self._next = self._waiting.popleft()
             self._app.post_message(self._next)
 
-    async def _settled(self) -> None:
+    async def _settle(self) -> None:
+        """Wait until the last key has done all that it does."""
+        app = self._app
         for turn in range(_MOST_ROUNDS):
-            before = _standing(self._app)
-            for node in (self._app, *_chain(self._app)):
-                await _drained(node)
-            if turn >= _ROUNDS - 1 and _standing(self._app) == before:
+            before = app.screen, app.focused
+            for node in (app, *list((app.focused or app.screen).ancestors_with_self)):
+                await _drain(node)
+            if turn >= _ROUNDS - 1 and (app.screen, app.focused) == before:
                 break
-        with contextlib.suppress(TimeoutError):  # held for long enough
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HELD_SECONDS):
-                while _holds(self._app):  # noqa: ASYNC110 - no event tells of all that a screen may wait for
+                while _holds(app):  # noqa: ASYNC110 - no event covers all that a screen may wait for
                     await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _standing(app: App[Any]) -> tuple[object, object]:
-    return app.screen, app.focused
-
-
-def _chain(app: App[Any]) -> list[MessagePump]:
-    """Give all that a key passes through, up to the application."""
-    return list((app.focused or app.screen).ancestors_with_self)
-
-
-async def _drained(node: MessagePump) -> None:
-    """Wait until a node has seen to all that it has been told so far; one that goes away is not waited for."""
+async def _drain(node: MessagePump) -> None:
+    """Wait until a node has handled all of its messages, or is found to be gone."""
     done = asyncio.Event()
     if node.call_later(done.set):
-        with contextlib.suppress(TimeoutError):  # it has gone away
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_GONE_SECONDS):
                 await done.wait()
 
 
 def _holds(app: App[Any]) -> bool:
     return len(app.screen_stack) < 2 or bool(getattr(app.screen, "holds_keys", False))
-
-
-class Clashes:
-    """Tells of each clash once, however often it is met with."""
-
-    def __init__(self) -> None:
-        self._told: set[frozenset[str]] = set()
-
-    def told(self, clashed: Iterable[Binding]) -> str | None:
-        """Say which actions have lost their keys to others; None if that has been said."""
-        named = {binding.id or binding.action: binding.key for binding in clashed}
-        if not named or frozenset(named) in self._told:
-            return None
-        self._told.add(frozenset(named))
-        lost = ", ".join(f"{safe(name)} ({safe(key)})" for name, key in sorted(named.items()))
-        return f"[keys] puts another action on the key of {lost}: give one of them another key"

@@ -4,7 +4,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from textual.worker import WorkerFailed
 
 from recorder.clock import SYSTEM
 from viewer.tui.base import crash
@@ -23,8 +22,8 @@ def broken(text: str) -> Exception:
         return error
 
 
-def test_of_a_worker_that_failed_the_fault_itself_is_told_and_kept(state: Path) -> None:
-    told = crash.report(WorkerFailed(broken("no such thing")), SYSTEM).splitlines()
+def test_a_fault_is_told_and_its_traceback_kept(state: Path) -> None:
+    told = crash.report(broken("no such thing"), SYSTEM).splitlines()
     (kept,) = state.rglob("view-*.txt")
     assert told[1] == "  LookupError: no such thing"
     assert "in broken" in kept.read_text("utf-8")

@@ -20,7 +20,7 @@ from tests.viewer.tui.staging import (
     typed,
     wait_for,
 )
-from viewer.tui.base.keys import Clashes
+from viewer.tui.base.keys import clash_warning
 from viewer.tui.compare.race import CompareScreen
 from viewer.tui.dialogs.help import GROUPS, HelpScreen, entries
 from viewer.tui.inspector.screen import InspectorScreen
@@ -158,12 +158,8 @@ def test_remapped_keys_are_shown_as_they_are(tape: Path) -> None:
     journey(steps())
 
 
-def test_a_clash_is_told_once_and_plainly() -> None:
-    clashes = Clashes()
-    lost = {Binding("p", "align", id="compare.align"), Binding("p", "x[/b]")}
-    said = clashes.told(lost)
-    assert said == (
+def test_a_clash_is_told_plainly() -> None:
+    assert clash_warning({Binding("p", "align", id="compare.align"), Binding("p", "x[/b]")}) == (
         "[keys] puts another action on the key of compare.align (p), x[/b] (p): give one of them another key"
     )
-    assert clashes.told(lost) is None
-    assert clashes.told([]) is None
+    assert clash_warning([]) is None
