@@ -101,10 +101,9 @@ def _beside(events: Sequence[int], position: int, *, back: bool) -> int | None:
 
 
 class Live:
-    """How far a stream has come that may still run, by its `pulse`, and whether a playhead is `following` its end."""
+    """How far a stream has come that may still run, by its `pulse`, and a playback that grows with it."""
 
     def __init__(self, clock: Clock) -> None:
-        self.following = False
         self.pulse = Pulse(clock)
         self._clock = clock
         self._opened: Opened | None = None
@@ -113,42 +112,24 @@ class Live:
         """Return what the transport line shows."""
         events = None if self._opened is None else len(self._opened.transcript)
         silences = self.pulse.silence(playback.media_ns), self.pulse.longest_silence
-        return Standing(playback, events, self.pulse.runs, self.following, lag_ms, *silences)
+        return Standing(playback, events, self.pulse.runs, lag_ms, *silences)
 
-    def know(self, known: Known) -> None:
+    def know(self, known: Known, playback: Playback) -> None:
         """Take what is known without decoding; a stream whose recorder is gone is no longer followed."""
         self.pulse.know(known.row["started_at"], died=pages.is_dead(known, self._clock.wall_ns()))
-        self.following = self.following and not self.pulse.died
+        playback.following = playback.following and not self.pulse.died
 
     def open(self, opened: Opened, playback: Playback) -> None:
         """Take what has come by now; if it is followed, or opened for the first time, go to its end."""
-        is_first, was_following = self._opened is None, self.following
+        playback.following = playback.following or self._opened is None
         self._opened = opened
         self.pulse.take(opened)
-        self.following = self.pulse.runs and (is_first or was_following)
         playback.grow(opened.transcript.at, self.pulse.end_ns)
-        if is_first or was_following:
-            playback.seek_to(playback.end_ns)
-
-    def toggle(self, playback: Playback) -> None:
-        """Play or pause; while the end is followed freeze there, and at the end of a running stream follow it."""
-        if self.following:
-            self.following = False
-        elif self.pulse.runs and not playback.playing and playback.at_end:
-            self.following = True
-        else:
-            playback.toggle()
-
-    def catch_up(self, playback: Playback) -> None:
-        """Follow the end of a running stream once playing has reached it."""
-        if self.pulse.runs and not playback.playing and playback.at_end:
-            self.following = True
+        playback.following = playback.following and self.pulse.runs
 
     def pass_on(self, playback: Playback) -> bool:
         """Extend a running stream to now, and move a following playhead with it. Return True if it was extended."""
         if self._opened is None or self.pulse.end_ns == playback.end_ns:
             return False
         playback.grow(self._opened.transcript.at, self.pulse.end_ns)
-        if self.following:
-            playback.seek_to(playback.end_ns)
         return True

@@ -182,7 +182,7 @@ class InspectorScreen(Screen[None]):
 
     def _show_known(self, known: Known) -> None:
         self._known = known
-        self._live.know(known)
+        self._live.know(known, self.playback)
         self.panes.show_known(known, died=self._live.pulse.died)
         if self._opened is None:
             self.playback.grow((), known.end_ns)
@@ -208,7 +208,8 @@ class InspectorScreen(Screen[None]):
 
     def _played(self) -> None:
         """Show the events that have come; having caught up with a running stream, follow it."""
-        self._live.catch_up(self.playback)
+        if self._live.pulse.runs:
+            self.playback.catch_up()
         self._moved()
 
     def _moved(self, *, jumped: bool = False) -> None:
@@ -232,7 +233,7 @@ class InspectorScreen(Screen[None]):
         if self._opened is None:
             return
         if seeks:
-            self._live.following = False
+            self.playback.following = False
         change(self.playback)
         self._moved(jumped=seeks)
         if self.driver is not None:
@@ -261,7 +262,7 @@ class InspectorScreen(Screen[None]):
     @queued()
     def action_play(self) -> None:
         """Play or pause; at the end from the start. While the end is followed, freeze there, and follow it again."""
-        self._command(self._live.toggle, seeks=False)
+        self._command(lambda playback: playback.toggle(is_live=self._live.pulse.runs), seeks=False)
 
     @queued()
     def action_step(self, count: int) -> None:
@@ -317,7 +318,7 @@ class InspectorScreen(Screen[None]):
         """Stay at the end of a stream that still runs."""
         if self.is_live:
             self._command(lambda playback: playback.seek_to(playback.end_ns))
-            self._live.following = True
+            self.playback.following = True
             self._ticked()
         else:
             ended = "its recorder is gone" if self._live.pulse.died else "this stream has ended"

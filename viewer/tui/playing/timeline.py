@@ -243,7 +243,6 @@ class Standing:
     playback: Playback
     events: int | None = None
     live: bool = False
-    following: bool = False
     lag_ms: float | None = None
     silence: Silence | None = None
     longest: Silence | None = None
@@ -315,7 +314,7 @@ class TransportLine(Scrubbing):
         last = markers.label(standing.events)
         state: tuple[str, Tone] = (" ▶ playing", "success") if playback.playing else (" ‖ paused ", "muted")
         return [
-            (" ● following", "success") if standing.following else state,
+            (" ● following", "success") if standing.playback.following else state,
             (f"  {markers.label(playback.position)}/{last}".ljust(len(last) * 2 + 3), "strong"),
             (f"  {shown}{'+' if standing.live else ''}{unit}  ", "plain"),
             ("" if short else f"{100 * media_ns / end_ns if end_ns else 0:3.0f} %  ", "muted"),

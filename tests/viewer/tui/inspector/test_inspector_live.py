@@ -58,6 +58,7 @@ def test_space_freezes_a_followed_stream_and_goes_on_from_there(tmp_path: Path) 
                 await press(pilot, "space")
                 await shows(pilot, "● following", "1.000 / 1.000+ s")
                 await press(pilot, "space")
+                await shows(pilot, "‖ paused", "1.000 / 1.000+ s")
                 app.watch.ns += 2_000 * MS
                 await shows(pilot, "‖ paused", "1.000 / 3.000+ s", "silent for 0.9 s")
                 await press(pilot, "space")
