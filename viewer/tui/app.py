@@ -38,9 +38,8 @@ from viewer.tui.base.host import TapeReader
 from viewer.tui.base.paint import ASCII
 from viewer.tui.base.terminal import Lag, TerminalDriver
 from viewer.tui.dialogs.cramped import LEAST, CrampedScreen
-from viewer.tui.list.drilled import DrilledScreen
-from viewer.tui.list.screen import StreamsScreen
-from viewer.tui.widgets.warnings import ConfigWarnings
+from viewer.tui.list.screen import DrilledScreen, StreamsScreen
+from viewer.tui.widgets.bar import ConfigWarnings
 
 _NEEDS: Final = {
     "copy_menu": ("copies",), "export_menu": ("exports",), "outside": ("pages", "copies"),

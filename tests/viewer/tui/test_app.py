@@ -16,7 +16,7 @@ from viewer.tui.inspector.screen import InspectorScreen
 from viewer.tui.list.rows import StreamRows
 from viewer.tui.list.screen import StreamsScreen
 from viewer.tui.stats.screen import StatsScreen
-from viewer.tui.widgets.warnings import ConfigWarnings
+from viewer.tui.widgets.bar import ConfigWarnings
 
 
 def test_too_little_room_is_said_in_one_line_until_there_is_enough(tape: Path) -> None:

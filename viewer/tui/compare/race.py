@@ -29,8 +29,8 @@ from viewer.tui.compare.scores import ScoreTable
 from viewer.tui.dialogs import offers
 from viewer.tui.playing.driver import Driver
 from viewer.tui.playing.timeline import RaceStrips, Scrubbing
+from viewer.tui.widgets.bar import HeaderLine
 from viewer.tui.widgets.footer import KeyLine
-from viewer.tui.widgets.header import HeaderLine
 
 _SECOND: Final = 1_000_000_000
 _POLL_S: Final = 0.15

@@ -26,9 +26,9 @@ from viewer.tui.base.keys import BACK, HELP
 from viewer.tui.compare.race import CompareScreen
 from viewer.tui.dialogs import offers
 from viewer.tui.playing.loader import GONE, ErrorReporter
+from viewer.tui.widgets.bar import HeaderLine
 from viewer.tui.widgets.cursor import MARGIN, CursorTable, table_keys
 from viewer.tui.widgets.footer import KeyLine
-from viewer.tui.widgets.header import HeaderLine
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

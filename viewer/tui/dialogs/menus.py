@@ -1,60 +1,85 @@
-"""Small screens over another: what can be copied, what can be exported, and a line to type.
+"""Dialogs over a screen: a line to type, and menus of what can be copied and exported, and of the saved views.
 
-Where a copy goes is `clipboard`'s. An export is the command that is shown, run beside the viewer.
+An export is the command that is shown, run beside the viewer.
 """
 
 import asyncio
 import contextlib
-import functools
 import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
+from textual.fuzzy import Matcher
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 from textual.worker import Worker
 
+from recorder.clock import Clock
 from recorder.errors import WiretapeError
 from recorder.sanitize import safe
 from viewer import formatting
+from viewer.model import settings
+from viewer.model.states import Part
+from viewer.timing.thresholds import LOCAL_FILE, user_file
 from viewer.tui.base import clipboard, paint
 from viewer.tui.base.host import Superseded, host
 from viewer.tui.dialogs.offers import Copy, Later
+from viewer.tui.widgets.bar import content
 
-_CSS: Final = """
-    %s { align: center middle; background: $background 60%%; }
-    %s > Vertical { width: 80%%; max-width: 100; height: auto; max-height: 80%%; background: $surface; padding: 0 1;
-        border: round $primary; }
-    %s OptionList, %s OptionList:focus { height: auto; max-height: 16; background: $surface; border: none; padding: 0;
-        text-wrap: nowrap; text-overflow: ellipsis; }
-    %s #head { color: $text-primary; text-style: bold; }
-    %s #told { color: $text-muted; height: auto; max-height: 4; }
-    %s #mistake { color: $text-error; height: auto; max-height: 3; text-wrap: wrap; }
-    %s Input, %s Input:focus { border: none; height: 1; background: $panel; padding: 0; }
-"""
-_SHOWN: Final = 60
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
 R = TypeVar("R")
-_FORMATS: Final = {"har": "har", "asciicast": "cast", "sse": "sse"}
+
+_SHOWN: Final = 60
+_SUFFIXES: Final = {"asciicast": "cast"}
+_VIEW_NAME: Final = 20
+_VIEW_COUNT: Final = 9
+_VIEW_EXAMPLES: Final = '[views]\nslow = "ttft>800ms"\ncut = "is:cut since:-2h"'
 
 
-def _css(name: str) -> str:
-    return _CSS % ((name,) * _CSS.count("%s"))
+class Dialog(ModalScreen[R | None]):
+    """A box over another screen. Its result is None if it is cancelled."""
 
-
-class AskScreen(ModalScreen[str | None]):
-    """Asks for a line of text. Its result is None if nothing is wanted.
-
-    `mistake` says what is wrong with a line while it is typed, `refusal` when it is submitted: it then stays as it is.
+    DEFAULT_CSS = """
+    Dialog { align: center middle; background: $background 60%; }
+    Dialog > Vertical { width: 80%; max-width: 100; height: auto; max-height: 80%; background: $surface; padding: 0 1;
+        border: round $primary; border-title-color: $text-primary; }
+    Dialog Input, Dialog Input:focus { border: none; height: 1; background: $panel; padding: 0; }
+    Dialog OptionList, Dialog OptionList:focus { height: auto; max-height: 16; background: $surface; border: none;
+        padding: 0; }
+    Dialog #head { color: $text-primary; text-style: bold; }
+    Dialog #note { color: $text-muted; height: auto; }
+    Dialog #mistake { color: $text-error; height: auto; max-height: 3; text-wrap: wrap; }
     """
 
-    DEFAULT_CSS = _css("AskScreen")
+    def finish(self, result: R | None) -> bool:
+        """Close with a result; False if it is closed already: a second key came before the first was done."""
+        if not self.is_active:
+            return False
+        self.dismiss(result)
+        return True
+
+    def action_cancel(self) -> None:
+        """Close without a result."""
+        self.finish(None)
+
+
+class AskScreen(Dialog[str]):
+    """Asks for a line of text.
+
+    `mistake` returns what is wrong with a line while it is typed, `refusal` when it is submitted: it then stays.
+    """
+
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "cancel", id="menu.cancel")]
 
     def __init__(
@@ -79,154 +104,130 @@ class AskScreen(ModalScreen[str | None]):
             yield Static(paint.content(""), id="mistake")
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Say what is wrong so far."""
+        """Show what is wrong so far."""
         self.query_one("#mistake", Static).update(paint.content(self._mistake(event.value) or ""))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take the line, if nothing is wrong with it; else say what."""
+        """Take the line, if nothing is wrong with it; else show what."""
         wrong = self._mistake(event.value) or self._refusal(event.value)
         if wrong is None:
-            close(self, event.value)
+            self.finish(event.value)
         else:
             self.query_one("#mistake", Static).update(paint.content(wrong))
 
-    def action_cancel(self) -> None:
-        """Want nothing."""
-        close(self, None)
+
+class Menu(Dialog[R]):
+    """A list of options to choose from, perhaps below a line to search by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options = OptionList()
+
+    def choose(self, at: int) -> None:
+        """Take the option of this number."""
+        raise NotImplementedError
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Take what was chosen."""
+        self.choose(event.option_index)
+
+    def on_input_submitted(self) -> None:
+        """Take what is under the cursor."""
+        if self.options.highlighted is not None:
+            self.choose(self.options.highlighted)
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor."""
+        if by > 0:
+            self.options.action_cursor_down()
+        else:
+            self.options.action_cursor_up()
 
 
-class _Menu(ModalScreen[None]):
-    """A list of labels to choose from; a letter jumps to the next label that begins with it."""
+class _OfferMenu(Menu[None]):
+    """A list of what a screen offers, each with its label."""
 
+    DEFAULT_CSS = "_OfferMenu OptionList { text-wrap: nowrap; text-overflow: ellipsis; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "cancel", "cancel", id="menu.cancel"),
         Binding("j", "move(1)", "down", show=False, id="menu.down"),
         Binding("k", "move(-1)", "up", show=False, id="menu.up"),
     ]
-    head = ""
 
-    def __init__(self, offered: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, head: str, offered: Sequence[tuple[str, str]]) -> None:
         super().__init__()
-        self._offered = list(offered)
+        self._head = head if offered else f"{head}: there is nothing here"
+        width = max((len(label) for label, _ in offered), default=0)
+        lines = [f"{label:<{width}}  {formatting.cut(formatting.line(text), _SHOWN)}" for label, text in offered]
+        self.options = OptionList(*(Option(paint.content(line)) for line in lines))
 
     def compose(self) -> ComposeResult:
         """Lay out the heading and the list."""
         with Vertical():
-            yield Static(
-                paint.content(self.head if self._offered else f"{self.head}: there is nothing here"), id="head"
-            )
-            width = max((len(label) for label, _ in self._offered), default=0)
-            lines = [
-                f"{label:<{width}}  {formatting.cut(formatting.line(text), _SHOWN)}" for label, text in self._offered
-            ]
-            yield OptionList(*(Option(paint.content(line)) for line in lines))
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Take what was chosen."""
-        self.chosen(event.option_index)
-
-    def chosen(self, at: int) -> None:
-        """Take the entry of this number."""
-        raise NotImplementedError
-
-    def action_move(self, by: int) -> None:
-        """Move the cursor."""
-        options = self.query_one(OptionList)
-        if by > 0:
-            options.action_cursor_down()
-        else:
-            options.action_cursor_up()
-
-    def action_cancel(self) -> None:
-        """Choose nothing."""
-        close(self, None)
+            yield Static(paint.content(self._head), id="head")
+            yield self.options
 
 
-class CopyMenu(_Menu):
+class CopyMenu(_OfferMenu):
     """What a screen has to copy: (label, text)."""
 
-    DEFAULT_CSS = _css("CopyMenu")
-    head = "copy"
-
     def __init__(self, copies: Sequence[Copy]) -> None:
-        super().__init__([(label, text.said if isinstance(text, Later) else text) for label, text in copies])
+        offered = [(label, text.description if isinstance(text, Later) else text) for label, text in copies]
+        super().__init__("copy", offered)
         self._copies = copies
 
-    def chosen(self, at: int) -> None:
+    def choose(self, at: int) -> None:
         """Copy a text, and say where to."""
         app, (label, text) = self.app, self._copies[at]
-        if not close(self, None):
+        if not self.finish(None):
             return
         if isinstance(text, str):
             clipboard.copy(app, label, text)
         else:
-            _: Worker[None] = app.run_worker(functools.partial(_copy_later, app, label, text))
+            _: Worker[None] = app.run_worker(partial(_copy_later, app, label, text))
 
 
-class ExportMenu(_Menu):
+class ExportMenu(_OfferMenu):
     """What a screen has to export: (label, arguments of `wiretape`)."""
 
-    DEFAULT_CSS = _css("ExportMenu")
-    head = "export"
-
     def __init__(self, exports: Sequence[tuple[str, list[str]]]) -> None:
-        self._arguments = [_arguments(given) for _, given in exports]
-        commands = [shlex.join(["wiretape", *given]) for given in self._arguments]
-        super().__init__(list(zip((label for label, _ in exports), commands, strict=True)))
+        super().__init__("export", [(label, shlex.join(["wiretape", *arguments])) for label, arguments in exports])
+        self._exports = exports
 
-    def chosen(self, at: int) -> None:
+    def choose(self, at: int) -> None:
         """Ask for a file name, and run the command."""
-        arguments, app = self._arguments[at], self.app
-        tape = host(self).tape.path
+        app, (label, arguments) = self.app, self._exports[at]
+        tape = [] if "--db" in arguments else ["--db", str(host(self).tape.path)]
 
-        def named(name: str | None) -> None:
+        def export(name: str | None) -> None:
             if name is not None:
                 name = os.path.expanduser(name)
-                on = [] if "--db" in arguments else ["--db", str(tape)]
-                app.run_worker(_export(app.notify, [*arguments, "-o", name, *on], name))
+                app.run_worker(_export(app.notify, [*arguments, "-o", name, *tape], name))
 
-        if not close(self, None):
-            return
-        label = self._offered[at][0]
-        asked = AskScreen(f"{label}: write to", file_name(label, arguments), _no_file)
-        app.call_later(app.push_screen, asked, named)  # by the app: this screen will not be there for the answer
+        if self.finish(None):
+            asked = AskScreen(f"{label}: write to", file_name(label, arguments), _no_file)
+            app.call_later(app.push_screen, asked, export)  # by the app: this screen will not be there for the answer
 
 
 async def _copy_later(app: App[Any], label: str, text: Later) -> None:
     with contextlib.suppress(Superseded):  # something else is copied by now
         try:
-            given = await text.give()
+            copied = await text.read()
         except WiretapeError as error:
             app.notify(safe(str(error)), title="copy", severity="error", markup=False)
             return
-        if given:
-            clipboard.copy(app, label, given, text.instead)
+        if copied:
+            clipboard.copy(app, label, copied, text.command)
         else:
             app.notify(f"{safe(label)}: there is none", title="copy", markup=False)
 
 
-def close(screen: ModalScreen[R], result: R | None) -> bool:
-    """Close a screen over another; False if it is closed already: a second key came before the first was done."""
-    if not screen.is_active:
-        return False
-    screen.dismiss(result)
-    return True
-
-
 def file_name(label: str, arguments: Sequence[str]) -> str:
-    """Give a name for the file of an export that is not taken yet: of what it is, with the suffix of its format."""
-    suffix = "csv"
-    if "--format" in arguments[:-1]:
-        named = arguments[arguments.index("--format") + 1]
-        suffix = _FORMATS.get(named, named)
+    """Return a name for the file of an export that is not taken yet: of what it is, with the suffix of its format."""
+    format = arguments[arguments.index("--format") + 1] if "--format" in arguments[:-1] else "csv"
     stem = "-".join("".join(sign if sign.isascii() and sign.isalnum() else " " for sign in label).split()) or "export"
-    names = (f"{stem}{f'-{number}' if number else ''}.{suffix}" for number in range(1000))
-    return next((name for name in names if not Path(name).exists()), f"{stem}.{suffix}")
-
-
-def _arguments(given: Sequence[str]) -> list[str]:
-    rest = list(given[1:] if given[:1] == ["wiretape"] else given)
-    return rest if rest[:1] == ["export"] else ["export", *rest]
+    names = [f"{stem}{f'-{n}' if n else ''}.{_SUFFIXES.get(format, format)}" for n in range(1000)]
+    return next((name for name in names if not Path(name).exists()), names[0])
 
 
 def _no_file(name: str) -> str | None:
@@ -241,9 +242,106 @@ async def _export(notify: Callable[..., None], arguments: Sequence[str], name: s
         sys.executable, "-m", "viewer.cli", *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    _, said = await process.communicate()
-    lines = [safe(line) for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    _, errors = await process.communicate()
+    lines = [safe(line) for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
     if process.returncode:
         notify(lines[-1] if lines else f"exit {process.returncode}", title="export", severity="error", markup=False)
     else:
         notify(lines[-1] if lines else f"written to {safe(name)}", title="export", markup=False)
+
+
+class ViewsMenu(Menu[str]):
+    """The saved views, which are the filters under `[views]` in the configuration; its result is a filter.
+
+    How many exchanges fit each is counted one after the other, beside the loop, and shown as it becomes known.
+    """
+
+    DEFAULT_CSS = "ViewsMenu OptionList, ViewsMenu OptionList:focus, ViewsMenu #note { margin-top: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "close", id="views.cancel"),
+        Binding("up", "move(-1)", "up", show=False, id="views.up"),
+        Binding("down", "move(1)", "down", show=False, id="views.down"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._views: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+        self._shown: list[str] = []
+        self._note = Static(paint.content(""), id="note")
+
+    def compose(self) -> ComposeResult:
+        """Lay out the line to search by, the list, and how views are written."""
+        with Vertical() as box:
+            box.border_title = "saved views"
+            yield Input(placeholder="search the views")
+            yield self.options
+            yield self._note
+
+    def on_mount(self) -> None:
+        """Read the views, and count what fits them."""
+        self.run_worker(self._read(), group="views")
+
+    async def _read(self) -> None:
+        self._views = (await asyncio.to_thread(settings.read)).views
+        self._list()
+        for name, text in self._views.items():
+            with contextlib.suppress(Superseded, WiretapeError):  # a view without its count can be chosen as well
+                question = partial(_fitting_count, text=text, clock=host(self).clock)
+                self._counts[name] = await host(self).tape.ask(question, "views")
+                self._list()
+
+    def on_input_changed(self) -> None:
+        """List what fits, the best first."""
+        self.options.highlighted = None
+        self._list()
+
+    def choose(self, at: int) -> None:
+        """Take the filter of a view."""
+        if at < len(self._shown):
+            self.finish(self._views[self._shown[at]])
+
+    def _list(self) -> None:
+        typed, at = self.query_one(Input).value.strip(), self.options.highlighted
+        self._shown = _matching(self._views, typed)
+        self.options.clear_options()
+        self.options.add_options([Option(self._line(name)) for name in self._shown])
+        self.options.display = bool(self._shown)
+        self.options.highlighted = min(at or 0, len(self._shown) - 1) if self._shown else None
+        self._note.update(self._help(typed))
+
+    def _line(self, name: str) -> Content:
+        wide = min(max(len(formatting.line(name)) for name in self._views), _VIEW_NAME)
+        count = self._counts.get(name)
+        parts: list[Part] = [
+            (f"{formatting.cut(formatting.line(name), wide):<{wide}}  ", "strong"),
+            (f"{'…' if count is None else f'{count:,}':>{_VIEW_COUNT}}  ", "muted" if not count else "accent"),
+            (formatting.line(self._views[name]), "plain"),
+        ]
+        return content(parts)
+
+    def _help(self, typed: str) -> Content:
+        if not self._views:
+            places = f"Write some into {LOCAL_FILE} of this directory, or into {formatting.line(str(user_file()))}:"
+            empty: Part = ("No view is saved yet. ", "strong")
+            return content([empty, (f"{places}\n\n", "plain"), (_VIEW_EXAMPLES, "accent")])
+        if not self._shown:
+            return content([(f"no view for '{formatting.line(typed)}'", "muted")])
+        return content([("enter: show it · esc: close · the numbers are how many exchanges fit", "muted")])
+
+
+def _matching(views: dict[str, str], typed: str) -> list[str]:
+    """Return the names of the views that match what was typed: by their names before others by their filters."""
+    if not typed:
+        return list(views)
+    matcher = Matcher(typed)
+    scores = {name: (matcher.match(name), matcher.match(text)) for name, text in views.items()}
+    return sorted((name for name in views if any(scores[name])), key=lambda name: scores[name], reverse=True)
+
+
+def _fitting_count(connection: "Connection", text: str, clock: Clock) -> int:
+    from viewer.filters import sql
+    from viewer.filters.parser import parse
+    from viewer.tape import queries
+
+    return queries.count(connection, sql.condition(parse(text, clock)))

@@ -133,7 +133,7 @@ def _lines(lines: Iterable[str]) -> str:
 
 def copies(tape: Path, known: Known, opened: Opened | None, position: int) -> list[Copy]:
     """Return what can be copied as (label, text): the id, commands that show the same, the texts, the event."""
-    row, given = known.row, functools.partial(offers.given, tape, known.row["id"])
+    row, given = known.row, functools.partial(offers.part_command, tape, known.row["id"])
     copies: list[Copy] = [("id", row["id"]), ("command", offers.command(tape, "show", row["id"]))]
     texts = [("text", row["content"]), ("reasoning", row["reasoning"]), ("request body", known.request["body"])]
     for call in (row["tool_calls"] or [])[:_MOST_CALLS]:

@@ -1,101 +1,437 @@
-"""The filter of a list: what was typed, whether it is in force, and the filters of earlier runs.
+"""The line in which a filter is typed: applied a moment after the last key, with what fits counted at its right.
 
-A filter that cannot be read leaves the last one in force. The line that it is typed in is a widget; the file that keeps
-what was typed is read and written beside the loop, and a list without it is no worse.
+While it is typed, completions are listed below. A filter that cannot be parsed, or is not finished, leaves the last one
+in force: its token is underlined, and below stands what was expected. Filters of earlier runs are kept in a file, which
+is read and written beside the loop.
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Final
+
+from rich.highlighter import Highlighter
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.events import Click
+from textual.message import Message
+from textual.strip import Strip
+from textual.timer import Timer
+from textual.widgets import Input, Static
+from textual.worker import Worker
 
 from recorder.clock import Clock
 from recorder.errors import WiretapeError
 from recorder.sanitize import safe
 from viewer.filters import completion, parser
+from viewer.filters.completion import Offer
 from viewer.filters.parser import FilterError
 from viewer.filters.syntax import Filter
-from viewer.model import settings
+from viewer.model import settings, states
 from viewer.model.listing import drilling
-from viewer.tui.list.filter_line import FilterLine
-from viewer.tui.list.questions import Known, Wanted
+from viewer.model.states import Part, Tone
+from viewer.tui.base import paint
+from viewer.tui.list.listing import Query, Vocabulary
+from viewer.tui.widgets.cursor import Toned
+
+AFTER_SECONDS: Final = 0.12
+"""How long after the last key a filter is applied."""
 
 _EXPRESSION: Final = "~"
+_INDENT: Final = "   "
+_WIDEST: Final = 40
 
 
-class ListFilter:
-    """What a list is filtered by: `text` is the last that could be read, `is_wrong` says that the one typed cannot."""
+class FilterLine(Vertical):
+    """The filter's box, with a count at its right, and completions or an error below.
 
-    def __init__(self, text: str, known: Callable[[], Known], tell: Callable[[str], object]) -> None:
-        self.line = FilterLine(
-            text,
-            lambda typed: [
-                (one, known().meanings.get(one.field, "")) for one in completion.offers(typed, known().values)
-            ],
-            lambda typed: completion.is_unfinished(typed, known().values),
-        )
+    `text` is the last filter that could be parsed, `is_wrong` says that the one typed cannot.
+    """
+
+    DEFAULT_CSS = """
+    FilterLine {
+        height: auto; background: $boost;
+        & > Horizontal { height: 1; }
+        & .prompt { width: 3; color: $text-accent; text-style: bold; }
+        & FilterInput { width: 1fr; height: 1; background: transparent; }
+        & .count { width: auto; padding: 0 1; color: $text-muted; }
+        & > .wrong { display: none; height: auto; max-height: 7; padding: 0 3; color: $text-error; }
+        &.-wrong > .wrong { display: block; }
+        & > Completions { display: none; }
+        &.-typing > Completions { display: block; }
+        &.-typing > .wrong { display: none; }
+        &.-off FilterInput { text-style: strike; color: $text-muted; }
+    }
+    """
+
+    @dataclass
+    class Edited(Message):
+        """The filter is to be applied."""
+
+        text: str
+
+    class Left(Message):
+        """The keys belong to the list again."""
+
+    def __init__(self, text: str, vocabulary: Callable[[], Vocabulary]) -> None:
+        super().__init__()
         self.text = text
         self.is_on = True
         self.is_wrong = False
-        self._found: Filter | None = None
+        self.box = FilterInput()
+        self._vocabulary = vocabulary
+        self._filter: Filter | None = None
         self._settled = ""
-        self._tell: Callable[[str], object] | None = tell
+        self._count, self._counted = Static("", classes="count"), Content("")
+        self._wrong = Static("", classes="wrong")
+        self._timer: Timer | None = None
+        self._applied = safe(text)
+        self._has_failed = False
 
-    def applied(self, wanted: Wanted) -> Wanted:
-        """Give what a list is to show with this filter in force; where there is none, everything."""
-        found = self._found if self.is_on else None
-        return replace(wanted, filter=found, text="" if found is None else self._settled)
+    def compose(self) -> ComposeResult:
+        """Lay out the prompt, the box and the count; below, the completions or the error."""
+        with Horizontal():
+            yield Static(" / ", classes="prompt")
+            yield self.box
+            yield self._count
+        yield self.box.completions
+        yield self._wrong
+
+    def on_mount(self) -> None:
+        """Show the filter that is in force from the start."""
+        self.box.value = self._applied
+        self.box.remember(self._applied)
 
     @property
     def text_in_force(self) -> str:
         """The filter in force, as it was typed; empty selects everything."""
         return self.text if self.is_on else ""
 
-    def read(self, text: str, clock: Clock) -> bool:
-        """Take a filter, with its times counted from now; False, and what is wrong is shown, if it cannot be read."""
+    @property
+    def is_entered(self) -> bool:
+        """Whether the keys are the box's."""
+        return self.has_class("-typing")
+
+    @property
+    def is_typing(self) -> bool:
+        """Whether what stands in the box has yet to be applied."""
+        return self.box.value != self._applied
+
+    def applied(self, query: Query) -> Query:
+        """Return a query with this filter, as far as it is in force."""
+        filter = self._filter if self.is_on else None
+        return replace(query, filter=filter, text="" if filter is None else self._settled)
+
+    def parse(self, text: str, clock: Clock) -> bool:
+        """Parse a filter, with its times counted from now; where that fails, show why and return False."""
         wall_ns = clock.wall_ns()
         still = Clock(clock.now, lambda: wall_ns)
         try:
-            found = parser.parse(text, still) if text.strip() else None
+            filter = parser.parse(text, still) if text.strip() else None
             self._settled = drilling.settled(text, still)
         except FilterError as error:
-            self._refuse(error)
+            self._show_error(error)
             return False
-        self._refuse(None)
-        self.text, self._found = text, found
-        self.line.show_on(self.is_on)
+        self._show_error(None)
+        self.text, self._filter = text, filter
+        self.set_class(not self.is_on, "-off")
         return True
 
-    def give_up(self, error: WiretapeError) -> None:
-        """Take a filter away that can be read and yet not be evaluated: it was its regular expression."""
-        at = self.text.find(_EXPRESSION)
-        self._found = None
-        self._refuse(FilterError(_EXPRESSION, max(at, 0), str(error)))
+    def reject(self, error: WiretapeError) -> None:
+        """Drop a filter that can be parsed and yet not be evaluated: it was its regular expression."""
+        self._filter = None
+        self._show_error(FilterError(_EXPRESSION, max(self.text.find(_EXPRESSION), 0), str(error)))
 
-    async def recall(self) -> None:
+    def put(self, text: str) -> None:
+        """Put a filter into the box, and apply it at once, even if it is there already."""
+        self._stop()
+        self._applied = self.box.value = safe(text)
+        self.box.remember(text)
+        self.post_message(self.Edited(self._applied))
+
+    def enter(self) -> None:
+        """Give the keys to the box."""
+        self.box.can_focus = True
+        self.box.focus()
+        self.add_class("-typing")
+        self.complete()
+        self.recall()
+
+    def leave(self) -> None:
+        """Apply the filter as it stands, and give the keys back to the list."""
+        self.box.remember(self.box.value)
+        if self.box.value.strip():
+            _: Worker[None] = self.run_worker(partial(self._keep, self.box.value), group="history")
+        self._apply()
+        self.remove_class("-typing")
+        self.box.can_focus = False
+        self.post_message(self.Left())
+
+    def complete(self) -> None:
+        """List what the filter may go on with."""
+        if self.is_entered:
+            vocabulary = self._vocabulary()
+            self.box.offers = completion.offers(self.box.value, vocabulary.values)
+            self.box.completions.show(
+                [(safe(offer.text), safe(vocabulary.meanings.get(offer.field, ""))) for offer in self.box.offers]
+            )
+
+    def show_count(self, count: Content) -> None:
+        """Show what fits, at the right."""
+        if count != self._counted:
+            self._counted = count
+            self._count.update(count)  # which lays the whole screen out
+
+    async def on_click(self) -> None:
+        """Enter the box."""
+        await self.run_action("screen.filter")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Apply the filter a moment after the last key."""
+        event.stop()
+        self._stop()
+        self._timer = self.set_timer(AFTER_SECONDS, self._apply_finished)
+        self.complete()
+        if self.is_typing:
+            self.show_count(paint.content("…"))  # what is counted is of another filter
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Apply the filter at once, and go back to the list."""
+        event.stop()
+        self.leave()
+
+    def on_completions_chosen(self, event: "Completions.Chosen") -> None:
+        """Complete by what was clicked."""
+        event.stop()
+        self.box.take(event.at)
+        self.box.focus()
+
+    def recall(self) -> None:
         """Read the filters of earlier runs."""
-        try:
-            self.line.recall(await asyncio.to_thread(settings.read_history, settings.history_file()))
-        except (OSError, ValueError) as error:
-            self._tell_once(f"The filters of earlier runs cannot be read: {_reason(error)}")
+        _: Worker[None] = self.run_worker(self._recall, group="history")
 
-    async def keep(self, text: str) -> None:
-        """Keep a filter for later runs."""
+    async def _recall(self) -> None:
+        try:
+            self.box.recall(await asyncio.to_thread(settings.read_history, settings.history_file()))
+        except (OSError, ValueError) as error:
+            self._report("The filters of earlier runs cannot be read", error)
+
+    async def _keep(self, text: str) -> None:
         try:
             await asyncio.to_thread(settings.add_to_history, settings.history_file(), text)
         except OSError as error:
-            self._tell_once(f"Filters cannot be kept for later runs: {_reason(error)}")
+            self._report("Filters cannot be kept for later runs", error)
 
-    def _tell_once(self, trouble: str) -> None:
-        if self._tell is not None:
-            self._tell(trouble)
-        self._tell = None
+    def _report(self, trouble: str, error: Exception) -> None:
+        """Show the first trouble with the file; a list without it is no worse."""
+        where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        if not self._has_failed:
+            self.notify(safe(f"{trouble}: {reason}{where}"), markup=False)
+        self._has_failed = True
 
-    def _refuse(self, error: FilterError | None) -> None:
+    def _show_error(self, error: FilterError | None) -> None:
+        """Underline what cannot be parsed, and show what was expected; None removes that."""
         self.is_wrong = error is not None
-        self.line.show_error(error)
+        self.box.underline.span = None
+        if error is not None:
+            self.box.underline.span = (error.position, error.position + max(len(error.token), 1))
+            self._wrong.update(paint.content(str(error)))
+        tone: Tone = "muted" if self.box.offers else "error"  # where there are completions, it is only unfinished
+        self.box.completions.head(safe(str(error)) if error is not None else "", tone)
+        self.set_class(self.is_wrong, "-wrong")
+        self.box.refresh()
+
+    def _apply_finished(self) -> None:
+        """Apply the filter, unless more of it has to come: the last one stays in force until then."""
+        if self.is_entered and self.is_typing and completion.is_unfinished(self.box.value, self._vocabulary().values):
+            self._show_error(None)
+            self.box.completions.head("unfinished: enter applies it as it stands")
+        else:
+            self._apply()
+
+    def _apply(self) -> None:
+        self._stop()
+        if self.is_typing:
+            self._applied = self.box.value
+            self.post_message(self.Edited(self._applied))
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
 
 
-def _reason(error: Exception) -> str:
-    where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
-    return safe(f"{(isinstance(error, OSError) and error.strerror) or error}{where}")
+class _Underline(Highlighter):
+    """Underlines the token that cannot be parsed."""
+
+    span: tuple[int, int] | None = None
+
+    def highlight(self, text: Text) -> None:
+        """Underline it."""
+        if self.span is not None:
+            text.stylize("bold underline red", *self.span)
+
+
+class FilterInput(Input):
+    """The box: with a history, and without anything that could drive a terminal."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "complete", "complete", key_display="tab", id="filter.complete"),
+        Binding("down", "choose(1)", "choose", key_display="↓", tooltip="next completion, or filter", id="filter.next"),
+        Binding("up", "choose(-1)", "earlier", key_display="↑", tooltip="choose up, or the filter before",
+                id="filter.previous"),
+        Binding("enter", "submit", "apply", key_display="enter", tooltip="take the chosen completion, or apply",
+                id="filter.apply"),
+        Binding("escape", "leave", "to the list", key_display="esc", id="filter.leave"),
+    ]  # fmt: skip
+
+    def __init__(self) -> None:
+        underline = _Underline()
+        super().__init__(
+            placeholder="filter: model:gpt-* ttft>800ms -is:ok",
+            highlighter=underline,
+            compact=True,
+            select_on_focus=False,
+        )
+        self.underline = underline
+        self.offers: Sequence[Offer] = ()
+        self.completions = Completions()
+        self.history: list[str] = []
+        self._recalled: str | None = None
+        self._at = 0
+        self._draft = ""
+        self.can_focus = False  # or the keys of an empty list would be typed here
+
+    def remember(self, text: str) -> None:
+        """Keep a filter for `up`."""
+        self.history = settings.with_filters(self.history, text)
+        self._at = len(self.history)
+
+    def recall(self, texts: Sequence[str]) -> None:
+        """Put filters of earlier runs before those of this one; `up` goes on from where it was."""
+        from_end = len(self.history) - self._at
+        self.history = settings.with_filters(texts, *self.history)
+        self._at = len(self.history) - from_end
+
+    def insert(self, text: str, index: int) -> None:
+        """Insert what was typed or pasted, as it may be shown."""
+        super().insert(safe(text), index)
+
+    def replace(self, text: str, start: int, end: int) -> None:
+        """Put what was typed or pasted in a place, as it may be shown."""
+        super().replace(safe(text), start, end)
+
+    def take(self, at: int) -> None:
+        """Complete the filter by what is offered at a place of the list, if anything is."""
+        if at < len(self.offers):
+            self._put(safe(self.offers[at].whole))
+
+    def action_choose(self, by: int) -> None:
+        """Choose a completion; above the first, and where a filter from before stands, go through those filters."""
+        is_recalled = self.value == self._recalled and self._at < len(self.history)
+        if is_recalled or (by < 0 and self.completions.chosen is None):
+            self._step(by)
+        else:
+            self.completions.move(by)
+
+    def action_complete(self) -> None:
+        """Complete by the chosen completion, or the first."""
+        self.take(self.completions.chosen or 0)
+
+    async def action_submit(self) -> None:
+        """Complete by the chosen completion; if none is, apply the filter."""
+        if self.completions.chosen is None:
+            await super().action_submit()
+        else:
+            self.take(self.completions.chosen)
+
+    def action_leave(self) -> None:
+        """Go back to the list."""
+        self.query_ancestor(FilterLine).leave()
+
+    def _step(self, by: int) -> None:
+        """Put the filter before or after in the place of this one."""
+        if self.value != self._recalled:
+            self._at = len(self.history)
+        if self._at == len(self.history):
+            self._draft = "" if self.value in self.history else self.value
+        self._at = max(0, min(self._at + by, len(self.history)))
+        self._put(safe(self.history[self._at]) if self._at < len(self.history) else self._draft)
+        self._recalled = self.value
+
+    def _put(self, text: str) -> None:
+        self.value = text
+        self.cursor_position = len(text)
+
+
+class Completions(Toned):
+    """Lists texts, each with a note, below a line that says something; nothing is chosen until somebody moves."""
+
+    DEFAULT_CSS = """
+    Completions {
+        height: 7; background: $surface;
+        & > .completions--chosen { background: $primary-muted; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"completions--chosen"}
+
+    @dataclass
+    class Chosen(Message):
+        """A text was clicked."""
+
+        at: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._listed: Sequence[tuple[str, str]] = ()
+        self._head: Part = ("", "plain")
+        self.chosen: int | None = None
+
+    def show(self, listed: Sequence[tuple[str, str]]) -> None:
+        """List texts with their notes."""
+        self._listed, self.chosen = listed, None
+        self.refresh()
+
+    def head(self, text: str, tone: Tone = "muted") -> None:
+        """Show a text above the list."""
+        self._head = text, tone
+        self.refresh()
+
+    def move(self, by: int) -> None:
+        """Choose the next text, or the one before; before the first none is chosen."""
+        at = (-1 if self.chosen is None else self.chosen) + by
+        self.chosen = None if at < 0 or not self._listed else min(at, len(self._listed) - 1)
+        self.refresh()
+
+    def on_click(self, event: Click) -> None:
+        """Choose the text that was clicked."""
+        at = self._top + event.y - 1
+        if event.y and at < len(self._listed):
+            self.post_message(self.Chosen(at))
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the head with which texts are in sight, if not all are; or a text with its note."""
+        at, room, count = self._top + y - 1, self.size.height - 1, len(self._listed)
+        if y == 0:
+            counted = f"{'  ' if self._head[0] else ''}{self._top + 1}–{self._top + room} of {count}"
+            return self._line([self._head, (counted if count > room else "", "muted")])
+        if at >= count:
+            return self.drawn([])
+        wide = min(max(len(text) for text, _ in self._listed), _WIDEST)
+        text, note = self._listed[at]
+        parts: list[Part] = [(f"{states.cut(text, wide):<{wide}}", "accent"), (f"  {note}", "muted")]
+        return self._line(parts, chosen=at == self.chosen)
+
+    def _line(self, parts: Sequence[Part], *, chosen: bool = False) -> Strip:
+        laid_out = states.laid_out([(_INDENT, "plain"), *parts], self.size.width, right=False)
+        return self.drawn(laid_out, self.component("completions--chosen") if chosen else None)
+
+    @property
+    def _top(self) -> int:
+        """The text that stands first: as many are left out above as the chosen one needs."""
+        return max(0, (self.chosen or 0) - max(self.size.height - 2, 0))

@@ -1,47 +1,118 @@
 """What the list knows of its tape, and how it finds out: loaded as a whole, then looked at again and again.
 
-Whatever a tape can be (not there yet, locked, damaged, replaced) is kept as `trouble`, in words, until it is read
-again. What is drawn of all this is `streams`'s.
+Whatever a tape can be (not there yet, locked, damaged, replaced) is kept as `trouble` until it is read again. Questions
+are answered in the tape's thread, where the database library is imported, beside the first frame.
 """
 
 import contextlib
-import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from recorder.clock import Clock
+from recorder.decode.stalls import Thresholds
 from recorder.errors import TapeBusy, WiretapeError
 from recorder.process import Run
+from viewer.filters.completion import FROM_TAPE
+from viewer.filters.syntax import Filter
 from viewer.model.listing import notices
-from viewer.model.listing.catalog import Catalog
+from viewer.model.listing.catalog import PAGE, Catalog
+from viewer.model.listing.notices import Term
+from viewer.rows import Row
 from viewer.tape.decoder import LARGE
+from viewer.timing.verdicts import Verdict
 from viewer.tui.base.host import Host, Superseded, in_thread
-from viewer.tui.list import questions
-from viewer.tui.list.questions import Known, Previewed, Wanted
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from viewer.filters.sql import Condition
     from viewer.tape.live import Change
 
 _BUSY_NS: Final = 2_000_000_000
+_ASCENDING: Final = frozenset({"model", "upstream", "path", "outcome", "flags", "status"})
+_BY_TIME: Final = ("started_at", True)
+_KNOWN_AT_START: Final = frozenset({"started_at", "upstream", "path"})
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What the list is to show: a filter, and an order (a field, and whether the largest come first).
+
+    Without a filter that is everything, without an order the newest first. `text` is the filter as people wrote it,
+    with its times absolute.
+    """
+
+    filter: Filter | None = None
+    order: tuple[str, bool] | None = None
+    text: str = ""
+
+    def by(self, field: str) -> "Query":
+        """Return the same in the order of a field; where that is its order already, the other way round."""
+        now = self.order or _BY_TIME
+        order = (field, not now[1] if field == now[0] else field not in _ASCENDING)
+        return replace(self, order=None if order == _BY_TIME else order)
+
+    @property
+    def settles(self) -> bool:
+        """Whether an exchange's place is only known when it has ended."""
+        return self.order is not None and self.order[0] not in _KNOWN_AT_START
+
+    def reversed(self) -> "Query":
+        """Return the same the other way round."""
+        return self.by((self.order or _BY_TIME)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What a filter can be completed with: the values of fields on the tape, and what fields mean."""
+
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    meanings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """An exchange for the preview; it has verdicts if it was short enough to be judged in passing."""
+
+    row: Row | None
+    verdicts: list[Verdict] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A list as it was read: the numbers in their order, its first rows, and the state of the tape.
+
+    `ids` are those of the exchanges that were asked about, `started` is when the first and the last began.
+    """
+
+    numbers: list[int]
+    took_ns: int
+    rows: list[Row]
+    change: "Change"
+    ids: dict[int, str]
+    started: tuple[str, str] | None
 
 
 class Listing:
-    """The exchanges that are `wanted`, as a `catalog`; `change` is what was last seen of the tape, None if nothing.
+    """The exchanges that a `query` selects, as a `catalog`; `change` is the last look at the tape, or None.
 
     `started` is when the first and the last of them began; None if there are none.
     """
 
     def __init__(self, host: Host) -> None:
-        self.wanted = Wanted()
+        self.query = Query()
         self.catalog = Catalog()
         self.change: Change | None = None
         self.started: tuple[str, str] | None = None
         self.took_ns = 0
-        self.known = Known()
+        self.vocabulary = Vocabulary()
         self.trouble: WiretapeError | None = None
         self._host = host
         self._name = f"{id(self)}"  # another list's questions are none of this one's
         self._openings = 0
-        self._loaded: Wanted | None = None
+        self._loaded: Query | None = None
         self._asked_ns: int | None = None
 
     @property
@@ -50,13 +121,13 @@ class Listing:
         return self._asked_ns is not None
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether what there is is what is wanted, rather than what was before."""
-        return self._loaded == self.wanted
+    def is_current(self) -> bool:
+        """Whether the catalog is that of the query, rather than of the one before."""
+        return self._loaded == self.query
 
     @property
     def is_busy(self) -> bool:
-        """Whether somebody else keeps the tape to himself, or it takes long to answer."""
+        """Whether the tape is locked, or takes long to answer."""
         waiting = self._asked_ns is not None and self._host.clock.now() - self._asked_ns > _BUSY_NS
         return waiting or isinstance(self.trouble, TapeBusy)
 
@@ -71,119 +142,189 @@ class Listing:
         return self.change.recorder if self.change is not None else None
 
     @property
-    def wall_ns(self) -> int:
-        """The wall time, in ns."""
-        return self._host.clock.wall_ns()
-
-    @property
     def fitting(self) -> int:
-        """How many exchanges fit, those included that are not in the list yet."""
+        """The number of exchanges that fit, counting those that have only arrived."""
         return len(self.catalog) + self.catalog.arrived
 
     async def load(self, known: Sequence[int] = ()) -> Mapping[int, str] | None:
-        """Read the list that is wanted; give the ids of the exchanges `known` by number, None if there is trouble.
+        """Read the list; return the ids of the exchanges `known` by number, None if there is trouble.
 
         Raises `Superseded`.
         """
-        wanted = self.wanted
+        query = self.query
         self._asked_ns = self._host.clock.now()
         try:
-            found = await self._host.tape.ask(questions.load(wanted, self._host.clock, known), f"list {self._name}")
+            loaded = await self._host.tape.ask(
+                partial(_load, query=query, clock=self._host.clock, known=known), f"list {self._name}"
+            )
         except WiretapeError as error:
             self._asked_ns = None
             self._fail(error)
             return None
         self._asked_ns, self.trouble, self._openings = None, None, self._host.tape.openings
-        self.took_ns, self.change, self.started, self._loaded = found.took_ns, found.change, found.started, wanted
-        self.catalog = Catalog(found.numbers, by_time=wanted.order is None)
-        self.catalog.put(found.rows)
-        return found.ids
+        self.took_ns, self.change, self.started, self._loaded = loaded.took_ns, loaded.change, loaded.started, query
+        self.catalog = Catalog(loaded.numbers, by_time=query.order is None)
+        self.catalog.put(loaded.rows)
+        return loaded.ids
 
     async def holds(self, known: Mapping[int, str]) -> bool:
-        """Say whether exchanges are still those that their numbers stood for."""
-        with contextlib.suppress(Superseded, WiretapeError):  # what cannot be told is not held
-            return await self._host.tape.ask(questions.ids(list(known))) == known
+        """Return whether exchanges are still those that their numbers stood for; False if that cannot be told."""
+        with contextlib.suppress(Superseded, WiretapeError):
+            return await self._host.tape.ask(partial(ids, numbers=list(known))) == known
         return False
 
     async def look(self, visible: Sequence[int]) -> "Change | None":
-        """See what has changed since the tape was last looked at, and put that into the catalog.
+        """Return what has changed since the tape was last looked at, None if nothing has.
 
         A tape that was replaced, or that lost exchanges, has to be loaded again: `change` is None then.
         """
-        wanted, known = self.wanted, self.change
+        query, known = self.query, self.change
         if known is None:
             return None
         try:
-            found = await self._host.tape.ask(questions.changed(wanted, known.seen, visible))
+            change = await self._host.tape.ask(partial(_change, query=query, known=known, visible=visible))
         except Superseded:
             return None
         except WiretapeError as error:
             self._fail(error)
             return None
-        if self._host.tape.openings != self._openings or (found is not None and found.deleted):
+        if self._host.tape.openings != self._openings or (change is not None and change.deleted):
             self.change = None
-        if found is None or self.change is not known or self.wanted is not wanted:
+        if change is None or self.change is not known or self.query is not query:
             return None
-        self.change = found
-        return found
+        self.change = change
+        return change
 
-    def take(self, found: "Change") -> int:
-        """Put into the catalog what has changed; give how many places the rest moved down at most."""
-        self.catalog.drop(found.unfit)
-        above = self.catalog.add(found.fits)
-        self.catalog.end((one for one in found.fits if one not in found.seen.unsettled), moves=self.wanted.settles)
-        self.catalog.put(found.rows) if above else self.catalog.refresh(found.rows)
-        starts = [*(self.started or ()), *(row["started_at"] for row in found.rows)]
+    def take(self, change: "Change") -> int:
+        """Put into the catalog what has changed; return how many places the rest moved down at most."""
+        self.catalog.drop(change.unfit)
+        above = self.catalog.add(change.fits)
+        self.catalog.end((one for one in change.fits if one not in change.seen.unsettled), moves=self.query.settles)
+        self.catalog.put(change.rows) if above else self.catalog.refresh(change.rows)
+        starts = [*(self.started or ()), *(row["started_at"] for row in change.rows)]
         self.started = (min(starts), max(starts)) if starts else None
         return above
 
     async def read(self, numbers: Sequence[int]) -> bool:
-        """Read the rows of these exchanges; say whether some are gone. Raises `Superseded`."""
+        """Read the rows of these exchanges; return whether some are gone. Raises `Superseded`."""
         catalog = self.catalog
         try:
-            found = await self._host.tape.ask(questions.pages(numbers), f"pages {self._name}")
+            rows = await self._host.tape.ask(partial(_rows, numbers=numbers), f"pages {self._name}")
         except WiretapeError as error:
             self._fail(error)
             return False
-        catalog.put(found)
-        gone = set(numbers) - {row["no"] for row in found}
+        catalog.put(rows)
+        gone = set(numbers) - {row["no"] for row in rows}
         catalog.drop(list(gone))
         return bool(gone)
 
     async def why_nothing(self) -> notices.Lines | None:
-        """Say why nothing fits, term by term; None if something else is wanted by now."""
-        wanted = self.wanted
-        if wanted.filter is None or self.change is None:
+        """Return why nothing fits, term by term; None if the query is another one by now."""
+        query, change = self.query, self.change
+        if query.filter is None or change is None:
             return None
-        try:
-            terms = await self._host.tape.ask(questions.terms(wanted.filter), f"terms {self._name}")
-        except (Superseded, WiretapeError):
-            return None
-        if self.wanted is not wanted or self.change is None:
-            return None
-        return notices.none_match(self.change.total, terms, self.change.running)
-
-    async def preview(self, number: int) -> Previewed | None:
-        """Give what there is to say of an exchange; None if another one is asked for by now, or there is trouble.
-
-        If it is a large one, what will decode it is made ready, and reads it: it is likely to be opened.
-        """
-        with contextlib.suppress(Superseded, WiretapeError):  # trouble is told by what looks for changes
-            asked = questions.preview(number, self._host.limits)
-            found = await self._host.tape.ask(asked, f"preview {self._name}")
-            if found.row is not None and found.row["bytes"] > LARGE:
-                ahead = number if found.row["outcome"] != "open" else None
-                await in_thread(functools.partial(self._host.decoders.ready, ahead, found.row["bytes"]))
-            return found
+        with contextlib.suppress(Superseded, WiretapeError):
+            terms = await self._host.tape.ask(partial(_terms, filter=query.filter), f"terms {self._name}")
+            if self.query is query and self.change is not None:
+                return notices.none_match(self.change.total, terms, self.change.running)
         return None
 
-    async def read_known(self) -> None:
+    async def details(self, number: int) -> Details | None:
+        """Return what the preview shows of an exchange; None if it shows another one by now, or there is trouble.
+
+        A decoder is made ready for a large one: it is likely to be opened.
+        """
+        with contextlib.suppress(Superseded, WiretapeError):  # `look` reports the trouble
+            question = partial(_details, number=number, limits=self._host.limits)
+            details = await self._host.tape.ask(question, f"preview {self._name}")
+            if details.row is not None and details.row["bytes"] > LARGE:
+                ahead = number if details.row["outcome"] != "open" else None
+                await in_thread(partial(self._host.decoders.ready, ahead, details.row["bytes"]))
+            return details
+        return None
+
+    async def read_vocabulary(self) -> None:
         """Read what a filter can be completed with, once."""
-        if not self.known.values:
+        if not self.vocabulary.values:
             with contextlib.suppress(Superseded, WiretapeError):  # then only names are completed
-                self.known = await self._host.tape.ask(questions.known())
+                self.vocabulary = await self._host.tape.ask(_vocabulary)
 
     def _fail(self, error: WiretapeError) -> None:
         self.trouble = error
         if not isinstance(error, TapeBusy):
             self.change, self.catalog = None, Catalog()
+
+
+def _load(connection: "Connection", query: Query, clock: Clock, known: Sequence[int]) -> _Loaded:
+    from viewer.tape import live
+
+    condition = _condition(query)
+    change = live.change(connection, None, condition)
+    assert change is not None
+    began = clock.now()
+    by, descending = query.order or (None, False)
+    numbers = live.numbers(connection, condition, by, descending=descending)
+    took = clock.now() - began
+    first = numbers[:PAGE] if query.order else numbers[-PAGE:]
+    started = live.started(connection, None if condition is None else numbers)
+    return _Loaded(numbers, took, live.listed(connection, first), change, ids(connection, known), started)
+
+
+def ids(connection: "Connection", numbers: Sequence[int]) -> dict[int, str]:
+    """Return the ids of these exchanges, as far as they are on the tape."""
+    from viewer.tape import queries
+
+    return {number: row["id"] for number in numbers for row in queries.numbered(connection, ("id",), [number])}
+
+
+def _change(connection: "Connection", query: Query, known: "Change", visible: Sequence[int]) -> "Change | None":
+    from viewer.tape import live
+
+    return live.change(connection, known.seen, _condition(query), visible)
+
+
+def _rows(connection: "Connection", numbers: Sequence[int]) -> list[Row]:
+    from viewer.tape import live
+
+    return live.listed(connection, numbers)
+
+
+def _details(connection: "Connection", number: int, limits: Thresholds) -> Details:
+    from viewer.tape import live, queries
+    from viewer.timing.timed import Timed
+    from viewer.timing.verdicts import verdicts
+
+    row = live.preview(connection, number)
+    if row is None or row["outcome"] == "open" or row["bytes"] > LARGE:
+        return Details(row)
+    return Details(row, verdicts(Timed(*queries.observed(connection, number)), row["outcome"], limits))
+
+
+def _terms(connection: "Connection", filter: Filter) -> list[Term]:
+    """Count what fits each term of a filter alone; of a long duration, look whether a thousandth was meant."""
+    from viewer.filters import sql
+    from viewer.tape import live, queries
+
+    terms = []
+    for term, count in live.alone(connection, filter):
+        smaller = notices.smaller_unit(term) if not count else None
+        is_meant = smaller is not None and queries.count(connection, sql.condition(smaller)) > 0
+        terms.append(Term(str(term), count, str(smaller) if is_meant else None))
+    return terms
+
+
+def _vocabulary(connection: "Connection") -> Vocabulary:
+    from viewer.export import fields
+    from viewer.filters.fields import FIELDS, MEANINGS
+    from viewer.formatting import host
+    from viewer.tape import live
+
+    values = {name: live.values(connection, name) for name in FROM_TAPE}
+    values |= {"upstream": list(dict.fromkeys(map(host, values["upstream"])))}
+    return Vocabulary(values, fields.meanings(name for name in FIELDS if name not in MEANINGS) | MEANINGS)
+
+
+def _condition(query: Query) -> "Condition | None":
+    from viewer.filters import sql
+
+    return None if query.filter is None else sql.condition(query.filter)

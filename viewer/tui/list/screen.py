@@ -1,43 +1,43 @@
-"""The exchanges of a tape, the newest first, while more arrive: filtered, ordered, marked, and each looked at in brief.
+"""The exchanges of a tape, the newest first, while more arrive: filtered, ordered, marked, and previewed.
 
-Nothing here waits for the tape: each question runs in its thread, and what it gives is handed to the widgets. Several
-times a second it is looked whether anybody has written; only then is anything read. What is known of the tape is
-`Listing`'s, what is asked of it `questions`'s.
+Nothing here waits for the tape: each question runs in its thread, and its answer is handed to the widgets. Several
+times a second the screen looks whether anybody has written; only then is anything read. What is known of the tape is
+in `listing`.
 """
 
 import asyncio
 import contextlib
-import functools
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.events import DescendantFocus, Key
 from textual.screen import Screen
 from textual.worker import Worker
 
-from recorder.errors import ForeignFile, SchemaMismatch, SchemaMissing
+from recorder.errors import ForeignFile, NotFound, SchemaMismatch, SchemaMissing
+from recorder.plurals import counted
 from viewer.filters.patterns import TooSlow
 from viewer.model import states
-from viewer.model.listing import drilling
-from viewer.model.states import Look
+from viewer.model.listing import drilling, notices
+from viewer.model.listing.catalog import Marks
+from viewer.model.states import Look, Part
+from viewer.rows import Row
 from viewer.tui.base.host import Host, Superseded, host
-from viewer.tui.dialogs import offers
-from viewer.tui.list import telling
-from viewer.tui.list.filter import ListFilter
-from viewer.tui.list.filter_line import FilterInput, FilterLine
-from viewer.tui.list.listing import Listing
-from viewer.tui.list.marking import Marking
-from viewer.tui.list.previewing import Previewing
-from viewer.tui.list.questions import Wanted
+from viewer.tui.base.keys import BACK, HELP
+from viewer.tui.dialogs.offers import Copy
+from viewer.tui.list import offers
+from viewer.tui.list.filter import FilterInput, FilterLine
+from viewer.tui.list.listing import Listing, Query
+from viewer.tui.list.preview import Preview
 from viewer.tui.list.rows import StreamRows, Titles
-from viewer.tui.list.streams_keys import CSS, KEYS, OF_ROWS
+from viewer.tui.widgets.bar import HeaderLine, Notice, content
 from viewer.tui.widgets.cursor import CursorList
 from viewer.tui.widgets.footer import KeyLine
-from viewer.tui.widgets.header import HeaderLine
-from viewer.tui.widgets.notice import Notice, said
 
 if TYPE_CHECKING:
     from viewer.tape.live import Change
@@ -46,19 +46,57 @@ POLL_SECONDS: Final = 0.15
 _RETRY_SECONDS: Final = 0.5
 _TICK_SECONDS: Final = 0.5
 _ONLY: Final = ("is:failed", "flag:stall")
-_ALL: Final = frozenset(binding.action.partition("(")[0] for binding in KEYS)
+_OF_ROWS: Final = frozenset({"open", "mark", "order", "reverse", "columns", "follow", "stats", "preview"})
+"""Actions that do nothing where nothing is listed."""
 
 
 class StreamsScreen(Screen[None]):
-    """The list of all exchanges of a tape."""
+    """The list of all exchanges of a tape. Below 20 rows the preview is hidden, below 36 while a filter is typed."""
 
-    CSS = CSS
+    CSS = """
+    StreamsScreen {
+        & #body { height: 1fr; layout: vertical; }
+        & #list { width: 1fr; height: 1fr; }
+        & #nothing { display: none; width: 1fr; height: 1fr; align: center middle; }
+        & Preview { height: 30%; min-height: 7; max-height: 14; }
+        &.-nothing #body { display: none; }
+        &.-nothing #nothing { display: block; }
+        &.-unpreviewed Preview { display: none; }
+        &.-short Preview, &.-short.-filtering Preview, &.-tall.-filtering Preview { display: none; }
+        &.-short Completions { height: 4; }
+        &.-high Completions { height: 9; }
+        &.-wide #body { layout: horizontal; }
+        &.-wide Preview { width: 36%; height: 1fr; max-height: 100%; border-top: none; border-left: solid $panel; }
+    }
+    """
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (150, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-tall"), (36, "-high")]
-    BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *HELP,
+        Binding("slash", "filter", "filter", key_display="/", tooltip="type a filter (search, find)",
+                id="streams.filter"),
+        Binding("enter", "open", "open", key_display="enter", tooltip="open in the inspector (replay)",
+                id="streams.open"),
+        Binding("e", "only('is:failed')", "errors", tooltip="errors only, or all again", id="streams.errors"),
+        Binding("s", "only('flag:stall')", "stalls", tooltip="stalls only, or all again", id="streams.stalls"),
+        Binding("space", "mark", "mark", tooltip="mark to compare, or take the mark away (select)", id="streams.mark"),
+        Binding("c", "compare", "compare", tooltip="compare what is marked (race)", id="streams.compare"),
+        Binding("o", "order", "order", tooltip="order by a column (sort)", id="streams.order"),
+        Binding("f", "follow", "follow the newest", show=False, id="streams.follow"),
+        Binding("S", "stats", "stats", tooltip="stats of what is listed (figures)", id="streams.stats"),
+        Binding("backslash", "toggle_filter", "filter on or off", show=False, key_display="\\", id="streams.toggle"),
+        Binding("apostrophe", "views", "saved views", show=False, key_display="'", id="streams.views"),
+        Binding("O", "reverse", "reverse the order (sort)", show=False, id="streams.reverse"),
+        Binding("p", "preview", "preview, shown or not", show=False, id="streams.preview"),
+        Binding("R", "reload", "read again, in order (refresh)", show=False, id="streams.reload"),
+        Binding("C", "columns", "columns, to show or to hide", show=False, id="streams.columns"),
+        Binding("escape", "clear", "marks away, then the filter off", show=False, id="streams.clear"),
+    ]  # fmt: skip
 
     def __init__(self, filter_text: str = "", *, follow: bool = False, selected: int | None = None) -> None:
         super().__init__()
+        self.marks = Marks()
+        self.filter = FilterLine(filter_text, lambda: self.listing.vocabulary)
         self._follow = follow
         self._look = Look()
         self._loader: Worker[None] | None = None
@@ -67,38 +105,35 @@ class StreamsScreen(Screen[None]):
         self._was_idle: frozenset[str] = frozenset()
         self._above = 0
         self._header = HeaderLine()
-        tell = functools.partial(self.notify, markup=False)
-        self._filter = ListFilter(filter_text, lambda: self._listing.known, tell)
         self._rows = StreamRows(id="rows")
         self._rows.selected = selected
         self._titles = Titles(self._rows)
-        self._marking = Marking(self._rows, tell)
-        self._preview = Previewing(self)
+        self._preview = Preview()
         self._notice = Notice()
 
     def compose(self) -> ComposeResult:
         """Lay out the header, the filter, the list with its preview, and the keys."""
         self._host: Host = host(self)
-        self._listing = Listing(self._host)
+        self.listing = Listing(self._host)
         yield self._header
-        yield self._filter.line
+        yield self.filter
         with Container(id="body"):
             with Vertical(id="list"):
                 yield self._titles
                 yield self._rows
-            yield self._preview.widget
+            yield self._preview
         with Container(id="nothing"):
             yield self._notice
         yield KeyLine()
 
     def on_mount(self) -> None:
-        """Ask for the list, and go on looking."""
+        """Read the list, and go on looking."""
         self._rows.focus()
         self.action_reload()
         self.run_worker(self._watch(), group="watch")
-        self.run_worker(self._filter.recall(), group="history")
+        self.filter.recall()
         self.set_interval(_TICK_SECONDS, self._tick)
-        self._say()
+        self.show_state()
 
     def on_screen_resume(self) -> None:
         """Catch up with what has happened meanwhile."""
@@ -110,99 +145,120 @@ class StreamsScreen(Screen[None]):
 
     def set_filter(self, text: str) -> None:
         """Apply a filter as if it had been typed."""
-        self._filter.line.put(text)
+        self.filter.put(text)
         self._rows.focus()
 
-    def copies(self) -> list[offers.Copy]:
-        """Give what can be copied: (label, text)."""
-        marking = self._marking
-        return offers.copies(self._host.tape, self._listing.wanted, marking.row, list(marking.marks.ids.values()))
+    def copies(self) -> list[Copy]:
+        """Return what can be copied: (label, text)."""
+        return offers.copies(self._host.tape, self.listing.query, self._row, list(self.marks.ids.values()))
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        """Give what can be exported: (label, arguments of `wiretape`)."""
-        tape, listing, marking = self._host.tape.path, self._listing, self._marking
-        return offers.exports(tape, listing.wanted, marking.row, list(marking.marks.ids.values()), listing.fitting)
+        """Return what can be exported: (label, arguments of `wiretape`)."""
+        marked, fitting = list(self.marks.ids.values()), self.listing.fitting
+        return offers.exports(self._host.tape.path, self.listing.query, self._row, marked, fitting)
 
     @property
     def holds_keys(self) -> bool:
         """Whether keys are better kept until the list is there that they are meant for."""
-        going = (worker for worker in (self._loader, self._comparing) if worker is not None)
-        waits = any(not worker.is_finished for worker in going) and not self._listing.is_busy
+        running = [worker for worker in (self._loader, self._comparing) if worker is not None]
+        waits = any(not worker.is_finished for worker in running) and not self.listing.is_busy
         return waits and not isinstance(self.focused, FilterInput)
+
+    @property
+    def _row(self) -> Row | None:
+        """The row under the cursor, if it has been read."""
+        return self._rows.catalog.row(self._rows.cursor) if self._rows.count else None
+
+    @property
+    def _known(self) -> dict[int, str]:
+        """The ids of what is marked and of what is under the cursor, by number."""
+        row = self._row
+        return self.marks.ids | ({} if row is None else {row["no"]: row["id"]})
 
     def _load(self) -> None:
         self._loader = self.run_worker(self._loading, group="load", exclusive=True)
 
     async def _loading(self) -> None:
-        known = self._marking.known
+        known = self._known
         try:
-            ids = await self._listing.load(list(known))
+            ids = await self.listing.load(list(known))
         except Superseded:
             return
         if ids is not None:
-            self._marking.check(known, ids)
-        elif isinstance(self._listing.trouble, TooSlow):
-            self._filter.give_up(self._listing.trouble)
-            self._heed_filter()
+            self._check(known, ids)
+        elif isinstance(self.listing.trouble, TooSlow):
+            self.filter.reject(self.listing.trouble)
+            self._apply_filter()
             self.call_later(self._load)
-        elif self._listing.is_unread:
-            self._unread()
+        elif self.listing.is_unread:
+            self._show_trouble()
             return
         self._look_again()
-        self._titles.show(self._listing.wanted.order)
-        self._rows.show(self._listing.catalog)
-        self._say()
+        self._titles.show(self.listing.query.order)
+        self._rows.show(self.listing.catalog)
+        self.show_state()
         self._explain()
 
-    def _explain(self) -> None:
-        if not self._listing.catalog:
-            _: Worker[None] = self.run_worker(self._say_why, group="why", exclusive=True)
+    def _check(self, known: Mapping[int, str], ids: Mapping[int, str]) -> None:
+        """Forget what was `known` and is another exchange now, or none, by the ids on the tape."""
+        selected = self._rows.selected
+        if selected is not None and selected in known and ids.get(selected) != known[selected]:
+            self._rows.selected = None
+        if lost := self.marks.check(ids):
+            self._rows.marks = frozenset(self.marks)
+            what = "1 marked exchange is" if lost == 1 else f"{lost} marked exchanges are"
+            self.notify(f"{what} not on this tape: no mark is left there", markup=False)
 
-    async def _say_why(self) -> None:
-        if lines := await self._listing.why_nothing():
+    def _explain(self) -> None:
+        """Show why nothing fits, where nothing does."""
+        if not self.listing.catalog:
+            _: Worker[None] = self.run_worker(self._show_why, group="why", exclusive=True)
+
+    async def _show_why(self) -> None:
+        if lines := await self.listing.why_nothing():
             self._notice.show(lines)
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(_RETRY_SECONDS if self._listing.trouble else POLL_SECONDS)
-            if self._listing.is_loading:
+            await asyncio.sleep(_RETRY_SECONDS if self.listing.trouble else POLL_SECONDS)
+            if self.listing.is_loading:
                 continue
-            if self._listing.change is None or self._listing.trouble is not None:
+            if self.listing.change is None or self.listing.trouble is not None:
                 self._load()
-            elif found := await self._listing.look(self._rows.in_sight()):
-                self._take(found)
-            elif self._listing.is_unread:
-                self._unread()
+            elif change := await self.listing.look(self._rows.in_sight()):
+                self._take(change)
+            elif self.listing.is_unread:
+                self._show_trouble()
 
-    def _take(self, found: "Change") -> None:
-        was_empty = not self._listing.catalog
+    def _take(self, change: "Change") -> None:
+        was_empty = not self.listing.catalog
         follows = self._follow and not self._rows.cursor  # else it was moved by hand, which is about to be heard of
-        above = self._listing.take(found)
+        above = self.listing.take(change)
         self._look_again()
         self._rows.grown(above, follow=follows or was_empty)
         self._above += above
-        if self._rows.selected in {row["no"] for row in found.rows}:
-            self._preview.now(self._listing, self._rows.selected, self._look)
-        self._say()
+        if self._rows.selected in {row["no"] for row in change.rows}:
+            self._preview.now(self.listing, self._rows.selected, self._look)
+        self.show_state()
         if not was_empty:
             self._explain()
 
-    def _unread(self) -> None:
-        """Say what is wrong with the tape, which is looked at again; what no waiting can mend ends the viewer."""
-        error = self._listing.trouble
+    def _show_trouble(self) -> None:
+        """Show what is wrong with the tape, which is looked at again; what no waiting can mend ends the viewer."""
+        error = self.listing.trouble
         if isinstance(error, SchemaMismatch | ForeignFile) and not isinstance(error, SchemaMissing):
             self._host.give_up(error)
-        self._rows.show(self._listing.catalog)
-        self._say()
+        self._rows.show(self.listing.catalog)
+        self.show_state()
 
     def on_stream_rows_wanted(self, event: StreamRows.Wanted) -> None:
         """Read the rows that come into sight."""
-        reading = functools.partial(self._read, [number for page in event.pages for number in page])
+        reading = partial(self._read, [number for page in event.pages for number in page])
         _: Worker[None] = self.run_worker(reading, group="pages", exclusive=True)  # not begun yet: it may never be
 
     async def _read(self, numbers: list[int]) -> None:
         with contextlib.suppress(Superseded):  # other rows are in sight by now
-            if await self._listing.read(numbers):
+            if await self.listing.read(numbers):
                 self._rows.grown(0, follow=False)
             self._rows.filled()
 
@@ -210,8 +266,8 @@ class StreamsScreen(Screen[None]):
         """Show the exchange that the cursor has come to; who moves it by hand follows no longer."""
         if event.by_hand and self._follow and self._rows.cursor:
             self._follow = False
-            self._say()
-        self._preview.soon(self._listing, self._rows.selected, self._look)
+            self.show_state()
+        self._preview.soon(self.listing, self._rows.selected, self._look)
 
     def on_stream_rows_laid_out(self) -> None:
         """Draw the titles where the columns are now."""
@@ -229,69 +285,60 @@ class StreamsScreen(Screen[None]):
         self._rows.open()
 
     def on_filter_line_edited(self, event: FilterLine.Edited) -> None:
-        """Apply a filter; one that cannot be read leaves the last one in force."""
-        self._filter.is_on = True
-        if self._read_filter(event.text):
+        """Apply a filter; one that cannot be parsed leaves the last one in force."""
+        self.filter.is_on = True
+        if self._parse_filter(event.text):
             self._load()
-        self._say()
-
-    def on_filter_line_remembered(self, event: FilterLine.Remembered) -> None:
-        """Keep a filter for later runs."""
-        self.run_worker(self._filter.keep(event.text), group="history")
-
-    def on_filter_line_clicked(self) -> None:
-        """Go into the filter's box."""
-        self.action_filter()
+        self.show_state()
 
     def on_filter_line_left(self) -> None:
         """Give the keys back to the list."""
         self.remove_class("-filtering")
-        self._heed_filter()
+        self._apply_filter()
         self._rows.focus()
-        self._say()
+        self.show_state()
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Leave the filter's box when the list is clicked."""
-        if event.widget is self._rows and self._filter.line.is_entered:
-            self._filter.line.leave()
+        if event.widget is self._rows and self.filter.is_entered:
+            self.filter.leave()
 
-    def _read_filter(self, text: str) -> bool:
-        is_read = self._filter.read(text, self._host.clock)
-        self._heed_filter()
-        return is_read
+    def _parse_filter(self, text: str) -> bool:
+        is_parsed = self.filter.parse(text, self._host.clock)
+        self._apply_filter()
+        return is_parsed
 
-    def _heed_filter(self) -> None:
-        self._listing.wanted = self._filter.applied(self._listing.wanted)
+    def _apply_filter(self) -> None:
+        self.listing.query = self.filter.applied(self.listing.query)
 
     def action_filter(self) -> None:
         """Go into the filter's box."""
-        self._filter.line.enter()
+        self.filter.enter()
         self.add_class("-filtering")
-        self._heed_filter()
-        self._say()
-        self.run_worker(self._filter.recall(), group="history")
+        self._apply_filter()
+        self.show_state()
         self.run_worker(self._complete(), group="values")
 
     async def _complete(self) -> None:
-        await self._listing.read_known()
-        self._filter.line.complete()
+        await self.listing.read_vocabulary()
+        self.filter.complete()
 
     def action_toggle_filter(self) -> None:
         """Switch the filter off, and on again."""
-        if self._filter.text.strip():
-            self._filter.is_on = not self._filter.is_on
+        if self.filter.text.strip():
+            self.filter.is_on = not self.filter.is_on
             self.action_reload()
 
     def action_views(self) -> None:
         """Choose one of the saved views."""
-        from viewer.tui.dialogs.views import ViewsMenu
+        from viewer.tui.dialogs.menus import ViewsMenu
 
         self.app.push_screen(ViewsMenu(), lambda text: None if text is None else self.set_filter(text))
 
     def action_only(self, term: str) -> None:
         """Add a term to the filter, instead of the other one that a key adds; if it is there, take it away."""
-        text = drilling.without(self._filter.text_in_force, *_ONLY)
-        self.set_filter(text if term in self._filter.text_in_force.split() else drilling.joined(text, term))
+        text = drilling.without(self.filter.text_in_force, *_ONLY)
+        self.set_filter(text if term in self.filter.text_in_force.split() else drilling.joined(text, term))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave out of footer and help what does not apply just now."""
@@ -300,25 +347,42 @@ class StreamsScreen(Screen[None]):
     @property
     def _idle(self) -> frozenset[str]:
         """The actions of this screen that do not apply just now."""
-        if self._filter.line.is_entered:
+        if self.filter.is_entered:
             return _ALL
-        marks, filter_text = self._marking.marks, self._filter.text.strip()
-        if self._listing.change is None:
+        if self.listing.change is None:
             return frozenset()  # nothing is known yet: no key is refused that may be of use in a moment
-        idle = set() if len(self._rows.catalog) else set(OF_ROWS)
-        idle |= {"compare"} if not marks or "open" in idle else set()
-        idle |= set() if filter_text else {"toggle_filter"}
-        idle |= set() if marks or (filter_text and self._filter.is_on) else {"clear"}
-        idle |= {"preview"} if self.has_class("-short") else set()
-        return frozenset(idle | (set() if self._listing.change.total else {"only", "filter"}))
+        marked, text = bool(self.marks), bool(self.filter.text.strip())
+        idle = set() if self._rows.count else {*_OF_ROWS}
+        applies = {
+            "compare": marked and self._rows.count > 0,
+            "toggle_filter": text,
+            "clear": marked or (text and self.filter.is_on),
+            "preview": not self.has_class("-short"),
+            "only": self.listing.change.total > 0,
+            "filter": self.listing.change.total > 0,
+        }
+        return frozenset(idle | {action for action, does in applies.items() if not does})
 
     def action_clear(self) -> None:
         """Take the marks away; where there are none, switch the filter off."""
-        if self._marking.marks:
-            self._marking.clear()
-            self._say()
-        elif self._filter.is_on:
+        if self.marks:
+            self.marks.clear()
+            self._show_marks()
+        elif self.filter.is_on:
             self.action_toggle_filter()
+
+    def action_mark(self) -> None:
+        """Mark the exchange under the cursor, or take its mark away, and go on to the next."""
+        row = self._row
+        if row is not None:
+            self.marks.toggle(row["no"], row["id"])
+            self._show_marks()
+            self._rows.action_move(1)
+
+    def _show_marks(self) -> None:
+        self._rows.marks = frozenset(self.marks)
+        self._rows.redraw()
+        self.show_state()
 
     def action_order(self) -> None:
         """Choose what to order by."""
@@ -332,27 +396,22 @@ class StreamsScreen(Screen[None]):
 
     def _order_by(self, field: str | None) -> None:
         if field is not None:
-            self._reorder(self._listing.wanted.by(field))
+            self._reorder(self.listing.query.by(field))
 
-    def _reorder(self, wanted: Wanted) -> None:
-        self._follow = self._follow and wanted.order is None  # in another order the newest is not on top
-        self._listing.wanted = wanted
+    def _reorder(self, query: Query) -> None:
+        self._follow = self._follow and query.order is None  # in another order the newest is not on top
+        self.listing.query = query
         self._rows.selected = None
         self._load()
 
     def action_reverse(self) -> None:
         """Turn the order around."""
-        self._reorder(self._listing.wanted.reversed())
+        self._reorder(self.listing.query.reversed())
 
     def action_reload(self) -> None:
         """Read everything again, in the order asked for; a time such as -2h is counted from now."""
-        self._read_filter(self._filter.text)
+        self._parse_filter(self.filter.text)
         self._load()
-
-    def action_mark(self) -> None:
-        """Mark the exchange under the cursor, or take its mark away, and go on to the next."""
-        self._marking.toggle()
-        self._say()
 
     def action_compare(self) -> None:
         """Compare the marked exchanges, or the one marked with the one under the cursor."""
@@ -361,9 +420,9 @@ class StreamsScreen(Screen[None]):
     async def _compare(self) -> None:
         from viewer.tui.compare.table import comparison
 
-        if not await self._listing.holds(self._marking.known):
+        if not await self.listing.holds(self._known):
             self._load()  # which says what is not there any more
-        elif (screen := comparison(self._marking.marks, self._rows.selected)) is None:
+        elif (screen := comparison(self.marks, self._rows.selected)) is None:
             self.notify("Mark another exchange with space, then press c.", title="compare", markup=False)
         else:
             self.app.push_screen(screen)
@@ -372,16 +431,16 @@ class StreamsScreen(Screen[None]):
         """Show the figures of what fits the filter."""
         from viewer.tui.stats.screen import StatsScreen
 
-        self.app.push_screen(StatsScreen(self._filter.text_in_force))
+        self.app.push_screen(StatsScreen(self.filter.text_in_force))
 
     def action_follow(self) -> None:
         """Stay on the newest exchange, or stop doing so."""
         self._follow = not self._follow
-        if self._follow and self._listing.wanted.order is not None:
-            self._reorder(replace(self._listing.wanted, order=None))
+        if self._follow and self.listing.query.order is not None:
+            self._reorder(replace(self.listing.query, order=None))
         elif self._follow:
             self._rows.action_top()
-        self._say()
+        self.show_state()
 
     def action_preview(self) -> None:
         """Show or hide the preview."""
@@ -389,11 +448,11 @@ class StreamsScreen(Screen[None]):
         self._preview_again()
 
     def _preview_again(self) -> None:
-        self.call_after_refresh(lambda: self._preview.now(self._listing, self._rows.selected, self._look))
+        self.call_after_refresh(lambda: self._preview.now(self.listing, self._rows.selected, self._look))
 
     def action_columns(self) -> None:
         """Choose the columns."""
-        from viewer.tui.list.columns import ColumnsMenu
+        from viewer.tui.list.menus import ColumnsMenu
 
         self.app.push_screen(ColumnsMenu(self._rows.hidden), lambda hidden: self._rows.set_columns(hidden or ()))
 
@@ -413,17 +472,17 @@ class StreamsScreen(Screen[None]):
     def _tick(self) -> None:
         if not self.is_current:
             return  # under another screen nobody sees it, and drawing would disturb what is played there
-        recorded = self._look.recording
+        was_recording = self._look.recording
         self._look_again()
-        runs = self._listing.change is not None and self._listing.change.running
-        if (runs and (recorded or self._look.recording)) or self._look.times == "ago":
+        runs = self.listing.change is not None and self.listing.change.running
+        if (runs and (was_recording or self._look.recording)) or self._look.times == "ago":
             self._rows.repaint()
-            self._preview.widget.look_again(self._look)
-        self._say()
+            self._preview.look_again(self._look)
+        self.show_state()
 
     def _look_again(self) -> None:
-        was_dated, started = self._look.is_dated, self._listing.started
-        wall_ns, run = self._host.clock.wall_ns(), self._listing.recorder
+        was_dated, started = self._look.is_dated, self.listing.started
+        wall_ns, run = self._host.clock.wall_ns(), self.listing.recorder
         self._look = replace(
             self._look,
             wall_ns=wall_ns,
@@ -434,24 +493,91 @@ class StreamsScreen(Screen[None]):
         if self._look.is_dated != was_dated:
             self._rows.set_columns(self._rows.hidden)
 
-    def _say(self) -> None:
-        path, listing = self._host.tape.path, self._listing
+    def show_state(self) -> None:
+        """Show the state of the tape and of the list: in the header, at the filter, and where nothing is listed."""
         self._above = self._above if self._rows.scroll_offset.y else 0
-        counts = [(len(self._marking.marks), "marked"), *telling.unsorted(listing), (self._above, "new above: g")]
-        left = telling.tape(path, listing, counts, following=self._follow)
-        self._header.show(left, telling.recorder(listing))
-        typing = self._filter.line.is_typing
-        counted = telling.count(listing, self._filter.text, wrong=self._filter.is_wrong, typing=typing)
-        self._filter.line.show_count(said(counted))
+        self._header.show(self._tape_line(), self._recorder_line())
+        self.filter.show_count(content(self._count()))
         if self._idle != self._was_idle:
             self._was_idle = self._idle
             self.refresh_bindings()
-        nothing = telling.nothing(path, listing)
-        if nothing is not None or listing.catalog:
-            self._notice.show(nothing or [])
-        is_empty = nothing is not None or (listing.change is not None and not listing.catalog)
+        notice = self._why_empty()
+        if notice is not None or self.listing.catalog:
+            self._notice.show(notice or [])
+        is_empty = notice is not None or (self.listing.change is not None and not self.listing.catalog)
         if self.has_class("-nothing") and not is_empty:
             self.call_after_refresh(self._rows.lay_out)  # Textual does not always tell that it has its size again
             if self.focused is None:
                 self.call_after_refresh(self._rows.focus)
         self.set_class(is_empty, "-nothing")
+
+    def _tape_line(self) -> list[Part]:
+        """Return the tape's name, and what there is to count."""
+        catalog, change, sorts = self.listing.catalog, self.listing.change, ": R sorts them in"
+        parts: list[Part] = [(self._host.tape.path.name, "strong")]
+        if change is not None:
+            parts.append((f" · {counted(change.total, 'exchange')}", "plain"))
+        counts = (
+            (change.running if change is not None else 0, "open"),
+            (len(self.marks), "marked"),
+            (catalog.arrived, f"new{'' if catalog.ended else sorts}"),
+            (catalog.ended, f"ended{sorts}"),
+            (self._above, "new above: g"),
+        )
+        parts += [(f" · {number:,} {word}", "accent") for number, word in counts if number]
+        return [*parts, (" · following", "accent")] if self._follow else parts
+
+    def _recorder_line(self) -> list[Part]:
+        """Return who records, or that the tape is locked."""
+        if self.listing.is_busy:
+            return [("busy: waiting for the tape", "warning")]
+        if self.listing.change is None:
+            return []
+        return notices.recorder_line(self.listing.recorder, self._host.clock.wall_ns())
+
+    def _count(self) -> list[Part]:
+        """Return how many exchanges fit, and how long it took to find them; `…` until that is known."""
+        listing = self.listing
+        if listing.change is None or self.filter.is_wrong:
+            return []
+        if self.filter.is_typing or not listing.is_current:
+            return [("…", "muted")]
+        if listing.query.filter is None:
+            return [("off: \\ switches it on", "warning")] if self.filter.text.strip() else []
+        found = f"{listing.fitting:,} / {listing.change.total:,}"
+        return [(found, "strong"), (f" · {listing.took_ns / 1e6:,.0f} ms", "muted")]
+
+    def _why_empty(self) -> notices.Lines | None:
+        """Return why there is nothing to list; None if there is something, or a filter is why."""
+        listing = self.listing
+        if listing.is_unread and listing.trouble is not None:
+            is_awaited = isinstance(listing.trouble, NotFound | SchemaMissing)
+            return notices.no_tape(self._host.tape.path) if is_awaited else notices.failed(listing.trouble)
+        if listing.change is not None and not listing.change.total:
+            return notices.empty(listing.recorder, self._host.clock.wall_ns())
+        return None
+
+
+_ALL: Final = frozenset(
+    binding.action.partition("(")[0] for binding in StreamsScreen.BINDINGS if isinstance(binding, Binding)
+)
+
+
+class DrilledScreen(StreamsScreen):
+    """A list that another screen has opened, with keys that go back to it: where it was, it still is."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "clear", "marks away, then back", show=False, id="streams.clear"),
+        BACK,
+    ]
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out what does not apply; there always is something to go back to."""
+        return True if action == "clear" else super().check_action(action, parameters)
+
+    def action_clear(self) -> None:
+        """Take the marks away; where there are none, go back."""
+        if self.marks:
+            super().action_clear()
+        elif self.is_current:
+            self.app.pop_screen()

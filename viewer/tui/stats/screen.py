@@ -29,9 +29,9 @@ from viewer.tui.dialogs import offers
 from viewer.tui.dialogs.menus import AskScreen
 from viewer.tui.stats.groups import FailureList, GroupTable
 from viewer.tui.stats.heat import HeatGrid
+from viewer.tui.widgets.bar import HeaderLine
 from viewer.tui.widgets.cursor import MARGIN, CursorList
 from viewer.tui.widgets.footer import KeyLine
-from viewer.tui.widgets.header import HeaderLine
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -162,7 +162,7 @@ class StatsScreen(Screen[None]):
 
     def action_views(self) -> None:
         """Take one of the saved views for the filter."""
-        from viewer.tui.dialogs.views import ViewsMenu
+        from viewer.tui.dialogs.menus import ViewsMenu
 
         self.app.push_screen(ViewsMenu(), self._filter)
 

@@ -1,23 +1,71 @@
-"""One line of pieces in their tones; a click says which piece."""
+"""Lines around what a screen shows: its header, a bar of pieces to click, a notice instead, and warnings below."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import ClassVar
 
 from rich.cells import cell_len
+from rich.style import Style
+from textual.content import Content
 from textual.events import Click
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Static
 
 from recorder.sanitize import safe
-from viewer.model.states import Tone
-from viewer.tui.base import paint
-from viewer.tui.base.theme import theme_styles
+from viewer.model import states
+from viewer.model.listing.notices import Lines
+from viewer.model.states import Part
+from viewer.tui.base import paint, theme
+from viewer.tui.widgets.cursor import Toned
 from viewer.tui.widgets.pane import fitted
 
 
+def content(parts: Iterable[Part]) -> Content:
+    """Return the parts of a line for a widget that takes `Content`, in the theme's colours."""
+    return Content("").join(paint.content(text, theme.markup(tone)) for text, tone in parts)
+
+
+class HeaderLine(Toned):
+    """The first line: what is known of the tape at its left, of the recorder at its right; the right gives way."""
+
+    DEFAULT_CSS = """
+    HeaderLine {
+        height: 1; background: $panel;
+        & > .header--brand { background: $primary; color: $text; text-style: bold; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"header--brand"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sides: tuple[Sequence[Part], Sequence[Part]] = (), ()
+
+    def show(self, left: Iterable[Part], right: Iterable[Part] = ()) -> None:
+        """Show these parts."""
+        sides = [(safe(text), tone) for text, tone in left], [(safe(text), tone) for text, tone in right]
+        if sides != self._sides:
+            self._sides = sides
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the line."""
+        brand, (left, right) = " wiretape ", self._sides
+        room = self.size.width - len(brand) - 2
+        free = room - sum(cell_len(text) for text, _ in left) - 2
+        parts = list(states.laid_out(left, room, right=False))
+        if free > 0:
+            parts = [*parts[:-1], ("  ", "plain"), *states.laid_out(right, free, right=True)]
+        tones = theme.styles(self, self.rich_style)
+        drawn: list[paint.Part] = [(brand, self.component("header--brand")), (" ", None)]
+        drawn += [(text, tones[tone]) for text, tone in parts]
+        return paint.strip(drawn, self.size.width, Style(bgcolor=self.rich_style.bgcolor))
+
+
 class Bar(Widget):
-    """Draws a line."""
+    """One line of pieces in their tones; a click says which piece."""
 
     DEFAULT_CSS = "Bar { height: 1; }"
 
@@ -30,27 +78,59 @@ class Bar(Widget):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._pieces: Sequence[tuple[str, Tone]] = ()
+        self._pieces: Sequence[Part] = ()
 
-    def show(self, pieces: Sequence[tuple[str, Tone]]) -> None:
+    def show(self, pieces: Sequence[Part]) -> None:
         """Show another line."""
-        if list(pieces) != list(self._pieces):
+        if list(pieces) != self._pieces:
             self._pieces = list(pieces)
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
         """Draw the line."""
-        look = theme_styles(self)
-        drawn: list[paint.Part] = [(text, look[tone]) for text, tone in self._pieces]
-        return paint.strip(
-            fitted(drawn, self.size.width), self.size.width, look["surface" if self.id == "head" else "ground"]
-        )
+        styles = theme.theme_styles(self)
+        parts: list[paint.Part] = [(text, styles[tone]) for text, tone in self._pieces]
+        ground = styles["surface" if self.id == "head" else "ground"]
+        return paint.strip(fitted(parts, self.size.width), self.size.width, ground)
 
     def on_click(self, event: Click) -> None:
         """Say which piece was clicked."""
-        at = 0
-        for number, (text, _) in enumerate(self._pieces):
-            at += cell_len(safe(text))
-            if event.x < at:
-                self.post_message(self.Clicked(self, number))
-                return
+        ends = accumulate(cell_len(safe(text)) for text, _ in self._pieces)
+        piece = next((number for number, end in enumerate(ends) if event.x < end), None)
+        if piece is not None:
+            self.post_message(self.Clicked(self, piece))
+
+
+class Notice(Static):
+    """Lines of parts, in a block in the middle."""
+
+    DEFAULT_CSS = "Notice { width: auto; max-width: 100%; height: auto; padding: 1 2; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: Lines = []
+
+    def show(self, lines: Lines) -> None:
+        """Show these lines."""
+        if lines != self._lines:
+            self._lines = lines
+            self.update(Content("\n").join(map(content, lines)))
+
+
+class ConfigWarnings(Static):
+    """What is wrong in the configuration, a line each, above the keys: they cover nothing, and go with any key."""
+
+    DEFAULT_CSS = """
+    ConfigWarnings {
+        width: 100%; height: auto; max-height: 50%; padding: 0 1; background: $panel; border-left: outer $warning;
+    }
+    """
+
+    def __init__(self, warnings: Sequence[str]) -> None:
+        title = paint.content("configuration", "bold $text-warning")
+        head = Content.assemble(title, paint.content(" · any key takes this away", "$text-muted"))
+        super().__init__(Content("\n").join([head, *map(paint.content, warnings)]))
+
+    def on_click(self) -> None:
+        """Go."""
+        self.remove()

@@ -112,7 +112,7 @@ def test_keys_stand_in_groups_by_what_they_are_for(tape: Path) -> None:
             found = [entry.group for entry in entries(app, app.screen.active_bindings)]
             assert found == sorted(found, key=GROUPS.index)
             assert set(found) == set(GROUPS)
-            said = {entry.said: entry.group for entry in entries(app, app.screen.active_bindings)}
+            said = {entry.description: entry.group for entry in entries(app, app.screen.active_bindings)}
             assert (said["race or pause"], said["a tenth on"], said["swap A and B"]) == (
                 "playing",
                 "the playhead",
@@ -125,7 +125,7 @@ def test_keys_stand_in_groups_by_what_they_are_for(tape: Path) -> None:
 
 def test_keys_are_found_by_what_people_call_what_they_do_and_by_their_names(tape: Path) -> None:
     def found(app: Stage, text: str) -> list[str]:
-        return [entry.id for entry in entries(app, app.screen.active_bindings) if entry.fits(text)]
+        return [entry.id for entry in entries(app, app.screen.active_bindings) if entry.matches(text)]
 
     async def steps() -> None:
         screen = InspectorScreen(1)

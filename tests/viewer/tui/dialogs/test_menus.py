@@ -83,8 +83,8 @@ def test_a_second_key_before_the_first_is_done_does_nothing(tape: Path) -> None:
             menu = CopyMenu(COPIES)
             app.push_screen(menu)
             await shows(pilot, COMPLETE)
-            menu.chosen(0)
-            menu.chosen(0)
+            menu.choose(0)
+            menu.choose(0)
             menu.action_cancel()
             taken: list[str | None] = []
             asked = AskScreen("name", "x")
@@ -133,7 +133,7 @@ def test_the_inspector_offers_the_request_the_answer_and_the_arguments_of_tools(
             curl, answer = copies["curl"], copies["SSE"]
             assert isinstance(curl, Later)
             assert isinstance(answer, Later)
-            assert "\ncurl -N" in await curl.give()
-            assert (await answer.give()).encode() == b"".join(data for _, data in TOOLS_READS)
+            assert "\ncurl -N" in await curl.read()
+            assert (await answer.read()).encode() == b"".join(data for _, data in TOOLS_READS)
 
     journey(steps())

@@ -419,7 +419,7 @@ def test_what_may_be_too_long_to_copy_is_offered_with_the_command_that_gives_it(
         async with inspected(tape, TOOLS) as (_, _pilot, screen):
             copies = {label: text for label, text in screen.copies() if isinstance(text, Later)}
             on = f"--db {tape} {TOOLS}"
-            assert {label: text.instead for label, text in copies.items()} == {
+            assert {label: text.command for label, text in copies.items()} == {
                 "reasoning": f"wiretape export {on} --table texts",
                 "request body": f"wiretape show {on} --part request",
                 "arguments of get_weather": f"wiretape export {on} --table texts",
@@ -427,8 +427,8 @@ def test_what_may_be_too_long_to_copy_is_offered_with_the_command_that_gives_it(
                 "SSE": f"wiretape show {on} --part raw",
                 "event #4": f"wiretape show {on} --part raw",
             }
-            assert copies["arguments of get_weather"].said == '{"city":"Oslo"}'
-            assert await copies["arguments of get_weather"].give() == '{"city":"Oslo"}'
+            assert copies["arguments of get_weather"].description == '{"city":"Oslo"}'
+            assert await copies["arguments of get_weather"].read() == '{"city":"Oslo"}'
 
     journey(steps())
 

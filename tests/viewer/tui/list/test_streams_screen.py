@@ -27,8 +27,8 @@ from viewer.tape import queries
 from viewer.tui.app import ViewerApp
 from viewer.tui.dialogs import offers
 from viewer.tui.dialogs.help import entries
-from viewer.tui.list import questions
-from viewer.tui.list.filter_line import FilterInput
+from viewer.tui.list import offers as list_offers
+from viewer.tui.list.filter import FilterInput
 from viewer.tui.list.rows import StreamRows
 from viewer.tui.list.screen import StreamsScreen
 
@@ -263,8 +263,8 @@ def test_what_is_compared_is_looked_up_by_its_id(tmp_path: Path) -> None:
             await shows(pilot, "1 marked")
             screen = pilot.app.screen
             assert isinstance(screen, StreamsScreen)
-            screen._marking.marks.clear()
-            screen._marking.marks.toggle(2, "another one")
+            screen.marks.clear()
+            screen.marks.toggle(2, "another one")
             press(pilot, "c")
             await shows(pilot, "1 marked exchange is not on this tape")
             assert pilot.app.screen is screen
@@ -432,9 +432,9 @@ def test_while_a_filter_is_typed_no_count_of_another_stands_beside_it(tape: Path
             await shows(pilot, "1 / 7 · ")
             screen = pilot.app.screen
             assert isinstance(screen, StreamsScreen)
-            screen._filter.line.box.value = "is:ok"
-            await wait_for(pilot, lambda: screen._filter.line.is_typing)
-            screen._say()
+            screen.filter.box.value = "is:ok"
+            await wait_for(pilot, lambda: screen.filter.is_typing)
+            screen.show_state()
             await wait_for(pilot, lambda: "1 / 7" not in seen(pilot.app))
             await shows(pilot, "2 / 7 · ")
 
@@ -549,7 +549,7 @@ def test_a_filter_is_completed_and_remembered(tape: Path) -> None:
             screen = pilot.app.screen
             assert isinstance(screen, StreamsScreen)
             box = await type_filter(pilot, "")
-            await wait_for(pilot, lambda: screen._listing.known.values)
+            await wait_for(pilot, lambda: screen.listing.vocabulary.values)
             press(pilot, *"mod")
             await shows(pilot, "   model:  the model that answered")
             press(pilot, "tab")
@@ -618,12 +618,12 @@ def test_while_a_filter_is_unfinished_the_last_list_stays(more: str, said: str, 
             screen = pilot.app.screen
             assert isinstance(screen, StreamsScreen)
             await type_filter(pilot, "is:live")
-            await wait_for(pilot, lambda: screen._listing.known.values)
+            await wait_for(pilot, lambda: screen.listing.vocabulary.values)
             await shows(pilot, "1 / 7 · ")
             press(pilot, *more)
             await shows(pilot, f"is:live{more}", said, LIVE[:8])
-            assert screen._filter.text.strip() == "is:live"
-            assert len(screen._listing.catalog) == 1
+            assert screen.filter.text.strip() == "is:live"
+            assert len(screen.listing.catalog) == 1
 
     journey(steps())
 
@@ -651,7 +651,7 @@ def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> N
         settings.add_to_history(settings.history_file(), "\x1b]0;t\x07")
         async with viewed(tape) as pilot:
             box = await type_filter(pilot, "dra")
-            await wait_for(pilot, lambda: len(box._history) == 2)
+            await wait_for(pilot, lambda: len(box.history) == 2)
             press(pilot, "up")
             await wait_for(pilot, lambda: box.value == "␛]0;t␇")
             press(pilot, "up")
@@ -947,7 +947,7 @@ def test_the_texts_of_an_exchange_are_read_when_they_are_copied(tape: Path) -> N
             await at_cursor(pilot, TOOLS)
             copies = dict(pilot.app.screen.copies())
             laters = {label: text for label, text in copies.items() if isinstance(text, offers.Later)}
-            found = {label: await text.give() for label, text in laters.items()}
+            found = {label: await text.read() for label, text in laters.items()}
             assert list(found) == ["curl", "text", "SSE", "tool arguments"]
             assert found["text"] == ""
             assert found["SSE"].encode() == b"".join(data for _, data in TOOLS_READS)
@@ -973,10 +973,10 @@ def test_a_text_of_another_exchange_is_not_copied_and_too_long_a_one_neither(
 ) -> None:
     with queries.opened(tape) as connection:
         with pytest.raises(NotFound, match="is not on this tape any more"):
-            questions.copied(1, TOOLS, "text")(connection)
-        monkeypatch.setattr(questions, "MOST_COPIED", 100)
+            list_offers.text_of(connection, 1, TOOLS, "text")
+        monkeypatch.setattr(list_offers, "MOST_COPIED", 100)
         with pytest.raises(WiretapeError, match="too many to copy: use wiretape show aaaa0000 --part raw"):
-            questions.copied(1, COMPLETE, "SSE")(connection)
+            list_offers.text_of(connection, 1, COMPLETE, "SSE")
 
 
 def test_commands_name_the_tape_unless_they_find_it_by_themselves(

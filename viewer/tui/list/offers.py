@@ -1,0 +1,108 @@
+"""What the list has to copy and to export: texts of the exchange under the cursor, and commands for all of it."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from recorder.errors import NotFound, WiretapeError
+from recorder.plurals import counted
+from viewer.model.text import curl
+from viewer.rows import Row
+from viewer.tui.base.host import TapeReader
+from viewer.tui.dialogs.offers import Copy, Later, arguments, command, part_command
+from viewer.tui.list.listing import Query, ids
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+PARTS: Final = {
+    "curl": "its request, as a command",
+    "text": "the content, assembled",
+    "SSE": "the answer, as it came",
+    "tool arguments": "of its calls, assembled",
+}
+"""The parts of an exchange that can be copied, and what each is."""
+
+MOST_COPIED: Final = 8 << 20
+"""No longer answer, in bytes, goes to a clipboard."""
+
+
+def copies(tape: TapeReader, query: Query, row: Row | None, marked: Sequence[str]) -> list[Copy]:
+    """Return what can be copied: (label, text). `row` is the one under the cursor, `marked` are ids."""
+    offered: list[Copy] = [("this list", command(tape.path, "ls", *_filter(query), *_order(query)))]
+    if row is not None:
+        id = str(row["id"])
+        verbs: list[Copy] = [(verb, command(tape.path, verb, id)) for verb in ("show", "view")]
+        parts = [part for part in PARTS if part != "tool arguments" or row["finish_reason"] == "tool_calls"]
+        offered = [("id", id), *verbs, *offered, *((part, _later(tape, row["no"], id, part)) for part in parts)]
+    if marked:
+        offered.append(("marked ids", "\n".join(marked)))
+    return offered
+
+
+def exports(
+    tape: Path, query: Query, row: Row | None, marked: Sequence[str], fitting: int
+) -> list[tuple[str, list[str]]]:
+    """Return what can be exported: (label, arguments); `fitting` is how many exchanges the list has."""
+    listed = arguments(tape, "export", *_filter(query))
+    offered = [(counted(fitting, "exchange"), listed), (f"their texts, {fitting:,}", [*listed, "--table", "texts"])]
+    if marked:
+        offered.append((f"marked, {len(marked)}", arguments(tape, "export", *marked)))
+    if row is not None:
+        one, short = arguments(tape, "export", str(row["id"])), str(row["id"])[:8]
+        offered.append((f"bytes of {short}", [*one, "--format", "sse"]))
+        offered.append((f"chunks of {short}", [*one, "--table", "chunks"]))
+    return offered
+
+
+def text_of(connection: "Connection", number: int, id: str, part: str) -> str:
+    """Return a part of an exchange as one text, empty where it has none.
+
+    Raises `NotFound` where the number is another exchange's by now, `WiretapeError` where the part is too long.
+    """
+    from viewer.tape import queries
+
+    if ids(connection, [number]).get(number) != id:
+        raise NotFound(f"{id[:8]} is not on this tape any more")
+    if part == "curl":
+        return curl.of(*queries.request(connection, number))
+    if part == "SSE":
+        return _answer(connection, number, id)
+    detail = queries.detail(connection, number)
+    return str(detail["content"] or "") if part == "text" else _arguments(detail["tool_calls"])
+
+
+def _arguments(calls: "Iterable[Row] | None") -> str:
+    """Return the arguments of tool calls, each call's on a line of its own."""
+    return "\n".join(call["arguments"] or "" for call in calls or ())
+
+
+def _answer(connection: "Connection", number: int, id: str) -> str:
+    """Return an answer as it came, its content coding undone."""
+    from recorder.decode import encoding
+    from recorder.tape import reading
+
+    with connection.begin():
+        facts, _ = reading.facts(connection, number)
+        body = reading.stored_body(connection, number)
+    data = encoding.plain(facts.content_encoding, body, [len(body)]).data
+    if len(data) > MOST_COPIED:
+        raise WiretapeError(f"{len(data):,} bytes are too many to copy: use wiretape show {id[:8]} --part raw")
+    return data.decode("utf-8", "replace")
+
+
+def _later(tape: TapeReader, number: int, id: str, part: str) -> Later:
+    question = partial(text_of, number=number, id=id, part=part)
+    return Later(PARTS[part], partial(tape.ask, question, "copy"), part_command(tape.path, id, part))
+
+
+def _filter(query: Query) -> list[str]:
+    return [] if query.filter is None else ["-f", query.text]
+
+
+def _order(query: Query) -> list[str]:
+    if query.order is None:
+        return []
+    field, largest_first = query.order
+    return ["-s", f"{'-' if largest_first else ''}{field}"]
