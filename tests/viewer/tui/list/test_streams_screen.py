@@ -887,7 +887,10 @@ def test_keys_that_do_not_apply_are_neither_in_the_footer_nor_in_help(tape: Path
             await wait_for(
                 pilot, lambda: not listed(pilot) & {"streams.open", "streams.mark", "streams.order", "streams.stats"}
             )
-            assert listed(pilot) >= {"streams.filter", "streams.toggle", "streams.errors", "app.copy"}
+            await wait_for(
+                pilot,
+                lambda: listed(pilot) >= {"streams.filter", "streams.toggle", "streams.errors", "app.copy"},
+            )
 
     journey(steps())
 
