@@ -114,7 +114,13 @@ def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def connection(tape: Path) -> Iterator[Connection]:
+@pytest.fixture(scope="session")
+def session_connection(tape: Path) -> Iterator[Connection]:
     with queries.opened(tape) as connection:
         yield connection
+
+
+@pytest.fixture
+def connection(session_connection: Connection) -> Connection:
+    session_connection.rollback()
+    return session_connection

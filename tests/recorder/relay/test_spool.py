@@ -151,6 +151,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_large_request_leaves_no_f
     await until(lambda: len(os.listdir("/proc/self/fd")) <= before and not relay.recorder.live)
 
 
+@pytest.mark.nightly
 def test_ten_large_uploads_at_a_time_stay_within_a_bound_of_memory() -> None:
     """The relay and the writer together; with all bodies in memory they took 1.4 GiB."""
 

@@ -132,10 +132,10 @@ def test_a_filter_that_cannot_be_read_is_told_why(whole: Tape, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize("limit", [0, 1, 3, 250])
-def test_a_limit_gives_the_first_rows(made: Tape, name: str, limit: int) -> None:
+def test_a_limit_gives_the_first_rows(made: Tape, name: str) -> None:
     frame = table(made, name)
-    pd.testing.assert_frame_equal(table(made, name, limit=limit), frame.head(limit), check_categorical=False)
+    for limit in (0, 3, 250):
+        pd.testing.assert_frame_equal(table(made, name, limit=limit), frame.head(limit), check_categorical=False)
 
 
 def test_reads_of_many_exchanges_are_each_with_their_own(made: Tape) -> None:

@@ -68,12 +68,11 @@ def test_what_happened_is_told_and_not_defined(changed: Row, said: str, connecti
     assert endings.reason(row, LOOK).startswith(said)
 
 
-@pytest.mark.parametrize("ended_by", ENDED_BY)
 @pytest.mark.parametrize("outcome", OUTCOMES)
-def test_no_ending_lacks_a_reason(outcome: str, ended_by: str, connection: Connection) -> None:
-    said = endings.reason(previewed(connection, 3) | {"outcome": outcome, "ended_by": ended_by}, LOOK)
-    assert said
-    assert "{" not in said
+def test_no_ending_lacks_a_reason(outcome: str, connection: Connection) -> None:
+    row = previewed(connection, 3) | {"outcome": outcome}
+    reasons = {ended_by: endings.reason(row | {"ended_by": ended_by}, LOOK) for ended_by in ENDED_BY}
+    assert not {ended_by: reason for ended_by, reason in reasons.items() if not reason or "{" in reason}
 
 
 def test_what_still_runs_has_no_end(connection: Connection) -> None:
