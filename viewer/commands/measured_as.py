@@ -7,7 +7,7 @@ population; what the tool counts differently goes to stderr.
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, Final
@@ -25,8 +25,8 @@ from viewer.report import tables
 from viewer.report.tables import Table
 from viewer.rows import Row, only
 from viewer.stats.tools.request import CountTokens
-from viewer.stats.tools.summary import Summary
-from viewer.stats.tools.tools import AUTHORITIES, TOOLS, Authority, Observed, Report, authority, measure_as
+from viewer.stats.tools.summary import Observed, Report, Summary, measure_as
+from viewer.stats.tools.tools import TOOLS, Authority, authority
 from viewer.tape import queries
 
 __all__ = ["FIELDS", "TOOLS", "render", "rows", "schema", "stats_as"]
@@ -125,7 +125,7 @@ def render(measured: Report, width: int | None = None, names: Sequence[str] | No
     if names is not None:
         table = tables.grid(names, found, width, names)
         return Table([*table.lines, *_remarks(measured, width)], table.hidden)
-    totals = {total.name for total in AUTHORITIES[measured.tool].totals}
+    totals = {total.name for total in measured.rule.totals}
     parts = [tables.grid(_STATISTICS, [row for row in found if row["metric"] not in totals], width, _IMPORTANT)]
     if totals:
         one_number = [row for row in found if row["metric"] in totals]
@@ -138,13 +138,13 @@ def _remarks(measured: Report, width: int | None = None) -> Iterator[Text]:
     rate = "–" if measured.error_rate is None else f"{measured.error_rate:.2f} %"
     yield Text(f"{measured.tool}: {measured.failed:,} of {measured.attempts:,} failed ({rate})")
     remarks = {
-        "failed there": _counted(measured.failures),
-        "fails here, succeeds there": _counted(measured.forgiven),
+        "failed there": _counted(measured.failures.most_common()),
+        "fails here, succeeds there": _counted(measured.forgiven.most_common()),
         "complete here, fails there": f"{measured.refused:,}" if measured.refused else "",
-        "left out": _counted(measured.left_out),
+        "left out": _counted(measured.left_out.most_common()),
         "omitted": _omitted(measured),
-        "counts differently": measured.note,
-        "definitions of": f"{measured.source}, read from {', '.join(measured.releases.read)}",
+        "counts differently": measured.rule.note,
+        "definitions of": f"{measured.rule.source}, read from {', '.join(measured.rule.releases.read)}",
     }
     for label, text in remarks.items():
         if text:
@@ -160,11 +160,11 @@ def _omitted(measured: Report) -> str:
             return ""
         case [number]:
             return f"{', '.join(omitted)} (tokens not known of {counted(number, 'request')}{hint})"
-    return f"{_counted(omitted)} (requests of which tokens are not known{hint})"
+    return f"{_counted(omitted.items())} (requests of which tokens are not known{hint})"
 
 
-def _counted(counts: dict[str, int]) -> str:
-    return ", ".join(f"{safe(reason)} × {count:,}" for reason, count in counts.items())
+def _counted(counts: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{safe(reason)} × {count:,}" for reason, count in counts)
 
 
 def _rows(measured: Report) -> list[Row]:
@@ -173,12 +173,12 @@ def _rows(measured: Report) -> list[Row]:
         "attempts": measured.attempts,
         "failed": measured.failed,
         "error_rate_pct": None if rate is None else round(rate, 6),
-        "excluded": measured.excluded,
-        "failures": _counted(measured.failures),
-        "exclusions": _counted(measured.left_out),
-        "omitted": _counted(measured.omitted),
+        "excluded": measured.left_out.total(),
+        "failures": _counted(measured.failures.most_common()),
+        "exclusions": _counted(measured.left_out.most_common()),
+        "omitted": _counted(measured.omitted.items()),
     }
-    head = {"tool": measured.tool, "releases": ", ".join(measured.releases.read)}
+    head = {"tool": measured.tool, "releases": ", ".join(measured.rule.releases.read)}
     return [{name: (head | asdict(summary) | population)[name] for name in FIELDS} for summary in measured.rows]
 
 

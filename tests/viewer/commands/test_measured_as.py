@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import sqlite3
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from sqlalchemy import Connection
 from recorder.tape.schema import exchanges, measures
 from viewer.commands import measured_as
 from viewer.commands.measured_as import FIELDS, TOOLS, render, rows, schema, stats_as
-from viewer.stats.tools.tools import measure_as
+from viewer.stats.tools.summary import measure_as
 from viewer.tape import queries
 
 ONE = exchanges.c.id == "aaaa000000000001"
@@ -166,7 +167,7 @@ def test_a_narrow_terminal_gets_fewer_columns() -> None:
 
 
 def test_a_count_is_never_on_another_line_than_its_reason() -> None:
-    report = replace(measure_as("llmperf", []), failures={f"HTTP {status}": 12 for status in range(500, 510)})
+    report = replace(measure_as("llmperf", []), failures=Counter({f"HTTP {status}": 12 for status in range(500, 510)}))
     for width in range(60, 80):
         lines = [line.plain.split() for line in render(report, width).lines]
         assert not {"×", "12,"} & {line[0] for line in lines}
@@ -174,7 +175,7 @@ def test_a_count_is_never_on_another_line_than_its_reason() -> None:
 
 
 def test_what_hinders_each_omitted_metric_is_counted_and_a_given_tokenizer_is_not_recommended() -> None:
-    report = replace(measure_as("sglang", []), omitted={"TPOT": 8, "Output token throughput (retokenized)": 29})
+    report = replace(measure_as("sglang", []), unknown={"TPOT": 8, "Output token throughput (retokenized)": 29})
     said = "omitted: TPOT × 8, Output token throughput (retokenized) × 29 (requests of which tokens are not known"
     assert f"{said}: see --tokenizer)" in [line.plain for line in render(report).lines]
     assert f"{said})" in [line.plain for line in render(replace(report, is_tokenized=True)).lines]

@@ -1,5 +1,9 @@
-"""The numbers of many exchanges as one row, each tool's own way: percentiles, standard deviation, weights.
+"""A tape measured as another tool defines its numbers: under its names, in its units, with its failures.
 
+What a tool would not have measured is left out and counted: exchanges that are still open, answers that are not
+streamed, and those whose client left although nothing that arrived was a failure by the tool's rule.
+
+The numbers of many exchanges become one row, each tool's own way: percentiles, standard deviation, weights.
 Five ways are in use. `numpy`: linear percentiles, population deviation (vLLM, SGLang, AIPerf, genai-perf). `pandas`:
 the same with the sample's deviation (llmperf). `inverse_cdf`: nearest rank over weighted values, no interpolation
 (guidellm). `loadgen`: `sorted[int(n·p)]`, whole means, no deviation (MLPerf). `buckets`: only a histogram is kept, and
@@ -8,14 +12,25 @@ has those for tokens).
 A tool that prints 0 for no values gets None here: unknown is never 0.
 """
 
+import contextlib
 from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from recorder.decode.batch import Events
+from recorder.decode.derive import Decoded
+from recorder.decode.outcome import Exchange
+from viewer.stats.tools.request import LEFT, ClientLeft, CountTokens, Judged, Numbers, ToolError, request
+from viewer.stats.tools.tools import Authority, authority
+
+_MOST_REASONS: Final = 20
+_WITHOUT_USAGE: Final = " without usage-only chunks"
 _PERCENTS: Final = (50, 90, 95, 99)
 _BUCKETS_S: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 _BUCKETS_TOKENS: Final = tuple(4.0**power for power in range(14))
@@ -65,22 +80,18 @@ def summarise(way: str, metric: str, unit: str, series: Series, factor: float = 
     weights = np.frombuffer(series.weights, dtype=np.float64) if series.weights else None
     if not len(values) or (weights is not None and weights.sum() <= 0):
         return Summary(metric, unit, 0)
-    return Summary(metric, unit, **WAYS[way](values, weights))
+    common = {"n": len(values), "mean": values.mean(), "min": values.min(), "max": values.max()}
+    own = WAYS[way](values, weights)
+    percentiles = zip(_PERCENTS, own.pop("percentiles"), strict=True)
+    statistics = {**common, **own, **{f"p{percent}": value for percent, value in percentiles}}
+    count = round(statistics.pop("n"))
+    return Summary(metric, unit, count, **{name: float(value) for name, value in statistics.items()})
 
 
-def _numpy(values: Values, _: Values | None, ddof: int = 0) -> dict[str, Any]:
-    return {
-        "n": len(values),
-        "mean": float(values.mean()),
-        "std": float(values.std(ddof=ddof)) if len(values) > ddof else None,
-        **_extremes(values),
-        # There can be tens of millions: they are sorted where they are.
-        **_named(np.percentile(values, _PERCENTS, overwrite_input=True)),
-    }
-
-
-def _pandas(values: Values, weights: Values | None) -> dict[str, Any]:
-    return _numpy(values, weights, ddof=1)
+def _numpy(values: Values, _: Values | None, ddof: int) -> dict[str, Any]:
+    deviation = {"std": values.std(ddof=ddof)} if len(values) > ddof else {}
+    # There can be tens of millions: they are sorted where they are.
+    return {**deviation, "percentiles": np.percentile(values, _PERCENTS, overwrite_input=True)}
 
 
 def _inverse_cdf(values: Values, weights: Values | None) -> dict[str, Any]:
@@ -88,46 +99,29 @@ def _inverse_cdf(values: Values, weights: Values | None) -> dict[str, Any]:
     order = np.argsort(values, kind="stable")
     order = order[weights[order] > 0]
     ordered, shares = values[order], weights[order] / weights.sum()
-    mean = float(np.sum(ordered * shares))
-    places = np.searchsorted(np.cumsum(shares), [percent / 100 for percent in _PERCENTS], side="left")
+    mean = np.sum(ordered * shares)
+    places = np.searchsorted(np.cumsum(shares), np.array(_PERCENTS) / 100, side="left")
     return {
-        "n": round(float(weights.sum())),
+        "n": weights.sum(),
         "mean": mean,
-        "std": float(np.sqrt(np.sum((ordered - mean) ** 2 * shares))),
-        **_extremes(ordered),
+        "std": np.sqrt(np.sum((ordered - mean) ** 2 * shares)),
+        "min": ordered[0],
+        "max": ordered[-1],
         # Rounding can leave the last share of the sum just below 1.
-        **_named(ordered[np.minimum(places, len(ordered) - 1)]),
+        "percentiles": ordered[np.minimum(places, len(ordered) - 1)],
     }
 
 
 def _loadgen(values: Values, _: Values | None) -> dict[str, Any]:
-    ordered = np.sort(values)
-    count = len(ordered)
-    return {
-        "n": count,
-        "mean": float(ordered.sum() // count),
-        **_extremes(ordered),
-        **_named(ordered[[int(count * (percent / 100)) for percent in _PERCENTS]]),
-    }
+    ordered, count = np.sort(values), len(values)
+    places = [int(count * (percent / 100)) for percent in _PERCENTS]
+    return {"mean": ordered.sum() // count, "percentiles": ordered[places]}
 
 
-def _seconds(values: Values, _: Values | None) -> dict[str, Any]:
-    return _buckets(values, _BUCKETS_S)
-
-
-def _tokens(values: Values, _: Values | None) -> dict[str, Any]:
-    return _buckets(values, _BUCKETS_TOKENS)
-
-
-def _buckets(values: Values, bounds: Sequence[float]) -> dict[str, Any]:
+def _buckets(values: Values, _: Values | None, bounds: Sequence[float]) -> dict[str, Any]:
     # A value on a bound belongs to the bucket below it.
-    counts = np.bincount(np.searchsorted(bounds, values, side="left"), minlength=len(bounds) + 1)
-    return {
-        "n": len(values),
-        "mean": float(values.mean()),
-        **_extremes(values),
-        **_named([_quantile(counts.tolist(), bounds, percent / 100) for percent in _PERCENTS]),
-    }
+    counts = np.bincount(np.searchsorted(bounds, values, side="left"), minlength=len(bounds) + 1).tolist()
+    return {"percentiles": [_quantile(counts, bounds, percent / 100) for percent in _PERCENTS]}
 
 
 def _quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> float:
@@ -140,20 +134,192 @@ def _quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> f
     return bounds[-1]
 
 
-def _extremes(values: Values) -> dict[str, Any]:
-    return {"min": float(values.min()), "max": float(values.max())}
-
-
-def _named(percentiles: Any) -> dict[str, Any]:
-    return {f"p{percent}": float(value) for percent, value in zip(_PERCENTS, percentiles, strict=True)}
-
-
 WAYS: Final[dict[str, Callable[[Values, Values | None], dict[str, Any]]]] = {
-    "numpy": _numpy,
-    "pandas": _pandas,
+    "numpy": partial(_numpy, ddof=0),
+    "pandas": partial(_numpy, ddof=1),
     "inverse_cdf": _inverse_cdf,
     "loadgen": _loadgen,
-    "buckets": _seconds,
-    "token_buckets": _tokens,
+    "buckets": partial(_buckets, bounds=_BUCKETS_S),
+    "token_buckets": partial(_buckets, bounds=_BUCKETS_TOKENS),
 }
-"""How tools summarise: values and weights in, the fields of `Summary` out."""
+"""How tools summarise values and their weights: the percentiles, and what of `Summary` is not that of plain values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One exchange as a tool measures it: its numbers, or why it failed, or why no tool would have measured it.
+
+    `without_usage_chunks` are the numbers of a tool that failed only on a chunk without choices. What a failed
+    operation still records (OpenTelemetry's durations) is in `numbers`.
+    """
+
+    numbers: Numbers = field(default_factory=dict)
+    failed: str | None = None
+    left_out: str | None = None
+    without_usage_chunks: Numbers | None = None
+
+
+class Observed(NamedTuple):
+    """One exchange as the tape has it: its facts, its body and its measures.
+
+    `started_ns` is when it started, in ns since any fixed time; without it there is no throughput. `requested_tokens`
+    is the longest answer that its request asked for.
+    """
+
+    exchange: Exchange
+    body: Decoded | Events
+    judged: Judged
+    started_ns: int | None = None
+    requested_tokens: int | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """A population as a tool sees it: what has been added, of each exchange only its numbers, eight bytes each.
+
+    `failures` counts the tool's reasons; `forgiven` counts by outcome what fails here and succeeds there, `refused`
+    what is complete here and fails there. `left_out` counts why exchanges are no attempts of the tool, `unknown` by
+    metric the requests of which the tape does not tell it. `is_tokenized` is whether a tokenizer was given.
+    """
+
+    tool: str
+    rule: Authority
+    is_tokenized: bool = False
+    attempts: int = 0
+    failed: int = 0
+    refused: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    forgiven: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+    _sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _series: dict[str, Series] = field(default_factory=dict)
+    _span: tuple[int, int] | None = None
+
+    @property
+    def error_rate(self) -> float | None:
+        """The percentage of attempts that failed."""
+        return 100 * self.failed / self.attempts if self.attempts else None
+
+    @property
+    def omitted(self) -> dict[str, int]:
+        """The metrics that the tool prints and the tape cannot tell, and how many requests hinder each."""
+        names = [f"{metric.name}{suffix}" for suffix in ("", _WITHOUT_USAGE) for metric in self.rule.metrics]
+        names += [total.name for total in self.rule.totals]
+        return {name: self.unknown[name] for name in names if name in self.unknown}
+
+    @property
+    def rows(self) -> list[Summary]:
+        """The statistics of every metric, then the numbers for all requests, in the order of the tool."""
+        return [*self._metrics(), *self._totals()]
+
+    def add(self, measured: Measured, outcome: str, started_ns: int | None = None, end_ns: int | None = None) -> None:
+        """Add an exchange; `outcome` is wiretape's. It ran from `started_ns` to `end_ns`, if that is known."""
+        if measured.left_out is not None:
+            self.left_out[measured.left_out] += 1
+            return
+        self.attempts += 1
+        if measured.failed is not None:
+            self.failed += 1
+            self.refused += outcome == "complete"
+            # The words of an upstream can be in it: there may be as many as there are exchanges.
+            is_kept = measured.failed in self.failures or len(self.failures) < _MOST_REASONS
+            self.failures[measured.failed if is_kept else "other"] += 1
+        else:
+            if outcome != "complete":
+                self.forgiven[outcome] += 1
+            self._add_sums(measured.numbers)
+        self._add_span(measured, started_ns, end_ns)
+        self._add_values(measured.numbers, "")
+        self._add_values(measured.without_usage_chunks or {}, _WITHOUT_USAGE)
+
+    def _add_sums(self, numbers: Numbers) -> None:
+        for total in self.rule.totals:
+            value = numbers.get(total.key) if total.key else None
+            if isinstance(value, int | float):
+                self._sums[total.name] += value
+            elif total.key and not self._may_lack(total.key):
+                self.unknown[total.name] += 1
+
+    def _may_lack(self, key: str) -> bool:
+        """Return whether the tool itself omits a number that an exchange lacks, as AIPerf does without usage."""
+        return any(metric.key == key and not metric.needs_tokens for metric in self.rule.metrics)
+
+    def _add_span(self, measured: Measured, started_ns: int | None, end_ns: int | None) -> None:
+        if self.rule.last is not None:
+            last_ms = measured.numbers.get(self.rule.last) if measured.failed is None else None
+            known = isinstance(last_ms, int | float) and started_ns is not None
+            end_ns = started_ns + round(last_ms * 1e6) if known else None  # type: ignore[operator]
+        if started_ns is not None and end_ns is not None:
+            first, last = self._span or (started_ns, end_ns)
+            self._span = min(first, started_ns), max(last, end_ns)
+
+    def _add_values(self, numbers: Numbers, suffix: str) -> None:
+        for metric in self.rule.metrics:
+            name, value = f"{metric.name}{suffix}", numbers.get(metric.key)
+            if isinstance(value, list):
+                self._series.setdefault(name, Series()).values.extend(value)
+            elif value is not None:
+                self._series.setdefault(name, Series()).add(value, metric.weight_of(numbers))
+            elif metric.needs_tokens and metric.key in numbers and numbers.get("output_tokens") is None:
+                self.unknown[name] += 1
+
+    def _metrics(self) -> Iterator[Summary]:
+        for suffix in ("", _WITHOUT_USAGE):
+            for metric in self.rule.metrics:
+                name = f"{metric.name}{suffix}"
+                if name not in self.unknown and (name in self._series or not suffix):
+                    series = self._series.get(name, Series())
+                    yield summarise(metric.way or self.rule.way, name, metric.unit, series, metric.factor)
+
+    def _totals(self) -> Iterator[Summary]:
+        succeeded = self.attempts - self.failed
+        seconds = (self._span[1] - self._span[0]) / 1e9 if self._span else 0.0
+        for total in self.rule.totals:
+            if total.name not in self.unknown:
+                value: float | None = self._sums[total.name] if total.key else succeeded
+                if value is not None and total.per_s is not None:
+                    value = total.per_s * value / seconds if seconds else None
+                yield Summary(total.name, total.unit, succeeded, value=value if succeeded else None)
+
+
+def measure(
+    tool: str,
+    exchange: Exchange,
+    body: Decoded | Events,
+    judged: Judged,
+    *,
+    requested_tokens: int | None = None,
+    count_tokens: CountTokens | None = None,
+) -> Measured:
+    """Measure one exchange as a tool does; `judged` are its measures, or a row that has their outcome."""
+    seen = request(exchange, body, judged)
+    if isinstance(seen, str):
+        return Measured(left_out=seen)
+    seen = replace(seen, requested_tokens=requested_tokens, count_tokens=count_tokens)
+    rule = authority(tool)
+    try:
+        return Measured(rule.measure(seen))
+    except ClientLeft:
+        return Measured(left_out=LEFT)
+    except ToolError as error:
+        spared = None
+        if error.usage_only:
+            with contextlib.suppress(ToolError, ClientLeft):
+                spared = rule.measure(seen.without_usage_chunks())
+        return Measured(error.numbers or {}, str(error), without_usage_chunks=spared)
+
+
+def measure_as(
+    tool: str,
+    exchanges: Iterable[Observed | tuple[Exchange, Decoded | Events, Judged]],
+    count_tokens: CountTokens | None = None,
+) -> Report:
+    """Measure a population as a tool does."""
+    report = Report(tool.partition("@")[0], authority(tool), count_tokens is not None)
+    for one in exchanges:
+        exchange, body, judged, started_ns, requested = Observed(*one)
+        measured = measure(tool, exchange, body, judged, requested_tokens=requested, count_tokens=count_tokens)
+        end_ns = None if started_ns is None or exchange.end_ns is None else started_ns + exchange.end_ns
+        report.add(measured, judged.outcome or "open", started_ns, end_ns)
+    return report

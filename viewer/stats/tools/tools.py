@@ -1,41 +1,48 @@
-"""One tape, measured as other tools define their numbers: under their names, in their units, with their failures.
+"""How other tools measure a stream: for each what it prints, how it summarises, and what it counts differently.
 
-`TOOLS` names them, `AUTHORITIES` says for each how it measures one exchange, what it prints, how it summarises, and
-what it counts differently; `EARLIER` has the rules of older releases. The definitions are read from the tools' sources
-at the releases named. Each event has the timestamp of its read, where a tool would stamp it some µs later. What a tool
-would not have measured is left out and counted: exchanges that are still open, answers that are not streamed, and
-those whose client left although nothing that arrived was a failure by the tool's rule.
+The definitions are read from the tools' sources at the releases named; how a tool measures one exchange is in
+`engines`, `clients` and `standards`. Each event has the timestamp of its read; a tool would stamp it some µs later.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
-from recorder.decode.batch import Events
-from recorder.decode.derive import Decoded
-from recorder.decode.outcome import Exchange
 from viewer.stats.tools import clients, engines, standards
-from viewer.stats.tools.releases import Releases, only
-from viewer.stats.tools.request import LEFT, ClientLeft, CountTokens, Judged, Numbers, Request, ToolError, request
-from viewer.stats.tools.summary import Series, Summary, summarise
+from viewer.stats.tools.request import Numbers, Request
 
-_MOST_REASONS = 20
-_WITHOUT_USAGE = " without usage-only chunks"
+_RELEASE: Final = re.compile(r"v?([0-9]+(?:\.[0-9]+)*)(?:\.?(?:post|rc|dev)[0-9]+)?")
 
 
-class Observed(NamedTuple):
-    """One exchange as the tape has it: its facts, its body and its measures.
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """The releases that a rule matches, from `first` to `last`; `read` names those whose source was read.
 
-    `started_ns` is when it started, in ns since any fixed time; without it there is no throughput. `requested_tokens`
-    is the longest answer that its request asked for.
+    A release is given as precisely as one likes: `0.32` is any 0.32.x. Tools without releases have commits instead.
     """
 
-    exchange: Exchange
-    body: Decoded | Events
-    judged: Judged
-    started_ns: int | None = None
-    requested_tokens: int | None = None
+    first: str
+    last: str
+    read: Sequence[str]
+
+    def __contains__(self, release: str) -> bool:
+        numbers, first, last = map(_numbers, (release, self.first, self.last))
+        if not (numbers and first and last):
+            return release in (self.first, *self.read)
+        return first <= numbers[: len(first)] and numbers[: len(last)] <= last and len(numbers) >= len(first)
+
+    def __str__(self) -> str:
+        return self.first if self.first == self.last else f"{self.first} to {self.last}"
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    match = _RELEASE.fullmatch(release)
+    return tuple(map(int, match[1].split("."))) if match else ()
+
+
+def _one(release: str, *read: str) -> Releases:
+    return Releases(release, release, read or (release,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +64,8 @@ class Metric:
 
     def weight_of(self, numbers: Numbers) -> float | None:
         """Return the weight of an exchange with these numbers; None where all weigh the same."""
-        if self.weight is None:
-            return None
-        count = numbers.get(self.weight)
-        return 0 if count is None or isinstance(count, list) else count - self.weight_less
+        count = numbers.get(self.weight) if self.weight else None
+        return count - self.weight_less if isinstance(count, int | float) else 0 if self.weight else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,50 +100,6 @@ class Authority:
     reads_request: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One exchange as a tool sees it: its numbers, or why it failed, or why no tool would have measured it.
-
-    `without_usage_chunks` are the numbers of a tool that failed only on a chunk without choices. What a failed
-    operation still records (OpenTelemetry's durations) is in `numbers`.
-    """
-
-    numbers: Numbers = field(default_factory=dict)
-    failed: str | None = None
-    left_out: str | None = None
-    without_usage_chunks: Numbers | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A population as a tool sees it. `error_rate` is in percent of `attempts`, which leave out what is `left_out`.
-
-    `failures` counts the tool's reasons; `forgiven` counts by outcome what fails here and succeeds there, `refused`
-    what is complete here and fails there. `omitted` names the metrics that the tool prints and the tape cannot tell,
-    with the number of requests that hinder it; `is_tokenized` is whether a tokenizer was given.
-    """
-
-    tool: str
-    source: str
-    releases: Releases
-    note: str
-    attempts: int
-    failed: int
-    error_rate: float | None
-    failures: dict[str, int]
-    forgiven: dict[str, int]
-    refused: int
-    left_out: dict[str, int]
-    omitted: dict[str, int]
-    rows: tuple[Summary, ...]
-    is_tokenized: bool = False
-
-    @property
-    def excluded(self) -> int:
-        """The number of exchanges that are not attempts of the tool."""
-        return sum(self.left_out.values())
-
-
 _VLLM_METRICS: Final = (
     Metric("ttft", "TTFT"),
     Metric("tpot", "TPOT", needs_tokens=True),
@@ -154,7 +115,7 @@ _ENGINE_TOTALS: Final = (
 AUTHORITIES: Final[dict[str, Authority]] = {
     "vllm": Authority(
         "vllm bench serve",
-        only("0.33", "0.33.0"),
+        _one("0.33", "0.33.0"),
         engines.vllm,
         "numpy",
         _VLLM_METRICS,
@@ -165,7 +126,7 @@ AUTHORITIES: Final[dict[str, Authority]] = {
     ),
     "sglang": Authority(
         "sglang.benchmark.serving",
-        only("0.5.23"),
+        _one("0.5.23"),
         engines.sglang,
         "numpy",
         (
@@ -185,7 +146,7 @@ AUTHORITIES: Final[dict[str, Authority]] = {
     ),
     "aiperf": Authority(
         "AIPerf",
-        only("0.13", "0.13.0"),
+        _one("0.13", "0.13.0"),
         clients.aiperf,
         "numpy",
         (
@@ -210,7 +171,7 @@ AUTHORITIES: Final[dict[str, Authority]] = {
     ),
     "guidellm": Authority(
         "guidellm",
-        only("0.8", "0.8.1"),
+        _one("0.8", "0.8.1"),
         clients.guidellm,
         "inverse_cdf",
         (
@@ -230,7 +191,7 @@ AUTHORITIES: Final[dict[str, Authority]] = {
     ),
     "genai-perf": Authority(
         "genai-perf",
-        only("0.0.16"),
+        _one("0.0.16"),
         clients.genai_perf,
         "numpy",
         (
@@ -252,7 +213,7 @@ AUTHORITIES: Final[dict[str, Authority]] = {
     ),
     "llmperf": Authority(
         "llmperf",
-        only("f1d6bed4", "f1d6bed4 (2024-12-08)"),
+        _one("f1d6bed4", "f1d6bed4 (2024-12-08)"),
         clients.llmperf,
         "pandas",
         (
@@ -272,7 +233,7 @@ AUTHORITIES: Final[dict[str, Authority]] = {
     ),
     "mlperf": Authority(
         "MLPerf inference loadgen",
-        only("b66003e1", "b66003e1 (2026-08-20)"),
+        _one("b66003e1", "b66003e1 (2026-08-20)"),
         standards.mlperf,
         "loadgen",
         (
@@ -285,7 +246,7 @@ AUTHORITIES: Final[dict[str, Authority]] = {
     ),
     "otel": Authority(
         "OpenTelemetry semantic-conventions-genai",
-        only("1.41", "semconv v1.41.1", "9ba9b775"),
+        _one("1.41", "semconv v1.41.1", "9ba9b775"),
         standards.otel,
         "buckets",
         (
@@ -342,165 +303,3 @@ def authority(name: str) -> Authority:
             return rule
     known = ", ".join(f"{tool}@{rule.releases}" for rule in rules)
     raise ValueError(f"no rule is known for release {release!r} of {tool}: choose from {known}")
-
-
-def measure(
-    tool: str,
-    exchange: Exchange,
-    body: Decoded | Events,
-    judged: Judged,
-    *,
-    requested_tokens: int | None = None,
-    count_tokens: CountTokens | None = None,
-) -> Seen:
-    """Measure one exchange as a tool does; `judged` are its measures, or a row that has their outcome."""
-    seen = request(exchange, body, judged)
-    if isinstance(seen, str):
-        return Seen(left_out=seen)
-    seen = replace(seen, requested_tokens=requested_tokens, count_tokens=count_tokens)
-    rule = authority(tool)
-    try:
-        return Seen(rule.measure(seen))
-    except ClientLeft:
-        return Seen(left_out=LEFT)
-    except ToolError as error:
-        spared = _spared(rule, seen) if error.usage_only else None
-        return Seen(error.numbers or {}, str(error), without_usage_chunks=spared)
-
-
-def measure_as(
-    tool: str,
-    exchanges: Iterable[Observed | tuple[Exchange, Decoded | Events, Judged]],
-    count_tokens: CountTokens | None = None,
-) -> Report:
-    """Measure a population as a tool does. Of each exchange only its numbers are kept, 8 bytes for each."""
-    population = _Population(authority(tool))
-    for one in exchanges:
-        observed = Observed(*one)
-        exchange, body, judged, started_ns, requested = observed
-        seen = measure(tool, exchange, body, judged, requested_tokens=requested, count_tokens=count_tokens)
-        end_ns = None if started_ns is None or exchange.end_ns is None else started_ns + exchange.end_ns
-        population.add(seen, judged.outcome or "open", started_ns, end_ns)
-    return population.report(tool.partition("@")[0], is_tokenized=count_tokens is not None)
-
-
-def _spared(rule: Authority, seen: Request) -> Numbers | None:
-    try:
-        return rule.measure(seen.without_usage_chunks())
-    except (ToolError, ClientLeft):
-        return None
-
-
-class _Population:
-    """Collects what a tool sees, and reports it."""
-
-    def __init__(self, rule: Authority) -> None:
-        self._rule = rule
-        self._series: dict[tuple[str, str], Series] = {}
-        self._counts = {name: Counter[str]() for name in ("failures", "forgiven", "left_out")}
-        self._attempts = self._failed = self._refused = 0
-        self._sums = {total.key: 0.0 for total in rule.totals if total.key is not None}
-        self._unknown = Counter[str]()
-        self._span: tuple[int, int] | None = None
-
-    def add(self, seen: Seen, outcome: str, started_ns: int | None = None, end_ns: int | None = None) -> None:
-        """Take one exchange; `outcome` is wiretape's; it ran from `started_ns` to `end_ns`, if that is known."""
-        if seen.left_out is not None:
-            self._counts["left_out"][seen.left_out] += 1
-            return
-        self._attempts += 1
-        if seen.failed is not None:
-            self._failed += 1
-            self._refused += outcome == "complete"
-            self._count_failure(seen.failed)
-        else:
-            if outcome != "complete":
-                self._counts["forgiven"][outcome] += 1
-            self._total(seen.numbers)
-        self._run(seen, started_ns, end_ns)
-        self._take(seen.numbers, "")
-        self._take(seen.without_usage_chunks or {}, _WITHOUT_USAGE)
-
-    def report(self, tool: str, *, is_tokenized: bool) -> Report:
-        """Summarise what has been added."""
-        counts = {name: dict(counter.most_common()) for name, counter in self._counts.items()}
-        return Report(
-            tool=tool,
-            source=self._rule.source,
-            releases=self._rule.releases,
-            note=self._rule.note,
-            attempts=self._attempts,
-            failed=self._failed,
-            error_rate=100 * self._failed / self._attempts if self._attempts else None,
-            refused=self._refused,
-            omitted=self._omitted(),
-            is_tokenized=is_tokenized,
-            rows=tuple([*self._rows(), *self._total_rows()]),
-            **counts,
-        )
-
-    def _omitted(self) -> dict[str, int]:
-        """Return what is omitted in the order in which the tool prints it."""
-        names = [f"{metric.name}{suffix}" for suffix in ("", _WITHOUT_USAGE) for metric in self._rule.metrics]
-        names += [total.name for total in self._rule.totals]
-        return {name: self._unknown[name] for name in names if name in self._unknown}
-
-    def _count_failure(self, reason: str) -> None:
-        # The words of an upstream can be in it: there may be as many as there are exchanges.
-        failures = self._counts["failures"]
-        failures[reason if reason in failures or len(failures) < _MOST_REASONS else "other"] += 1
-
-    def _total(self, numbers: Numbers) -> None:
-        for key in self._sums:
-            value = numbers.get(key)
-            if isinstance(value, int | float):
-                self._sums[key] += value
-            elif not self._may_lack(key):
-                self._unknown.update(total.name for total in self._rule.totals if total.key == key)
-
-    def _may_lack(self, key: str) -> bool:
-        """Return whether the tool itself omits a number that an exchange lacks, as AIPerf does without usage."""
-        return any(metric.key == key and not metric.needs_tokens for metric in self._rule.metrics)
-
-    def _run(self, seen: Seen, started_ns: int | None, end_ns: int | None) -> None:
-        if self._rule.last is not None:
-            last_ms = seen.numbers.get(self._rule.last) if seen.failed is None else None
-            known = isinstance(last_ms, int | float) and started_ns is not None
-            end_ns = started_ns + round(last_ms * 1e6) if known else None  # type: ignore[operator]
-        if started_ns is not None and end_ns is not None:
-            first, last = self._span or (started_ns, end_ns)
-            self._span = min(first, started_ns), max(last, end_ns)
-
-    def _take(self, numbers: Numbers, suffix: str) -> None:
-        for metric in self._rule.metrics:
-            value = numbers.get(metric.key)
-            if value is None:
-                if metric.needs_tokens and metric.key in numbers and numbers.get("output_tokens") is None:
-                    self._unknown[f"{metric.name}{suffix}"] += 1
-                continue
-            series = self._series.setdefault((metric.key, suffix), Series())
-            if isinstance(value, list):
-                series.values.extend(value)
-            else:
-                series.add(value, metric.weight_of(numbers))
-
-    def _rows(self) -> Iterator[Summary]:
-        for suffix in ("", _WITHOUT_USAGE):
-            for metric in self._rule.metrics:
-                series = self._series.get((metric.key, suffix))
-                name = f"{metric.name}{suffix}"
-                if (series is not None or not suffix) and name not in self._unknown:
-                    way = metric.way or self._rule.way
-                    yield summarise(way, name, metric.unit, series or Series(), metric.factor)
-
-    def _total_rows(self) -> Iterator[Summary]:
-        succeeded = self._attempts - self._failed
-        seconds = (self._span[1] - self._span[0]) / 1e9 if self._span else 0.0
-        for total in self._rule.totals:
-            if total.name in self._unknown:
-                continue
-            count = succeeded if total.key is None else self._sums[total.key]
-            value: float | None = count
-            if total.per_s is not None:
-                value = total.per_s * count / seconds if seconds else None
-            yield Summary(total.name, total.unit, succeeded, value=value if succeeded else None)

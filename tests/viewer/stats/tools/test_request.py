@@ -9,7 +9,8 @@ from recorder.decode.derive import decode, derive
 from recorder.decode.outcome import Exchange, Read
 from viewer.stats.tools import request as seen
 from viewer.stats.tools.request import ToolError
-from viewer.stats.tools.tools import TOOLS, measure
+from viewer.stats.tools.summary import measure
+from viewer.stats.tools.tools import TOOLS
 
 STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").glob("*.sse"))
 CHUNK = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from recorder.decode.derive import decode, derive
 from recorder.decode.outcome import Exchange, Read
-from viewer.stats.tools.tools import AUTHORITIES, EARLIER, TOOLS, Metric, Observed, authority, measure, measure_as
+from viewer.stats.tools.summary import Observed, measure, measure_as
+from viewer.stats.tools.tools import AUTHORITIES, EARLIER, TOOLS, Metric, authority
 
 ORACLES = json.loads((Path(__file__).parents[3] / "data" / "oracles.json").read_text("utf-8"))
 POPULATION = ORACLES["ex5_population"]
