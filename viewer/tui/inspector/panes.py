@@ -19,10 +19,12 @@ from viewer.model.exchange import events, markers, pages, strips, tree
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Opened
+from viewer.model.exchange.pulse import Pulse
 from viewer.model.facts import Line
 from viewer.model.states import Tone
 from viewer.tape import exchange
 from viewer.tape.exchange import Known
+from viewer.timing.playback import Playback
 from viewer.tui.base.host import in_thread
 from viewer.tui.base.theme import ThemeStyles
 from viewer.tui.inspector.events import EventsPane
@@ -30,7 +32,7 @@ from viewer.tui.inspector.pages import PagePane
 from viewer.tui.inspector.raw import BytesPane, TreePane
 from viewer.tui.inspector.replay import Annotation, ReplayPane
 from viewer.tui.playing.loader import KeyQueue
-from viewer.tui.playing.timeline import Standing, Timeline, TransportLine
+from viewer.tui.playing.timeline import Timeline, TransportLine
 from viewer.tui.widgets.bar import Bar
 from viewer.tui.widgets.pane import Heading, Pane
 
@@ -79,12 +81,12 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     InspectorPanes #bytes-box { width: 11fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        _hidden("r", "fold", "fold the reasoning", id="replay.fold"),
-        _hidden("a", "ghost", "show what comes later", id="replay.ghost"),
-        _hidden("b", "annotate", "show the time between words", id="replay.annotate"),
-        _hidden("c", "choice", "one choice after the other, or all", id="replay.choice"),
-        _hidden("M", "markdown", "content as Markdown, or plain", id="replay.markdown"),
-        _hidden("v", "view", "hex, lines, JSON or wire", id="replay.view"),
+        _hidden("r", "display('fold')", "fold the reasoning", id="replay.fold"),
+        _hidden("a", "display('ghost')", "show what comes later", id="replay.ghost"),
+        _hidden("b", "display('annotate')", "show the time between words", id="replay.annotate"),
+        _hidden("c", "display('choice')", "one choice after the other, or all", id="replay.choice"),
+        _hidden("M", "display('markdown')", "content as Markdown, or plain", id="replay.markdown"),
+        _hidden("v", "display('view')", "hex, lines, JSON or wire", id="replay.view"),
         _hidden("plus", "zoom(True)", "zoom", key_display="+", id="replay.zoom"),
         _hidden("underscore", "zoom(False)", "zoom out", key_display="_", id="replay.zoom_out"),
         _hidden("enter", "open", "open the event, or write a note", id="replay.open"),
@@ -120,6 +122,10 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._note, self._legend = _DECODING, ""
         self.replay, self.events, self.parts, self.bytes = ReplayPane(), EventsPane(), TreePane(), BytesPane()
         self.timeline, self.transport = Timeline(), TransportLine()
+        self._options: dict[str, Callable[[], None]] = {
+            "fold": self.replay.fold, "ghost": self.replay.toggle_ghost, "annotate": self.replay.annotate,
+            "choice": self.replay.choose, "markdown": self.replay.toggle_markdown, "view": self.bytes.cycle,
+        }  # fmt: skip
         self._pages = {name: PagePane(name) for name in ("request", "timing", "notes")}
         self._panes: dict[str, Pane] = {
             "replay": self.replay, "events": self.events, "tree": self.parts, "bytes": self.bytes, **self._pages
@@ -232,21 +238,22 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             self._show_event()
         self.titles()
 
-    def tick(self, standing: Standing) -> None:
+    def tick(self, playback: Playback, pulse: Pulse, lag_ms: float | None) -> None:
         """Show the time at the playhead, and whether it is playing."""
-        is_still = not standing.playback.playing
-        self.replay.set_still(is_still)
-        self.events.set_still(is_still)
-        self.timeline.move(standing.playback.media_ns)
-        self.transport.show(standing, self.times)
+        events = None if self._opened is None else len(self._opened.transcript)
+        self.replay.set_still(not playback.playing)
+        self.events.set_still(not playback.playing)
+        self.timeline.move(playback.media_ns)
+        self.transport.show(playback, pulse, events, lag_ms, self.times)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action applies to what is shown: other keys are not shown anywhere."""
-        if action == "fold":
+        name = str(parameters[0]) if action == "display" else action
+        if name == "fold":
             return self.pane == REPLAY and self.replay.can_fold
-        if action == "choice":
+        if name == "choice":
             return self.pane == REPLAY and len(self.replay.choices) > 1
-        return applies(action, self.pane)
+        return applies(name, self.pane)
 
     def _turn_to(self, pane: int) -> None:
         self.pane, self.slot = pane, 0
@@ -324,33 +331,9 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.zoomed = zoomed
         self._lay_out()
 
-    def action_fold(self) -> None:
-        """Fold the reasoning, or unfold it."""
-        self.replay.fold()
-
-    def action_ghost(self) -> None:
-        """Show what comes later, or leave it out."""
-        self.replay.toggle_ghost()
-        self.titles()
-
-    def action_annotate(self) -> None:
-        """Show the time between words in the next way."""
-        self.replay.annotate()
-        self.titles()
-
-    def action_choice(self) -> None:
-        """Show only the next choice of the answer; after the last one, all of them."""
-        self.replay.choose()
-        self.titles()
-
-    def action_markdown(self) -> None:
-        """Show the content as Markdown, or as it is."""
-        self.replay.toggle_markdown()
-        self.titles()
-
-    def action_view(self) -> None:
-        """Show the bytes in the next view."""
-        self.bytes.cycle()
+    def action_display(self, option: str) -> None:
+        """Change how the text or the bytes are displayed."""
+        self._options[option]()
         self.titles()
 
     def action_move(self, rows: int) -> None:

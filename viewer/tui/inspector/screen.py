@@ -18,6 +18,8 @@ from recorder.errors import WiretapeError
 from viewer.model.exchange import events, markers, notes
 from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Opened
+from viewer.model.exchange.pages import is_dead
+from viewer.model.exchange.pulse import Pulse
 from viewer.tape import socket_reads
 from viewer.tape.exchange import Known
 from viewer.timing.playback import CAPS, SPEEDS, Playback
@@ -25,10 +27,10 @@ from viewer.tui.base.host import Superseded, host, in_thread
 from viewer.tui.base.keys import BACK, HELP
 from viewer.tui.dialogs.menus import AskScreen
 from viewer.tui.dialogs.offers import Copy
-from viewer.tui.inspector import pages, playhead
+from viewer.tui.inspector import pages, search
 from viewer.tui.inspector.panes import InspectorPanes, applies
-from viewer.tui.inspector.playhead import Live, Move, Search
 from viewer.tui.inspector.raw import BytesPane
+from viewer.tui.inspector.search import Move, Search
 from viewer.tui.playing.driver import Driver
 from viewer.tui.playing.loader import KeyQueue, Loader, queued
 from viewer.tui.playing.timeline import Scrubbing, Timeline
@@ -86,7 +88,7 @@ class InspectorScreen(Screen[None]):
         self._opened: Opened | None = None
         self._notes = Notes()
         self._search = Search(self._warn)
-        self._live = Live(SYSTEM)
+        self._pulse = Pulse(SYSTEM)
         self._loader: Loader | None = None
         self._is_reading = False
         if at is not None:
@@ -102,7 +104,7 @@ class InspectorScreen(Screen[None]):
     def on_mount(self) -> None:
         """Load and play."""
         clock = host(self).clock
-        self.playback, self._live = Playback((), 0, clock.now), Live(clock)
+        self.playback, self._pulse = Playback((), 0, clock.now), Pulse(clock)
         self.driver = Driver(self.playback, clock, self._played, self._ticked)
         self.app.app_suspend_signal.subscribe(self, lambda _: self._pause(), immediate=True)
         self._load()
@@ -122,7 +124,7 @@ class InspectorScreen(Screen[None]):
     @property
     def is_live(self) -> bool:
         """Whether the exchange still runs, and its recorder does."""
-        return self._live.pulse.runs
+        return self._pulse.runs
 
     def copies(self) -> list[Copy]:
         """Return what can be copied."""
@@ -165,7 +167,9 @@ class InspectorScreen(Screen[None]):
         self.set_interval(_POLL_S, self._poll)
 
     def _poll(self) -> None:
-        if self._live.pass_on(self.playback):
+        opened, end_ns = self._opened, self._pulse.end_ns
+        if opened is not None and end_ns != self.playback.end_ns:
+            self.playback.grow(opened.transcript.at, end_ns)
             self._ticked()
             if self.panes.timeline.lags(self.playback.end_ns):
                 self._draw()
@@ -182,16 +186,21 @@ class InspectorScreen(Screen[None]):
 
     def _show_known(self, known: Known) -> None:
         self._known = known
-        self._live.know(known, self.playback)
-        self.panes.show_known(known, died=self._live.pulse.died)
+        self._pulse.know(known.row["started_at"], died=is_dead(known, host(self).clock.wall_ns()))
+        self.playback.following = self.playback.following and not self._pulse.died
+        self.panes.show_known(known, died=self._pulse.died)
         if self._opened is None:
             self.playback.grow((), known.end_ns)
             self._draw()
 
     def _show_opened(self, opened: Opened) -> None:
+        playback, pulse = self.playback, self._pulse
+        playback.following = playback.following or self._opened is None
         self._opened = opened
-        self._live.open(opened, self.playback)
-        self.panes.show_opened(opened, self.playback.position, self._notes)
+        pulse.take(opened)
+        playback.grow(opened.transcript.at, pulse.end_ns)
+        playback.following = playback.following and pulse.runs
+        self.panes.show_opened(opened, playback.position, self._notes)
         self._draw()
         self.key_queue.catch_up()
         self._moved()
@@ -208,7 +217,7 @@ class InspectorScreen(Screen[None]):
 
     def _played(self) -> None:
         """Show the events that have come; having caught up with a running stream, follow it."""
-        if self._live.pulse.runs:
+        if self.is_live:
             self.playback.catch_up()
         self._moved()
 
@@ -219,7 +228,7 @@ class InspectorScreen(Screen[None]):
 
     def _ticked(self) -> None:
         """Show the time at the playhead."""
-        self.panes.tick(self._live.standing(self.playback, host(self).lag.ms))
+        self.panes.tick(self.playback, self._pulse, host(self).lag.ms)
 
     @work(group="strips", exclusive=True)
     async def _draw(self) -> None:
@@ -262,7 +271,7 @@ class InspectorScreen(Screen[None]):
     @queued()
     def action_play(self) -> None:
         """Play or pause; at the end from the start. While the end is followed, freeze there, and follow it again."""
-        self._command(lambda playback: playback.toggle(is_live=self._live.pulse.runs), seeks=False)
+        self._command(lambda playback: playback.toggle(is_live=self.is_live), seeks=False)
 
     @queued()
     def action_step(self, count: int) -> None:
@@ -288,7 +297,7 @@ class InspectorScreen(Screen[None]):
     def action_mark(self, signs: str, direction: int) -> None:
         """Go to the next marker with one of these signs (any without signs), or to the one before."""
         assert self._opened is not None
-        position = playhead.marker(self._opened, self.playback, signs, back=direction < 0)
+        position = search.marker(self._opened, self.playback, signs, back=direction < 0)
         if position is None:
             self._warn(markers.missing(signs))
         self._go(position)
@@ -297,7 +306,7 @@ class InspectorScreen(Screen[None]):
     def action_first(self) -> None:
         """Go to the first content; from there, to the first reasoning."""
         assert self._opened is not None
-        self._go(playhead.first(self._opened.transcript, self.playback.position))
+        self._go(search.first(self._opened.transcript, self.playback.position))
 
     @queued()
     def action_faster(self, by: int) -> None:
@@ -321,7 +330,7 @@ class InspectorScreen(Screen[None]):
             self.playback.following = True
             self._ticked()
         else:
-            ended = "its recorder is gone" if self._live.pulse.died else "this stream has ended"
+            ended = "its recorder is gone" if self._pulse.died else "this stream has ended"
             self.notify(f"{ended}: there is nothing to follow", timeout=2, markup=False)
 
     def action_goto(self) -> None:
@@ -333,7 +342,7 @@ class InspectorScreen(Screen[None]):
         """Return why one cannot go to a typed position; None if one can, or if that is not known yet."""
         if self._opened is None:
             return None
-        return playhead.refusal(text, self.playback, self._opened.transcript, self.panes.times)
+        return search.refusal(text, self.playback, self._opened.transcript, self.panes.times)
 
     def action_filter(self) -> None:
         """Ask which events to list."""

@@ -14,13 +14,14 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from recorder.clock import SYSTEM
 from viewer import sparkline
 from viewer.model.exchange import markers, strips
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.opened import Opened
+from viewer.model.exchange.pulse import Pulse
 from viewer.model.exchange.race import Drawing
 from viewer.model.exchange.strips import Strips
-from viewer.model.silence import Silence
 from viewer.model.states import Tone
 from viewer.tape.exchange import Known
 from viewer.timing.playback import Playback
@@ -232,22 +233,6 @@ def _gap_tone(gap_ns: int) -> Tone:
     return "error" if gap_ns >= strips.STALLED_NS else "warning" if gap_ns >= strips.LEAST_NS else "plain"
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a playback stands.
-
-    `events` is None until the exchange is decoded; `lag_ms` is how long the terminal takes for a frame, if that is
-    known; `silence` is the one that the playhead is in, `longest` the longest of the exchange.
-    """
-
-    playback: Playback
-    events: int | None = None
-    live: bool = False
-    lag_ms: float | None = None
-    silence: Silence | None = None
-    longest: Silence | None = None
-
-
 class TransportLine(Scrubbing):
     """Where the playhead is, how fast it goes, and the silence that it is in; its bar can be dragged.
 
@@ -258,18 +243,24 @@ class TransportLine(Scrubbing):
 
     def __init__(self) -> None:
         super().__init__(id="transport")
-        self._standing = Standing(Playback((), 0, lambda: 0))
+        self._playback = Playback((), 0, lambda: 0)
+        self._pulse = Pulse(SYSTEM)
+        self._events: int | None = None
+        self._lag_ms: float | None = None
         self._times = Times()
         self._drawn: list[tuple[str, Tone]] = []
         self._bar_at = 0, 0
 
     def span(self) -> tuple[int, int, int]:
         """Return where the bar is: between its brackets."""
-        return *self._bar_at, self._standing.playback.end_ns
+        return *self._bar_at, self._playback.end_ns
 
-    def show(self, standing: Standing, times: Times) -> None:
-        """Show how playback stands, its times in a format."""
-        self._standing, self._times = standing, times
+    def show(self, playback: Playback, pulse: Pulse, events: int | None, lag_ms: float | None, times: Times) -> None:
+        """Show how playback stands.
+
+        `events` is None until the exchange is decoded; `lag_ms` is how long the terminal takes for a frame, if known.
+        """
+        self._playback, self._pulse, self._events, self._lag_ms, self._times = playback, pulse, events, lag_ms, times
         drawn = self._parts()
         if drawn != self._drawn:
             self._drawn = drawn
@@ -304,25 +295,25 @@ class TransportLine(Scrubbing):
 
     def _left(self, *, short: bool = False) -> list[tuple[str, Tone]]:
         """Return the position; if it is `short`, without the share, and the end only once if the playhead is there."""
-        standing, playback = self._standing, self._standing.playback
-        if standing.events is None:
+        playback = self._playback
+        if self._events is None:
             return [(" decoding …  ", "muted")]
         media_ns, end_ns = playback.media_ns, playback.end_ns
         start, media, end = (self._times.instant(at_ns) for at_ns in (0, media_ns, end_ns))
         shown = end if short and media_ns == end_ns else f"{media:>{max(len(start), len(end))}} / {end}"
         unit = "" if self._times.format == "wall" else " s"
-        last = markers.label(standing.events)
+        last = markers.label(self._events)
         state: tuple[str, Tone] = (" ▶ playing", "success") if playback.playing else (" ‖ paused ", "muted")
         return [
-            (" ● following", "success") if standing.playback.following else state,
+            (" ● following", "success") if playback.following else state,
             (f"  {markers.label(playback.position)}/{last}".ljust(len(last) * 2 + 3), "strong"),
-            (f"  {shown}{'+' if standing.live else ''}{unit}  ", "plain"),
+            (f"  {shown}{'+' if self._pulse.runs else ''}{unit}  ", "plain"),
             ("" if short else f"{100 * media_ns / end_ns if end_ns else 0:3.0f} %  ", "muted"),
         ]
 
     def _silence(self) -> list[tuple[str, Tone]]:
         """Return the silence at the playhead, as wide as the longest is."""
-        silence, longest = self._standing.silence, self._standing.longest
+        silence, longest = self._pulse.silence(self._playback.media_ns), self._pulse.longest_silence
         if longest is None:
             return []
         text = "" if silence is None else str(silence)
@@ -330,7 +321,7 @@ class TransportLine(Scrubbing):
         return [(f"  {text:<{len(str(longest))}}", tone)]
 
     def _settings(self) -> list[tuple[str, Tone]]:
-        playback, lag_ms = self._standing.playback, self._standing.lag_ms
+        playback, lag_ms = self._playback, self._lag_ms
         speed = "max" if playback.speed == float("inf") else f"{playback.speed:g}×"
         parts: list[tuple[str, Tone]] = [(f"  {speed}", "strong" if playback.speed != 1 else "plain")]
         if playback.cap_ns is not None:
@@ -340,8 +331,8 @@ class TransportLine(Scrubbing):
         return parts
 
     def _bar(self, room: int) -> list[tuple[str, Tone]]:
-        playback = self._standing.playback
-        if room < _LEAST_BAR or self._standing.events is None:
+        playback = self._playback
+        if room < _LEAST_BAR or self._events is None:
             return []
         done = strips.cell(playback.media_ns, playback.end_ns, room)
         return [("[", "muted"), ("=" * done + ">", "accent"), ("-" * (room - done - 1) + "]", "muted")]

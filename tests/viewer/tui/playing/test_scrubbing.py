@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 from textual.events import MouseMove
 
+from recorder.clock import SYSTEM
 from tests.viewer.conftest import DONE, MS, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import journey, shows, staged, wait_for
 from viewer.model.exchange.clocks import Times
+from viewer.model.exchange.pulse import Pulse
 from viewer.timing.playback import Playback
 from viewer.tui.inspector.screen import InspectorScreen
-from viewer.tui.playing.timeline import Standing, TransportLine
+from viewer.tui.playing.timeline import TransportLine
 
 COUNT = 120
 
@@ -83,5 +85,5 @@ def test_where_it_is_pressed_the_bar_stands(steady: Path) -> None:
 
 def test_without_a_bar_there_is_nothing_to_press() -> None:
     line = TransportLine()
-    line.show(Standing(Playback((), 5 * MS, lambda: 0)), Times())
+    line.show(Playback((), 5 * MS, lambda: 0), Pulse(SYSTEM), None, None, Times())
     assert line.span()[1] == 0

@@ -1,17 +1,13 @@
-"""Where the inspector's playhead goes: to typed positions, matches and markers, and with the end of a live stream."""
+"""Where the inspector's playhead goes: to typed positions, to matches of a search, and to markers."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
-from recorder.clock import Clock
-from viewer.model.exchange import markers, pages
+from viewer.model.exchange import markers
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.opened import Opened
-from viewer.model.exchange.pulse import Pulse
 from viewer.model.exchange.transcript import Transcript
-from viewer.tape.exchange import Known
 from viewer.timing.playback import Playback
-from viewer.tui.playing.timeline import Standing
 
 Move = Callable[[Playback], None]
 """What puts a playhead elsewhere."""
@@ -98,38 +94,3 @@ def _beside(events: Sequence[int], position: int, *, back: bool) -> int | None:
         return None
     place = bisect_left(events, position - 1) - 1 if back else bisect_right(events, position - 1)
     return events[place % len(events)] + 1
-
-
-class Live:
-    """How far a stream has come that may still run, by its `pulse`, and a playback that grows with it."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.pulse = Pulse(clock)
-        self._clock = clock
-        self._opened: Opened | None = None
-
-    def standing(self, playback: Playback, lag_ms: float | None) -> Standing:
-        """Return what the transport line shows."""
-        events = None if self._opened is None else len(self._opened.transcript)
-        silences = self.pulse.silence(playback.media_ns), self.pulse.longest_silence
-        return Standing(playback, events, self.pulse.runs, lag_ms, *silences)
-
-    def know(self, known: Known, playback: Playback) -> None:
-        """Take what is known without decoding; a stream whose recorder is gone is no longer followed."""
-        self.pulse.know(known.row["started_at"], died=pages.is_dead(known, self._clock.wall_ns()))
-        playback.following = playback.following and not self.pulse.died
-
-    def open(self, opened: Opened, playback: Playback) -> None:
-        """Take what has come by now; if it is followed, or opened for the first time, go to its end."""
-        playback.following = playback.following or self._opened is None
-        self._opened = opened
-        self.pulse.take(opened)
-        playback.grow(opened.transcript.at, self.pulse.end_ns)
-        playback.following = playback.following and self.pulse.runs
-
-    def pass_on(self, playback: Playback) -> bool:
-        """Extend a running stream to now, and move a following playhead with it. Return True if it was extended."""
-        if self._opened is None or self.pulse.end_ns == playback.end_ns:
-            return False
-        playback.grow(self._opened.transcript.at, self.pulse.end_ns)
-        return True
