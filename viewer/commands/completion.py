@@ -1,11 +1,19 @@
-"""The command `completion`, and how shells are told what `completion` offers; `viewer.cli` adds it to the group.
+"""The command `completion`, and what a shell offers at Tab: ids, models, labels, words of filters, options.
+
+It has to be quick and quiet: whatever goes wrong, nothing is offered. Values from a tape are hostile, and a shell puts
+some of them on its line as they are: what is not of letters, digits and a few harmless signs is not offered.
 
 The protocol is click's: the shell's script runs the program with `_WIRETAPE_COMPLETE` set. Bash and zsh have scripts of
 their own here. Bash takes a word apart at `:` and `=`, of which filters are full, and puts what it is given on the line
 as it is; and in both, no space may follow a word that is not whole yet. Fish has click's.
 """
 
+import contextlib
 import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
 
 import click
 from click.shell_completion import (
@@ -18,9 +26,24 @@ from click.shell_completion import (
     split_arg_string,
 )
 
+from recorder.commands import options
+from recorder.sanitize import safe
+
+Item = CompletionItem[str]
+Completer = Callable[[click.Context, click.Parameter, str], list[Item]]
+
 VARIABLE = "_WIRETAPE_COMPLETE"
 """The variable in which a shell's script asks."""
 
+TOPICS: Final = {
+    "filters": "the language of --filter, with examples",
+    "fields": "every field that filters and --columns know, with its unit",
+}
+"""The topics of `help` that are no commands."""
+
+_HARMLESS = re.compile(r"[^\W_][\w.:/@+=%-]{0,127}")
+_TERM = re.compile(r"(?:.*[\s(])?-?", re.DOTALL)
+_VALUE = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)(?:!=|[:=])(?:[^\s\"]*,)?")
 _BASH = """\
 %(complete_func)s() {
     local IFS=$'\\n' response type value
@@ -71,6 +94,204 @@ fi
 """
 
 
+def _quietly(offered: Callable[[click.Context, str], Iterable[Item]]) -> Completer:
+    """Return a completer that offers, once each, the candidates that continue what is typed."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Item]:
+        found: dict[str, Item] = {}
+        with contextlib.suppress(Exception):  # a line that is being typed is no place for an error
+            for item in offered(context, incomplete):
+                if item.value.startswith(incomplete):
+                    found.setdefault(item.value, item)
+        return list(found.values())
+
+    return complete
+
+
+@_quietly
+def ids(context: click.Context, incomplete: str) -> Iterator[Item]:
+    """Offer the latest exchanges that are not named yet, each with its beginning, model, duration and flags."""
+    from viewer.tape import candidates
+
+    named = context.params.get("ids") or ()
+    if not incomplete or incomplete.startswith("@"):
+        yield Item("@", help="the newest")
+        yield Item("@err", help="the newest that failed")
+    for id, *facts in candidates.exchanges(_tape(context), incomplete):
+        if _HARMLESS.fullmatch(id) and id not in named:
+            yield Item(id, help=_summary(*facts))
+
+
+@_quietly
+def models(context: click.Context, incomplete: str) -> Iterator[Item]:
+    """Offer the models of the tape's newest exchanges."""
+    return (Item(value) for value in _values(context, "model"))
+
+
+@_quietly
+def labels(context: click.Context, incomplete: str) -> Iterator[Item]:
+    """Offer keys of labels, and after a key its values."""
+    return _labels(context, "=" in incomplete)
+
+
+@_quietly
+def filters(context: click.Context, incomplete: str) -> Iterator[Item]:
+    """Offer what may come next in a filter: a field, or a value of the field that stands there."""
+    if incomplete.count('"') % 2:
+        return
+    start = _end(_TERM, incomplete)
+    value = _VALUE.match(incomplete, start)
+    found = _fields() if value is None else _values_of(context, value[1].lower(), incomplete[value.end() :])
+    before = incomplete[: start if value is None else value.end()]
+    yield from (_item(before + item.value, item.help, is_open=item.is_open) for item in found)
+
+
+@_quietly
+def sorts(context: click.Context, incomplete: str) -> Iterator[Item]:
+    """Offer the fields that a list can be sorted by."""
+    from viewer.filters.fields import FIELDS
+
+    minus = incomplete[:1] if incomplete.startswith("-") else ""
+    for field in FIELDS.values():
+        if field.kind not in ("label", "has") and field.rows == (field.name,):
+            yield Item(minus + field.name.removesuffix("_ms"), help=field.kind)
+
+
+@_quietly
+def groups(context: click.Context, incomplete: str) -> Iterator[Item]:
+    """Offer what figures can be grouped by; after a comma, what is not named yet."""
+    from viewer.stats.metrics import GROUPS
+
+    named = incomplete.split(",")[:-1]
+    keys = (f"label.{item.value.removesuffix('=')}" for item in _labels(context, of_values=False))
+    for name in (*GROUPS, *keys):
+        if name not in named:
+            yield Item(",".join([*named, name]))
+
+
+@_quietly
+def columns(context: click.Context, incomplete: str) -> Iterator[Item]:
+    """Offer the columns of the command's table; after a comma, what is not named yet."""
+    from viewer import rows
+    from viewer.stats.metrics import STATISTICS
+
+    named = incomplete.split(",")[:-1]
+    offered = STATISTICS if context.info_name == "stats" else rows.FIELDS
+    for name in ("help", *offered) if not named else offered:
+        if name not in named:
+            yield Item(",".join([*named, name]))
+
+
+@_quietly
+def quantities(context: click.Context, incomplete: str) -> Iterator[Item]:
+    """Offer the quantities that have statistics."""
+    from viewer.stats.metrics import QUANTITIES
+
+    return (Item(one.name, help=one.meaning) for one in QUANTITIES.values())
+
+
+@_quietly
+def tools(context: click.Context, incomplete: str) -> Iterator[Item]:
+    """Offer the tools whose definitions are known; after an @, the newest release of each rule."""
+    from viewer.stats.tools.tools import AUTHORITIES, EARLIER
+
+    tool, at, _ = incomplete.partition("@")
+    if at and tool in AUTHORITIES:
+        rules = (AUTHORITIES[tool], *EARLIER.get(tool, ()))
+        return (Item(f"{tool}@{rule.releases.last}", help=f"{rule.source} {rule.releases}") for rule in rules)
+    return (Item(name, help=rule.source) for name, rule in AUTHORITIES.items())
+
+
+@_quietly
+def topics(context: click.Context, incomplete: str) -> Iterator[Item]:
+    """Offer the topics of `help` and the commands; after a group of commands, those in it."""
+    path = context.params.get("topics") or ()
+    command = context.find_root().command
+    for name in path:
+        command = command.commands[name] if isinstance(command, click.Group) else click.Command(name)
+    if not path:
+        yield from map(Item, TOPICS)
+    if isinstance(command, click.Group):
+        yield from (Item(name, help=one.get_short_help_str()) for name, one in sorted(command.commands.items()))
+
+
+@_quietly
+def figures(context: click.Context, incomplete: str) -> Iterator[Item]:
+    """Offer figures for a rule: a quantity, and after it a statistic."""
+    from viewer.stats.metrics import QUANTITIES, RATES, STATISTICS
+
+    quantity, dot, _ = incomplete.partition(".")
+    if dot and quantity in QUANTITIES:
+        yield from (_item(f"{quantity}.{name}=", is_open=True) for name in STATISTICS)
+        return
+    yield from (_item(f"{name}=", is_open=True) for name in ("n", *RATES))
+    yield from (_item(f"{one.name}.", one.meaning, is_open=True) for one in QUANTITIES.values())
+
+
+def _fields() -> Iterator[Item]:
+    from viewer.filters.fields import FIELDS, NAMES
+
+    for name, meant in NAMES.items():
+        kind = FIELDS[meant].kind
+        if not name.endswith("_ms"):
+            has_values = kind in ("text", "label", "has", "time")
+            yield _item(f"{name}:" if has_values else name, meant if name != meant else kind, is_open=True)
+
+
+def _values_of(context: click.Context, name: str, incomplete: str) -> Iterator[Item]:
+    from viewer.filters.fields import CHOICES, NAMES
+    from viewer.tape import candidates
+
+    field = NAMES[name]
+    if field in CHOICES:
+        yield from map(Item, CHOICES[field])
+    elif field == "label":
+        yield from _labels(context, "=" in incomplete)
+    elif field == "upstream":
+        yield from (Item(url.partition("://")[2].partition("/")[0]) for url in _values(context, field))
+    elif field in ("started_at", "since", "until"):
+        yield from map(Item, ("today", "yesterday"))
+    elif field in candidates.FIELDS:
+        yield from map(Item, _values(context, field))
+
+
+def _labels(context: click.Context, of_values: bool) -> Iterator[Item]:
+    from viewer.tape import candidates
+
+    for key, value in candidates.labels(_tape(context)):
+        if _HARMLESS.fullmatch(key) and (not of_values or _HARMLESS.fullmatch(value)):
+            yield _item(f"{key}={value}" if of_values else f"{key}=", is_open=not of_values)
+
+
+def _values(context: click.Context, field: str) -> Iterator[str]:
+    from viewer.tape import candidates
+
+    return (one for one in candidates.values(_tape(context), field) if _HARMLESS.fullmatch(one.removeprefix("/")))
+
+
+def _tape(context: click.Context) -> Path:
+    return options.tape_path(context.params.get("db"))
+
+
+def _summary(
+    started_at: str, model: str | None, duration_ns: int | None, outcome: str | None, flags: str | None
+) -> str:
+    """Return when an exchange began (UTC), its model, how long it took, and what was odd."""
+    took = "open" if duration_ns is None else f"{duration_ns / 1e9:.1f} s"
+    odd = outcome if outcome not in (None, "complete") else ""
+    return safe(" ".join(filter(None, (started_at[11:16], model, took, odd, flags))))[:100].replace(",", " ")
+
+
+def _item(value: str, help: str | None = None, *, is_open: bool = False) -> Item:
+    """Return an item; after one that is open, no whole word yet, no space may follow."""
+    return Item(value, help=help, is_open=is_open)
+
+
+def _end(expression: "re.Pattern[str]", text: str) -> int:
+    found = expression.match(text)
+    return found.end() if found else 0
+
+
 @add_completion_class
 class Bash(BashComplete):
     """Bash: it is given the line up to the cursor, and replaces what it takes for the last word of it."""
@@ -78,13 +299,13 @@ class Bash(BashComplete):
     source_template = _BASH
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Give the words before the one at the cursor, and that one as far as it is typed."""
+        """Return the words before the one at the cursor, and that one as far as it is typed."""
         # The cursor is in a word if one more letter there would be part of it, else before a new one.
         *words, last = split_arg_string(os.environ["COMP_WORDS"] + "x")
         return words[1:], last.removesuffix("x")
 
     def complete(self) -> str:
-        """Give what is offered, each without what bash will leave on the line."""
+        """Return what is offered, each without what bash will leave on the line."""
         arguments, incomplete = self.get_completion_args()
         offered = self.get_completions(arguments, incomplete)
         is_joined = incomplete.startswith("--") and "=" in incomplete
@@ -101,7 +322,7 @@ class Zsh(ZshComplete):
     source_template = _ZSH
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Give the three lines: type, value and what is told of it."""
+        """Return the three lines: type, value and help."""
         return f"{_type(item)}\n{item.value}\n{item.help or '_'}"
 
 

@@ -35,15 +35,15 @@ def demo(db: Path | None) -> None:
     from recorder.tape.file import default_path
     from viewer.commands import output
     from viewer.export import frames
-    from viewer.report import lines as report
+    from viewer.report import tables
     from viewer.tape import queries
 
     path = db or default_path().with_name("demo.db")
     code = service.run(lambda: _record(path))
     with queries.opened(path) as connection:
-        wanted = report.needed(report.LISTED)
+        wanted = tables.needed(tables.LISTED)
         found = list(queries.exchanges(connection, wanted, newest_first=True, limit=len(SCENES)))
-    output.show_table(report.listing(found, output.width()))
+    output.show_table(tables.listing(found, output.width()))
     click.echo("\nmetrics of the complete exchanges, in ms:\n")
     click.echo(frames.shown(frames.summary(frames.open_tape(path).exchanges().tail(len(SCENES)))))
     click.echo(_next_steps(path))

@@ -26,7 +26,8 @@ from recorder.errors import WiretapeError
 from recorder.process import Run
 from recorder.relay import local, providers
 from recorder.sanitize import safe
-from viewer.commands import output
+from viewer.commands import output as writing
+from viewer.commands.output import Output
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -75,8 +76,8 @@ class Finding:
 @options.db
 @click.option("--check", "urls", multiple=True, metavar="URL",
               help="Connect to this API server, too; no request is sent. May be repeated.")  # fmt: skip
-@output.formatted
-def doctor(db: Path | None, urls: tuple[str, ...], format: str | None, raw_csv: bool) -> None:
+@writing.formatted()
+def doctor(db: Path | None, urls: tuple[str, ...], output: Output) -> None:
     """Check whether this is a good place to record: the tape, the disk, the clock, the environment, the terminal.
 
     Exit 3 if anything is broken. No value that may be secret is printed.
@@ -92,10 +93,10 @@ def doctor(db: Path | None, urls: tuple[str, ...], format: str | None, raw_csv: 
     ]
     results += [of_upstream(url) for url in urls]
     results += [of_terminal(), of_parquet()]
-    if output.chosen(format) == "table":
-        output.show(line for finding in results for line in lines(finding))
+    if output.is_table:
+        writing.show(line for finding in results for line in lines(finding))
     else:
-        output.put(output.chosen(format), FIELDS, map(dataclasses.asdict, results), raw_csv)
+        output.put(FIELDS, map(dataclasses.asdict, results))
     if any(finding.level == "problem" for finding in results):
         raise click.exceptions.Exit(_BROKEN_EXIT)
 
@@ -200,7 +201,7 @@ def of_terminal() -> Finding:
 
     console = Console(file=sys.stdout)
     colours = None if console.no_color else console.color_system
-    return judge_terminal(output.on_terminal(), output.has_utf8(), colours, console.width)
+    return judge_terminal(writing.on_terminal(), writing.has_utf8(), colours, console.width)
 
 
 def of_parquet() -> Finding:

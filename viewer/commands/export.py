@@ -1,62 +1,88 @@
 """The command `export`: the tape as a table for machines, or whole exchanges; `viewer.cli` adds it to the group.
 
-Only click is imported at the top: `--help` must not wait for a database library. The work is `exports`'s.
+Only click is imported at the top: `--help` must not wait for a database library. Rows and files are written by the
+modules of `viewer.export`. Nothing here depends on how large a tape is: rows and exchanges pass one by one.
 """
 
-import dataclasses
+import contextlib
+import itertools
 import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from recorder.commands import options
+from recorder.commands.options import db, tape_path
 from recorder.errors import NotFound
-from viewer.commands import completing, measuring
-from viewer.commands import options as selecting
+from recorder.plurals import counted
+from viewer.commands import completion, options, progress
 from viewer.commands import output as writing
+from viewer.commands.output import Output
 
 if TYPE_CHECKING:
-    from viewer.commands.exports import Asked
+    from sqlalchemy import Connection
+
+    from viewer.filters.sql import Condition
     from viewer.filters.syntax import Filter
+    from viewer.rows import Row
+
+Put = Callable[[BinaryIO | None], int]
+"""Writes to a file, or to stdout where it gets none, and returns how much that was."""
 
 _SIGINT_EXIT = 128 + 2
 _TABLES = ("exchanges", "texts", "chunks", "reads", "summary")
-_WHOLE = ("sse", "har", "asciicast")
+_WHOLE = {"sse": "byte", "har": "exchange", "asciicast": "event"}
+"""The formats of whole exchanges, and of what their files are counted in."""
 _SUFFIXES = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json", "parquet", "har", "sse")}
 _SUFFIXES[".cast"] = "asciicast"
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is to be exported; `by` are the groups of a summary, `file` is None for stdout, `tape` what is read."""
+
+    table: str
+    output: Output
+    file: Path | None
+    by: tuple[str, ...]
+    limit: int | None
+    tape: Path
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def format(self) -> str:
+        return self.output.chosen
+
+
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=completing.ids)
-@options.db
-@selecting.filtered
-@selecting.limited
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=completion.ids)
+@db
+@options.filtered
+@options.limited
 @click.option("--table", type=click.Choice(_TABLES), help="One row for each of these. [default: exchanges]")
 @click.option(
     "--by",
     metavar="NAMES",
-    shell_complete=completing.groups,
+    shell_complete=completion.groups,
     help="Of the summary: one row for each model, label.KEY, …, as in stats.",
 )
 @click.option(
     "-o",
     "--output",
+    "file",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     metavar="FILE",
     help="Write to FILE; - is stdout. Its suffix (.csv, .tsv, .jsonl, .json, .parquet, .har, .cast or .sse) gives the "
     "format. [default: -]",
 )
-@click.option(
-    "--format",
-    type=click.Choice((*writing.FORMATS, "parquet", *_WHOLE)),
-    help="Of whole exchanges: sse (the bytes of one), har (any number) and asciicast (one); the others of a table. "
-    "[default: csv]",
-)
-@click.option("--raw-csv", is_flag=True, help="CSV: leave texts that a spreadsheet takes for formulas alone.")
-@click.option("--no-header", is_flag=True, help="TSV, CSV: leave out the line of field names.")
 @click.option("--schema", is_flag=True, help="Say what each column is: type, unit and meaning.")
-@writing.columned
+@writing.formatted(
+    (*writing.FORMATS, "parquet", *_WHOLE),
+    "csv; sse is the bytes of one exchange, har any number, asciicast one; the others are of a table",
+    columns=True,
+)
 def export(
     ids: tuple[str, ...],
     db: Path | None,
@@ -64,44 +90,38 @@ def export(
     limit: int | None,
     table: str | None,
     by: str | None,
-    output: Path | None,
-    format: str | None,
-    raw_csv: bool,
-    no_header: bool,
+    file: Path | None,
     schema: bool,
-    columns: str | None,
+    output: Output,
 ) -> None:
     """Export the tape as CSV (the default), JSON or Parquet, or whole exchanges; the oldest exchange comes first.
 
     ID is as in show: 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (failed);
     - reads them from stdin, one a line. Without any, it is all that fit.
     """
-    from viewer.commands import exports
+    from viewer.export import fields
     from viewer.tape import queries
 
-    file = None if output is None or str(output) == "-" else output
-    format = format or (_format_of(file) if file is not None else None)
-    format = writing.chosen(format) if schema and file is None else format or "csv"
-    tape = options.tape_path(db)
-    keys = measuring.keys_of(by)
-    asked = exports.Asked(table or "exchanges", format, file, keys, limit, raw_csv, not no_header, tape)
-    _refuse(asked, table, schema)
-    if columns is not None:
-        if format in _WHOLE or schema:
-            raise click.UsageError("--columns selects those of a table: leave it out")
-        asked = dataclasses.replace(asked, columns=_columns(asked, columns))
+    file = None if file is None or str(file) == "-" else file
+    format = output.format or (_format_of(file) if file is not None else None)
+    output = replace(output, format=format or (None if schema and file is None else "csv"))
+    job = _Job(table or "exchanges", output, file, options.groups(by), limit, tape_path(db))
+    _refuse(job, table, schema)
     try:
         if schema:
-            exports.describe(_TABLES if table is None else (table,), asked)
+            rows = fields.schema(_TABLES if table is None else (table,), job.by)
+            _save(job, lambda out: output.put(fields.SCHEMA_FIELDS, rows, out), "column")
             return
-        with queries.opened(tape) as connection:
-            condition = selecting.named(connection, ids, where)
-            if format in ("sse", "asciicast") and not queries.count(connection, condition):
-                raise NotFound(selecting.nothing(connection, where, ids))
-            count = exports.run(connection, asked, condition)
+        job = replace(job, columns=output.fields(fields.described(fields.of(job.table, job.by))))
+        with queries.opened(job.tape) as connection:
+            condition = options.named(connection, ids, where)
+            if job.format in ("sse", "asciicast") and not queries.count(connection, condition):
+                raise NotFound(options.nothing(connection, where, ids))
+            make = {"har": _archive, "sse": _one, "asciicast": _one}.get(job.format, _table)
+            count = _save(job, make(connection, job, condition), _WHOLE.get(job.format, "row"))
             # A summary of nothing is a row as well.
             if count <= 1 and limit != 0 and not queries.count(connection, condition):
-                selecting.report_nothing(connection, where, ids)
+                options.report_nothing(connection, where, ids)
     except KeyboardInterrupt:
         sys.exit(_SIGINT_EXIT)
 
@@ -117,22 +137,127 @@ def _format_of(file: Path) -> str | None:
     return _SUFFIXES.get(suffix)
 
 
-def _columns(asked: "Asked", text: str) -> tuple[str, ...]:
+def _refuse(job: _Job, table: str | None, schema: bool) -> None:
+    """Raise a usage error where what is asked for does not go together."""
+    if job.format in _WHOLE and (schema or table is not None):
+        raise click.UsageError(f"{job.format} is of whole exchanges: it has no --table and no --schema")
+    if job.by and table != "summary":
+        raise click.UsageError("--by groups the summary: add --table summary")
+    if job.format == "parquet" and (schema or job.file is None):
+        raise click.UsageError("Parquet is a file of rows: name it with -o FILE, and ask for --schema without it")
+    if job.format == "sse" and job.file is None and writing.on_terminal():
+        raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe")
+    if job.output.columns is not None and (job.format in _WHOLE or schema):
+        raise click.UsageError("--columns selects those of a table: leave it out")
+
+
+def _save(job: _Job, put: Put, noun: str) -> int:
+    """Write to stdout, or to a file that is there when it is whole; then report on stderr how much it holds.
+
+    Return how many things of the `noun` were written.
+    """
+    from viewer import outfile
+
+    if job.file is None:
+        return put(None)
+    with outfile.replacing(job.file, job.tape) as out:
+        count = put(out)
+    click.echo(f"wrote {click.format_filename(job.file)} ({counted(count, noun)})", err=True)
+    return count
+
+
+def _table(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
+    from viewer import rows
     from viewer.export import fields
 
-    return writing.columns_of(text, fields.described(fields.of(asked.table, asked.by)))
+    known = {field.name: field for field in fields.of(job.table, job.by)}
+    columns = [known[name] for name in job.columns or known]
+    names = [field.name for field in columns]
+
+    def put(out: BinaryIO | None) -> int:
+        with _bar(connection, job, where) as bar:
+            found = _rows(connection, job, where, bar)
+            if job.format == "parquet" and out is not None:
+                from viewer.export import parquet
+
+                return parquet.write(out, columns, found)
+            if job.columns and job.table in ("chunks", "reads", "summary"):  # of exchanges, only these are read
+                found = rows.only(found, names)
+            return job.output.put(names, found, out)
+
+    return put
 
 
-def _refuse(asked: "Asked", table: str | None, schema: bool) -> None:
-    """Raise a usage error where what is asked for does not go together."""
-    if asked.format in _WHOLE and (schema or table is not None):
-        raise click.UsageError(f"{asked.format} is of whole exchanges: it has no --table and no --schema")
-    if asked.by and table != "summary":
-        raise click.UsageError("--by groups the summary: add --table summary")
-    if asked.format == "parquet" and (schema or asked.file is None):
-        raise click.UsageError("Parquet is a file of rows: name it with -o FILE, and ask for --schema without it")
-    if asked.format == "sse" and asked.file is None and writing.on_terminal():
-        raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe")
+def _rows(connection: "Connection", job: _Job, where: "Condition | None", bar: progress.Bar) -> "Iterator[Row]":
+    from viewer.export import text
+    from viewer.rows import Chunks
+    from viewer.tape import queries
+
+    match job.table:
+        case "summary":  # all of its work is done before its first row
+            from viewer.stats import samples, summary
+
+            found = samples.read(connection, job.by, where)
+            return itertools.islice((summary.row(sample, job.by) for sample in found), job.limit)
+        case "chunks":  # as runs, which `export` makes lines of without a row in between
+            runs = queries.all_chunks(connection, where).runs
+            return Chunks(bar.over(runs, rows=lambda one: sum(len(run.texts) for run in one[1])), job.limit)
+        case "reads":
+            reads = itertools.islice(queries.all_reads(connection, where), job.limit)
+            return bar.over(reads, key=lambda row: row["id"])
+    names = job.columns or tuple(text.TABLES[job.table][0])
+    return bar.over(queries.exchanges(connection, names, limit=job.limit, where=where))
+
+
+def _archive(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
+    from recorder import __version__
+    from viewer.export import har
+    from viewer.tape import queries
+
+    def put(out: BinaryIO | None) -> int:
+        numbers = itertools.islice(queries.numbers(connection, where), job.limit)
+        with _bar(connection, job, where) as bar, _opened(out) as file:
+            return har.write(file, (queries.whole(connection, no) for no in bar.over(numbers)), __version__)
+
+    return put
+
+
+def _one(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
+    from viewer.export import asciicast
+    from viewer.tape import queries
+
+    found = list(itertools.islice(queries.numbers(connection, where), 2))
+    if len(found) > 1:
+        raise click.UsageError(f"--format {job.format} is of one exchange: name its ID, such as @ for the newest")
+    if not found:
+        raise NotFound("no exchange matches: see 'wiretape ls'")
+
+    def put(out: BinaryIO | None) -> int:
+        with _opened(out) as file:
+            if job.format == "sse":
+                return file.write(queries.body(connection, found[0]))
+            return asciicast.write(file, queries.whole(connection, found[0]))
+
+    return put
+
+
+def _opened(out: BinaryIO | None) -> contextlib.AbstractContextManager[BinaryIO]:
+    return writing.stdout() if out is None else contextlib.nullcontext(out)
+
+
+def _bar(
+    connection: "Connection", job: _Job, where: "Condition | None"
+) -> contextlib.AbstractContextManager[progress.Bar]:
+    from viewer.tape import queries
+
+    def total() -> int | None:
+        if job.limit is not None and job.table in ("chunks", "reads"):
+            return None  # nobody knows in which exchange there will be that many rows
+        found = queries.count(connection, where)
+        return found if job.limit is None else min(found, job.limit)
+
+    hidden = job.file is None and writing.on_terminal()
+    return progress.bar(f"exporting {job.table}", total, _WHOLE.get(job.format, "row"), hidden=hidden)
 
 
 COMMANDS: list[click.Command] = [export]

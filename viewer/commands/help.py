@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from viewer.commands import completing
+from viewer.commands import completion
 
 EXAMPLES: Final = {
     "timeout": "a word: in the model, the text, the host, the path, a label, or at the beginning of the id",
@@ -41,12 +41,6 @@ TERMS: Final = {
 }
 """The forms of a term, and what each selects."""
 
-TOPICS: Final = {
-    "filters": "the language of --filter, with examples",
-    "fields": "every field that filters and --columns know, with its unit",
-}
-"""The topics that are no commands."""
-
 _KINDS: Final = {
     "text": "Texts",
     "label": "Labels",
@@ -69,7 +63,7 @@ class Section(NamedTuple):
 
 
 @click.command("help")
-@click.argument("topics", nargs=-1, metavar="[TOPIC|COMMAND]...", shell_complete=completing.topics)
+@click.argument("topics", nargs=-1, metavar="[TOPIC|COMMAND]...", shell_complete=completion.topics)
 @click.pass_context
 def help_(context: click.Context, topics: tuple[str, ...]) -> None:
     """Explain the filter language (help filters), every field (help fields), or a command (help ls)."""
@@ -88,7 +82,7 @@ def _overview(root: click.Context) -> str:
     group = root.command
     assert isinstance(group, click.Group)
     with formatter.section("Topics, for wiretape help TOPIC"):
-        formatter.write_dl(list(TOPICS.items()))
+        formatter.write_dl(list(completion.TOPICS.items()))
     with formatter.section("Commands, for wiretape help COMMAND"):
         names = group.list_commands(root)
         formatter.write_dl([(name, group.commands[name].get_short_help_str(200)) for name in names])
@@ -104,7 +98,7 @@ def _command(root: click.Context, path: tuple[str, ...]) -> click.Context:
         if name not in known:
             from viewer.filters.fields import closest_first
 
-            choices = ", ".join(closest_first(name, [*(TOPICS if context is root else ()), *known]))
+            choices = ", ".join(closest_first(name, [*(completion.TOPICS if context is root else ()), *known]))
             said = f"choose from {choices}" if choices else f"{context.command_path} has no commands of its own"
             raise click.UsageError(f"there is no help on {' '.join(path)!r}: {said}")
         context = click.Context(known[name], info_name=name, parent=context)

@@ -1,6 +1,6 @@
 """The command `ls`: exchanges, one a line, and those that end while it looks on; `viewer.cli` adds it to the group.
 
-Only click is imported at the top: `--help` must not wait for a database library. What a line looks like is `report`'s.
+Only click is imported at the top: `--help` must not wait for a database library. Lines are laid out by `report.tables`.
 """
 
 import contextlib
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands import options
-from viewer.commands import options as selecting
-from viewer.commands import output
+from recorder.commands.options import db, tape_path
+from viewer.commands import options
+from viewer.commands import output as writing
+from viewer.commands.output import Output
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -29,18 +30,17 @@ _READ_AT_ONCE = 200
 
 
 @click.command()
-@options.db
-@selecting.filtered
-@selecting.limited
-@selecting.sorted_by
+@db
+@options.filtered
+@options.limited
+@options.sorted_by
 @click.option(
     "-F", "--follow", is_flag=True, help="Print exchanges as they end, until interrupted; first the last N, or 10."
 )
 @click.option("--spark", is_flag=True, help="Draw each exchange's gaps, all on one axis of time and one scale.")
 @click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII, as where there is no UTF-8.")
 @click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if nothing matches.")
-@output.columned
-@output.formatted_or_ids
+@writing.formatted((*writing.FORMATS, "ids"), columns=True)
 def ls(
     db: Path | None,
     where: "Filter | None",
@@ -50,56 +50,44 @@ def ls(
     spark: bool,
     ascii: bool,
     exit_code: bool,
-    columns: str | None,
-    format: str | None,
-    raw_csv: bool,
+    output: Output,
 ) -> None:
     """List exchanges, the newest first."""
     from viewer.tape import queries
 
-    format = format or "table" if spark else output.chosen(format)
-    if columns is not None and (spark or format == "ids"):
+    if output.columns is not None and (spark or output.chosen == "ids"):
         raise click.UsageError(f"{'--spark' if spark else '--format ids'} has columns of its own: leave out --columns")
-    names = None if columns is None else _columns(columns)
-    if follow and (sort or spark or exit_code or format in ("csv", "json")):
+    if follow and (sort or spark or exit_code or output.chosen in ("csv", "json")):
         raise click.UsageError("--follow goes by the order of ending, as --format table, tsv, jsonl or ids")
-    if spark and format != "table":
+    if spark and output.format not in (None, "table"):
         raise click.UsageError("--spark draws: it goes with --format table only")
-    fields = _fields(format, spark, names)
-    with queries.opened(options.tape_path(db)) as connection:
+    names = _columns(output)
+    with queries.opened(tape_path(db)) as connection:
+        fields = _fields(output, spark, names)
         if follow:
-            _follow(connection, fields, where, _FIRST_FOLLOWED if limit is None else limit, format, ascii, names)
+            _follow(connection, fields, where, _FIRST_FOLLOWED if limit is None else limit, output, ascii, names)
             return
-        found = _found(connection, fields, where, limit, sort)
-        if format != "table":
-            count = output.put(format, fields, found, raw_csv)
+        rows = _rows(connection, fields, where, limit, sort)
+        if spark or output.is_table:
+            count = _show(connection, list(rows), names, spark, ascii)
         else:
-            count = _show(connection, list(found), names, spark, ascii)
+            count = output.put(fields, rows)
         if not count and limit != 0:
-            selecting.report_nothing(connection, where)
+            options.report_nothing(connection, where)
     if exit_code and not count:
         raise click.exceptions.Exit(_NOTHING_EXIT)
 
 
-def _columns(text: str) -> tuple[str, ...]:
+def _columns(output: Output) -> tuple[str, ...] | None:
+    if output.columns is None:
+        return None
     from viewer.export import fields
-    from viewer.report import lines
+    from viewer.report import tables
 
-    return output.columns_of(text, fields.meanings(lines.COLUMNS))
-
-
-def _fields(format: str, spark: bool, names: tuple[str, ...] | None) -> tuple[str, ...]:
-    from viewer import rows
-    from viewer.report import lines
-
-    if format == "ids":
-        return ("id",)
-    if format != "table":
-        return names or rows.FIELDS
-    return lines.SPARKED if spark else lines.needed(names or lines.LISTED)
+    return output.fields(fields.meanings(tables.COLUMNS))
 
 
-def _found(
+def _rows(
     connection: "Connection",
     fields: tuple[str, ...],
     where: "Filter | None",
@@ -108,33 +96,44 @@ def _found(
 ) -> "Iterator[Row]":
     from viewer.tape import queries
 
-    condition = selecting.condition(where)
+    condition = options.condition(where)
     if sort is None:
         return queries.exchanges(connection, fields, newest_first=True, limit=limit, where=condition)
-    by, descending = sort
-    return queries.ordered(connection, fields, by, descending=descending, limit=limit, where=condition)
+    return queries.ordered(connection, fields, sort[0], descending=sort[1], limit=limit, where=condition)
 
 
-def _show(connection: "Connection", found: "list[Row]", names: tuple[str, ...] | None, spark: bool, ascii: bool) -> int:
-    from viewer.report import lines
+def _fields(output: Output, spark: bool, names: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the fields of a row that are to be read."""
+    from viewer import rows
+    from viewer.report import tables
 
-    if not found:
+    if spark:
+        return tables.SPARKED
+    if output.is_table:
+        return tables.needed(names or tables.LISTED)
+    return ("id",) if output.chosen == "ids" else names or rows.FIELDS
+
+
+def _show(connection: "Connection", rows: "list[Row]", names: tuple[str, ...] | None, spark: bool, ascii: bool) -> int:
+    from viewer.report import tables
+
+    if not rows:
         return 0
     if spark:
-        table = lines.sparked(found, _gaps(connection, found), output.width() or output.PLAIN_WIDTH)
+        table = tables.sparked(rows, _gaps(connection, rows), writing.width() or writing.PLAIN_WIDTH)
     else:
-        table = lines.listing(found, output.width(), names)
-    output.show_table(table, ascii=ascii)
-    return len(found)
+        table = tables.listing(rows, writing.width(), names)
+    writing.show_table(table, ascii=ascii)
+    return len(rows)
 
 
-def _gaps(connection: "Connection", found: "list[Row]") -> Iterator[bytes | None]:
+def _gaps(connection: "Connection", rows: "list[Row]") -> Iterator[bytes | None]:
     """Read the packed gaps of these exchanges, some of them at a time."""
     from viewer.columns import column
     from viewer.tape import queries
 
-    for start in range(0, len(found), _READ_AT_ONCE):
-        ids = [row["id"] for row in found[start : start + _READ_AT_ONCE]]
+    for start in range(0, len(rows), _READ_AT_ONCE):
+        ids = [row["id"] for row in rows[start : start + _READ_AT_ONCE]]
         packed = dict(queries.packed_gaps(connection, column("id").in_(ids)))
         yield from map(packed.get, ids)
 
@@ -144,32 +143,31 @@ def _follow(
     fields: tuple[str, ...],
     where: "Filter | None",
     last: int,
-    format: str,
+    output: Output,
     ascii: bool,
     names: tuple[str, ...] | None,
 ) -> None:
-    from viewer.report import lines
+    from viewer.report import tables
     from viewer.tape import following
 
-    width = output.width()
     recent: list[Row] | None = None
     with contextlib.suppress(KeyboardInterrupt), following.interrupts() as pause:
 
         def wait() -> None:
-            output.raise_if_unread()
+            writing.raise_if_unread()
             pause()
 
-        for batch in following.ended(connection, fields, selecting.condition(where), last=last, wait=wait):
-            if format != "table":
-                output.put(format, fields, batch, header=recent is None)
+        for batch in following.ended(connection, fields, options.condition(where), last=last, wait=wait):
+            if not output.is_table:
+                output.put(fields, batch, header=recent is None)
                 recent = []
                 continue
             # What was printed before is laid out again, so that the columns stay where they are.
             before = recent or []
-            table = lines.listing([*before, *batch], width, names)
+            table = tables.listing([*before, *batch], writing.width(), names)
             if recent is None:
-                output.tell_hidden(table.hidden)
-            output.show(table.lines if recent is None else table.lines[1 + len(before) :], ascii=ascii)
+                writing.tell_hidden(table.hidden)
+            writing.show(table.lines if recent is None else table.lines[1 + len(before) :], ascii=ascii)
             recent = [*before, *batch][-_LAID_OUT:]
     sys.exit(_SIGINT_EXIT)
 

@@ -1,10 +1,12 @@
-"""The options by which a command selects exchanges, and reading them: one filter from all of them.
+"""The options that several commands take: which exchanges, how many, in which order; and reading their values.
 
-Only click is imported at the top: `--help` must not wait for a database library. What is wrong with a filter is a usage
-error that names the option. The language is `filtering.parser`'s.
+Only click is imported at the top: `--help` must not wait for a database library. What is wrong with a value is a usage
+error that names the option. The language of filters is `filters.parser`'s.
 """
 
 import functools
+import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -13,7 +15,7 @@ import click
 
 from recorder.plurals import counted
 from recorder.sanitize import safe
-from viewer.commands import completing
+from viewer.commands import completion
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -24,64 +26,25 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
-
-def filtered(command: F) -> F:
-    """Add the options that select exchanges; the command gets them as `where`: a `Filter`, or None for all."""
-    return _selecting("where", read, command)
+_LABEL = re.compile(r"label\.[A-Za-z0-9_.-]{1,64}")
 
 
-def filtered_in_words(command: F) -> F:
-    """Add the same options; the command gets them as `filter_text`, in the words of `text`."""
-    return _selecting("filter_text", text, command)
+def gathered(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds options; what `make` returns for their values is the argument `name`.
 
+    The parameters of `make` are the options' names.
+    """
+    parameters = tuple(inspect.signature(make).parameters)
 
-def _selecting(name: str, reader: Callable[..., Any], command: F) -> F:
-    """Add the options that select exchanges; the command gets what the reader makes of them by this name."""
+    def decorate(command: F) -> F:
+        @functools.wraps(command)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            values = {parameter: kwargs.pop(parameter) for parameter in parameters}
+            return command(*args, **{name: make(**values)}, **kwargs)
 
-    @functools.wraps(command)
-    def wrapped(
-        *args: Any,
-        filters: tuple[str, ...],
-        models: tuple[str, ...],
-        since: str | None,
-        until: str | None,
-        errors: bool,
-        labels: tuple[str, ...],
-        **kwargs: Any,
-    ) -> Any:
-        return command(*args, **{name: reader(filters, models, since, until, errors, labels)}, **kwargs)
+        return cast(F, functools.reduce(lambda added, option: option(added), reversed(options), wrapped))
 
-    added = (
-        click.option("-f", "--filter", "filters", multiple=True, metavar="EXPR", shell_complete=completing.filters,
-                     help="Only what fits, such as 'model:gpt-* ttft>800ms -is:ok' or a word to search for; see "
-                     "'wiretape help filters'. Several must all fit."),
-        click.option("--model", "models", multiple=True, metavar="NAME", shell_complete=completing.models,
-                     help="Only of this model; * is a wildcard."),
-        click.option("--since", metavar="TIME", help="Only from then on: 2h (ago), today, 14:00, 2026-11-21T14:00Z."),
-        click.option("--until", metavar="TIME", help="Only before then."),
-        click.option("--errors", is_flag=True, help="Only failed ones."),
-        click.option("--label", "labels", multiple=True, metavar="K[=V]", shell_complete=completing.labels,
-                     help="Only with this label."),
-    )  # fmt: skip
-    return cast(F, _with(added, wrapped))
-
-
-def limited(command: F) -> F:
-    """Add `-n`: how many rows are given at most, after filter and order."""
-    number = click.IntRange(min=0)
-    return click.option("-n", "--limit", type=number, metavar="N", help="At most N rows.")(command)
-
-
-def sorted_by(command: F) -> F:
-    """Add `-s`; the command gets it as `sort`: a row's field and whether the largest come first, or None."""
-
-    @functools.wraps(command)
-    def wrapped(*args: Any, sort: str | None, **kwargs: Any) -> Any:
-        return command(*args, sort=None if sort is None else read_sort(sort), **kwargs)
-
-    said = "Sort by a field, such as ttft, or -gap.max for the largest first; unknown comes last."
-    option = click.option("-s", "--sort", metavar="FIELD", shell_complete=completing.sorts, help=said)
-    return cast(F, _with((option,), wrapped))
+    return decorate
 
 
 def read(
@@ -92,10 +55,22 @@ def read(
     errors: bool = False,
     labels: Sequence[str] = (),
 ) -> "Filter | None":
-    """Make one filter of all that was asked for; None if nothing was. Raises `click.BadParameter`."""
-    from viewer.filters.syntax import every
+    """Return one filter for all that the options select by; None if nothing was. Raise `click.BadParameter`."""
+    from recorder.decode.outcome import FAILURES
+    from viewer.filters.parser import label, now, parse, started
+    from viewer.filters.syntax import Labelled, Match, every
+    from viewer.filters.values import pattern
 
-    parts = [*_expressions(filters), *_terms(models, since, until, errors, labels)]
+    parts: list[Filter] = [parsed("--filter", parse, text) for text in filters]
+    if models:
+        parts.append(Match("model", tuple(parsed("--model", pattern, model) for model in models)))
+    if since is not None:
+        parts.append(parsed("--since", lambda text: started(">=", text, now()), since))
+    if until is not None:
+        parts.append(parsed("--until", lambda text: started("<", text, now()), until))
+    if errors:
+        parts.append(Match("outcome", tuple((name,) for name in FAILURES)))
+    parts += [Labelled((parsed("--label", label, text),)) for text in labels]
     return every(parts) if parts else None
 
 
@@ -107,10 +82,7 @@ def text(
     errors: bool = False,
     labels: Sequence[str] = (),
 ) -> str:
-    """Give the text of that filter, empty for all: as it was typed, if it is one and no more was asked for.
-
-    Raises `click.BadParameter`.
-    """
+    """Return the text of that filter, empty for all: as it was typed, if it is one and nothing else was given."""
     where = read(filters, models, since, until, errors, labels)
     is_typed = len(filters) == 1 and not any((models, since, until, errors, labels))
     if is_typed and safe(filters[0]) == filters[0]:
@@ -118,15 +90,57 @@ def text(
     return "" if where is None else str(where)
 
 
-def read_sort(text: str) -> tuple[str, bool]:
-    """Read a field to sort by, and whether it is the largest first. Raises `click.BadParameter`."""
+def read_sort(sort: str | None) -> tuple[str, bool] | None:
+    """Return the field to sort by, and whether the largest come first. Raise `click.BadParameter`."""
     from viewer.filters.parser import sort_order
 
-    return _read("--sort", sort_order, text)
+    return None if sort is None else parsed("--sort", sort_order, sort)
+
+
+_SELECTING = (
+    click.option("-f", "--filter", "filters", multiple=True, metavar="EXPR", shell_complete=completion.filters,
+                 help="Only what fits, such as 'model:gpt-* ttft>800ms -is:ok' or a word to search for; see "
+                 "'wiretape help filters'. Several must all fit."),
+    click.option("--model", "models", multiple=True, metavar="NAME", shell_complete=completion.models,
+                 help="Only of this model; * is a wildcard."),
+    click.option("--since", metavar="TIME", help="Only from then on: 2h (ago), today, 14:00, 2026-11-21T14:00Z."),
+    click.option("--until", metavar="TIME", help="Only before then."),
+    click.option("--errors", is_flag=True, help="Only failed ones."),
+    click.option("--label", "labels", multiple=True, metavar="K[=V]", shell_complete=completion.labels,
+                 help="Only with this label."),
+)  # fmt: skip
+
+filtered = gathered("where", read, *_SELECTING)
+"""Adds the options that select exchanges; the command gets `where`: a `Filter`, or None for all."""
+
+filtered_in_words = gathered("filter_text", text, *_SELECTING)
+"""Adds the same options; the command gets `filter_text`."""
+
+limited = click.option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows.")
+"""Adds `-n`: how many rows are given at most, after filter and order."""
+
+sorted_by = gathered(
+    "sort",
+    read_sort,
+    click.option("-s", "--sort", metavar="FIELD", shell_complete=completion.sorts,
+                 help="Sort by a field, such as ttft, or -gap.max for the largest first; unknown comes last."),
+)  # fmt: skip
+"""Adds `-s`; the command gets `sort`: a row's field and whether the largest come first, or None."""
+
+
+def groups(by: str | None) -> tuple[str, ...]:
+    """Return the keys that `--by` names. Raise `click.BadParameter`."""
+    from viewer.stats.metrics import GROUPS
+
+    keys = tuple(dict.fromkeys(part.strip() for part in by.split(","))) if by is not None else ()
+    for key in keys:
+        if not _LABEL.fullmatch(key):
+            known("--by", key, (*GROUPS, "label.KEY"), "group")
+    return keys
 
 
 def condition(where: "Filter | None") -> "Condition | None":
-    """Give a filter as the condition that `queries` takes."""
+    """Return a filter as the condition that `queries` takes."""
     from viewer.filters import sql
 
     return None if where is None else sql.condition(where)
@@ -162,12 +176,12 @@ def report_nothing(connection: "Connection", where: "Filter | None", ids: Sequen
 
 
 def nothing(connection: "Connection", where: "Filter | None", ids: Sequence[str] = ()) -> str:
-    """Say that no exchange matches a filter, of all or of those that `ids` name; or that the tape holds none at all.
+    """Return why no exchange matches a filter, of all or of those that `ids` name, or that the tape holds none at all.
 
     On a terminal, each term of the filter is followed by how many match that alone: a count of the whole tape each, for
     which no program should wait.
     """
-    from viewer.filters.syntax import is_starred
+    from viewer.filters.syntax import And, is_starred
     from viewer.tape import queries
 
     total = queries.count(connection)
@@ -175,11 +189,13 @@ def nothing(connection: "Connection", where: "Filter | None", ids: Sequence[str]
         return queries.EMPTY
     if ids:
         return "no exchange was named" if where is None else "0 of the exchanges that were named match"
-    notes = list(_matching_alone(connection, where)) if sys.stderr.isatty() else []
+    notes = [f"0 of {counted(total, 'exchange')} {'matches' if total == 1 else 'match'}"]
+    if sys.stderr.isatty() and isinstance(where, And):
+        alone = ((str(term), queries.count(connection, condition(term))) for term in where.parts)
+        notes.append("; ".join(f"`{safe(term)}` alone matches {count:,}" for term, count in alone))
     if where is not None and is_starred(where):
         notes.append('In quotes * is itself; for a part of a text write ~: error~"rate limit"')
-    notes += _still_to_come(where)
-    return ". ".join([f"0 of {counted(total, 'exchange')} {'matches' if total == 1 else 'match'}", *notes])
+    return ". ".join([*notes, *_still_to_come(where)])
 
 
 def _still_to_come(where: "Filter | None") -> Iterator[str]:
@@ -194,54 +210,23 @@ def _still_to_come(where: "Filter | None") -> Iterator[str]:
                 yield f"`{term}` is still to come"
 
 
-def _matching_alone(connection: "Connection", where: "Filter | None") -> Iterator[str]:
-    from viewer.filters.syntax import And
-    from viewer.tape import queries
-
-    terms = where.parts if isinstance(where, And) else ()
-    if terms:
-        yield "; ".join(
-            f"`{safe(str(term))}` alone matches {queries.count(connection, condition(term)):,}" for term in terms
-        )
-
-
-def _expressions(filters: Sequence[str]) -> Iterator["Filter"]:
-    from viewer.filters.parser import parse
-
-    for text in filters:
-        yield _read("--filter", parse, text)
-
-
-def _terms(
-    models: Sequence[str], since: str | None, until: str | None, errors: bool, labels: Sequence[str]
-) -> Iterator["Filter"]:
-    from recorder.decode.outcome import FAILURES
-    from viewer.filters.parser import label, now, started
-    from viewer.filters.syntax import Labelled, Match
-    from viewer.filters.values import pattern
-
-    if models:
-        yield Match("model", tuple(_read("--model", pattern, model) for model in models))
-    if since is not None:
-        yield _read("--since", lambda text: started(">=", text, now()), since)
-    if until is not None:
-        yield _read("--until", lambda text: started("<", text, now()), until)
-    if errors:
-        yield Match("outcome", tuple((name,) for name in FAILURES))
-    for text in labels:
-        yield Labelled((_read("--label", label, text),))
-
-
-def _read(option: str, reader: Callable[[str], T], text: str) -> T:
+def parsed(option: str, parse: Callable[[str], T], text: str) -> T:
+    """Return what `parse` makes of an option's text. Raise `click.BadParameter`, which names the option."""
     from viewer.filters.parser import checked
 
     try:
-        return reader(checked(text))
-    except ValueError as error:
+        return parse(checked(text))
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{text} is not UTF-8 (byte {error.start})", param_hint=option) from error
+    except (ValueError, OSError) as error:
         raise click.BadParameter(str(error), param_hint=option) from error
 
 
-def _with(added: Sequence[Callable[[Any], Any]], command: Callable[..., Any]) -> Any:
-    for option in reversed(added):
-        command = option(command)
-    return command
+def known(option: str, name: str, names: Sequence[str], kind: str) -> str:
+    """Return a name that is one of `names`; raise `click.BadParameter`, which lists them, if it is not."""
+    from viewer.filters.fields import closest_first
+
+    if name not in names:
+        choices = ", ".join(closest_first(name, names))
+        raise click.BadParameter(f"{name!r} is no {kind}: choose from {choices}", param_hint=option)
+    return name

@@ -1,4 +1,4 @@
-"""How a command writes: rows in the format asked for, lines for people, all of it to stdout or an error of one line.
+"""How a command writes: rows in the format asked for, lines for people, to stdout or an error of one line.
 
 Only click is imported at the top, so that commands can take the options from here.
 """
@@ -10,11 +10,14 @@ import re
 import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
 
 from recorder.errors import WiretapeError
+from viewer.commands import completion
+from viewer.commands.options import gathered
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -28,66 +31,117 @@ F = TypeVar("F", bound=Callable[..., Any])
 PLAIN_WIDTH = 100
 """How many cells a drawing takes where there is no terminal to ask."""
 
-
 FORMATS = ("table", "tsv", "csv", "jsonl", "json")
 """In what a command writes rows: `table` is for people, the others are for machines and stay as they are."""
 
 _NAMED = 10
-_NO_HEADER = f"{__name__}.no_header"
 
 
-def formatted(command: F) -> F:
-    """Add the options for the format of what is written; the command gets None where none was asked for."""
-    return _formatted(command, FORMATS)
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How rows are written: in which format (None: none was asked for), and what its options are."""
+
+    format: str | None = None
+    raw_csv: bool = False
+    no_header: bool = False
+    columns: str | None = None
+
+    @property
+    def chosen(self) -> str:
+        """The format asked for; else the one for whoever reads stdout: people a table, programs TSV."""
+        return self.format or ("table" if on_terminal() else "tsv")
+
+    @property
+    def is_table(self) -> bool:
+        """Whether people are to read it."""
+        return self.chosen == "table"
+
+    def fields(self, known: Mapping[str, str]) -> tuple[str, ...] | None:
+        """Return the fields that `--columns` names, None if there is none; `known` has their meanings.
+
+        `ttft` stands for `ttft_ms`. For `help`, print all of them and end the command. Raise `click.BadParameter`.
+        """
+        if self.columns == "help":
+            show_definitions(known)
+            raise click.exceptions.Exit
+        if self.columns is None:
+            return None
+        return tuple(dict.fromkeys(_column(name.strip(), known) for name in self.columns.split(",")))
+
+    def put(
+        self,
+        fields: Sequence[str],
+        rows: "Iterable[Row]",
+        file: BinaryIO | None = None,
+        *,
+        header: bool = True,
+        important: Sequence[str] = (),
+        narrowest: int | None = None,
+    ) -> int:
+        """Write rows to stdout, or to a file, and return how many there were. `ids` writes their ids only.
+
+        `header` is TSV's and CSV's. On a narrow terminal, the `important` fields of a table give way last, after texts
+        are cut to `narrowest` cells.
+        """
+        from viewer.export import text
+
+        if self.is_table:
+            return _put_table(fields, list(rows), file, important, narrowest)
+        is_ids = self.chosen == "ids"
+        format, fields = ("tsv", ("id",)) if is_ids else (cast("Format", self.chosen), fields)
+        header = header and not self.no_header and not is_ids
+        with stdout() if file is None else contextlib.nullcontext(file) as out:
+            is_shown = file is None and on_terminal()
+            return text.write(out, format, fields, rows, raw_csv=self.raw_csv, terminal=is_shown, header=header)
+
+    def put_rounded(
+        self, fields: Sequence[str], rows: "Iterable[Row]", important: Sequence[str] = (), narrowest: int | None = None
+    ) -> None:
+        """Write rows of figures as `put` does, those in a table with as many decimals as people want."""
+        from viewer.report import tables
+
+        shown = map(tables.rounded, rows) if self.is_table else rows
+        self.put(fields, shown, important=important, narrowest=narrowest)
+
+    def put_one(self, row: "Row") -> None:
+        """Write one row to stdout; as JSON it is an object, and no list of one."""
+        if self.format != "json":
+            self.put(list(row), [row])
+            return
+        from viewer.export.text import write_object
+
+        with stdout() as out:
+            write_object(out, row, terminal=on_terminal())
+
+    def explain(self, meanings: Mapping[str, str]) -> None:
+        """Write what each field of a row means."""
+        self.put(("field", "meaning"), [{"field": name, "meaning": text} for name, text in meanings.items()])
 
 
-def formatted_or_ids(command: F) -> F:
-    """Add the same options, with one format more: `ids`, one whole id a line, for other commands to read."""
-    return _formatted(command, (*FORMATS, "ids"))
-
-
-def formatted_page(command: F) -> F:
-    """Add the options of `formatted` to a command that shows a page of one exchange, or what belongs to it."""
-    default = "a page; on a pipe tsv of timing, events and reads, bytes of text and request"
-    return _formatted(command, FORMATS, default)
-
-
-def _formatted(command: F, formats: Sequence[str], default: str = "table on a terminal, else tsv") -> F:
-    raw = click.option("--raw-csv", is_flag=True, help="CSV: leave texts that a spreadsheet takes for formulas alone.")
-    bare = click.option("--no-header", is_flag=True, expose_value=False, callback=_leave_header,
-                        help="TSV, CSV: leave out the line of field names.")  # fmt: skip
-    said = f"Output format. [default: {default}]"
-    return click.option("--format", "format", type=click.Choice(formats), help=said)(raw(bare(command)))
-
-
-def columned(command: F) -> F:
-    """Add `--columns`; the command gets its text, or None, for `columns_of`."""
-    from viewer.commands import completing
-
+def formatted(
+    formats: Sequence[str] = FORMATS, default: str = "table on a terminal, else tsv", *, columns: bool = False
+) -> Callable[[F], F]:
+    """Return a decorator that adds the options of `Output`, which the command gets as `output`."""
+    added = [
+        click.option("--format", type=click.Choice(formats), help=f"Output format. [default: {default}]"),
+        click.option("--raw-csv", is_flag=True, help="CSV: leave texts that a spreadsheet takes for formulas alone."),
+        click.option("--no-header", is_flag=True, help="TSV, CSV: leave out the line of field names."),
+    ]
+    if not columns:
+        return gathered("output", lambda format, raw_csv, no_header: Output(format, raw_csv, no_header), *added)
     said = "Only these columns, in this order, such as id,model,ttft_ms; 'help' lists all of them."
-    option = click.option("--columns", metavar="NAMES", shell_complete=completing.columns, help=said)
-    return option(command)
-
-
-def columns_of(text: str, known: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns that `--columns` names; `known` says what each means. `ttft` stands for `ttft_ms`.
-
-    For `help`, print all of them and end the command. Raise `click.BadParameter` for one that is not known.
-    """
-    if text == "help":
-        show_definitions(known)
-        raise click.exceptions.Exit
-    return tuple(dict.fromkeys(_column(name.strip(), known) for name in text.split(",")))
+    named = click.option("--columns", metavar="NAMES", shell_complete=completion.columns, help=said)
+    return gathered("output", Output, named, *added)
 
 
 def _column(name: str, known: Mapping[str, str]) -> str:
     from viewer.filters.fields import NAMES, closest_first
 
-    found = next((one for one in (name, f"{name}_ms", NAMES.get(name, "")) if one in known), None)
-    if found is None:
+    field = next((one for one in (name, f"{name}_ms", NAMES.get(name, "")) if one in known), None)
+    if field is None:
         choices = ", ".join(closest_first(name, known))
         raise click.BadParameter(f"there is no column {name!r}: choose from {choices}", param_hint="--columns")
-    return found
+    return field
 
 
 def show_definitions(known: Mapping[str, str]) -> None:
@@ -97,54 +151,18 @@ def show_definitions(known: Mapping[str, str]) -> None:
     click.echo(formatter.getvalue(), nl=False)
 
 
-def _leave_header(context: click.Context, _: click.Parameter, value: bool) -> None:
-    context.meta[_NO_HEADER] = value  # for `put`, so that no command has to hand it on
-
-
-def _with_header() -> bool:
-    context = click.get_current_context(silent=True)
-    return context is None or not context.meta.get(_NO_HEADER)
-
-
-def chosen(format: str | None) -> str:
-    """Give the format asked for; else the one for whoever reads stdout: people a table, programs TSV."""
-    return format or ("table" if on_terminal() else "tsv")
-
-
-def put(
-    format: str,
-    fields: Sequence[str],
-    found: "Iterable[Row]",
-    raw_csv: bool = False,
-    out: BinaryIO | None = None,
-    *,
-    header: bool = True,
+def _put_table(
+    fields: Sequence[str], rows: "list[Row]", file: BinaryIO | None, important: Sequence[str], narrowest: int | None
 ) -> int:
-    """Write rows to `out` (None: stdout) in one of `FORMATS`, or as `ids`, and give how many there were.
+    from viewer.report import tables
 
-    `header` is TSV's and CSV's, unless `--no-header` was said.
-    """
-    if format == "table":
-        return _put_table(fields, list(found), out)
-    from viewer.export.text import write
-
-    header = header and format != "ids" and _with_header()
-    chosen, fields = ("tsv", ("id",)) if format == "ids" else (cast("Format", format), fields)
-    if out is not None:
-        return write(out, chosen, fields, found, raw_csv=raw_csv, header=header)
-    with stdout() as own:
-        return write(own, chosen, fields, found, raw_csv=raw_csv, terminal=on_terminal(), header=header)
-
-
-def put_one(format: str, row: "Row", raw_csv: bool = False) -> None:
-    """Write one row to stdout in one of `FORMATS`; as JSON it is an object, and no list of one."""
-    if format != "json":
-        put(format, list(row), [row], raw_csv)
-        return
-    from viewer.export.text import write_object
-
-    with stdout() as out:
-        write_object(out, row, terminal=on_terminal())
+    room = width() if file is None else None
+    table = tables.grid(fields, rows, room, important, narrowest or tables.NARROWEST)
+    if file is None:
+        show_table(table)
+    else:
+        _write_plain(table.lines, file)
+    return len(rows)
 
 
 def show(lines: "Iterable[Text]", *, ascii: bool = False) -> None:
@@ -152,15 +170,24 @@ def show(lines: "Iterable[Text]", *, ascii: bool = False) -> None:
 
     On a terminal without UTF-8, or if `ascii`, the signs of drawings are ASCII.
     """
-    from viewer.report import lines as report
+    from viewer.report import tables
 
     if ascii or (on_terminal() and not has_utf8()):
-        lines = map(report.in_ascii, lines)
-    if on_terminal() or os.environ.get("FORCE_COLOR"):
-        report.emit(lines)
-    else:
+        lines = map(tables.in_ascii, lines)
+    if not on_terminal() and not os.environ.get("FORCE_COLOR"):
         with stdout() as out:
-            report.emit(lines, out)
+            _write_plain(lines, out)
+        return
+    from rich.console import Console
+
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    for line in lines:
+        console.print(line)
+
+
+def _write_plain(lines: "Iterable[Text]", out: BinaryIO) -> None:
+    for line in lines:
+        out.write(f"{line.plain}\n".encode("utf-8", "replace"))
 
 
 def show_table(table: "Table", *, ascii: bool = False) -> None:
@@ -179,40 +206,31 @@ def tell_hidden(names: Iterable[str]) -> None:
     if hidden:
         more = f" and {len(hidden) - _NAMED} more" if len(hidden) > _NAMED else ""
         said = f"{', '.join(hidden[:_NAMED])}{more}; widen the terminal{_remedy()}"
-        for line in tables.paragraph("hidden: ", said, width()):
-            show([Text(line.plain, "dim")])
+        show(Text(line.plain, "dim") for line in tables.paragraph("hidden: ", said, width()))
 
 
 def _remedy() -> str:
-    """Name the option of the running command that shows a hidden column."""
+    """Return the option of the running command that shows a hidden column."""
     context = click.get_current_context(silent=True)
-    options = {} if context is None else context.params
-    if options.get("spark"):
+    if context is None:
+        return ""
+    if context.params.get("spark"):
         return " or leave out --spark"
     known = {"columns": " or use --columns", "format": " or use --format json"}
-    return next((text for option, text in known.items() if option in options), "")
-
-
-def _put_table(fields: Sequence[str], found: "list[Row]", out: BinaryIO | None) -> int:
-    from viewer.report import lines as report
-    from viewer.report import tables
-
-    if out is not None:
-        report.emit(tables.grid(fields, found).lines, out)
-    else:
-        show_table(tables.grid(fields, found, width()))
-    return len(found)
+    return next((text for option, text in known.items() if option in context.params), "")
 
 
 def width() -> int | None:
-    """Give the terminal's width in cells; None if stdout is none."""
-    from viewer.report import lines as report
+    """Return the terminal's width in cells; None if stdout is none."""
+    if not on_terminal():
+        return None
+    from rich.console import Console
 
-    return report.terminal_width() if on_terminal() else None
+    return Console(file=sys.stdout).width
 
 
 def on_terminal() -> bool:
-    """Say whether stdout is a terminal."""
+    """Return whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
@@ -230,7 +248,7 @@ def raise_if_unread() -> None:
 
 
 def has_utf8() -> bool:
-    """Say whether the locale promises a terminal that shows UTF-8; where there is none, it is taken for granted."""
+    """Return whether the locale promises a terminal that shows UTF-8; without any locale it is taken for granted."""
     everything, characters, language = (os.environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
     if characters == "C.UTF-8" and language in ("C", "POSIX"):
         characters = ""  # Python itself has set it

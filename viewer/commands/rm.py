@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands import options
-from viewer.commands import completing
-from viewer.commands import options as selecting
+from recorder.commands.options import db, deleting, tape_path
+from viewer.commands import completion, options
 
 if TYPE_CHECKING:
     from viewer.filters.syntax import Filter
 
 
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=completing.ids)
-@options.db
-@selecting.filtered
-@options.deleting
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=completion.ids)
+@db
+@options.filtered
+@deleting
 def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: bool, yes: bool, vacuum: bool) -> None:
     """Delete exchanges: those named, those that fit a filter, or of those named the ones that fit.
 
@@ -33,12 +32,12 @@ def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: b
     from recorder.tape import deleting, retention
     from viewer.tape import queries
 
-    path = options.tape_path(db)
+    path = tape_path(db)
     with queries.opened(path) as connection:
-        condition = selecting.named(connection, ids, where)
+        condition = options.named(connection, ids, where)
         chosen = [row["id"] for row in queries.exchanges(connection, ("id",), where=condition)]
         if not chosen:
-            selecting.report_nothing(connection, where, ids)
+            options.report_nothing(connection, where, ids)
     deleting.delete(
         path,
         chosen,

@@ -1,48 +1,84 @@
 """The commands that turn a tape into figures: `stats`, `compare` and `check`; `viewer.cli` adds them to the group.
 
 Only click is imported at the top: `--help` must not wait for a database library. Data goes to stdout and messages to
-stderr. The figures themselves are made by the modules of the same names.
+stderr. The figures are worked out in `viewer.stats` and laid out in `viewer.report`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands import options
-from viewer.commands import completing, measuring, output
-from viewer.commands import options as selecting
-from viewer.commands.completing import STATISTICS
+from recorder.commands.options import db, tape_path
+from recorder.errors import NotFound, WiretapeError
+from viewer.commands import completion, options, progress
+from viewer.commands import output as writing
+from viewer.commands.options import known, parsed
+from viewer.commands.output import Output
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from viewer.filters.syntax import Filter
     from viewer.rows import Row
+    from viewer.stats.check import Rule
+    from viewer.stats.metrics import Bound
     from viewer.stats.samples import Sample
     from viewer.stats.summary import Method
 
 
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """How figures are made: the definition of percentiles, the objective of the goodput, and of which exchanges."""
+
+    method: "Method"
+    slo: str | None
+    include_failed: bool
+
+    def bounds(self, otherwise: str | None = None) -> "list[Bound]":
+        """Return the bounds of the objective, or of another one if there is none. Raise `click.BadParameter`."""
+        from viewer.stats.metrics import objective
+
+        text = otherwise if self.slo is None else self.slo
+        return [] if text is None else parsed("--slo", objective, text)
+
+
+_measured = options.gathered(
+    "measuring",
+    lambda method, slo, include_failed: Measuring(method, slo, include_failed),
+    click.option("--percentile-method", "method", type=click.Choice(["linear", "inverse_cdf", "mlperf"]),
+                 default="linear", show_default=True, help="Interpolate, or take the nearest rank."),
+    click.option("--slo", metavar="BOUNDS", help="An objective for each exchange, for the goodput: "
+                 "'ttft<800ms,icl.p99<200ms,tps>20'."),
+    click.option("--include-failed", is_flag=True,
+                 help="Let exchanges that are not complete into the figures of latency, too."),
+)  # fmt: skip
+"""Adds the options that say how figures are made; the command gets `measuring`."""
+
+
 @click.command()
-@options.db
-@selecting.filtered
+@db
+@options.filtered
 @click.option(
     "--by",
     metavar="NAMES",
-    shell_complete=completing.groups,
+    shell_complete=completion.groups,
     help="Group by model, request_model, upstream, path, status, outcome, label.KEY, day, hour, …",
 )
-@measuring.measured
+@_measured
 @click.option(
     "--hist",
     metavar="NAME",
-    shell_complete=completing.quantities,
+    shell_complete=completion.quantities,
     help="Draw how ttft, icl, … is distributed, on a logarithmic scale.",
 )
 @click.option(
     "--as",
     "tool",
     metavar="TOOL[@RELEASE]",
-    shell_complete=completing.tools,
+    shell_complete=completion.tools,
     help="Measure as this tool does, under its names, and say what it counts differently: vllm, sglang, aiperf, "
     "guidellm, genai-perf, llmperf, mlperf or otel; its newest release that is known, or as vllm@0.32 does.",
 )
@@ -53,23 +89,18 @@ if TYPE_CHECKING:
     help="With --as: count the tokens that the tool counts itself with this tokenizer.json.",
 )
 @click.option("--schema", is_flag=True, help="Say what each field of csv, jsonl and json means.")
-@output.columned
-@output.formatted
+@writing.formatted(columns=True)
 def stats(
     db: Path | None,
     where: "Filter | None",
     by: str | None,
-    method: "Method",
-    slo: str | None,
-    include_failed: bool,
+    measuring: Measuring,
     hist: str | None,
     tool: str | None,
     tokenizer: Path | None,
     schema: bool,
-    columns: str | None,
-    format: str | None,
-    raw_csv: bool,
-) -> None:  # fmt: skip
+    output: Output,
+) -> None:
     """Count, time and rate the exchanges of a tape.
 
     Latency is that of complete exchanges only. Durations are in ms and from T0, the moment before the request was sent.
@@ -79,44 +110,35 @@ def stats(
     --columns takes statistics (p50,p99) and fields (model,n,ttft_p99_ms); with fields, each group is one row.
     """
     from viewer.rows import only
-    from viewer.stats import summary as statistics
+    from viewer.stats import summary
+    from viewer.stats.metrics import QUANTITIES, STATISTICS
 
-    format = output.chosen(format) if hist is None else format or "table"
     if tool is not None:
-        ours = {"--by": by, "--percentile-method": method != "linear", "--slo": slo, "--hist": hist}
-        _refuse("--as measures as that tool does", ours | {"--include-failed": include_failed})
-        measuring.known_tool(tool)
-        if schema:
-            _explain_as(tool, format, raw_csv)
-        else:
-            _stats_as(db, where, tool, tokenizer, format, raw_csv, columns)
+        ours = {"--by": by, "--percentile-method": measuring.method != "linear", "--slo": measuring.slo, "--hist": hist}
+        _refuse("--as measures as that tool does", ours | {"--include-failed": measuring.include_failed})
+        _stats_as(db, where, tool, tokenizer, schema, output)
         return
     _refuse("only other tools count tokens themselves, and --as is missing", {"--tokenizer": tokenizer})
-    keys, bounds = measuring.keys_of(by), measuring.bounds_of(slo)
+    keys, bounds = options.groups(by), measuring.bounds()
     if schema:
-        measuring.explained(format, statistics.schema(), raw_csv)
+        output.explain(summary.schema())
         return
-    names = None if columns is None else _columns(columns, keys)
-    is_page = format == "table" and (names is None or set(names) <= set(STATISTICS))
+    statistics = {name: f"{name} of every quantity" for name in STATISTICS} | {key: "the group" for key in keys}
+    names = output.fields(statistics | summary.schema())
+    is_drawn = output.is_table if hist is None else output.format in (None, "table")
+    is_page = is_drawn and (names is None or set(names) <= set(STATISTICS))
     if hist is not None and not is_page:
         raise click.UsageError("--hist draws: it goes with --format table only, and without fields in --columns")
-    drawn = measuring.quantity_of(hist).name if hist is not None else None
-    found = measuring.samples(db, where, keys, include_failed=include_failed)
-    rows = [statistics.row(sample, keys, method, bounds) for sample in found]
+    if hist is not None:
+        known("--hist", hist, list(QUANTITIES), "quantity")
+    samples = _samples(db, where, keys, include_failed=measuring.include_failed)
+    rows = [summary.row(sample, keys, measuring.method, bounds) for sample in samples]
     if is_page:
-        if any(sample.size for sample in found):
-            _show_blocks(found, rows, keys, slo, drawn, names or STATISTICS)
+        if any(sample.size for sample in samples):
+            _show_blocks(samples, rows, keys, measuring.slo, hist, names or STATISTICS)
         return
-    fields = statistics.fields(keys) if names is None else statistics.expanded(names)
-    measuring.listed(format, fields, list(only(rows, fields)), raw_csv, fields)
-
-
-def _columns(text: str, keys: Sequence[str]) -> tuple[str, ...]:
-    """Read `--columns` of `stats`: statistics and fields, the keys of the groups among them."""
-    from viewer.stats import summary as statistics
-
-    known = {name: f"{name} of every quantity" for name in STATISTICS} | {key: "the group" for key in keys}
-    return output.columns_of(text, known | statistics.schema())
+    fields = summary.fields(keys) if names is None else summary.expanded(names)
+    output.put_rounded(fields, only(rows, fields), fields)
 
 
 def _refuse(why: str, options: Mapping[str, object]) -> None:
@@ -126,52 +148,118 @@ def _refuse(why: str, options: Mapping[str, object]) -> None:
         raise click.UsageError(f"{why}: leave out {', '.join(given)}")
 
 
-def _explain_as(tool: str, format: str, raw_csv: bool) -> None:
-    from viewer.commands import measured_as
+def _show_blocks(
+    samples: "Sequence[Sample]",
+    rows: "Sequence[Row]",
+    keys: Sequence[str],
+    slo: str | None,
+    hist: str | None,
+    names: Sequence[str],
+) -> None:
+    """Print each group: its statistics and its histogram, with an empty line between two; then what had no room."""
+    from rich.text import Text
 
-    measuring.explained(format, measured_as.schema(tool), raw_csv)
+    from viewer.report import stats
+    from viewer.stats import summary
+    from viewer.stats.metrics import QUANTITIES
+
+    width, hidden = writing.width(), list[str]()
+    for number, (sample, row) in enumerate(zip(samples, rows, strict=True)):
+        block = stats.block(row, keys, slo, width, names)
+        hidden += block.hidden
+        writing.show([Text()] * bool(number) + block.lines)
+        if hist is not None:
+            values = summary.values_of(sample, QUANTITIES[hist])
+            writing.show(stats.drawn(values, QUANTITIES[hist], width or writing.PLAIN_WIDTH))
+    writing.tell_hidden(hidden)
 
 
 def _stats_as(
-    db: Path | None,
-    where: "Filter | None",
-    tool: str,
-    tokenizer: Path | None,
-    format: str,
-    raw_csv: bool,
-    columns: str | None,
+    db: Path | None, where: "Filter | None", tool: str, tokenizer: Path | None, schema: bool, output: Output
 ) -> None:
-    from viewer.commands import measured_as
-    from viewer.commands.tokenizer import counter
+    from viewer.report import tools
+    from viewer.rows import only
+    from viewer.stats.tools.summary import measure_as
+    from viewer.stats.tools.tools import authority
+    from viewer.tape import queries
+    from viewer.tape.observed import observed
+
+    rule = parsed("--as", authority, tool)
+    if schema:
+        output.explain(tools.schema(tool))
+        return
+    names = output.fields(tools.MEANINGS)
+    count_tokens = None if tokenizer is None else counter(tokenizer)
+    condition = options.condition(where)
+    with queries.opened(tape_path(db)) as connection:
+        if not queries.count(connection, condition):
+            options.report_nothing(connection, where)
+            if output.is_table:
+                return
+        with progress.bar("measuring", lambda: queries.count(connection, condition), "exchange") as bar:
+            measured = measure_as(tool, bar.over(observed(connection, rule, condition)), count_tokens)
+    if output.is_table:
+        writing.show_table(tools.render(measured, writing.width(), names))
+        return
+    output.put(names or tools.FIELDS, only(tools.rows(measured), names or tools.FIELDS))
+    for line in tools.remarks(measured):
+        click.echo(line.plain, err=True)
+
+
+def counter(path: Path) -> "Callable[[str, bool], int]":
+    """Return a function that counts the tokens of a text as the tokenizer in a file (`tokenizer.json`) does.
+
+    Raises `WiretapeError` where `tokenizers`, the extra of that name, is not installed, or the file is no tokenizer.
+    """
+    import importlib
+
+    try:
+        tokenizers = importlib.import_module("tokenizers")
+        tokenizer = tokenizers.Tokenizer.from_str(path.read_text("utf-8"))
+    except ImportError as error:
+        reason = "--tokenizer needs tokenizers: install it with pip install 'wiretape[tokenizers]'"
+        raise WiretapeError(reason) from error
+    except OSError as error:
+        raise WiretapeError(f"cannot read {path}: {error.strerror}") from error
+    except Exception as error:  # the library raises nothing narrower
+        raise WiretapeError(f"{path} is not a tokenizer: give a tokenizer.json of Hugging Face") from error
+
+    def count(text: str, special: bool) -> int:
+        # A lone surrogate, which JSON can hold, is no Unicode text.
+        text = text.encode("utf-8", "replace").decode()
+        return len(tokenizer.encode(text, add_special_tokens=special))
+
+    return count
+
+
+def _samples(
+    db: Path | None, where: "Filter | None", keys: Sequence[str] = (), *, include_failed: bool = False
+) -> "list[Sample]":
+    """Read the exchanges that a filter selects, in groups; report on stderr if there are none."""
+    from viewer.stats import samples
     from viewer.tape import queries
 
-    names = None if columns is None else output.columns_of(columns, measured_as.MEANINGS)
-    count_tokens = None if tokenizer is None else counter(tokenizer)
-    with queries.opened(options.tape_path(db)) as connection:
-        condition = selecting.condition(where)
-        if not (count := queries.count(connection, condition)):
-            selecting.report_nothing(connection, where)
-        if count or format != "table":
-            measured_as.stats_as(
-                connection, tool, condition, format, raw_csv=raw_csv, names=names, count_tokens=count_tokens
-            )
+    with queries.opened(tape_path(db)) as connection:
+        found = samples.read(connection, keys, options.condition(where), include_failed=include_failed)
+        if not any(sample.size for sample in found):
+            options.report_nothing(connection, where)
+    return found
 
 
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[A B]", shell_complete=completing.ids)
-@options.db
-@selecting.filtered
+@click.argument("ids", nargs=-1, metavar="[A B]", shell_complete=completion.ids)
+@db
+@options.filtered
 @click.option(
-    "--base", metavar="EXPR", shell_complete=completing.filters, help="The group to compare with, as a filter."
+    "--base", metavar="EXPR", shell_complete=completion.filters, help="The group to compare with, as a filter."
 )
 @click.option(
-    "--new", metavar="EXPR", shell_complete=completing.filters, help="The group that is compared, as a filter."
+    "--new", metavar="EXPR", shell_complete=completion.filters, help="The group that is compared, as a filter."
 )
 @click.option("--include-failed", is_flag=True, help="Let exchanges that are not complete into the figures, too.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn at random.")
 @click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if anything got worse, 4 if nothing can be said.")
-@output.columned
-@output.formatted
+@writing.formatted(columns=True)
 def compare(
     ids: tuple[str, ...],
     db: Path | None,
@@ -181,9 +269,7 @@ def compare(
     include_failed: bool,
     seed: int,
     exit_code: bool,
-    columns: str | None,
-    format: str | None,
-    raw_csv: bool,
+    output: Output,
 ) -> None:
     """Compare two exchanges, A and B, or two groups, --base and --new.
 
@@ -194,35 +280,64 @@ def compare(
     from viewer.report import tables
     from viewer.rows import only
     from viewer.stats import compare
+    from viewer.tape import queries
 
     if len(ids) == 2 and base is None and new is None:
         only_groups = {"--exit-code": exit_code, "--include-failed": include_failed, "a filter": where}
         _refuse("two exchanges are only shown side by side", only_groups)
-        fields = tuple(compare.PAIR_FIELDS) if columns is None else output.columns_of(columns, compare.PAIR_FIELDS)
-        rows = compare.pair(*measuring.details(db, ids))
-        important = compare.PAIR_IMPORTANT if columns is None else fields
-        measuring.listed(format, fields, list(only(rows, fields)), raw_csv, important, tables.LEAST)
+        fields = output.fields(compare.PAIR_FIELDS)
+        with queries.opened(tape_path(db)) as connection:
+            pair = [queries.detail(connection, queries.find(connection, id)) for id in ids]
+        names = fields or tuple(compare.PAIR_FIELDS)
+        output.put_rounded(names, only(compare.pair(*pair), names), fields or compare.PAIR_IMPORTANT, tables.LEAST)
         return
     if ids or base is None or new is None:
         raise click.UsageError("name two exchanges, or two groups with --base and --new")
-    fields = tuple(compare.FIELDS) if columns is None else output.columns_of(columns, compare.FIELDS)
-    groups = {"--base": measuring.group_of(where, base, "--base"), "--new": measuring.group_of(where, new, "--new")}
-    before, after = measuring.sides(db, groups, include_failed=include_failed)
+    fields = output.fields(compare.FIELDS)
+    sides = {"--base": _group_of(where, base, "--base"), "--new": _group_of(where, new, "--new")}
+    with queries.opened(tape_path(db)) as connection:
+        before, after = _sides(connection, sides, include_failed)
     rows = compare.groups(before, after, seed)
-    important = compare.IMPORTANT if columns is None else fields
-    measuring.listed(format, fields, list(only(rows, fields)), raw_csv, important)
+    names = fields or tuple(compare.FIELDS)
+    output.put_rounded(names, only(rows, names), fields or compare.IMPORTANT)
     if exit_code and (code := compare.exit_code(rows)):
         raise click.exceptions.Exit(code)
 
 
+def _group_of(where: "Filter | None", text: str, option: str) -> "Filter":
+    """Return the filter of a group, which is part of what `where` selects."""
+    from viewer.filters.parser import parse
+    from viewer.filters.syntax import every
+
+    own = parsed(option, parse, text)
+    return own if where is None else every([where, own])
+
+
+def _sides(connection: "Connection", groups: "Mapping[str, Filter]", include_failed: bool) -> "list[Sample]":
+    """Read the groups of a comparison, given by the option that names each. Raise `NotFound` if one is empty."""
+    from viewer.stats import samples
+    from viewer.tape import queries
+
+    if not queries.count(connection):
+        raise NotFound(f"nothing to compare: {queries.EMPTY}")
+    sides, empty = list["Sample"](), list[str]()
+    for option, where in groups.items():
+        sides += samples.read(connection, (), options.condition(where), include_failed=include_failed, gaps=False)
+        if not sides[-1].size:
+            empty.append(f"{option}: {options.nothing(connection, where)}")
+    if empty:
+        raise NotFound(f"nothing to compare: {'; '.join(empty)}")
+    return sides
+
+
 @click.command()
-@options.db
-@selecting.filtered
+@db
+@options.filtered
 @click.option(
     "--max",
     "highest",
     multiple=True,
-    shell_complete=completing.figures,
+    shell_complete=completion.figures,
     metavar="FIGURE=LIMIT",
     help="The most allowed: ttft.p95=1500ms, error_rate=1%, … May be repeated.",
 )
@@ -230,12 +345,13 @@ def compare(
     "--min",
     "lowest",
     multiple=True,
-    shell_complete=completing.figures,
+    shell_complete=completion.figures,
     metavar="FIGURE=LIMIT",
     help="The least allowed: tps.p50=20, n=50, goodput=95%, … May be repeated.",
 )
 @click.option(
     "--rules",
+    "file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE",
     help="More rules, in TOML: tables [max] and [min], and slo.",
@@ -246,70 +362,52 @@ def compare(
     metavar="FILE",
     help="Write the verdicts as a JUnit report, too.",
 )
-@measuring.measured
-@output.formatted
+@_measured
+@writing.formatted()
 def check(
     db: Path | None,
     where: "Filter | None",
     highest: tuple[str, ...],
     lowest: tuple[str, ...],
-    rules: Path | None,
+    file: Path | None,
     junit: Path | None,
-    method: "Method",
-    slo: str | None,
-    include_failed: bool,
-    format: str | None,
-    raw_csv: bool,
-) -> None:  # fmt: skip
+    measuring: Measuring,
+    output: Output,
+) -> None:
     """Judge the tape's figures by rules, for CI.
 
     Exit 0 if all rules hold, 3 if one fails, and 4 if none fails but for one there is nothing to judge.
     """
     from viewer import outfile
-    from viewer.stats import check
-    from viewer.stats import summary as statistics
+    from viewer.stats import check, summary
 
-    asked, objective = measuring.rules_of(rules, highest, lowest)
-    bounds = measuring.bounds_of(slo if slo is not None else objective)
-    if not asked:
+    rules, slo = _rules(file, highest, lowest)
+    bounds = measuring.bounds(slo)
+    if not rules:
         raise click.UsageError("no rules: give --max, --min or --rules")
-    if not bounds and any(rule.field == "goodput_pct" for rule in asked):
+    if not bounds and any(rule.field == "goodput_pct" for rule in rules):
         raise click.UsageError("goodput needs an objective: give --slo")
-    (sample,) = measuring.samples(db, where, include_failed=include_failed)
-    judged = check.judge(asked, statistics.row(sample, (), method, bounds))
+    (sample,) = _samples(db, where, include_failed=measuring.include_failed)
+    judged = check.judge(rules, summary.row(sample, (), measuring.method, bounds))
     if junit is not None:
-        with outfile.replacing(junit, options.tape_path(db)) as file:
-            file.write(check.junit(judged))
-    measuring.listed(format, check.FIELDS, judged, raw_csv, check.IMPORTANT)
+        with outfile.replacing(junit, tape_path(db)) as out:
+            out.write(check.junit(judged))
+    output.put_rounded(check.FIELDS, judged, check.IMPORTANT)
     if code := check.exit_code(judged):
         raise click.exceptions.Exit(code)
 
 
+def _rules(file: Path | None, highest: Sequence[str], lowest: Sequence[str]) -> "tuple[list[Rule], str | None]":
+    """Read the rules of a file, then those of the command line; and the file's objective."""
+    from viewer.stats import check
+
+    rules, slo = list["Rule"](), None
+    if file is not None:
+        rules, slo = parsed("--rules", lambda _: check.rules_of(file.read_text("utf-8")), click.format_filename(file))
+    rules += [parsed("--max", lambda text: check.rule("max", text), text) for text in highest]
+    rules += [parsed("--min", lambda text: check.rule("min", text), text) for text in lowest]
+    return rules, slo
+
+
 COMMANDS: list[click.Command] = [stats, compare, check]
 """The commands of this module, for the group."""
-
-
-def _show_blocks(
-    found: "Sequence[Sample]",
-    rows: "Sequence[Row]",
-    keys: Sequence[str],
-    slo: str | None,
-    drawn: str | None,
-    names: Sequence[str],
-) -> None:
-    """Print each group: its statistics and its histogram, with an empty line between two; then what had no room."""
-    from rich.text import Text
-
-    from viewer.report import stats as sheets
-    from viewer.stats import summary as statistics
-    from viewer.stats.metrics import QUANTITIES
-
-    width, hidden = output.width(), list[str]()
-    for number, (sample, row) in enumerate(zip(found, rows, strict=True)):
-        block = sheets.block(row, keys, slo, width, names)
-        hidden += block.hidden
-        output.show([Text()] * bool(number) + block.lines)
-        if drawn is not None:
-            quantity = QUANTITIES[drawn]
-            output.show(sheets.drawn(statistics.values_of(sample, quantity), quantity, width or output.PLAIN_WIDTH))
-    output.tell_hidden(hidden)

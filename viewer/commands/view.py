@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recorder.commands import options
+from recorder.commands.options import db, tape_path
 from recorder.decode.stalls import Thresholds
-from viewer.commands import completing, output
-from viewer.commands import options as selecting
+from viewer.commands import completion, options, output
 from viewer.timing import thresholds as limiting
 
 if TYPE_CHECKING:
@@ -24,16 +23,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("id", required=False, shell_complete=completing.ids)
-@options.db
-@selecting.filtered_in_words
+@click.argument("id", required=False, shell_complete=completion.ids)
+@db
+@options.filtered_in_words
 @click.option("--at", metavar="POS", help="With ID: begin there, such as 3.2s, 50% or #120.")
 @click.option("-F", "--follow", is_flag=True, help="Stay on the newest exchange as they come.")
 @click.option(
     "--compare",
     nargs=2,
     metavar="ID ID",
-    shell_complete=completing.ids,
+    shell_complete=completion.ids,
     help="Show two exchanges side by side, on one clock.",
 )
 @limiting.options
@@ -64,7 +63,7 @@ def view(
         raise click.UsageError("--at goes with an ID")
     if compare and id is not None:
         raise click.UsageError("--compare names both exchanges itself: leave ID out")
-    path = options.tape_path(db)
+    path = tape_path(db)
     opened, selected = _opened(path, id, at, compare)
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means nothing, by its own rules; Textual would heed it

@@ -4,19 +4,18 @@ As in `report`, recorded text (a group's keys) passes `safe` and only ever becom
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from rich.text import Text
 
 from recorder.decode.outcome import OUTCOMES
 from recorder.plurals import counted
 from recorder.sanitize import safe
-from viewer.report.tables import Table, fitting, grid, paragraph, width_of
+from viewer.report.tables import Table, fitting, grid, number, paragraph, width_of
 from viewer.rows import Row
 from viewer.stats import histogram, summary
-from viewer.stats.metrics import QUANTITIES, Quantity
+from viewer.stats.metrics import QUANTITIES, STATISTICS, Quantity
 from viewer.stats.samples import UNMEASURED, Values
-from viewer.stats.summary import STATISTICS
 
 _UNKNOWN: Final = "–"
 _IMPORTANT: Final = ("", "n", "p50", "p99", "max", "p95", "mean", "p90", "min", "std")
@@ -54,15 +53,6 @@ def explained(warning: str) -> str:
     """Give a warning of a row as a sentence."""
     name, _, about = warning.partition(":")
     return summary.WARNINGS[name] + (f" ({about.replace(',', ', ')})" if about else "")
-
-
-def number(value: Any) -> str:
-    """Give a figure with as many decimals as a reader wants: fewer for large ones; unknown is `–`."""
-    if value is None:
-        return _UNKNOWN
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:,.{1 if abs(value) >= 10 or value == 0 else 3}f}"
 
 
 def percent(value: float | None) -> str:

@@ -1,21 +1,22 @@
-"""Pure: tables for people, whose least important columns give way on a narrow terminal.
+"""Pure: tables for people, whose least important columns give way on a narrow terminal; the list of exchanges is one.
 
 Where rows do not fit, cells are shortened and cut, then whole columns are dropped; a table keeps their names, so that
 whoever prints it can say what is missing. A row is never wider than the terminal. Recorded text passes `safe` in
-`cells` and only ever becomes `rich.text.Text`, never markup.
+`formatting` and only ever becomes `rich.text.Text`, never markup. What machines read is written by `viewer.export`.
 """
 
 import functools
 import textwrap
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import chain
+from typing import Any, Final
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from viewer import formatting
+from viewer import formatting, rows, sparkline
 from viewer.rows import Row
 
 NARROWEST: Final = 26
@@ -31,6 +32,31 @@ _BETWEEN: Final = 2
 _STYLES: Final = {"complete": "green", "open": "cyan", "client_closed": "yellow"}
 # Terminals disagree about the width of what these join, colour or turn into a picture; without them they agree.
 _JOINERS: Final = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F, 0x20E3, *range(0x1F3FB, 0x1F400)))
+
+LISTED: Final = (
+    "id", "started_at", "model", "upstream", "status", "outcome", "ttft_ms", "icl_p50_ms", "max_stall_ms",
+    "completion_tokens", "duration_ms", "flags", "sparkline",
+)  # fmt: skip
+"""The columns of `listing`, unless others are asked for."""
+
+COLUMNS: Final = (*rows.FIELDS, "sparkline", *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, *rows.GAP_PERCENTILES)
+"""All columns that `listing` can have: the fields of an exchange."""
+
+_IMPORTANT: Final = (
+    "id", "outcome", "started_at", "model", "ttft_ms", "duration_ms", "max_stall_ms", "completion_tokens", "flags",
+    "status", "icl_p50_ms", "sparkline", "upstream",
+)  # fmt: skip
+_TITLES: Final = {
+    "started_at": "started UTC", "ttft_ms": "ttft ms", "icl_p50_ms": "icl p50 ms", "max_stall_ms": "max gap ms",
+    "max_silence_ms": "max silence ms",
+    "completion_tokens": "tokens", "duration_ms": "total ms", "sparkline": "gaps",
+}  # fmt: skip
+_SHORT_ID = 8
+_TIME, _DATE_AND_TIME = slice(11, 19), slice(5, 19)
+SPARKED: Final = ("id", "model", "outcome", "ttft_ms", "duration_ms")
+"""The fields that `sparked` wants."""
+
+_LEAST_DRAWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +97,11 @@ def table(
     `important` names columns, the most important first: they are dropped last. The others are dropped before them, from
     the right; the first column of the table always stays. Texts are cut to `narrowest` cells before that.
     """
-    rows = list(found)
-    body = [[_clean(column.cell(row)) for column in columns] for row in rows]
+    found = list(found)
+    body = [[_clean(column.cell(row)) for column in columns] for row in found]
     widths, numeric = _widths(columns, body), {at for at in range(len(columns)) if _is_numeric(body, at)}
     if width is not None and _total([min(size, narrowest) for size in widths]) > width:
-        body = [[_clean((column.short or column.cell)(row)) for column in columns] for row in rows]
+        body = [[_clean((column.short or column.cell)(row)) for column in columns] for row in found]
         widths = _widths(columns, body)
     if width is not None:
         order = _order([column.name for column in columns], important)
@@ -93,6 +119,24 @@ def grid(
 ) -> Table:
     """Lay out rows of any kind under the names of their fields; the rest is as in `table`."""
     return table([plain(field) for field in fields], found, width, important, narrowest)
+
+
+def rounded(row: Row) -> Row:
+    """Return a row of figures with as many decimals as a reader wants."""
+    return {name: number(value) if _is_number(value) else value for name, value in row.items()}
+
+
+def number(value: Any) -> str:
+    """Return a figure with as many decimals as a reader wants: fewer for large ones; unknown is `–`."""
+    if value is None:
+        return formatting.UNKNOWN
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.{1 if abs(value) >= 10 or value == 0 else 3}f}"
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def paragraph(label: str, text: str, width: int | None = None, style: str = "dim") -> list[Text]:
@@ -197,3 +241,99 @@ def _clean(text: str) -> str:
 def _sign_width(sign: str) -> int:
     """Return how many cells a code point takes at most; terminals disagree about spacing marks: 0 or 1."""
     return max(cell_len(sign), unicodedata.category(sign) == "Mc")
+
+
+def needed(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the fields that a list with these columns wants: an outcome is shown with its detail."""
+    return tuple(dict.fromkeys((*names, "outcome_detail"))) if "outcome" in names else tuple(names)
+
+
+def listing(found: Sequence[Row], width: int | None = None, names: Sequence[str] | None = None) -> Table:
+    """Lay out exchanges, one a line, with the columns `names`, of which the last matter least; None is `LISTED`.
+
+    `width` is the terminal's, in cells.
+    """
+    columns = [_column(name, names or LISTED, found) for name in names or LISTED]
+    return table(columns, found, width, names or _IMPORTANT)
+
+
+def sparked(found: Sequence[Row], gaps: Iterable[bytes | None], width: int) -> Table:
+    """Lay out exchanges, one a line of `width` cells, and draw the packed gaps of each, all on the first line's axis.
+
+    `gaps` has one item for each exchange and is read as lines are taken.
+    """
+    longest = max(width // 5, _SHORT_ID)
+    columns = [
+        _column("id", SPARKED, found),
+        Column("model", "model", lambda row: fitting(formatting.line(row["model"]), longest)),
+        plain("outcome"),
+        _column("duration_ms", SPARKED, found),
+    ]
+    beside = table(columns, found, width - _LEAST_DRAWN - 2, ("id", "duration_ms", "model", "outcome"))
+    left = 2 + max(width_of(text.plain) for text in beside.lines)
+    room = max(width - left, _LEAST_DRAWN)
+    axis_ns = max((rows.ns(row["duration_ms"]) or 0 for row in found), default=0)
+    drawn = chain(
+        [Text(sparkline.axis(axis_ns, room), "bold")],
+        (_drawing(row, packed, axis_ns, room) for row, packed in zip(found, gaps, strict=True)),
+    )
+    for text, drawing in zip(beside.lines, drawn, strict=True):
+        text.pad_right(left - width_of(text.plain))
+        text.append_text(drawing)
+    return Table([*beside.lines, *_legend(width)], beside.hidden)
+
+
+def _legend(width: int) -> Iterator[Text]:
+    """Yield the legend of the drawings, wrapped between its entries."""
+    label, entries = sparkline.LEGEND.split(" ", 1)
+    joined = "  ".join(entry.replace(" ", NO_BREAK) for entry in entries.split("  "))
+    for line in paragraph(f"{label} ", joined, width):
+        yield Text(line.plain, "dim")
+
+
+def in_ascii(line: Text) -> Text:
+    """Give a line with ASCII for the signs of drawings and tables; recorded text stays as it is otherwise."""
+    line.plain = line.plain.translate(sparkline.ASCII)
+    return line
+
+
+def _drawing(row: Row, packed: bytes | None, axis_ns: int, width: int) -> Text:
+    at = sparkline.timestamps(rows.ns(row["ttft_ms"]), packed)
+    drawn = Text(sparkline.line(at, rows.ns(row["duration_ms"]), axis_ns, width))
+    drawn.highlight_regex(f"[{sparkline.SLOW}]+", "yellow")
+    drawn.highlight_regex(f"[{sparkline.STALLED}]+", "red")
+    return drawn
+
+
+def _column(name: str, names: Sequence[str], found: Sequence[Row]) -> Column:
+    """Return a column of a list of exchanges. A short instant has no date where all are of one day."""
+    title = _TITLES.get(name, name)
+    if name == "outcome" and "outcome_detail" not in names:
+        return Column(name, title, formatting.outcome, lambda row: formatting.line(row["outcome"]))
+    if name == "started_at":
+        days = {row["started_at"][:10] for row in found}
+        kept = _TIME if len(days) == 1 else _DATE_AND_TIME
+        return Column(
+            name,
+            title,
+            lambda row: formatting.moment(row["started_at"]),
+            lambda row: formatting.moment(row["started_at"])[kept],
+        )
+    return Column(name, title, lambda row: _cell(name, row[name]))
+
+
+def _cell(name: str, value: Any) -> str:
+    match name:
+        case "id":
+            return formatting.line(value)[:_SHORT_ID]
+        case "upstream":
+            return formatting.line(formatting.host(value))
+        case "status":
+            return formatting.cell(value)
+        case "sparkline":
+            return formatting.line(value or "")
+    if name.endswith("_ms"):
+        return formatting.ms(value)
+    if type(value) is float:
+        return f"{value:,.2f}"
+    return formatting.count(value) if type(value) is int else formatting.cell(value)

@@ -14,8 +14,8 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from viewer.rows import Row
-from viewer.stats.metrics import QUANTITIES, amount
-from viewer.stats.summary import STATISTICS, field_name
+from viewer.stats.metrics import QUANTITIES, RATES, STATISTICS, amount
+from viewer.stats.summary import field_name
 
 FIELDS: Final = ("rule", "value", "unit", "n", "verdict", "unknown")
 IMPORTANT: Final = ("rule", "verdict", "value", "unit", "n", "unknown")
@@ -24,7 +24,6 @@ IMPORTANT: Final = ("rule", "verdict", "value", "unit", "n", "unknown")
 HOLDS: Final = "holds"
 FAILS: Final = "fails"
 NOTHING: Final = "nothing to judge"
-RATES: Final = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate", "goodput")
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,18 @@ _FIRST: Final = (
 QUANTITIES: Final = {name: _ALL[name] for name in (*_FIRST, *_ALL)}
 """Every quantity that has statistics, by name; their order is a contract, which grows at its end."""
 
+STATISTICS: Final = ("n", "mean", "std", "min", "p50", "p90", "p95", "p99", "max")
+"""What is worked out of the values of each quantity."""
+
+RATES: Final = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate", "goodput")
+"""The shares of the exchanges of a group, in percent."""
+
+GROUPS: Final = (
+    "model", "request_model", "upstream", "method", "path", "status", "outcome", "outcome_detail", "error_code",
+    "finish_reason", "day", "hour",
+)  # fmt: skip
+"""What exchanges can be grouped by, beside `label.KEY`; days and hours are UTC."""
+
 BOUNDED: Final = {
     name.replace("each_icl_", "icl."): quantity for name, quantity in QUANTITIES.items() if quantity.column is not None
 }

@@ -27,11 +27,6 @@ Values = NDArray[Any]
 
 UNMEASURED: Final = "unmeasured"
 TOKENS: Final = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "total_tokens")
-GROUPS: Final = (
-    "model", "request_model", "upstream", "method", "path", "status", "outcome", "outcome_detail", "error_code",
-    "finish_reason", "day", "hour",
-)  # fmt: skip
-"""What exchanges can be grouped by, beside `label.KEY`; days and hours are UTC."""
 
 _BATCH = 2000
 _HEADS: Final = {"day": len("2026-01-01"), "hour": len("2026-01-01T00")}

@@ -17,7 +17,7 @@ import numpy as np
 
 from recorder.decode.outcome import OUTCOMES
 from viewer.rows import Row
-from viewer.stats.metrics import QUANTITIES, Bound, Quantity
+from viewer.stats.metrics import QUANTITIES, STATISTICS, Bound, Quantity
 from viewer.stats.samples import TOKENS, UNMEASURED, Sample, Values
 
 FEW: Final = 100
@@ -70,7 +70,6 @@ _OF: Final = {
 }
 
 PERCENTILES: Final = (50, 90, 95, 99)
-STATISTICS: Final = ("n", "mean", "std", "min", "p50", "p90", "p95", "p99", "max")
 _DECIMALS: Final = 6
 _BLOCK: Final = 1 << 18
 

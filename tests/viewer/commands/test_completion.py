@@ -1,91 +1,229 @@
-"""How shells ask and are told; bash itself runs its script, where there is one that is new enough."""
+"""What is offered at Tab, and that nothing bad ever comes of asking."""
 
+import json
 import os
-import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+from click.shell_completion import CompletionItem
 
-from tests import forked
+from recorder.tape import file, journal
+from recorder.tape.store import Store
 from tests.forked import ROOT
-from tests.viewer.commanding import run
-from tests.viewer.conftest import COMPLETE, TOOLS
-
-SHELLS = ("bash", "zsh", "fish")
-
-
-def told(tape: Path, shell: str, **asked: str) -> list[str]:
-    done = forked.run([], WIRETAPE_DB=str(tape), _WIRETAPE_COMPLETE=f"{shell}_complete", **asked)
-    assert done.stderr == ""
-    return done.stdout.splitlines()
+from tests.viewer.conftest import COMPLETE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin
+from viewer.cli import group
+from viewer.commands import completion, options
+from viewer.commands.completion import Completer
+from viewer.filters.parser import parse
+from viewer.stats import check, metrics
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_a_script_is_printed_that_its_shell_takes(tape: Path, shell: str) -> None:
-    script = run(tape, "completion", shell).stdout
-    assert "_WIRETAPE_COMPLETE" in script
-    if program := shutil.which(shell):
-        done = subprocess.run([program, "-n"], input=script, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
+def offered(completer: Completer, tape: Path | None, typed: str = "", **params: object) -> list[CompletionItem[str]]:
+    command = click.Command("x")
+    context = click.Context(command, resilient_parsing=True)
+    context.params.update(db=tape, **params)
+    return completer(context, click.Option(["--x"]), typed)
 
 
-def test_an_unknown_shell_is_a_usage_error(tape: Path) -> None:
-    assert "'bash', 'zsh', 'fish'" in run(tape, "completion", "csh", code=2).stderr
+def values(completer: Completer, tape: Path | None, typed: str = "", **params: object) -> list[str]:
+    return [item.value for item in offered(completer, tape, typed, **params)]
 
 
-def test_zsh_gets_three_lines_for_each_candidate(tape: Path) -> None:
-    lines = told(tape, "zsh", COMP_WORDS="wiretape show aaaa", COMP_CWORD="2")
-    assert lines == [
-        "plain",
-        TOOLS,
-        "12:00 gpt-x-mini 3.1 s no_usage stall",
-        "plain",
-        COMPLETE,
-        "12:00 gpt-x-mini 0.2 s comments",
+def test_the_latest_ids_are_offered_with_what_they_are(tape: Path) -> None:
+    found = {item.value: item.help for item in offered(completion.ids, tape)}
+    assert list(found)[:4] == ["@", "@err", LIVE, ODD]
+    assert found[TOOLS] == "12:00 gpt-x-mini 3.1 s no_usage stall"
+    assert found[FAILED] == "12:00 gpt-x-mini 0.1 s error_event no_done no_finish no_usage single_chunk"
+    assert found[LIVE] == "12:00 gpt-x open"
+
+
+def test_ids_go_on_from_what_is_typed_and_each_is_named_once(tape: Path) -> None:
+    assert values(completion.ids, tape, "aaaa") == [TOOLS, COMPLETE]
+    assert values(completion.ids, tape, "aaaa", ids=(TOOLS,)) == [COMPLETE]
+    assert values(completion.ids, tape, "@e") == ["@err"]
+
+
+def test_help_is_offered_its_topics_and_commands_and_after_a_group_its_commands() -> None:
+    def typed(*words: str) -> list[str]:
+        context = click.Context(group, resilient_parsing=True)
+        context.params["topics"] = words
+        return [item.value for item in completion.topics(context, click.Argument(["topics"]), "")]
+
+    assert typed() == ["filters", "fields", *sorted(group.commands)]
+    assert {"check", "merge"} < set(typed("db"))
+    assert typed("filters") == typed("ls") == []
+
+
+def test_a_filter_is_offered_fields_and_then_their_values(tape: Path) -> None:
+    assert "model:" in values(completion.filters, tape)
+    assert values(completion.filters, tape, "outcome:tr") == ["outcome:truncated"]
+    assert values(completion.filters, tape, "ttft>1s -(is:ok or flag:sta") == ["ttft>1s -(is:ok or flag:stall"]
+    assert values(completion.filters, tape, "model:gpt-x-mini,") == [
+        "model:gpt-x-mini,gpt-x",
+        "model:gpt-x-mini,gpt-x-mini",
     ]
-    assert told(tape, "zsh", COMP_WORDS="wiretape ls -f has", COMP_CWORD="3") == ["open", "has:", "has"]
+    assert values(completion.filters, tape, "host:") == ["host:api.example.com"]
+    assert values(completion.filters, tape, "status:4") == ["status:429"]
+    assert values(completion.filters, tape, "label:") == ["label:k=", "label:run="]
+    assert values(completion.filters, tape, "label:run=") == ["label:run=a7"]
+    assert values(completion.filters, tape, "since:t") == ["since:today"]
+    assert values(completion.filters, tape, "ttft>") == []
+    assert values(completion.filters, tape, 'text:"rate mod') == []
 
 
-def test_fish_gets_words_only(tape: Path) -> None:
-    asked = {"COMP_WORDS": "wiretape ls -f has", "COMP_CWORD": "has"}
-    assert told(tape, "fish", **asked) == ["plain,has:\thas"]
+def test_every_whole_word_that_a_filter_is_offered_can_be_read(tape: Path) -> None:
+    for field in values(completion.filters, tape):
+        for item in offered(completion.filters, tape, field):
+            if item.help is None and not item.is_open:
+                parse(item.value)
 
 
-BASH = """
-source /dev/stdin <<< "$SCRIPT"
-wiretape() { "$PYTHON" -m viewer.cli "$@"; }
-env() { command env "${@:1:$#-1}" "$PYTHON" -m viewer.cli; }
-compopt() { :; }
-COMP_LINE=$LINE_TYPED COMP_POINT=${#LINE_TYPED}
-_wiretape_completion wiretape "$WORD"
-printf '%s\\n' "${COMPREPLY[@]}"
-"""
-
-
-def in_bash(tape: Path, line: str, word: str) -> list[str]:
-    asked = {
-        "SCRIPT": run(tape, "completion", "bash").stdout, "PYTHON": sys.executable, "WIRETAPE_DB": str(tape),
-        "LINE_TYPED": line, "WORD": word,
+def test_what_is_no_whole_word_yet_is_open(tape: Path) -> None:
+    assert {item.value: bool(item.is_open) for item in offered(completion.filters, tape, "ttf")} == {
+        "ttf_content": True, "ttf_byte": True, "ttfb": True, "ttfc": True, "ttft": True, "ttfo": True,
     }  # fmt: skip
-    command, environment = ["bash", "--norc", "-c", BASH], os.environ | asked
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=True)
-    return done.stdout.splitlines()
+    assert [item.is_open for item in offered(completion.labels, tape)] == [True, True]
+    assert [bool(item.is_open) for item in offered(completion.labels, tape, "run=")] == [False]
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-@pytest.mark.parametrize(
-    ("line", "word", "replies"),
-    [
-        ("wiretape ls -f model:gpt-x-", "gpt-x-", ["gpt-x-mini"]),
-        ("wiretape ls -f model:", "", ["gpt-x", "gpt-x-mini"]),
-        ("wiretape ls -f 'is:ok outcome:tr", "is:ok outcome:tr", ["is:ok outcome:truncated"]),
-        ("wiretape ls --label=run=", "", ["a7"]),
-        ("wiretape show aaaa", "aaaa", [TOOLS, COMPLETE]),
-    ],
-)
-def test_bash_is_told_what_comes_after_its_own_idea_of_a_word(
-    tape: Path, line: str, word: str, replies: list[str]
-) -> None:
-    assert in_bash(tape, line, word) == replies
+def test_options_are_offered_the_words_that_they_know(tape: Path) -> None:
+    assert values(completion.models, tape) == ["gpt-x", "gpt-x-mini"]
+    assert "ttft" in values(completion.sorts, tape)
+    assert values(completion.sorts, tape, "-max_s") == ["-max_stall", "-max_silence"]
+    assert values(completion.groups, tape, "model,") == [
+        *(f"model,{name}" for name in metrics.GROUPS if name != "model"), "model,label.k", "model,label.run",
+    ]  # fmt: skip
+    assert options.groups(values(completion.groups, tape, "model,label.r")[0]) == ("model", "label.run")
+    assert values(completion.quantities, tape) == list(metrics.QUANTITIES)
+    assert values(completion.tools, tape, "ll") == ["llmperf"]
+    assert values(completion.tools, tape, "vllm@") == ["vllm@0.33", "vllm@0.32", "vllm@0.29"]
+    assert values(completion.figures, tape, "tt") == ["ttft.", "ttfc.", "ttfo."]
+    limits = {"n=": "1", "ttft.n=": "1", "error_rate=": "1%"}
+    for figure in (*values(completion.figures, tape, "ttft."), "n=", "error_rate="):
+        assert check.rule("max", figure + limits.get(figure, "1s"))
+
+
+ALL = [value for value in vars(completion).values() if getattr(value, "__name__", "") == "complete"]
+
+
+def test_there_are_completers() -> None:
+    assert len(ALL) == 11
+
+
+def assert_harmless(tape: Path | None) -> None:
+    typed = [
+        "",
+        "@",
+        "run=",
+        "model:",
+        "label:",
+        "label:k=",
+        "path:",
+        "host:",
+        "ttft.",
+        "model,",
+        "x" * 5000,
+        "\udcff\n'\"$(",
+    ]
+    for completer in ALL:
+        for text in typed:
+            for item in offered(completer, tape, text):
+                new = item.value.removeprefix(text)
+                assert new.isprintable()
+                assert not set(new) & set(" \"'`$;&|<>(){}[]*?!#~\\,")
+                assert item.help is None or item.help.isprintable()
+
+
+@pytest.mark.parametrize("kind", ["none", "directory", "text", "empty", "theirs", "locked", "views", "shape"])
+def test_on_any_trouble_nothing_of_the_tape_is_offered(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    if kind == "directory":
+        path.mkdir()
+    elif kind in ("text", "empty"):
+        path.write_text("not a tape" if kind == "text" else "")
+    elif kind != "none":
+        with sqlite3.connect(path) as connection:
+            if kind == "shape":
+                connection.execute("CREATE TABLE exchanges (no, id, started_at, labels, request_model)")
+                connection.execute("CREATE TABLE measures (exchange_no, model, duration_ns, outcome, flags)")
+                connection.execute("INSERT INTO exchanges VALUES (1, x'ff', 7, '[1', 9)")
+            elif kind == "views":
+                endless = "WITH RECURSIVE a(no) AS (SELECT 1 UNION ALL SELECT no + 1 FROM a) SELECT no, no id FROM a"
+                connection.execute(f"CREATE VIEW exchanges AS {endless}")
+                connection.execute("CREATE TABLE measures (exchange_no, model)")
+            else:
+                connection.execute("CREATE TABLE exchanges (no, id)")
+        if kind == "locked":
+            connection.execute("BEGIN EXCLUSIVE")
+    assert [value for value in values(completion.ids, path) if not value.startswith("@")] == []
+    assert values(completion.labels, path) == []
+    assert_harmless(path)
+    if kind not in ("none", "directory", "text", "empty"):
+        connection.close()
+
+
+def test_hostile_text_is_not_offered(tape: Path, tmp_path: Path) -> None:
+    assert_harmless(tape)
+    mean = [
+        "$(reboot)",
+        "a;b",
+        "a b",
+        "a,b",
+        "-rf",
+        "~root",
+        "=ls",
+        "a'b",
+        'a"b',
+        "x\ny",
+        "\x1b[2J",
+        "a*",
+        "\u202ex",
+        "",
+        HOSTILE,
+    ]
+    path = tmp_path / "mean.db"
+    with file.writing(path, "a test") as connection:
+        store = Store(connection)
+        store.begin_session(journal.Session("u", "0", 1, None, "http://127.0.0.1:1", [], "2026-03-01T12:00:00.000000Z"))
+        frames = []
+        for at, text in enumerate(mean):
+            body = json.dumps({"model": text}).encode()
+            frames.append(begin(f"{at:016x}", at, body, f"/{text}", k=text, **{text: "v"}))
+        store.append(frames)
+    assert_harmless(path)
+    assert values(completion.models, path) == []
+    assert values(completion.labels, path, "k=") == []
+    assert "\n" not in "".join(item.help or "" for item in offered(completion.ids, path))
+    with sqlite3.connect(path) as writer:
+        writer.executemany("UPDATE exchanges SET id = ? WHERE no = ?", [(text, no) for no, text in enumerate(mean, 1)])
+    writer.close()
+    assert values(completion.ids, path) == ["@", "@err"]
+
+
+def test_asking_leaves_nothing_behind(tape: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(tape.read_bytes())
+    assert values(completion.models, copy)
+    assert [path.name for path in tmp_path.iterdir()] == ["copy.db"]
+
+
+def test_asking_loads_nothing_but_click_and_the_standard_library(tape: Path) -> None:
+    code = (
+        "import atexit, os, sys\n"
+        "from viewer.cli import main\n"
+        "names = {name.partition('.')[0] for name in sys.modules}\n"
+        "told = lambda: {name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names\n"
+        "atexit.register(lambda: print(sorted(told() - {'_distutils_hack'}), file=sys.stderr))\n"
+        "main()\n"
+    )
+    for words in ("wiretape show ", "wiretape ls -f model:", "wiretape check --max ttft.", "wiretape ls --label "):
+        asked = {"_WIRETAPE_COMPLETE": "bash_complete", "COMP_WORDS": words, "WIRETAPE_DB": str(tape)}
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=os.environ | asked
+        )
+        assert done.stdout.startswith("plain,") or done.stdout.startswith("open,")
+        assert done.stderr == "['__main__', 'click', 'recorder', 'viewer']\n"

@@ -4,24 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from click import UsageError
 from sqlalchemy import Connection
 
-from recorder.errors import NotFound
 from tests.viewer.commanding import on_terminal, run
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIMITED, ODD, ODD_READS, TOOLS
 from tests.viewer.golden import assert_golden
 from viewer import rows
-from viewer.commands import exports
-from viewer.commands.exports import Asked
 from viewer.stats import summary
 from viewer.tape import queries
-
-
-def written(connection: Connection, tmp_path: Path, table: str, format: str, limit: int | None = None) -> bytes:
-    path = tmp_path / "out"
-    exports.run(connection, Asked(table, format, path, limit=limit))
-    return path.read_bytes()
 
 
 @pytest.mark.parametrize("id", [COMPLETE, ODD])
@@ -54,34 +44,23 @@ def test_a_file_says_how_much_it_holds(tape: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["exchanges", "texts", "chunks", "reads", "summary"])
-def test_a_limit_is_one_of_rows(connection: Connection, tmp_path: Path, table: str) -> None:
-    assert len(written(connection, tmp_path, table, "jsonl", 1).splitlines()) == 1
-    assert written(connection, tmp_path, table, "jsonl", 0) == b""
+def test_a_limit_is_one_of_rows(tape: Path, table: str) -> None:
+    limited = ("export", "--table", table, "--format", "jsonl", "-n")
+    assert len(run(tape, *limited, "1").stdout.splitlines()) == 1
+    assert run(tape, *limited, "0").stdout == ""
 
 
 @pytest.mark.parametrize("format", ["sse", "asciicast"])
-def test_what_is_of_one_exchange_takes_no_more_and_no_less(connection: Connection, format: str) -> None:
-    with pytest.raises(UsageError, match="one exchange"):
-        exports.run(connection, Asked("exchanges", format))
-    with pytest.raises(NotFound, match="no exchange matches"):
-        exports.run(connection, Asked("exchanges", format), queries.among([]))
+def test_what_is_of_one_exchange_takes_no_more(tape: Path, format: str) -> None:
+    assert "of one exchange: name its ID" in run(tape, "export", "--format", format, code=2).stderr
 
 
-def test_parquet_of_many_rows_has_them_all(connection: Connection, tmp_path: Path) -> None:
+def test_parquet_of_many_rows_has_them_all(tape: Path, connection: Connection, tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow.parquet")
-    written(connection, tmp_path, "chunks", "parquet")
-    table = arrow.read_table(tmp_path / "out")
+    run(tape, "export", "--table", "chunks", "-o", str(tmp_path / "x.parquet"))
+    table = arrow.read_table(tmp_path / "x.parquet")
     assert table.column_names == list(rows.CHUNK_FIELDS)
     assert table.num_rows == len(list(queries.all_chunks(connection)))
-
-
-def test_a_failure_leaves_no_file(connection: Connection, tmp_path: Path) -> None:
-    def put(out: object) -> int:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        exports.save(tmp_path / "x.csv", put, "rows")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_schema_is_laid_out_for_people_on_a_terminal(tape: Path) -> None:

@@ -13,19 +13,18 @@ from rich.text import Text
 from recorder.errors import WiretapeError
 from tests import forked
 from tests.viewer.commanding import on_terminal
-from viewer.commands import output
+from viewer.commands.output import Output, formatted, has_utf8, show, width
 
 ROWS = [{"name": "=x", "n": 1}, {"name": "b", "n": None}]
 
 
 @click.command()
-@output.formatted
-def written(format: str | None, raw_csv: bool) -> None:
-    format = output.chosen(format)
-    if format == "table":
-        output.show([Text("a line"), Text(f"width {output.width()}")])
+@formatted()
+def written(output: Output) -> None:
+    if output.is_table:
+        show([Text("a line"), Text(f"width {width()}")])
     else:
-        output.put(format, ("name", "n"), ROWS, raw_csv)
+        output.put(("name", "n"), ROWS)
 
 
 def run(*arguments: str) -> bytes:
@@ -54,7 +53,7 @@ def test_output_that_does_not_fit_is_an_error_in_our_words(monkeypatch: pytest.M
     with open("/dev/full", "w") as full, monkeypatch.context() as patched:
         patched.setattr("sys.stdout", full)
         with pytest.raises(WiretapeError, match="the output cannot be written"):
-            output.put("csv", ("name", "n"), ROWS)
+            Output("csv").put(("name", "n"), ROWS)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ def test_the_locale_says_whether_a_terminal_has_utf8(
 ) -> None:
     for name in ("LC_ALL", "LC_CTYPE", "LANG"):
         monkeypatch.setenv(name, locale.get(name, ""))
-    assert output.has_utf8() is expected
+    assert has_utf8() is expected
 
 
 def test_a_header_can_be_left_out_where_there_is_one() -> None:
@@ -85,10 +84,10 @@ def test_a_header_can_be_left_out_where_there_is_one() -> None:
 
 def test_a_file_has_a_header_whoever_writes_it() -> None:
     out = io.BytesIO()
-    assert output.put("tsv", ("name",), ROWS, out=out) == 2
+    assert Output("tsv").put(("name",), ROWS, out) == 2
     assert out.getvalue() == b"name\n=x\nb\n"
     out = io.BytesIO()
-    assert output.put("tsv", ("name",), ROWS, out=out, header=False) == 2
+    assert Output("tsv").put(("name",), ROWS, out, header=False) == 2
     assert out.getvalue() == b"=x\nb\n"
 
 

@@ -25,7 +25,7 @@ def shown(rows: int, clock: Clock, **options: object) -> tuple[str, list[int]]:
         totals.append(rows)
         return rows
 
-    bar = progress.Bar("exporting", total, Console(file=out, force_terminal=True, width=100), clock)
+    bar = progress.Bar("exporting", total, console=Console(file=out, force_terminal=True, width=100), clock=clock)
     assert list(bar.over(range(rows))) == list(range(rows))
     bar.close()
     return out.getvalue(), totals
@@ -51,7 +51,8 @@ def test_the_bar_is_taken_away() -> None:
 
 def test_rows_that_share_a_key_are_one_step() -> None:
     out = io.StringIO()
-    bar = progress.Bar("exporting", lambda: 2, Console(file=out, force_terminal=True, width=100), ticking(400_000_000))
+    console = Console(file=out, force_terminal=True, width=100)
+    bar = progress.Bar("exporting", lambda: 2, console=console, clock=ticking(400_000_000))
     found = bar.over(["a1", "a2", "b1"], key=lambda row: row[0])
     next(found)
     assert " 50%" in out.getvalue()
@@ -65,7 +66,7 @@ def test_rows_that_share_a_key_are_one_step() -> None:
 def test_one_step_can_be_many_rows_and_the_number_of_steps_unknown() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=100)
-    bar = progress.Bar("exporting", lambda: None, console, ticking(400_000_000), "chunks")
+    bar = progress.Bar("exporting", lambda: None, "chunk", console=console, clock=ticking(400_000_000))
     assert list(bar.over([[1, 2], [3]], rows=len)) == [[1, 2], [3]]
     bar.close()
     assert "2 chunks" in out.getvalue()

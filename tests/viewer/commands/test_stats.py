@@ -18,9 +18,10 @@ from recorder.errors import OutputRefused
 from recorder.tape import file
 from tests.viewer.commanding import on_terminal
 from tests.viewer.conftest import COMPLETE, TOOLS
-from viewer.commands import measured_as
+from viewer.commands import options
 from viewer.commands import stats as commands
 from viewer.commands.stats import COMMANDS
+from viewer.report import tools as reports
 from viewer.stats import compare, summary
 from viewer.stats.tools import tools
 
@@ -162,7 +163,7 @@ def test_what_cannot_be_read_is_a_usage_error(tape: Path, arguments: tuple[str, 
 def test_the_fields_of_another_tools_figures_explain_themselves() -> None:
     arguments = ("stats", "--as", "vllm@0.31", "--schema", "--format", "json")
     rows = json.loads(run(Path("none.db"), *arguments).stdout)
-    assert {row["field"]: row["meaning"] for row in rows} == measured_as.schema("vllm@0.32")
+    assert {row["field"]: row["meaning"] for row in rows} == reports.schema("vllm@0.32")
 
 
 def test_an_unknown_release_is_a_usage_error_that_names_the_known_ones(tape: Path) -> None:
@@ -265,3 +266,50 @@ def test_a_junit_report_is_not_written_over_a_tape(tape: Path) -> None:
     result = run(tape, "check", "--max", "n=99", "--junit", str(tape), code=1)
     assert isinstance(result.exception, OutputRefused)
     assert tape.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["colour", "", "model,", "label.", 'label."x"', "label.a b"])
+def test_what_is_no_group_is_a_usage_error(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"choose from .*label\.KEY") as raised:
+        options.groups(text)
+    assert raised.value.param_hint == "--by"
+
+
+def test_groups_are_names_separated_by_commas_each_once() -> None:
+    assert options.groups("model, label.run-1,model") == ("model", "label.run-1")
+    assert options.groups(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("stats", "--by", "modl"), "--by: 'modl' is no group: choose from model, "),
+        (("stats", "--hist", "tft"), "--hist: 'tft' is no quantity: choose from ttft, "),
+        (("stats", "--slo", "fast"), "--slo: 'fast' is not a bound"),
+        (("check", "--min", "x=1"), "--min: "),
+        (("compare", "--base", "is:ok", "--new", "model:("), "--new: "),
+    ],
+)
+def test_what_cannot_be_read_names_its_option(tape: Path, arguments: tuple[str, ...], said: str) -> None:
+    assert f"Invalid value for {said}" in " ".join(run(tape, *arguments, code=2).stderr.split())
+
+
+def test_rules_of_a_file_come_before_those_of_the_command_line(tape: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text('slo = "ttft<1s"\n[min]\nn = 3\n')
+    judged = run(tape, "check", "--rules", str(file), "--max", "ttft.p50=1s", "--min", "tps.p50=5", "--format", "jsonl")
+    assert [json.loads(line)["rule"] for line in judged.stdout.splitlines()] == [
+        "min n=3", "max ttft.p50=1s", "min tps.p50=5",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("document", [b"[max", b"\xff", b"[max]\nx = 1"])
+def test_a_file_of_rules_that_cannot_be_read_is_a_usage_error(tape: Path, tmp_path: Path, document: bytes) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_bytes(document)
+    assert "Invalid value for --rules: " in run(tape, "check", "--rules", str(file), code=2).stderr
+
+
+def test_a_group_is_a_filter_within_the_selection(tape: Path) -> None:
+    groups = ("-f", "model:gpt-x-mini", "--base", "is:ok", "--new", "status:429")
+    assert "nothing to compare: --new: 0 of" in str(run(tape, "compare", *groups, code=1).exception)

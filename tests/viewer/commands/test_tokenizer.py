@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from recorder.errors import WiretapeError
-from viewer.commands.tokenizer import counter
+from viewer.commands.stats import counter
 
 
 @pytest.fixture

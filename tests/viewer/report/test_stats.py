@@ -1,7 +1,6 @@
 """Statistics for people."""
 
 import numpy as np
-import pytest
 from sqlalchemy import Connection
 
 from tests.viewer.conftest import HOSTILE
@@ -51,13 +50,6 @@ def test_the_table_fits_a_terminal(connection: Connection) -> None:
 def test_a_drawing_names_what_it_draws() -> None:
     lines = [line.plain for line in sheets.drawn(np.array([15.0, 16.0]), QUANTITIES["ttft"], 40)]
     assert lines == [f"ttft ({QUANTITIES['ttft'].meaning})", "10 – 20 ms 2 " + "█" * 27]
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [(None, "–"), (1234567, "1,234,567"), (1234.56, "1,234.6"), (0.01234, "0.012"), (0.0, "0.0")]
-)
-def test_figures_have_as_many_decimals_as_help(value: float | None, expected: str) -> None:
-    assert sheets.number(value) == expected
 
 
 def test_warnings_are_sentences() -> None:

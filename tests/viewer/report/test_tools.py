@@ -14,12 +14,27 @@ import pytest
 from sqlalchemy import Connection
 
 from recorder.tape.schema import exchanges, measures
-from viewer.commands import measured_as
-from viewer.commands.measured_as import FIELDS, TOOLS, render, rows, schema, stats_as
+from tests.viewer.commanding import run
+from tests.viewer.conftest import COMPLETE, ODD
+from viewer.filters.sql import Condition
+from viewer.report import tools
+from viewer.report.tools import FIELDS, render, schema
+from viewer.rows import Row
 from viewer.stats.tools.summary import measure_as
+from viewer.stats.tools.tools import TOOLS, authority
 from viewer.tape import queries
+from viewer.tape.observed import observed
 
 ONE = exchanges.c.id == "aaaa000000000001"
+
+
+def rows(connection: Connection, tool: str, where: Condition | None = None, batch: int = 1000) -> list[Row]:
+    return tools.rows(measure_as(tool, observed(connection, authority(tool), where, batch)))
+
+
+def printed(tape: Path, tool: str, *arguments: str) -> tuple[str, str]:
+    result = run(tape, "stats", "--as", tool, *arguments)
+    return result.stdout, result.stderr
 
 
 def test_a_row_has_the_contracts_fields_for_each_tool(connection: Connection) -> None:
@@ -46,20 +61,13 @@ def test_tools_disagree_about_the_same_exchange(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 2, 7])
-def test_batches_neither_lose_nor_repeat_exchanges(
-    connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = rows(connection, "otel")
-    monkeypatch.setattr(measured_as, "_BATCH", batch)
-    assert rows(connection, "otel") == expected
+def test_batches_neither_lose_nor_repeat_exchanges(connection: Connection, batch: int) -> None:
+    assert rows(connection, "otel", batch=batch) == rows(connection, "otel")
 
 
-def test_people_get_the_figures_and_what_is_different(
-    connection: Connection, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    stats_as(connection, "sglang")
-    out, err = capfdbinary.readouterr()
-    lines = out.decode().splitlines()
+def test_people_get_the_figures_and_what_is_different(tape: Path) -> None:
+    out, err = printed(tape, "sglang", "--format", "table")
+    lines = out.splitlines()
     assert lines[0].split() == ["metric", "unit", "n", "mean", "std", "min", "p50", "p90", "p95", "p99", "max"]
     assert lines[1].split()[:3] == ["TTFT", "ms", "2"]
     assert lines[4].split() == ["metric", "unit", "n", "value"]
@@ -75,16 +83,12 @@ def test_people_get_the_figures_and_what_is_different(
     ]
     assert lines[12].startswith("counts differently: Tool calls are no output")
     assert lines[13] == "definitions of: sglang.benchmark.serving, read from 0.5.23"
-    assert err == b""
+    assert err == ""
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "json"])
-def test_machines_get_rows_and_people_beside_them_the_remarks(
-    connection: Connection, format: str, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    stats_as(connection, "guidellm", ONE, format)
-    out, err = capfdbinary.readouterr()
-    text = out.decode()
+def test_machines_get_rows_and_people_beside_them_the_remarks(tape: Path, connection: Connection, format: str) -> None:
+    text, err = printed(tape, "guidellm", "-f", f"id:{COMPLETE}", "--format", format)
     read = {
         "csv": lambda: list(csv.DictReader(io.StringIO(text))),
         "json": lambda: json.loads(text),
@@ -94,15 +98,12 @@ def test_machines_get_rows_and_people_beside_them_the_remarks(
     assert [row["metric"] for row in found] == [row["metric"] for row in rows(connection, "guidellm", ONE)]
     assert float(found[0]["mean"]) == 110
     assert tuple(found[0]) == FIELDS
-    assert err.decode().startswith("guidellm: 0 of 1 failed (0.00 %)\n")
+    assert err.startswith("guidellm: 0 of 1 failed (0.00 %)\n")
 
 
-def test_figures_for_people_have_the_decimals_of_their_unit(
-    connection: Connection, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_figures_for_people_have_the_decimals_of_their_unit(tape: Path) -> None:
     def shown(tool: str) -> list[str]:
-        stats_as(connection, tool, ONE)
-        return capfdbinary.readouterr().out.decode().splitlines()[1].split()
+        return printed(tape, tool, "-f", f"id:{COMPLETE}", "--format", "table")[0].splitlines()[1].split()
 
     assert shown("vllm")[-9:] == ["1", "110.00", "0.00", *["110.00"] * 6]
     assert shown("mlperf")[-3:] == ["110,000,000"] * 3
@@ -116,14 +117,9 @@ def test_nothing_measured_is_unknown_not_0() -> None:
     assert lines[9] == "llmperf: 0 of 0 failed (–)"
 
 
-def test_recorded_words_reach_a_terminal_harmless(
-    connection: Connection, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    odd = exchanges.c.id == "e000000000000006"
+def test_recorded_words_reach_a_terminal_harmless(tape: Path) -> None:
     for format in ("table", "csv"):
-        stats_as(connection, "otel", odd, format)
-        out, err = capfdbinary.readouterr()
-        text = out.decode() + err.decode()
+        text = "".join(printed(tape, "otel", "-f", f"id:{ODD}", "--format", format))
         assert "error.type" in text
         assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(text)
 

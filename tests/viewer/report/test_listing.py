@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,11 +13,14 @@ from sqlalchemy import Connection
 
 from tests.viewer.conftest import HOSTILE, LIVE, ODD
 from viewer import rows
+from viewer.commands import output
+from viewer.model import facts
 from viewer.model.exchange import events as event_tables
+from viewer.model.exchange import pages
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.transcript import Transcript
 from viewer.report import exchange, tables
-from viewer.report import lines as report
+from viewer.tape import exchange as tape
 from viewer.tape import queries
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -27,8 +31,8 @@ def plain(lines: Iterable[Text]) -> str:
 
 
 def listing(connection: Connection, width: int | None = None) -> list[Text]:
-    found = list(queries.exchanges(connection, report.needed(report.LISTED), newest_first=True))
-    return report.listing(found, width).lines
+    found = list(queries.exchanges(connection, tables.needed(tables.LISTED), newest_first=True))
+    return tables.listing(found, width).lines
 
 
 def detail(connection: Connection, id: str) -> rows.Row:
@@ -43,7 +47,7 @@ def on_terminal(lines: Iterable[Text], monkeypatch: pytest.MonkeyPatch) -> str:
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.setenv("TERM", "xterm-256color")
-    report.emit(lines)
+    output.show(lines)
     return terminal.getvalue()
 
 
@@ -80,8 +84,8 @@ def test_a_list_fits_the_terminal_and_keeps_what_matters_most(connection: Connec
 
 
 def names_and_hidden(connection: Connection, width: int) -> tuple[str, tuple[str, ...]]:
-    found = list(queries.exchanges(connection, report.needed(report.LISTED), newest_first=True))
-    table = report.listing(found, width)
+    found = list(queries.exchanges(connection, tables.needed(tables.LISTED), newest_first=True))
+    table = tables.listing(found, width)
     return table.lines[0].plain, table.hidden
 
 
@@ -94,19 +98,19 @@ def test_a_list_of_80_cells_says_when_and_how_it_ended_and_names_what_is_hidden(
 
 def test_on_a_narrow_terminal_an_instant_of_a_list_of_one_day_is_its_time(connection: Connection) -> None:
     assert "  12:00:01  " in listing(connection, 80)[-1].plain
-    found = list(queries.exchanges(connection, report.needed(report.LISTED), newest_first=True))
+    found = list(queries.exchanges(connection, tables.needed(tables.LISTED), newest_first=True))
     found[0]["started_at"] = "2026-03-02T00:00:00.000000Z"
-    shown = [line.plain for line in report.listing(found, 80).lines]
+    shown = [line.plain for line in tables.listing(found, 80).lines]
     assert ("  03-02 00:00:00  " in shown[1], "  03-01 12:00:01  " in shown[-1]) == (True, True)
 
 
 def test_a_list_has_the_columns_that_are_asked_for_in_their_order(connection: Connection) -> None:
     names = ("ttft_ms", "outcome_detail", "outcome", "id", "bytes")
-    found = list(queries.exchanges(connection, report.needed(names)))
-    header, first, *_ = report.listing(found, None, names).lines
+    found = list(queries.exchanges(connection, tables.needed(names)))
+    header, first, *_ = tables.listing(found, None, names).lines
     assert header.plain.split() == ["ttft", "ms", "outcome_detail", "outcome", "id", "bytes"]
     assert first.plain.split() == ["110.0", "–", "complete", "aaaa0000", "1,141"]
-    assert report.listing(found, 30, names).hidden == ("outcome", "id", "bytes")
+    assert tables.listing(found, 30, names).hidden == ("outcome", "id", "bytes")
 
 
 def test_columns_give_way_in_order(connection: Connection) -> None:
@@ -123,24 +127,25 @@ def test_an_outcome_is_coloured_but_also_said(connection: Connection) -> None:
 
 def everything(connection: Connection) -> list[Iterable[Text]]:
     row = detail(connection, ODD)
-    request, _ = queries.request(connection, queries.find(connection, ODD))
-    hostile: dict[str, Any] = {"headers": [[HOSTILE, HOSTILE]], "path": HOSTILE, "method": HOSTILE, "body": HOSTILE}
+    known = tape.known(connection, queries.find(connection, ODD))
+    hostile: dict[str, Any] = {"headers": [[HOSTILE, HOSTILE]], "path": HOSTILE, "method": HOSTILE}
+    asked = replace(known, request=known.request | hostile, request_body=HOSTILE.encode("utf-8", "replace"))
     decoded = queries.decoded(connection, queries.find(connection, ODD))
     transcript = Transcript(decoded)
     events = list(event_tables.table(transcript, decoded.items))
     return [
         listing(connection),
         listing(connection, 100),
-        exchange.page(row | {"path": HOSTILE, "method": HOSTILE, "id": HOSTILE, "flags": [HOSTILE]}),
+        exchange.page(row | {"path": HOSTILE, "method": HOSTILE, "id": HOSTILE, "flags": [HOSTILE]}, []),
         exchange.answer(row | {"reasoning": HOSTILE, "refusal": HOSTILE}),
-        exchange.request(request | hostile),
+        exchange.drawn(pages.request(asked)),
         tables.grid(rows.EVENT_FIELDS, events).lines,
         map(Text, event_tables.lines(transcript, Times())),
         exchange.headers("response", [[HOSTILE, HOSTILE]]),
         exchange.page(row, [], [[f"{HOSTILE}-request-id", HOSTILE]]),
         exchange.body(HOSTILE.encode()),
         exchange.body(HOSTILE.encode() + b"\xff\x00\x1b[2J"),
-        [Text(exchange.no_text(row | {"tool_calls": None, "content": None}))],
+        [Text(facts.no_text(row | {"tool_calls": None, "content": None}, exchange.HINT))],
         tables.grid(("a",), [{"a": HOSTILE}]).lines,
     ]
 
@@ -151,9 +156,7 @@ def test_no_recorded_control_reaches_a_terminal_or_a_pipe(
     for lines in everything(connection):
         kept = list(lines)
         shown = on_terminal(kept, monkeypatch)
-        out = io.BytesIO()
-        report.emit(kept, out)
-        for text in (STYLE.sub("", shown), out.getvalue().decode()):
+        for text in (STYLE.sub("", shown), plain(kept)):
             found = {sign for sign in text if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0} - {"\n"}
             assert found == set()
             assert not re.search("[\u202a-\u202e\u2066-\u2069\u200b\u2028\u2029\U000e0000-\U000e007f]", text)
@@ -176,13 +179,13 @@ def test_a_long_line_is_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_drawing_keeps_room_beside_long_names() -> None:
     row = {"id": "a" * 16, "model": "m" * 200, "outcome": "complete", "ttft_ms": 10.0, "duration_ms": 100.0}
-    title, line, legend = report.sparked([row], [None], 80).lines
+    title, line, legend = tables.sparked([row], [None], 80).lines
     assert (title.cell_len, line.cell_len) <= (80, 80)
     assert line.plain.split() == ["aaaaaaaa", "m" * 15 + "…", "complete", "100.0", "·", "│"]
-    assert report.in_ascii(legend).plain.isascii()
+    assert tables.in_ascii(legend).plain.isascii()
 
 
 def test_a_hostile_name_beside_a_drawing_is_shown_as_signs() -> None:
     row = {"id": HOSTILE, "model": HOSTILE, "outcome": HOSTILE, "ttft_ms": None, "duration_ms": None}
-    for line in report.sparked([row], [b"odd"], 60).lines:
+    for line in tables.sparked([row], [b"odd"], 60).lines:
         assert not {sign for sign in line.plain if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0}

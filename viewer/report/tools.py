@@ -1,0 +1,130 @@
+"""Pure: a tape measured as another tool defines its numbers, as tables for people and as rows for machines.
+
+What a tool does is in `stats.tools`. For machines there is one row for each metric, which also has the counts of the
+whole population.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, fields
+from typing import Final
+
+from rich.text import Text
+
+from recorder.plurals import counted
+from recorder.sanitize import safe
+from viewer.report import tables
+from viewer.report.tables import Table
+from viewer.rows import Row
+from viewer.stats.tools.summary import Report, Summary
+from viewer.stats.tools.tools import authority
+
+MEANINGS: Final = {
+    "tool": "the tool whose definitions these are",
+    "releases": "the releases that the rule was read from",
+    "metric": "the name that the tool prints",
+    "unit": "of all figures of the row",
+    "n": "how many values; tokens, where the tool weighs by them; requests that succeeded, where there is a value",
+    "value": "the one number that the tool prints for all requests, such as a throughput; its run is taken to last from"
+    " the first request's start to the last one's end",
+    "mean": "mean",
+    "std": "standard deviation: the population's, or the sample's where the tool has that",
+    "min": "smallest value",
+    "p50": "median; percentiles are made the tool's own way",
+    "p90": "90th percentile",
+    "p95": "95th percentile",
+    "p99": "99th percentile",
+    "max": "largest value",
+    "attempts": "requests that the tool would have counted; exchanges that are still open are not attempts",
+    "failed": "of these, those that it would have counted as failed",
+    "error_rate_pct": "failed / attempts",
+    "excluded": "exchanges that are not attempts: still open, not streamed, not wholly on the tape, or left by a client"
+    " that had no reason to by the tool's rule",
+    "failures": "the tool's reasons of failures, and how often each",
+    "exclusions": "why exchanges are excluded, and how many for each reason",
+    "omitted": "metrics that the tool prints and the tape cannot tell, and how many requests hinder each",
+}
+"""The fields of a row, and what each means: the metric as the tool prints it, and the counts of the population."""
+
+FIELDS: Final = tuple(MEANINGS)
+"""The fields of a row."""
+
+_STATISTICS: Final = tuple(field.name for field in fields(Summary) if field.name != "value")
+_IMPORTANT: Final = ("metric", "unit", "n", "value", "p50", "p99", "mean", "max", "p95", "p90", "min", "std")
+
+
+def rows(measured: Report) -> list[Row]:
+    """Return one row of `FIELDS` for each metric of a tool."""
+    rate = measured.error_rate
+    population = {
+        "attempts": measured.attempts,
+        "failed": measured.failed,
+        "error_rate_pct": None if rate is None else round(rate, 6),
+        "excluded": measured.left_out.total(),
+        "failures": _counted(measured.failures.most_common()),
+        "exclusions": _counted(measured.left_out.most_common()),
+        "omitted": _counted(measured.omitted.items()),
+    }
+    head = {"tool": measured.tool, "releases": ", ".join(measured.rule.releases.read)}
+    return [{name: (head | asdict(summary) | population)[name] for name in FIELDS} for summary in measured.rows]
+
+
+def schema(tool: str) -> dict[str, str]:
+    """Return each field of a row and what it means."""
+    read = ", ".join(authority(tool).releases.read)
+    return {**MEANINGS, "releases": f"{MEANINGS['releases']}: {read}"}
+
+
+def render(measured: Report, width: int | None = None, names: Sequence[str] | None = None) -> Table:
+    """Lay out a report for people, with these fields of its rows; None is all that differ from row to row."""
+    rounded = list(map(_rounded, rows(measured)))
+    totals = {total.name for total in measured.rule.totals}
+    if names is not None:
+        parts = [tables.grid(names, rounded, width, names)]
+    else:
+        parts = [tables.grid(_STATISTICS, [row for row in rounded if row["metric"] not in totals], width, _IMPORTANT)]
+        if totals:
+            one_number = [row for row in rounded if row["metric"] in totals]
+            parts.append(tables.grid(("metric", "unit", "n", "value"), one_number, width, _IMPORTANT))
+    lines = [line for part in parts for line in part.lines]
+    return Table([*lines, *remarks(measured, width)], parts[0].hidden)
+
+
+def remarks(measured: Report, width: int | None = None) -> Iterator[Text]:
+    """Yield what the tool counts differently, and which exchanges it leaves out."""
+    rate = "–" if measured.error_rate is None else f"{measured.error_rate:.2f} %"
+    yield Text(f"{measured.tool}: {measured.failed:,} of {measured.attempts:,} failed ({rate})")
+    remarks = {
+        "failed there": _counted(measured.failures.most_common()),
+        "fails here, succeeds there": _counted(measured.forgiven.most_common()),
+        "complete here, fails there": f"{measured.refused:,}" if measured.refused else "",
+        "left out": _counted(measured.left_out.most_common()),
+        "omitted": _omitted(measured),
+        "counts differently": measured.rule.note,
+        "definitions of": f"{measured.rule.source}, read from {', '.join(measured.rule.releases.read)}",
+    }
+    for label, text in remarks.items():
+        if text:
+            counted_whole = text.replace(" × ", f"{tables.NO_BREAK}×{tables.NO_BREAK}")
+            yield from tables.paragraph(f"{label}: ", counted_whole, width)
+
+
+def _omitted(measured: Report) -> str:
+    """Return the metrics that are omitted, and of how many requests the tokens are not known."""
+    omitted, hint = measured.omitted, "" if measured.is_tokenized else ": see --tokenizer"
+    match list(set(omitted.values())):
+        case []:
+            return ""
+        case [number]:
+            return f"{', '.join(omitted)} (tokens not known of {counted(number, 'request')}{hint})"
+    return f"{_counted(omitted.items())} (requests of which tokens are not known{hint})"
+
+
+def _counted(counts: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{safe(reason)} × {count:,}" for reason, count in counts)
+
+
+def _rounded(row: Row) -> Row:
+    """Return figures with as many decimals as their unit wants, the same in all of a row."""
+    digits = {"s": 4, "ns": 0}.get(row["unit"], 2)
+    decimals = {name: f"{value:,.{digits}f}" for name, value in row.items() if isinstance(value, float)}
+    return {**row, **decimals, "n": f"{row['n']:,}"}

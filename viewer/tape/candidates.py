@@ -1,0 +1,67 @@
+"""What a tape offers to a shell that completes a line: the ids, labels and values of its newest exchanges.
+
+It has to be quick: only the standard library is loaded, and the tape is read as it is, without waiting for anybody.
+"""
+
+import contextlib
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from recorder.tape import definitions
+
+_LATEST = 50
+_LOOKED_AT = 2000
+_MOST_STEPS = 2_000_000
+_TIMEOUT_SECONDS = 0.05
+_JOINED = "FROM exchanges e LEFT JOIN measures m ON m.exchange_no = e.no"
+_NEWEST = f"{_JOINED} WHERE e.no > (SELECT max(no) FROM exchanges) - {_LOOKED_AT}"
+FIELDS: Final = {
+    "model": "coalesce(m.model, e.request_model)",
+    "request_model": "e.request_model",
+    "status": "e.status",
+    "finish_reason": "m.finish_reason",
+    "error_code": "m.error_code",
+    "method": "e.method",
+    "path": "e.path",
+    "upstream": "e.upstream",
+}
+"""The fields of which there are values, as SQL."""
+
+
+def exchanges(path: Path, beginning: str) -> list[Any]:
+    """Return the latest exchanges whose id begins so: id, start, model, duration in ns, outcome, flags."""
+    # Numbers first, and by the index of ids only where a beginning is given: else it would be gone through as a whole.
+    where, values = ("WHERE id >= ? AND id < ?", (beginning, f"{beginning}~")) if beginning else ("", ())
+    latest = f"SELECT no FROM exchanges {where} ORDER BY no DESC LIMIT {_LATEST}"
+    columns = f"e.id, e.started_at, {FIELDS['model']}, m.duration_ns, m.outcome, m.flags"
+    return _rows(path, f"SELECT {columns} {_JOINED} WHERE e.no IN ({latest}) ORDER BY e.no DESC", *values)
+
+
+def values(path: Path, field: str) -> list[str]:
+    """Return the values of one of `FIELDS`, sorted."""
+    found = _rows(path, f"SELECT DISTINCT {FIELDS[field]} {_NEWEST} LIMIT {_LOOKED_AT}")
+    return sorted(str(value) for (value,) in found if value is not None)
+
+
+def labels(path: Path) -> list[tuple[str, str]]:
+    """Return the labels as keys and values, sorted."""
+    found = _rows(path, f"SELECT DISTINCT e.labels {_NEWEST}")
+    return sorted({pair for (text,) in found for pair in json.loads(text).items()})
+
+
+def _rows(path: Path, statement: str, *values: str) -> list[Any]:
+    """Query a tape without waiting, for no longer than a few million steps, and without leaving a trace."""
+    if not path.is_file():
+        return []
+    settled = "" if Path(f"{path}-wal").exists() else "&immutable=1"
+    uri = f"file:{quote(str(path.resolve()))}?mode=ro{settled}"
+    with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_TIMEOUT_SECONDS)) as connection:
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
+        connection.set_progress_handler(lambda: True, _MOST_STEPS)
+        connection.execute("PRAGMA trusted_schema=OFF")
+        if definitions.unreadable(connection):
+            return []
+        return connection.execute(statement, values).fetchall()

@@ -1,0 +1,67 @@
+"""The exchanges of a tape as other tools would have observed them: the facts and the decoded events of each."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from recorder.decode.outcome import Exchange
+from recorder.tape.schema import exchanges, measures
+from viewer.columns import JOINED
+from viewer.filters.sql import Condition
+from viewer.stats.tools.summary import Observed
+from viewer.stats.tools.tools import Authority
+from viewer.tape import queries
+
+_FACTS = (
+    exchanges.c.no, exchanges.c.status, exchanges.c.ended_by, exchanges.c.end_ns, exchanges.c.gap_bytes,
+    measures.c.outcome, measures.c.error_code, measures.c.duration_ns, exchanges.c.started_at,
+)  # fmt: skip
+
+
+def observed(
+    connection: Connection, rule: Authority, where: Condition | None = None, batch: int = 1000
+) -> Iterator[Observed]:
+    """Yield the exchanges that `where` selects, oldest first; `rule` says whether their requests are needed.
+
+    They are read so many at a time, so that no transaction outlives a batch.
+    """
+    for row in _facts(connection, where, batch):
+        exchange = Exchange(row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes)
+        requested = _requested_tokens(connection, row.no) if rule.reads_request else None
+        yield Observed(exchange, queries.events(connection, row.no), row, _wall_ns(row.started_at), requested)
+
+
+def _facts(connection: Connection, where: Condition | None, size: int) -> Iterator[Any]:
+    statement = select(*_FACTS).select_from(JOINED).order_by(exchanges.c.no).limit(size)
+    if where is not None:
+        statement = statement.where(where)
+    last = 0
+    while True:
+        with connection.begin():
+            batch = connection.execute(statement.where(exchanges.c.no > last)).all()
+        yield from batch
+        if len(batch) < size:
+            return
+        last = batch[-1].no
+
+
+def _wall_ns(started_at: str) -> int | None:
+    try:
+        return round(datetime.fromisoformat(started_at).timestamp() * 1e6) * 1000
+    except (TypeError, ValueError):
+        return None
+
+
+def _requested_tokens(connection: Connection, no: int) -> int | None:
+    """Return the longest answer that a request asked for, None where it set no limit."""
+    with connection.begin():
+        body = connection.execute(select(exchanges.c.request_body).where(exchanges.c.no == no)).scalar()
+    try:
+        payload = json.loads(body or b"null")
+    except (ValueError, RecursionError):
+        return None
+    limit = payload.get("max_completion_tokens", payload.get("max_tokens")) if isinstance(payload, dict) else None
+    return limit if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0 else None
