@@ -8,6 +8,7 @@ its tables is left to `recorder.tape.store`.
 """
 
 import contextlib
+import json
 import math
 import operator
 import os
@@ -305,14 +306,13 @@ def _engine(uri: str) -> Engine:
         "sqlite+pysqlite://",
         creator=lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_MS / 1000, check_same_thread=False),
         poolclass=pool.NullPool,
-        json_serializer=_compact_json,
+        json_serializer=compact_json,
         hide_parameters=True,  # they are recorded data, and errors are printed
     )
 
 
-def _compact_json(value: Any) -> str:
-    import json
-
+def compact_json(value: Any) -> str:
+    """Return a value as JSON, as the tape has it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -216,15 +216,15 @@ def decode(buffer: bytearray) -> Iterator[tuple[int, Frame]]:
     """Take the whole frames off the front of `buffer`; what remains is the beginning of the next."""
     position = 0
     try:
-        while len(buffer) - position >= _HEAD.size:
-            size, seq = _HEAD.unpack_from(buffer, position)
-            end = position + _HEAD.size + size
-            if end > len(buffer):
-                break
-            with memoryview(buffer) as view:  # a frame may hold a large body: not copied twice
+        with memoryview(buffer) as view:  # a frame may hold a large body: not copied twice
+            while len(view) - position >= _HEAD.size:
+                size, seq = _HEAD.unpack_from(view, position)
+                end = position + _HEAD.size + size
+                if end > len(view):
+                    break
                 frame = _frame_decoder.decode(view[position + _HEAD.size : end])
-            position = end
-            yield seq, frame
+                position = end
+                yield seq, frame
     finally:
         del buffer[:position]
 

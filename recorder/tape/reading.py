@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, func, select
+from sqlalchemy import BindParameter, Connection, Row, Select, bindparam, func, select
 from sqlalchemy.exc import DatabaseError
 
 from recorder.decode import encoding
@@ -25,18 +25,34 @@ READ_COLUMNS = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, r
 _Read = tuple[Place, Timestamp, Timestamp | None, Place, Place]
 """A read as JSON has it, in the order of `READ_COLUMNS`."""
 
-_FACTS = select(
+# Statements are built once: that takes longer than running them.
+_OF_NO: BindParameter[int] = bindparam("no")
+_FACTS: Select[Any] = select(
     *(column for column in exchanges.c if column.name != "request_body"),
     func.coalesce(func.length(exchanges.c.request_body), 0).label("request_stored"),
-)
+).where(exchanges.c.no == _OF_NO)
+_READS = select(*READ_COLUMNS).where(reads.c.exchange_no == _OF_NO).order_by(reads.c.seq)
+_READS_AT_ONCE = select(func.json_group_array(func.json_array(*_READS.subquery().c)))
+"""One row for all: a row for each of a hundred thousand takes twice as long."""
+_BODY = select(bodies.c.data, bodies.c.size).where(bodies.c.exchange_no == _OF_NO)
+_SEGMENTS = select(segments.c.data).where(segments.c.exchange_no == _OF_NO).order_by(segments.c.start)
 _RUN = select(*(sessions.c[name] for name in ("pid", "boot_id", "heartbeat_at", "ended_at", "listen", "upstreams")))
 
 
 def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
     """Read an exchange's facts, as the decoder takes them. Raises sqlalchemy's `NoResultFound`."""
-    row = connection.execute(_FACTS.where(exchanges.c.no == no)).one()
+    return exchange_of(row_of(connection, no)), reads_of(connection, no)
+
+
+def row_of(connection: Connection, no: int) -> Row[Any]:
+    """Read an exchange's row, without the request's body. Raises sqlalchemy's `NoResultFound`."""
+    return connection.execute(_FACTS, {"no": no}).one()
+
+
+def exchange_of(row: Row[Any]) -> Exchange:
+    """Return the facts in an exchange's row."""
     headers = dict(reversed(row.response_headers or []))
-    exchange = Exchange(
+    return Exchange(
         status=row.status,
         content_type=headers.get("content-type"),
         content_encoding=headers.get("content-encoding"),
@@ -51,25 +67,20 @@ def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
         framing=row.framing,
         request_missing=0 if row.request_size is None else row.request_size - row.request_stored,
     )
-    return exchange, reads_of(connection, no)
 
 
 def reads_of(connection: Connection, no: int) -> list[Read]:
     """Read an exchange's reads, in order; those that are damaged are noted and left out."""
-    # One row for all: a row for each of a hundred thousand takes twice as long.
-    each = select(*READ_COLUMNS).where(reads.c.exchange_no == no).order_by(reads.c.seq).subquery()
-    statement = select(func.json_group_array(func.json_array(*each.c)))
     try:
-        found = msgspec.json.decode(connection.execute(statement).scalar_one(), type=list[_Read])
+        rows = msgspec.json.decode(connection.execute(_READS_AT_ONCE, {"no": no}).scalar_one(), type=list[_Read])
     except (msgspec.MsgspecError, DatabaseError):
         return intact_reads(connection, no)
-    return sorted(map(Read._make, found))
+    return sorted(map(Read._make, rows))
 
 
 def intact_reads(connection: Connection, no: int) -> list[Read]:
     """Read an exchange's reads row by row, each cell checked; those that are damaged are noted and left out."""
-    statement = select(*READ_COLUMNS).where(reads.c.exchange_no == no).order_by(reads.c.seq)
-    return [Read(*row) for row in connection.execute(statement).all() if is_intact(row)]
+    return [Read(*row) for row in connection.execute(_READS, {"no": no}).all() if is_intact(row)]
 
 
 def is_intact(read: Sequence[Any]) -> bool:
@@ -83,15 +94,14 @@ def stored_body(connection: Connection, no: int) -> bytes:
 
     Raises `TapeDamaged` if it cannot be unpacked.
     """
-    packed = connection.execute(select(bodies.c.data, bodies.c.size).where(bodies.c.exchange_no == no)).one_or_none()
-    if packed is not None:
-        try:
-            return encoding.unpack(packed.data or b"", -1 if packed.size is None else packed.size)
-        except ValueError as error:
-            reason = f"the body of exchange number {no} is damaged ({error}): see 'wiretape db check'"
-            raise TapeDamaged(reason) from error
-    pieces = select(segments.c.data).where(segments.c.exchange_no == bindparam("no")).order_by(segments.c.start)
-    return b"".join(piece or b"" for piece in connection.execute(pieces, {"no": no}).scalars())
+    packed = connection.execute(_BODY, {"no": no}).one_or_none()
+    if packed is None:
+        return b"".join(piece or b"" for piece in connection.execute(_SEGMENTS, {"no": no}).scalars())
+    try:
+        return encoding.unpack(packed.data or b"", -1 if packed.size is None else packed.size)
+    except ValueError as error:
+        reason = f"the body of exchange number {no} is damaged ({error}): see 'wiretape db check'"
+        raise TapeDamaged(reason) from error
 
 
 def readable_body(connection: Connection, no: int) -> bytes:

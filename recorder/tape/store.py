@@ -2,37 +2,40 @@
 
 A batch of frames is one transaction. Appending is idempotent: frames that are already on the tape are passed over, so
 a relay may send again what was not acknowledged. What has ended is settled after that, in a transaction of its own:
-its measures are derived and its body is packed, so that no decoding stands in the way of facts. Opening, locking and
-migrating are left to `recorder.tape.file`; reading to `viewer.tape`; synthetic tapes to `recorder.demo.synthetic`.
+its measures are derived and its body is packed, so that no decoding stands in the way of facts. Rows are written
+through SQLite's own connection, which takes a tenth of the time; what is read is checked by `recorder.tape.cells`.
+Opening, locking and migrating are left to `recorder.tape.file`.
 """
 
 import dataclasses
+import hashlib
 import secrets
 import sqlite3
 import sys
 import traceback
+import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, delete, func, insert, select, update
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import JSON, Connection, func, insert, select, update
 
 from recorder.clock import Clock
-from recorder.decode.derive import DECODER_VERSION, Measures
-from recorder.tape import cells, journal
-from recorder.tape.reading import facts, readable_body, stored_body
+from recorder.decode.derive import DECODER_VERSION, Measures, derive
+from recorder.decode.outcome import Exchange, Read
+from recorder.tape import cells, journal, reading
+from recorder.tape.file import compact_json, driver_of
 from recorder.tape.redact import Redactor
 from recorder.tape.retention import Limits, Pruner
-from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
-from recorder.tape.settling import Decoded, Facts, decode_facts, measured
+from recorder.tape.schema import bodies, exchanges, measures, reads, sessions
 from recorder.tape.unstored import Relayed, Unstored
 
-_SHOWN_FACTS = [exchanges.c[name] for name in ("id", "method", "path", "status", "request_model")]
-_SHOWN_MEASURES = [measures.c[name] for name in journal.Finished.__struct_fields__ if name in measures.c]
+_MEASURES = ", ".join(measures.c.keys())
+_JSON_MEASURES = {column.name for column in measures.c if isinstance(cells.declared(column), JSON)}
 
 
-class _Asked(msgspec.Struct):
+class _Request(msgspec.Struct):
     model: str | None = None
 
 
@@ -46,12 +49,53 @@ class _Open:
     ended: bool = False
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unsettled:
+    """An ended exchange as it stands on the tape; `is_settled`: it was settled before, and is only shown again."""
+
+    no: int
+    id: str
+    method: str
+    path: str
+    request_model: str | None
+    exchange: Exchange
+    reads: list[Read]
+    body: bytes
+    is_settled: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settled:
+    """What is stored of an ended exchange: its packed body and its measures, None if a bug kept us from deriving."""
+
+    facts: Unsettled
+    packed: bytes
+    sha256: str
+    measures: Measures | None
+
+
+def settle(facts: Unsettled) -> Settled:
+    """Derive measures and pack the body: pure, and the one thing in a writer that can take long."""
+    packed = zlib.compress(facts.body)
+    return Settled(facts, packed, hashlib.sha256(facts.body).hexdigest(), _derived(facts))
+
+
+def _derived(facts: Unsettled) -> Measures | None:
+    try:
+        return derive(facts.exchange, facts.reads, facts.body)
+    except Exception:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are kept, to be derived again
+        traceback.print_exc(file=sys.stderr)
+        return None
+
+
 class Store:
-    """Appends to one tape through its only writing connection."""
+    """Appends to one tape through its only writing `connection`."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._uuid = ""
+        self.connection = connection
+        self.session = ""
+        """The uuid of the session that is recorded; empty before `begin_session`."""
+        self._driver = driver_of(connection)
         self._session_no = 0
         self._redactor = Redactor(b"")
         self._open: dict[str, _Open] = {}
@@ -59,46 +103,38 @@ class Store:
         self._lost: dict[str, journal.Lost] = {}
 
     @property
-    def session(self) -> str:
-        """The uuid of the session that is recorded; empty before `begin_session`."""
-        return self._uuid
-
-    @property
     def lost(self) -> list[journal.Lost]:
         """What the last `append` could not store, as it continues nothing that is on the tape."""
         return list(self._lost.values())
 
+    @property
+    def running(self) -> int:
+        """How many exchanges are remembered, as they have not ended."""
+        return len(self._open)
+
     def pruner(self, limits: Limits, clock: Clock) -> Pruner:
         """Return what deletes exchanges past the limits while this session is recorded."""
-        return Pruner(self._connection, limits, clock, self._session_no)
+        return Pruner(self.connection, limits, clock, self._session_no)
 
     def begin_session(self, session: journal.Session, unstored: Unstored | None = None) -> None:
         """Enter a recorder's run, or find it again; then end dead recorders' open exchanges.
 
         `unstored` is what an earlier recorder knew of its exchanges and could not store.
         """
-        with self._connection.begin():
-            found = self._connection.execute(
-                select(sessions.c.no, sessions.c.salt).where(sessions.c.uuid == session.uuid)
-            )
-            row = found.one_or_none() or self._enter(session)
-            self._uuid, self._session_no, self._redactor = session.uuid, row.no, Redactor(row.salt)
+        found = select(sessions.c.no, sessions.c.salt).where(sessions.c.uuid == session.uuid)
+        with self.connection.begin():
+            if (row := self.connection.execute(found).one_or_none()) is None:
+                self._enter(session)
+                row = self.connection.execute(found).one()
+            self.session, self._session_no, self._redactor = session.uuid, row.no, Redactor(row.salt)
         self.recover(unstored, besides=self._session_no)
 
-    def _enter(self, session: journal.Session) -> Any:
-        salt = self._connection.execute(select(sessions.c.salt).order_by(sessions.c.no).limit(1)).scalar()
+    def _enter(self, session: journal.Session) -> None:
+        salt = self.connection.execute(select(sessions.c.salt).order_by(sessions.c.no).limit(1)).scalar()
         salt = salt or secrets.token_bytes(32)
-        redactor = Redactor(salt)
-        values = {
-            **msgspec.structs.asdict(session),
-            "upstreams": [[name, redactor.url(url)] for name, url in session.upstreams],
-            "salt": salt,
-            "heartbeat_at": session.started_at,
-        }
-        self._connection.execute(insert(sessions).values(values))
-        return self._connection.execute(
-            select(sessions.c.no, sessions.c.salt).where(sessions.c.uuid == session.uuid)
-        ).one()
+        upstreams = [[name, Redactor(salt).url(url)] for name, url in session.upstreams]
+        values = msgspec.structs.asdict(session) | {"upstreams": upstreams, "salt": salt}
+        self.connection.execute(insert(sessions).values(**values, heartbeat_at=session.started_at))
 
     def recover(self, unstored: Unstored | None = None, besides: int | None = None) -> int:
         """End the open exchanges of recorders that died (those of session `besides` excepted); return how many.
@@ -109,17 +145,15 @@ class Store:
         if besides is not None:
             statement = statement.where(exchanges.c.session_no != besides)
         known = {one.id: one for one in unstored.exchanges} if unstored else {}
-        with self._connection.begin():
-            dead = self._connection.execute(statement).all()
+        with self.connection.begin():
+            dead = self.connection.execute(statement).all()
             for no, id, status in dead:
                 self._mark_died(no, known.get(id), is_answered=status is not None)
         return len(dead)
 
     def _mark_died(self, no: int, relayed: Relayed | None, *, is_answered: bool) -> None:
-        extent = select(func.max(reads.c.at_ns), func.coalesce(func.sum(reads.c.size), 0)).where(
-            reads.c.exchange_no == no
-        )
-        last, size = self._connection.execute(extent).one()
+        extent = select(func.max(reads.c.at_ns), func.coalesce(func.sum(reads.c.size), 0))
+        last, size = self.connection.execute(extent.where(reads.c.exchange_no == no)).one()
         facts: dict[str, Any] = {"ended_by": "died", "end_ns": last, "bytes": size}
         if relayed is not None:
             facts = _facts_relayed(relayed, is_answered) | {
@@ -128,63 +162,96 @@ class Store:
                 "bytes": max(relayed.bytes, size),
                 "gap_bytes": max(relayed.bytes - size, 0),
             }
-        self._connection.execute(update(exchanges).where(exchanges.c.no == no).values(facts))
+        self.connection.execute(update(exchanges).where(exchanges.c.no == no).values(facts))
 
     def missing(self, unstored: Unstored) -> tuple[int, int]:
         """Count the exchanges of `unstored` that are not on the tape at all, and the bytes of their bodies."""
-        missing, size = unstored.unlisted, unstored.unlisted_bytes
-        with self._connection.begin():
-            for one in unstored.exchanges:
-                if self._connection.execute(select(exchanges.c.no).where(exchanges.c.id == one.id)).scalar() is None:
-                    missing, size = missing + 1, size + one.bytes
-        return missing, size
+        with self.connection.begin():
+            missing = [one.bytes for one in unstored.exchanges if self._row(one.id) is None]
+        return unstored.unlisted + len(missing), unstored.unlisted_bytes + sum(missing)
 
     def append(self, frames: Sequence[journal.Frame]) -> list[int]:
-        """Commit a batch's facts in one transaction; give the numbers of the exchanges that ended in it, to be settled.
+        """Commit a batch's facts in one transaction; return the numbers of the exchanges that ended, to be settled.
 
         On an error nothing of the batch is on the tape, and the same batch may be tried again.
         """
         self._touched, self._lost = {}, {}
-        with self._connection.begin():
+        with self.connection.begin():
             ended = self._append(frames)
         self._open = {id: known for id, known in (self._open | self._touched).items() if not known.ended}
         return ended
 
     def settle(self, numbers: Iterable[int]) -> list[journal.Finished]:
-        """Derive the measures of ended exchanges and pack their bodies; give what to show of them.
+        """Derive the measures of ended exchanges and pack their bodies; return what to show of them.
 
-        That is apart from `append`, so that no decoding stands in the way of facts. `unsettled_facts` and `put` are
-        its two halves, for whoever decodes in between elsewhere.
+        That is apart from `append`, so that no decoding stands in the way of facts. `take_unsettled` and `put` are its
+        two halves, for whoever settles in between in another thread.
         """
-        return [self.put(decode_facts(self.unsettled_facts(no))) for no in numbers]
+        waiting, finished = deque(numbers), list[journal.Finished]()
+        while waiting:
+            finished += self.put([settle(facts) for facts in self.take_unsettled(waiting)])
+        return finished
 
-    def unsettled_facts(self, no: int) -> Facts:
-        """Read what is decoded of an ended exchange; None as its body if it is settled already."""
-        with self._connection.begin():
-            settled = self._connection.execute(select(bodies.c.size).where(bodies.c.exchange_no == no)).scalar()
-            exchange, its_reads = facts(self._connection, no)
-            body = stored_body(self._connection, no) if settled is None else None
-        return Facts(no, exchange, its_reads, body)
+    def take_unsettled(self, numbers: deque[int], most: int = 1, most_bytes: int = 0) -> list[Unsettled]:
+        """Take exchanges off the front and read what is needed to settle them: at least one, as far as limits allow."""
+        taken: list[Unsettled] = []
+        with self.connection.begin():
+            while numbers and (not taken or (len(taken) < most and sum(len(one.body) for one in taken) < most_bytes)):
+                taken.append(self._unsettled(numbers.popleft()))
+        return taken
 
-    def put(self, decoded: Decoded) -> journal.Finished:
-        """Store a body and its measures, in one transaction; give what to show of the exchange."""
-        no = decoded.no
-        with self._connection.begin():
-            if decoded.packed is not None:
-                self._connection.execute(insert(bodies).values(decoded.packed))
-                self._connection.execute(delete(segments).where(segments.c.exchange_no == no))
-                self._store_measures(no, decoded.measures)
-            return self._finished(no)
+    def _unsettled(self, no: int) -> Unsettled:
+        row = reading.row_of(self.connection, no)
+        is_settled = self._driver.execute("SELECT 1 FROM bodies WHERE exchange_no = ?", (no,)).fetchone() is not None
+        return Unsettled(
+            no,
+            row.id,
+            row.method,
+            row.path,
+            row.request_model,
+            reading.exchange_of(row),
+            reading.reads_of(self.connection, no),
+            reading.readable_body(self.connection, no),
+            is_settled,
+        )
+
+    def put(self, settled: Sequence[Settled]) -> list[journal.Finished]:
+        """Store bodies and measures, in one transaction; return what to show of the exchanges."""
+        finished = []
+        with self.connection.begin():
+            for one in settled:
+                no, is_measured = one.facts.no, True
+                if not one.facts.is_settled:
+                    packed = (no, len(one.facts.body), one.sha256, one.packed)
+                    self._driver.execute(
+                        "INSERT INTO bodies (exchange_no, size, sha256, data) VALUES (?, ?, ?, ?)", packed
+                    )
+                    self._driver.execute("DELETE FROM segments WHERE exchange_no = ?", (no,))
+                    is_measured = self._put_measures(no, one.measures)
+                finished.append(_finished(one.facts, one.measures if is_measured else None))
+        return finished
+
+    def _put_measures(self, no: int, measured: Measures | None) -> bool:
+        """Store the measures of an exchange, in place of any before; return whether they are stored."""
+        if measured is None:
+            return False
+        try:
+            marks = ", ".join("?" * len(measures.c))
+            row = _measures_row(no, measured)
+            self._driver.execute(f"INSERT OR REPLACE INTO measures ({_MEASURES}) VALUES ({marks})", row)
+        except sqlite3.OperationalError:
+            raise
+        except Exception:  # noqa: BLE001 - a value that SQLite refuses must not cost the facts
+            traceback.print_exc(file=sys.stderr)
+            return False
+        return True
 
     def unsettled(self) -> list[int]:
-        """Give the ended exchanges that no writer has settled yet."""
-        statement = (
-            select(exchanges.c.no)
-            .outerjoin(bodies)
-            .where(exchanges.c.ended_by.is_not(None), bodies.c.exchange_no.is_(None))
-        )
-        with self._connection.begin():
-            return list(self._connection.execute(statement.order_by(exchanges.c.no)).scalars())
+        """Return the ended exchanges that no writer has settled yet."""
+        statement = select(exchanges.c.no).outerjoin(bodies).order_by(exchanges.c.no)
+        statement = statement.where(exchanges.c.ended_by.is_not(None), bodies.c.exchange_no.is_(None))
+        with self.connection.begin():
+            return list(self.connection.execute(statement).scalars())
 
     def _append(self, frames: Sequence[journal.Frame]) -> list[int]:
         chunks: dict[str, list[journal.Read]] = {}
@@ -199,20 +266,12 @@ class Store:
                     self._head(frame)
                 case journal.End():
                     ends.append(frame)
-                case _:
-                    self._session(frame)
+                case journal.Heartbeat(at=at):
+                    self._update("sessions", self._session_no, {"heartbeat_at": at})
+                case journal.Close(at=at):
+                    self._update("sessions", self._session_no, {"heartbeat_at": at, "ended_at": at})
         self._append_reads(chunks)
-        return [no for end in ends for no in self._end(end)]
-
-    def _session(self, frame: journal.Frame) -> None:
-        match frame:
-            case journal.Heartbeat(at=at):
-                values = {"heartbeat_at": at}
-            case journal.Close(at=at):
-                values = {"heartbeat_at": at, "ended_at": at}
-            case _:
-                return
-        self._connection.execute(update(sessions).where(sessions.c.no == self._session_no).values(values))
+        return [no for end in ends if (no := self._end(end)) is not None]
 
     def _begin(self, frame: journal.Begin) -> None:
         if self._find(frame.id):
@@ -225,70 +284,73 @@ class Store:
             "path": self._redactor.path(frame.path),
             "upstream": self._redactor.url(frame.upstream),
             "request_model": _model_asked(frame.body),
-            "request_headers": self._redactor.headers(frame.headers),
+            "request_headers": compact_json(self._redactor.headers(frame.headers)),
             "request_body": frame.body,
             "request_size": frame.body_size,
             "request_sha256": frame.body_sha256,
-            "labels": self._redactor.labels(frame.labels),
+            "labels": compact_json(self._redactor.labels(frame.labels)),
             "coarse_clock": frame.coarse_clock,
         }
-        result = self._connection.execute(insert(exchanges).values(row))
-        assert result.inserted_primary_key is not None
-        self._touched[frame.id] = _Open(result.inserted_primary_key[0])
+        columns, values = ", ".join(row), ", ".join(f":{name}" for name in row)
+        no = self._driver.execute(f"INSERT INTO exchanges ({columns}) VALUES ({values})", row).lastrowid
+        assert no is not None
+        self._touched[frame.id] = _Open(no)
 
     def _head(self, frame: journal.Head) -> None:
         known = self._find(frame.id)
         if known is None:
             self._lose(frame.id, 0, whole=True)
-            return
-        if known.ended:
-            return
-        row = {
-            "status": frame.status,
-            "response_headers": self._redactor.headers(frame.headers),
-            "framing": frame.framing,
-            "connected_ns": frame.connected_ns,
-            "sent_ns": frame.sent_ns,
-            "headers_ns": frame.headers_ns,
-        }
-        self._connection.execute(update(exchanges).where(exchanges.c.no == known.no).values(row))
+        elif not known.ended:
+            row = {
+                "status": frame.status,
+                "response_headers": compact_json(self._redactor.headers(frame.headers)),
+                "framing": frame.framing,
+                "connected_ns": frame.connected_ns,
+                "sent_ns": frame.sent_ns,
+                "headers_ns": frame.headers_ns,
+            }
+            self._update("exchanges", known.no, row)
 
     def _append_reads(self, chunks: dict[str, list[journal.Read]]) -> None:
-        rows: list[dict[str, Any]] = []
-        pieces: list[dict[str, Any]] = []
+        rows: list[tuple[int, int, int, int | None, int, int]] = []
+        pieces: list[tuple[int, int, bytes]] = []
         for id, frames in chunks.items():
             known = self._find(id)
             if known is None:
                 self._lose(id, sum(len(frame.data) for frame in frames), whole=True)
                 continue
-            new = [] if known.ended else list(_following(frames, known.next_seq))
-            if lost := _unplaced(frames, known.next_seq + len(new)):
-                self._lose(id, lost, whole=False)
-            if not new:
-                continue
-            rows += (_read_row(known.no, frame) for frame in new)
-            data = b"".join([frame.data for frame in new])
+            new = [] if known.ended else _following(frames, known.next_seq)
             known.next_seq += len(new)
-            known.stored += len(data)
-            pieces.append({"exchange_no": known.no, "start": new[0].start, "data": data})
-        if rows:
-            self._connection.execute(insert(reads), rows)
-            self._connection.execute(insert(segments), pieces)
+            # Reads beyond the end of what is stored: one before them is missing.
+            if lost := sum(len(frame.data) for frame in frames if frame.seq >= known.next_seq):
+                self._lose(id, lost, whole=False)
+            if new:
+                no, data = known.no, b"".join([frame.data for frame in new])
+                rows += [(no, one.seq, one.at_ns, one.relayed_ns, one.start, len(one.data)) for one in new]
+                pieces.append((no, new[0].start, data))
+                known.stored += len(data)
+        columns = "exchange_no, seq, at_ns, relayed_ns, start, size"
+        self._driver.executemany(f"INSERT INTO reads ({columns}) VALUES (?, ?, ?, ?, ?, ?)", rows)
+        self._driver.executemany("INSERT INTO segments (exchange_no, start, data) VALUES (?, ?, ?)", pieces)
 
-    def _end(self, frame: journal.End) -> Iterator[int]:
-        """End an exchange; a relay that sends its end again has not heard of it, and is told again."""
+    def _end(self, frame: journal.End) -> int | None:
+        """End an exchange and return its number; a relay that sends its end again has not heard of it."""
         known = self._find(frame.id)
         if known is None:
             self._lose(frame.id, 0, whole=True)
-            return
+            return None
         if not known.ended:
             values = msgspec.structs.asdict(frame)
             del values["id"]
             values["gap_bytes"] = max(frame.gap_bytes, frame.bytes - known.stored)
             values["ended_detail"] = frame.ended_detail and self._redactor.text(frame.ended_detail.replace("\0", ""))
-            self._connection.execute(update(exchanges).where(exchanges.c.no == known.no).values(values))
+            self._update("exchanges", known.no, values)
             known.ended = True
-        yield known.no
+        return known.no
+
+    def _update(self, table: str, no: int, values: dict[str, Any]) -> None:
+        assigned = ", ".join(f"{name} = :{name}" for name in values)
+        self._driver.execute(f"UPDATE {table} SET {assigned} WHERE no = :no", {**values, "no": no})
 
     def _lose(self, id: str, size: int, *, whole: bool) -> None:
         """Note that frames of an exchange have no place on the tape."""
@@ -296,49 +358,24 @@ class Store:
         self._lost[id] = journal.Lost(id, size + (before.bytes if before else 0), whole)
 
     def _find(self, id: str) -> _Open | None:
-        """Give how far an exchange has been written, from memory or, after a restart, from the tape."""
-        if id in self._touched:
-            return self._touched[id]
-        known = self._open.get(id)
-        if known is None:
-            row = self._connection.execute(
-                select(exchanges.c.no, exchanges.c.ended_by).where(exchanges.c.id == id)
-            ).one_or_none()
-            if row is None:
-                return None
-            extent = (func.coalesce(func.max(reads.c.seq) + 1, 0), func.coalesce(func.sum(reads.c.size), 0))
-            next_seq, stored = self._connection.execute(select(*extent).where(reads.c.exchange_no == row.no)).one()
-            known = _Open(row.no, next_seq, stored, ended=row.ended_by is not None)
-        self._touched[id] = dataclasses.replace(known)
-        return self._touched[id]
+        """Return how far an exchange has been written, from memory or, after a restart, from the tape."""
+        if (known := self._touched.get(id)) is None:
+            known = self._open.get(id) or self._find_stored(id)
+            if known is not None:
+                known = self._touched[id] = dataclasses.replace(known)
+        return known
 
-    def _store_measures(self, no: int, found: Measures | None) -> bool:
-        """Store an exchange's measures; say whether they are other than before."""
-        try:
-            return found is not None and self._put_measures(_measures_row(no, found))
-        except OperationalError:
-            raise
-        except Exception:  # noqa: BLE001 - a value that SQLite refuses must not cost the facts
-            traceback.print_exc(file=sys.stderr)
-            return False
+    def _find_stored(self, id: str) -> _Open | None:
+        row = self._row(id)
+        if row is None:
+            return None
+        extent = select(func.coalesce(func.max(reads.c.seq) + 1, 0), func.coalesce(func.sum(reads.c.size), 0))
+        next_seq, stored = self.connection.execute(extent.where(reads.c.exchange_no == row[0])).one()
+        return _Open(row[0], next_seq, stored, ended=row[1] is not None)
 
-    def _put_measures(self, row: dict[str, Any]) -> bool:
-        its = measures.c.exchange_no == row["exchange_no"]
-        before = self._connection.execute(select(measures).where(its)).mappings().one_or_none()
-        if before is not None and dict(before) == row:
-            return False
-        with self._connection.begin_nested():
-            self._connection.execute(delete(measures).where(its))
-            self._connection.execute(insert(measures).values(row))
-        return True
-
-    def _finished(self, no: int) -> journal.Finished:
-        columns = (*_SHOWN_FACTS, *_SHOWN_MEASURES)
-        shown = select(*columns).select_from(exchanges).outerjoin(measures).where(exchanges.c.no == no)
-        row = dict(self._connection.execute(shown).mappings().one())
-        asked, flags = row.pop("request_model"), row.pop("flags") or ""
-        row["model"], row["outcome"] = row["model"] or asked, row["outcome"] or "not measured"
-        return journal.Finished(**row, flags=flags.split())
+    def _row(self, id: str) -> Any:
+        """Return the number of an exchange and how it ended; None if the tape does not hold it."""
+        return self._driver.execute("SELECT no, ended_by FROM exchanges WHERE id = ?", (id,)).fetchone()
 
     def size(self) -> int:
         """Return the bytes of the whole database as SQLite sees it, wherever they are by now."""
@@ -354,8 +391,7 @@ class Store:
         return not busy and left == moved
 
     def _pragma(self, statement: str) -> tuple[Any, ...]:
-        """Ask SQLite outside of any transaction."""
-        row: tuple[Any, ...] = self._connection.connection.cursor().execute(f"PRAGMA {statement}").fetchone()
+        row: tuple[Any, ...] = self._driver.execute(f"PRAGMA {statement}").fetchone()
         return row
 
     def ended(self, *, outdated: bool = False) -> Sequence[int]:
@@ -363,8 +399,8 @@ class Store:
         statement = select(exchanges.c.no).where(exchanges.c.ended_by.is_not(None)).order_by(exchanges.c.no)
         if outdated:
             statement = statement.join(measures).where(measures.c.decoder_version != DECODER_VERSION)
-        with self._connection.begin():
-            return self._connection.execute(statement).scalars().all()
+        with self.connection.begin():
+            return self.connection.execute(statement).scalars().all()
 
     def rebuild(self, numbers: Iterable[int] | None = None) -> Iterator[bool]:
         """Derive ended exchanges again, these or all, one transaction each; yield for each whether anything changed."""
@@ -378,25 +414,40 @@ class Store:
 
     def _rederive(self, no: int) -> bool:
         """Derive one exchange again; what was derived of one whose body cannot be unpacked any more is kept."""
-        with self._connection.begin():
-            exchange, its_reads = facts(self._connection, no)
-            body = readable_body(self._connection, no)
-            if no in cells.damage_of(self._connection).exchanges:
+        with self.connection.begin():
+            facts = self._unsettled(no)
+            if no in cells.damage_of(self.connection).exchanges:
                 return False
-            return self._store_measures(no, measured(exchange, its_reads, body))
+            measured = _derived(facts)
+            before = self._driver.execute(f"SELECT {_MEASURES} FROM measures WHERE exchange_no = ?", (no,)).fetchone()
+            if measured is None or before == _measures_row(no, measured):
+                return False
+            return self._put_measures(no, measured)
 
 
-def _following(frames: Iterable[journal.Read], seq: int) -> Iterator[journal.Read]:
-    """Give the reads that continue a stream at `seq`; those that are on the tape, or come twice, are passed over."""
+def _finished(facts: Unsettled, measured: Measures | None) -> journal.Finished:
+    """Return what to show of an exchange; None: it could not be measured."""
+    names = ("outcome_detail", "ttft_ns", "icl_p50_ns", "max_stall_ns", "duration_ns", "completion_tokens")
+    return journal.Finished(
+        id=facts.id,
+        method=facts.method,
+        path=facts.path,
+        model=(measured and measured.model) or facts.request_model,
+        status=facts.exchange.status,
+        outcome=measured.outcome if measured else "not measured",
+        flags=list(measured.flags) if measured else [],
+        **{name: getattr(measured, name, None) for name in names},
+    )
+
+
+def _following(frames: Iterable[journal.Read], seq: int) -> list[journal.Read]:
+    """Return the reads that continue a stream at `seq`; those that are on the tape, or come twice, are passed over."""
+    following = []
     for frame in frames:
         if frame.seq == seq:
             seq += 1
-            yield frame
-
-
-def _unplaced(frames: Iterable[journal.Read], next_seq: int) -> int:
-    """Count the bytes of reads that are beyond the end of what is stored: one before them is missing."""
-    return sum(len(frame.data) for frame in frames if frame.seq >= next_seq)
+            following.append(frame)
+    return following
 
 
 def _facts_relayed(relayed: Relayed, is_answered: bool) -> dict[str, Any]:
@@ -407,25 +458,18 @@ def _facts_relayed(relayed: Relayed, is_answered: bool) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(relayed, name)) is not None}
 
 
-def _read_row(no: int, frame: journal.Read) -> dict[str, Any]:
-    return {
-        "exchange_no": no,
-        "seq": frame.seq,
-        "at_ns": frame.at_ns,
-        "relayed_ns": frame.relayed_ns,
-        "start": frame.start,
-        "size": len(frame.data),
-    }
-
-
-def _measures_row(no: int, found: Measures) -> dict[str, Any]:
-    row = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-    return {"exchange_no": no, **row, "flags": " ".join(found.flags)}
+def _measures_row(no: int, measured: Measures) -> tuple[Any, ...]:
+    """Return a row of `measures`, as SQLite has it."""
+    row = {"exchange_no": no} | {name: getattr(measured, name) for name in measures.c.keys()[1:]}
+    row["flags"] = " ".join(measured.flags)
+    for name in _JSON_MEASURES:
+        row[name] = None if row[name] is None else compact_json(row[name])
+    return tuple(row.values())
 
 
 def _model_asked(body: bytes | None) -> str | None:
     try:
-        model = msgspec.json.decode(body or b"", type=_Asked).model
+        model = msgspec.json.decode(body or b"", type=_Request).model
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return model and model.replace("\0", "�")

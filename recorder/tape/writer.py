@@ -28,8 +28,7 @@ from recorder.plurals import counted
 from recorder.tape import checks, file, journal, unstored
 from recorder.tape.identity import LogGone, Watch, identity
 from recorder.tape.retention import Limits, Pruner
-from recorder.tape.settling import Decoded, Facts, decode_facts
-from recorder.tape.store import Store
+from recorder.tape.store import Settled, Store, Unsettled, settle
 
 WINDOW_NS = 200_000_000
 """A commit is due this long after the first frame that it holds …"""
@@ -49,6 +48,13 @@ _LAST_SETTLING_NS = 5_000_000_000
 """After the end of the pipe; what is not settled then is left to the next writer."""
 
 _OF_EXCHANGE = journal.Begin | journal.Head | journal.Read | journal.End
+
+_SETTLED_TOGETHER = 32
+_SETTLED_BYTES = 1 << 20
+"""So many exchanges, or bytes of their bodies, are settled in one transaction."""
+
+_ERRORS = (sqlite3.OperationalError, OperationalError)
+"""What SQLite reports, by itself and through SQLAlchemy, when nothing is wrong with a value."""
 
 T = TypeVar("T")
 
@@ -70,20 +76,20 @@ class Writer:
         self._seq = 0
         self._committed = 0
         self._due: int | None = None
-        self._pieces: queue.Queue[bytes | Decoded] = queue.Queue(_PIPE_PIECES)
-        self._to_decode: queue.Queue[Facts] = queue.Queue()
-        self._decoding: int | None = None
+        self._pieces: queue.Queue[bytes | list[Settled]] = queue.Queue(_PIPE_PIECES)
+        self._to_settle: queue.Queue[list[Unsettled]] = queue.Queue()
+        self._settling = False
         self._reported = False
         self._parent = os.getppid()
         self._ended = False
-        self._closed = False
+        self._is_closed = False
         self._unsettled: deque[int] = deque()
         self._leftover: deque[int] = deque()
         self._pruner: Pruner | None = None
 
     def run(self) -> None:
         """Serve until end of file; raises what SQLite raises when a batch cannot be stored."""
-        for work in (self._read_pipe, self._decode):
+        for work in (self._read_pipe, self._settle):
             threading.Thread(target=work, daemon=True).start()
         while not self._ended:
             self._take()
@@ -91,16 +97,16 @@ class Writer:
                 self._commit()
             self._prune()
         self._commit()
-        if self._closed:
+        if self._is_closed:
             unstored.remove(self._path)
         else:
             self._store.recover(unstored.read(self._path))
             self._leftover.extend(no for no in self._store.unsettled() if no not in self._unsettled)
         until = self._clock.now() + _LAST_SETTLING_NS
         self._hand_over()
-        while self._decoding and self._clock.now() < until:
+        while self._settling and self._clock.now() < until:
             self._take()
-        while self._closed and self._clock.now() < until and self._prune_some():
+        while self._is_closed and self._clock.now() < until and self._prune_some():
             pass  # measuring came after the facts: until now, what ended last could not be deleted
 
     def _read_pipe(self) -> None:
@@ -108,66 +114,69 @@ class Writer:
             self._pieces.put(piece)
         self._pieces.put(b"")
 
-    def _decode(self) -> None:
+    def _settle(self) -> None:
         """Decode beside the thread that commits: a body that takes long may not hold up the facts of others."""
         while True:
-            self._pieces.put(decode_facts(self._to_decode.get()))
+            self._pieces.put([settle(facts) for facts in self._to_settle.get()])
 
     def _hand_over(self) -> None:
-        """Give the decoding thread the next of what has ended; first what this recorder is waiting to report."""
+        """Give the other thread the next of what has ended; first what this recorder is waiting to report."""
         waiting = self._unsettled or self._leftover
-        if self._decoding is None and waiting:
+        if waiting and not self._settling:
             self._reported = waiting is self._unsettled
-            self._decoding = waiting.popleft()
-            self._to_decode.put(self._store.unsettled_facts(self._decoding))
+            self._settling = True
+            self._to_settle.put(self._store.take_unsettled(waiting, _SETTLED_TOGETHER, _SETTLED_BYTES))
 
-    def _put(self, decoded: Decoded) -> None:
-        finished = self._tried(lambda: self._store.put(decoded))
+    def _put(self, settled: list[Settled]) -> None:
+        finished = self._tried(lambda: self._store.put(settled))
         if self._reported:  # what another recorder left behind is not this one's to report
-            answer(journal.Ack(self._committed, [finished]))
-        self._decoding = None
+            answer(journal.Ack(self._committed, finished))
+        self._settling = False
         self._hand_over()
 
     def _take(self) -> None:
-        """Wait for a piece of the pipe or something decoded, or until a commit is due."""
+        """Wait for a piece of the pipe or something settled, or until a commit is due."""
         wait = self._seconds_until_due()
         try:
             piece = self._pieces.get(timeout=wait) if wait else self._pieces.get_nowait()
         except queue.Empty:
             return
-        if isinstance(piece, Decoded):
+        if isinstance(piece, list):
             self._put(piece)
             return
         self._ended = self._ended or not piece
         self._buffer += piece
         self._size += len(piece)
+        window = None
         for seq, frame in journal.decode(self._buffer):
             self._seq = seq
-            self._accept(frame)
+            if isinstance(frame, journal.Session | journal.Keep):
+                self._begin(frame)
+                continue
+            self._batch.append(frame)
+            is_urgent = not isinstance(frame, journal.Read | journal.Heartbeat)
+            window = PROMPT_NS if is_urgent else window or WINDOW_NS
+        if window is not None:
+            due = self._clock.now() + window
+            self._due = due if self._due is None else min(self._due, due)
 
     def _seconds_until_due(self) -> float:
         due = self._pruner.due if self._due is None and self._pruner else self._due
         return _IDLE_SECONDS if due is None else min(_IDLE_SECONDS, max(0.0, (due - self._clock.now()) / 1e9))
 
-    def _accept(self, frame: journal.Frame) -> None:
+    def _begin(self, frame: journal.Session | journal.Keep) -> None:
+        """Enter what comes before all exchanges: the session, or what the tape keeps."""
         if isinstance(frame, journal.Keep):
             age = None if frame.age_seconds is None else timedelta(seconds=frame.age_seconds)
             self._pruner = self._store.pruner(Limits(age, frame.size), self._clock)
             if frame.announced and self._pruner.is_done(frame.announced):
                 answer(frame.announced.what)
             return
-        if isinstance(frame, journal.Session):
-            warnings = self._begin_session(frame)
-            self._watch = Watch(self._path)
-            self._leftover.extend(self._store.unsettled())
-            answer(journal.Ready(str(self._path), warnings))
-            self._hand_over()
-            return
-        self._batch.append(frame)
-        self._closed = self._closed or isinstance(frame, journal.Close)
-        window = WINDOW_NS if isinstance(frame, journal.Read | journal.Heartbeat) else PROMPT_NS
-        due = self._clock.now() + window
-        self._due = due if self._due is None else min(self._due, due)
+        warnings = self._begin_session(frame)
+        self._watch = Watch(self._path)
+        self._leftover.extend(self._store.unsettled())
+        answer(journal.Ready(str(self._path), warnings))
+        self._hand_over()
 
     def _begin_session(self, session: journal.Session) -> list[str]:
         """Enter the session and what an earlier recorder could not store; return what the user should know."""
@@ -194,6 +203,7 @@ class Writer:
         if not self._batch:
             return
         ended, lost = self._append(self._batch)
+        self._is_closed = self._is_closed or any(isinstance(frame, journal.Close) for frame in self._batch)
         self._unsettled.extend(ended)
         self._look_after_files()
         self._keep_lock()
@@ -213,7 +223,7 @@ class Writer:
             return False
         try:
             deleted = self._pruner.step(answer)
-        except OperationalError as error:
+        except _ERRORS as error:
             if not _passing(error):
                 raise
             return False
@@ -261,13 +271,13 @@ class Writer:
         while True:
             try:
                 result = write()
-            except OperationalError as error:
+            except _ERRORS as error:
                 tries += 1
                 orphaned = (self._ended or os.getppid() != self._parent) and tries > _LAST_TRIES
                 if orphaned or not _passing(error):
                     raise
                 if tries == 1:
-                    answer(journal.Trouble(str(error.orig)))
+                    answer(journal.Trouble(str(getattr(error, "orig", error))))
                 threading.Event().wait(_RETRY_SECONDS)
             else:
                 if tries:
@@ -277,10 +287,10 @@ class Writer:
 
 def _is_refusal(error: Exception) -> bool:
     """Return whether SQLite or its driver refused a value, and nothing is wrong with the tape."""
-    return not isinstance(error, WiretapeError | OperationalError) and sqlite_code(error) not in DAMAGED
+    return not isinstance(error, (WiretapeError, *_ERRORS)) and sqlite_code(error) not in DAMAGED
 
 
-def _passing(error: OperationalError) -> bool:
+def _passing(error: Exception) -> bool:
     return sqlite_code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 

@@ -239,7 +239,7 @@ def test_damage_that_shows_while_writing_is_called_so(tape: Path) -> None:
 
 def test_errors_do_not_quote_what_was_recorded(tape: Path) -> None:
     with opened(tape) as store:
-        store._connection.connection.execute("PRAGMA query_only=ON")
+        store.connection.connection.execute("PRAGMA query_only=ON")
         with pytest.raises(OperationalError) as raised:
             record(store, exchange("e1", [b"a confidential answer"]))
     assert "confidential" not in str(raised.value)

@@ -3,16 +3,18 @@ import zlib
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from sqlite3 import OperationalError
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from recorder.decode.derive import DECODER_VERSION, derive
-from recorder.tape import checks, file, journal, settling
+from recorder.tape import checks, file, journal
+from recorder.tape import store as storing
 from recorder.tape.schema import bodies, exchanges, measures, segments, sessions
 from recorder.tape.store import Store
 from recorder.tape.unstored import Relayed, Unstored
@@ -103,7 +105,7 @@ def test_a_batch_that_fails_leaves_nothing_and_may_be_tried_again(tape: Path) ->
     noise = random.Random(1).randbytes(200_000)
     with opened(tape) as store:
         record(store, exchange("e1"))
-        driver = store._connection.connection
+        driver = store.connection.connection
         (pages,) = driver.execute("PRAGMA page_count").fetchone()
         driver.execute(f"PRAGMA max_page_count={pages + 5}")
         frames = [begin("e2"), head("e2"), *body("e2", STREAM), *exchange("e3", [noise])]
@@ -178,7 +180,7 @@ def test_a_bug_in_the_decoder_costs_no_facts(
         raise fault
 
     with opened(tape) as first, monkeypatch.context() as patch:
-        patch.setattr(settling, "derive", broken)
+        patch.setattr(storing, "derive", broken)
         (finished,) = record(first, exchange("e1"))
     assert finished.outcome == "not measured"
     assert fault.__name__ in capfd.readouterr().err
@@ -251,10 +253,10 @@ def test_a_tape_equals_its_model_whatever_is_sent_again(
                     committed = len(sent)
                     assert_model(tape, sent)
                 case "fail":
-                    store._connection.connection.execute("PRAGMA query_only=ON")
-                    with pytest.raises(OperationalError):
+                    store.connection.connection.execute("PRAGMA query_only=ON")
+                    with pytest.raises((OperationalError, DBAPIError)):
                         record(store, [*sent[committed:], journal.Heartbeat(AT)])
-                    store._connection.connection.execute("PRAGMA query_only=OFF")
+                    store.connection.connection.execute("PRAGMA query_only=OFF")
                 case "restart":
                     stack.pop_all().close()
                     store = stack.enter_context(opened(tape))
@@ -278,9 +280,9 @@ def test_ended_exchanges_leave_nothing_in_memory(tape: Path) -> None:
     with opened(tape) as store:
         for no in range(10):
             record(store, [frame for part in range(10) for frame in exchange(f"e{no}-{part}", [])])
-        assert store._open == {}
-        with store._connection.begin():
-            assert store._connection.execute(select(func.count()).select_from(exchanges)).scalar() == 100
+        assert store.running == 0
+        with store.connection.begin():
+            assert store.connection.execute(select(func.count()).select_from(exchanges)).scalar() == 100
 
 
 def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: Path) -> None:
