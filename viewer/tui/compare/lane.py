@@ -1,26 +1,30 @@
-"""One lane of a race: a heading, the end of the text as far as it has come, and a line of how it stands."""
+"""One lane of a race, with the end of its text so far, and the figures of both lanes below."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from textual.strip import Strip
-from textual.widget import Widget
 
 from viewer.model import states
 from viewer.model.exchange.race import Part
+from viewer.model.listing import ranking
+from viewer.model.listing.ranking import Score
 from viewer.model.text import wrap
 from viewer.model.text.diff import Divergence
 from viewer.tui.base import paint, theme
+from viewer.tui.widgets.cursor import Toned
 
 CARET: Final = "▏"
 _PARTING: Final = "▶"
 _MARGIN: Final = " "
+_SIDES: Final = ("", "A", "B", "B − A")
+_SIDE: Final = 8
 
 Piece = tuple[str, str]
 """A component class and a text."""
 
 
-class LanePane(Widget):
+class LanePane(Toned):
     """Draws what it is given; its lines are wrapped when the text or the size has changed, and not for each repaint."""
 
     DEFAULT_CSS = """
@@ -32,10 +36,10 @@ class LanePane(Widget):
     LanePane > .lane--instead { color: $text-muted; }
     LanePane > .lane--caret { color: $text-accent; text-style: bold; }
     LanePane > .lane--parting { color: $text-error; text-style: bold underline; }
-    """ + theme.css("LanePane")
+    """
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"lane--{name}" for name in ("content", "reasoning", "refusal", "tool", "instead", "caret", "parting")
-    } | theme.CLASSES
+    }
 
     def __init__(self, name: str) -> None:
         super().__init__(id=f"lane-{name.lower()}")
@@ -48,23 +52,23 @@ class LanePane(Widget):
 
     @property
     def room(self) -> int:
-        """How many cells a line has."""
+        """The cells of a line."""
         return max(self.size.width - len(_MARGIN), 1)
 
     def show(self, head: str, status: Sequence[states.Part], parts: Sequence[Part], running: bool) -> None:
         """Show a lane: what it is, how it stands, its texts so far, and whether more will come."""
-        grown = self._parting is not None or (parts, running) != (self._parts, self._moving)
-        told = (head, status) != (self._head, self._status)
+        has_grown = self._parting is not None or (parts, running) != (self._parts, self._moving)
+        has_changed = has_grown or (head, status) != (self._head, self._status)
         self._head, self._status, self._parts, self._moving, self._parting = head, status, parts, running, None
-        if grown:
+        if has_grown:
             self._lines = None
-        if grown or told:
+        if has_changed:
             self.refresh()
 
-    def part_ways(self, head: str, status: Sequence[states.Part], found: Divergence, own: str) -> None:
+    def show_parting(self, head: str, status: Sequence[states.Part], divergence: Divergence, own: str) -> None:
         """Show where the texts part, instead: the end of what is common, and how this one goes on."""
         self._head, self._status = head, status
-        self._parting = (f"{'…' if found.is_cut else ''}{found.before}", own)
+        self._parting = (f"{'…' if divergence.is_cut else ''}{divergence.before}", own)
         self._lines = None
         self.refresh()
 
@@ -78,16 +82,12 @@ class LanePane(Widget):
         if y == 0:
             return theme.rule(self, self._head, width)
         if y == height - 1:
-            tones = theme.styles(self, self.rich_style)
-            told = states.laid_out([(_MARGIN, "plain"), *self._status], width, right=False)
-            return paint.strip([(text, tones[tone]) for text, tone in told], width, self.rich_style)
+            return self.drawn(states.laid_out([(_MARGIN, "plain"), *self._status], width, right=False))
         if self._lines is None:
             self._lines = self._wrapped(max(self.room - 1, 1), height - 2)
-        return self._strip(self._lines[y - 1] if y - 1 < len(self._lines) else [], width)
-
-    def _strip(self, pieces: Sequence[Piece], width: int) -> Strip:
         parts: list[paint.Part] = [(_MARGIN, None)]
-        parts += [(text, self.get_component_rich_style(f"lane--{kind}")) for kind, text in pieces]
+        for kind, text in self._lines[y - 1] if y - 1 < len(self._lines) else ():
+            parts.append((text, self.component(f"lane--{kind}")))
         return paint.strip(parts, width, self.rich_style)
 
     def _wrapped(self, width: int, height: int) -> list[list[Piece]]:
@@ -102,23 +102,44 @@ class LanePane(Widget):
 
 def _parted(before: str, own: str, width: int, height: int) -> list[list[Piece]]:
     """Wrap both as one text, with a sign where the second begins, in the middle of the pane."""
-    count, lines, at = before.count(_PARTING), list[list[Piece]](), 0
-    place = 0
+    left, lines, place = before.count(_PARTING), list[list[Piece]](), 0  # signs of the text itself before ours
     for line in wrap.wrapped(f"{before}{_PARTING}{own}", width):
-        signs = line.count(_PARTING)
-        if at <= count < at + signs:
-            cut = _nth(line, count - at)
+        signs = [at for at, sign in enumerate(line) if sign == _PARTING]
+        if 0 <= left < len(signs):
+            cut = signs[left]
             lines.append([("content", line[:cut]), ("caret", _PARTING), ("parting", line[cut + 1 :])])
             place = len(lines)
         else:
-            lines.append([("content" if at <= count else "parting", line)])
-        at += signs
+            lines.append([("content" if left >= 0 else "parting", line)])
+        left -= len(signs)
     start = max(min(place - height // 2, len(lines) - height), 0)
     return lines[start : start + height]
 
 
-def _nth(line: str, count: int) -> int:
-    at = line.find(_PARTING)
-    for _ in range(count):
-        at = line.find(_PARTING, at + 1)
-    return at
+class ScoreTable(Toned):
+    """As many figures of two exchanges as fit, and their difference; the better side is coloured, and ends in `<`."""
+
+    DEFAULT_CSS = """
+    ScoreTable { width: 1fr; height: 4; }
+    ScoreTable > .scores--titles { background: $surface; }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"scores--titles"}
+
+    def __init__(self) -> None:
+        super().__init__(id="scores")
+        self._scores: Sequence[Score] = ()
+
+    def show(self, scores: Sequence[Score]) -> None:
+        """Show these figures."""
+        self._scores = scores
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the names, A, B or the difference."""
+        parts: list[states.Part] = [(f" {_SIDES[y]:<{_SIDE - 1}}", "strong")]
+        for one in ranking.fitting(self._scores, self.size.width - _SIDE) if self._scores else ():
+            text = (one.label, one.a, one.b, one.difference)[y]
+            parts.append(
+                (f"{text:>{one.width}} ", "muted" if y == 0 else "success" if one.better == y - 1 else "plain")
+            )
+        return self.drawn(parts, None if y else self.component("scores--titles"))

@@ -1,33 +1,36 @@
 """Two exchanges side by side, as they came, on one clock; below it their gaps and their figures.
 
-What of either has come is `race`'s, when the next is due `playback`'s, and where the texts part `differences`'. Here
-keys become commands; waiting for deadlines is `driving`'s, reading each exchange `compare_sides`'.
+Keys become commands here. What of either has come is in `viewer.model.exchange.race`.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.worker import Worker
 
 from viewer import formatting
+from viewer.model.exchange import pages
 from viewer.model.exchange.clocks import seconds
-from viewer.model.exchange.race import ALIGNMENTS, Drawing, Part, Race, status
+from viewer.model.exchange.pulse import Pulse
+from viewer.model.exchange.race import ALIGNMENTS, Drawing, Lane, Part, Race, status
 from viewer.model.listing import ranking
+from viewer.model.states import ORPHAN
 from viewer.model.text import diff
 from viewer.model.text.diff import Divergence
 from viewer.rows import Row
+from viewer.tape.exchange import Known
 from viewer.timing.playback import CAPS, SPEEDS
-from viewer.tui.base.host import host
-from viewer.tui.compare.compare_keys import KEYS
-from viewer.tui.compare.compare_sides import Side
-from viewer.tui.compare.lane import LanePane
-from viewer.tui.compare.scores import ScoreTable
+from viewer.tui.base.host import Host, host
+from viewer.tui.base.keys import BACK, HELP
+from viewer.tui.compare.lane import LanePane, ScoreTable
 from viewer.tui.dialogs import offers
 from viewer.tui.playing.driver import Driver
+from viewer.tui.playing.loader import Loader
 from viewer.tui.playing.timeline import RaceStrips, Scrubbing
 from viewer.tui.widgets.bar import HeaderLine
 from viewer.tui.widgets.footer import KeyLine
@@ -35,6 +38,58 @@ from viewer.tui.widgets.footer import KeyLine
 _SECOND: Final = 1_000_000_000
 _POLL_S: Final = 0.15
 _SHORT_ID: Final = 8
+_hidden = partial(Binding, show=False)
+
+
+class Side:
+    """The exchange `no`; `lane` is what was made of it, None before all of it was read.
+
+    `trouble` says why it cannot be read, None if it can; whenever that changes, `fails` is called.
+    """
+
+    def __init__(self, host: Host, no: int, fails: Callable[[], None]) -> None:
+        self.pulse = Pulse(host.clock)
+        self.loader = Loader(host, no, self._know, self.pulse.take, self._fail)
+        self.lane: Lane | None = None
+        self.trouble: str | None = None
+        self._clock, self._fails = host.clock, fails
+        self._known: Row | None = None
+
+    @property
+    def row(self) -> Row:
+        """Its row when its lane was made; of one that runs with how long it has lasted, of a lost one an orphan's."""
+        assert self._known is not None
+        if self._known["outcome"] != "open":
+            return self._known
+        orphan = {"outcome": ORPHAN.word} if self.pulse.died else {}
+        return self._known | {"duration_ms": self.pulse.end_ns / 1e6} | orphan
+
+    async def read_again(self) -> None:
+        """Look whether it has changed, if it still runs."""
+        self.trouble = None
+        await self.loader.again()
+
+    def take(self) -> bool:
+        """Make a lane of what has been read; return whether anything has changed."""
+        known, opened = self.loader.known, self.loader.opened
+        if known is None or opened is None:
+            return False
+        lane, runs = self.lane, self.pulse.runs
+        is_same = lane is not None and lane.transcript is opened.transcript and lane.is_live == runs
+        if is_same and self._known == known.row:
+            return False
+        self._known = known.row
+        first_ms = known.row["ttf_byte_ms"]
+        first_ns = None if first_ms is None else round(first_ms * 1e6)
+        self.lane = Lane(opened.transcript, self.pulse.end_ns, first_ns, is_live=runs)
+        return True
+
+    def _know(self, known: Known) -> None:
+        self.pulse.know(known.row["started_at"], died=pages.is_dead(known, self._clock.wall_ns()))
+
+    def _fail(self, trouble: str) -> None:
+        self.trouble = trouble
+        self._fails()
 
 
 class CompareScreen(Screen[None]):
@@ -44,7 +99,27 @@ class CompareScreen(Screen[None]):
     CompareScreen { layout: vertical; }
     CompareScreen #lanes { height: 1fr; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = KEYS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *HELP,
+        Binding("space", "play", "race", id="replay.play", tooltip="race or pause"),
+        Binding("full_stop", "step(1)", "step both", key_display=". ,", id="replay.step_forward"),
+        _hidden("comma", "step(-1)", "step both back", key_display=",", id="replay.step_back"),
+        _hidden("less_than_sign", "faster(-1)", "play slower (speed)", id="replay.slower"),
+        _hidden("greater_than_sign", "faster(1)", "play faster (speed)", id="replay.faster"),
+        _hidden("equals_sign", "faster(0)", "normal speed", id="replay.normal_speed"),
+        _hidden("left", "seek(-1)", "a second back", id="replay.second_back"),
+        _hidden("right", "seek(1)", "a second on", id="replay.second_on"),
+        _hidden("H,shift+left", "jump(-10)", "a tenth back", id="replay.tenth_back"),
+        _hidden("L,shift+right", "jump(10)", "a tenth on", id="replay.tenth_on"),
+        _hidden("home", "end(0)", "to the start", id="replay.start"),
+        _hidden("end,G", "end(1)", "to the end", id="replay.end"),
+        _hidden("f", "follow", "follow the end of what still runs", id="replay.follow"),
+        Binding("i", "idle", "idle", id="replay.idle", tooltip="cut short what is silence of both"),
+        Binding("A", "align", "align", id="compare.align", tooltip="align by request, first byte, content or offset"),
+        Binding("X", "swap", "swap", id="compare.swap", tooltip="swap A and B"),
+        Binding("d", "text", "text diff", id="compare.text", tooltip="where the texts part"),
+        BACK,
+    ]
 
     def __init__(self, first_no: int, second_no: int) -> None:
         super().__init__()
@@ -72,14 +147,14 @@ class CompareScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Read both exchanges, and go on looking at those that run."""
-        self._head.show([("compare", "strong"), (" · reading …", "muted")], [])
+        self._head.show([("compare", "strong"), (" · reading …", "muted")])
         self._sides = [Side(host(self), no, self._show_title) for no in self._numbers]
         self.app.app_suspend_signal.subscribe(self, lambda _: self._pause(), immediate=True)
         _: Worker[None] = self.run_worker(self._load, exclusive=True, group="load")
         self.set_interval(_POLL_S, self._poll)
 
     def on_unmount(self) -> None:
-        """Let go of what is still being read, and be forgotten: what listens is kept."""
+        """Stop what is still being read, and unsubscribe: a signal keeps its subscribers alive."""
         self.app.app_suspend_signal.unsubscribe(self)
         for side in self._sides:
             side.loader.close()
@@ -89,7 +164,7 @@ class CompareScreen(Screen[None]):
         self.call_after_refresh(self._show)
 
     def copies(self) -> list[tuple[str, str]]:
-        """Give what can be copied: the command for these figures, the ids, the texts."""
+        """Return what can be copied: the command for these figures, the ids, the texts."""
         if self._race is None:
             return []
         a, b = (side.row["id"] for side in self._sides)
@@ -98,7 +173,7 @@ class CompareScreen(Screen[None]):
         return [("command", command), ("id of A", a), ("id of B", b), *texts]
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        """Give what can be exported: both exchanges, their chunks, their reads."""
+        """Return what can be exported: both exchanges, their chunks, their reads."""
         if self._race is None:
             return []
         exported = offers.arguments(host(self).tape.path, "export", *(side.row["id"] for side in self._sides))
@@ -223,7 +298,7 @@ class CompareScreen(Screen[None]):
             self._is_reading = False
 
     def _take(self) -> None:
-        """Take over what has been read, if it is otherwise than what is shown."""
+        """Show what has been read, if it has changed."""
         changed = [side.take() for side in self._sides]
         a, b = (side.lane for side in self._sides)
         if a is None or b is None or not any(changed):
@@ -252,8 +327,7 @@ class CompareScreen(Screen[None]):
 
     def _compare(self) -> None:
         """Find where the texts part, and show all."""
-        race = self._race
-        if race is not None:
+        if (race := self._race) is not None:
             self._divergence = diff.divergence(*race.texts, growing=race.is_live)
             self._parted = self._parted and self._divergence is not None
             self._show_figures(race)
@@ -276,10 +350,10 @@ class CompareScreen(Screen[None]):
         for at, (name, lane, side) in enumerate(zip("AB", race.lanes, self._sides, strict=True)):
             pane, position, row = self._panes[at], race.positions[at], side.row
             head = f"{name} {row['id'][:_SHORT_ID]} {formatting.line(row['model'])}"
-            found = self._divergence
-            if self._parted and found is not None:
-                same = diff.description(found, race.texts[at])
-                pane.part_ways(head, [(same, "muted")], found, (found.a, found.b)[at])
+            parting = self._divergence
+            if self._parted and parting is not None:
+                same = diff.description(parting, race.texts[at])
+                pane.show_parting(head, [(same, "muted")], parting, (parting.a, parting.b)[at])
                 continue
             stands = status(
                 lane,
@@ -303,14 +377,13 @@ class CompareScreen(Screen[None]):
         strips.show(_clock(race), self._drawing, race.places(self._drawing, strips.cells))
 
     def _show_title(self) -> None:
-        """Say what is compared, or what is wrong with it."""
-        told = {name: side.trouble for name, side in zip("AB", self._sides, strict=True)}
-        if any(told.values()):
-            both = told["A"] if told["A"] == told["B"] else None
-            wrong = both or " · ".join(f"{name}: {trouble}" for name, trouble in told.items() if trouble)
-            self._head.show([("compare", "strong"), (f" · {wrong}", "error")], [])
+        """Show what is compared, or what is wrong with it."""
+        a, b = (side.trouble for side in self._sides)
+        if a or b:
+            trouble = a if a == b else " · ".join(f"{name}: {one}" for name, one in (("A", a), ("B", b)) if one)
+            self._head.show([("compare", "strong"), (f" · {trouble}", "error")])
         elif self._race is not None:
-            self._head.show([("compare", "strong"), (self._title(self._race), "plain")], [])
+            self._head.show([("compare", "strong"), (self._title(self._race), "plain")])
 
     def _title(self, race: Race) -> str:
         hosts = [formatting.line(formatting.host(side.row["upstream"])) for side in self._sides]
@@ -321,18 +394,17 @@ class CompareScreen(Screen[None]):
 
 
 def _instead(row: Row, *, over: bool) -> list[Part]:
-    """Give what stands where no text came of an exchange."""
-    told = f"no text: {formatting.outcome(row)}" if over else ""
-    return [Part("instead", len(told), told)] if told else []
+    """Return what stands where no text came of an exchange."""
+    text = f"no text: {formatting.outcome(row)}"
+    return [Part("instead", len(text), text)] if over else []
 
 
 def _clock(race: Race) -> str:
-    """Tell the time from what is aligned, in words as the inspector's."""
+    """Return the time since what is aligned, in words as the inspector's."""
     playback, zero = race.playback, race.origin_ns
     state = "● following" if race.playback.following else "▶ racing" if playback.playing else "‖ paused"
     speed = "max" if playback.speed == float("inf") else f"{playback.speed:g}×"
     idle = "" if playback.cap_ns is None else f" · idle ≤ {playback.cap_ns / 1e9:g} s"
-    whole = (
-        f"{f'{seconds(-zero)} … ' if zero else ''}{seconds(playback.end_ns - zero)}{'+' if any(race.is_live) else ''}"
-    )
+    start = f"{seconds(-zero)} … " if zero else ""
+    whole = f"{start}{seconds(playback.end_ns - zero)}{'+' if any(race.is_live) else ''}"
     return f"race · {seconds(race.clock_ns)} of {whole} s · {speed}{idle} · {state}"
