@@ -145,10 +145,11 @@ class Part:
         """Yield where the text of each event, and each silence (None), begins and ends in what is laid out."""
         for delta in self.track.deltas(max(self._stored(start) - 1, 0), self._stored(end) + 1):
             first, last = self._laid_out(delta.start), self._laid_out(delta.end)
-            middle = first + self._silences.get(delta.start, 0)
-            for begin, stop, event in ((first, middle, None), (middle, last, delta.event)):
-                if max(begin, start) < min(stop, end):
-                    yield max(begin, start), min(stop, end), event
+            if (size := self._silences.get(delta.start, 0)) and first < end and first + size > start:
+                yield max(first, start), min(first + size, end), None
+            first += size
+            if first < end and last > start:
+                yield max(first, start), min(last, end), delta.event
 
     def _laid_out(self, length: int) -> int:
         """Return where the first `length` characters of the text end in what is laid out."""

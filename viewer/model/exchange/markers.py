@@ -7,12 +7,14 @@ screen's clock (`clocks.Times`).
 import dataclasses
 import re
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from viewer import formatting
 from viewer.model.exchange.clocks import Times
+from viewer.model.exchange.tracks import Track
 from viewer.model.exchange.transcript import KINDS, OUTPUT, Transcript
 from viewer.timing.playback import Playback
 
@@ -167,10 +169,20 @@ def position_of_words(transcript: Transcript, position: int, words: str, *, back
     pattern = re.compile(re.escape(words), re.IGNORECASE)
     positions = []
     for _, track in (text for voice in transcript.voices for text in voice.texts):
-        if ends := [match.end() for match in pattern.finditer(track.text)]:
-            length = track.length(position - back)
-            end = ends[(bisect_right(ends, length) - back) % len(ends)]
-            positions.append(next(track.deltas(end - 1)).event + 1)
+        if match := (_before if back else _after)(track, pattern, track.length(position - back)):
+            positions.append(next(track.deltas(match.end() - 1)).event + 1)
     if back:
         return max(positions, key=lambda place: (place < position, place), default=None)
     return min(positions, key=lambda place: (place <= position, place), default=None)
+
+
+def _after(track: Track, pattern: re.Pattern[str], length: int) -> re.Match[str] | None:
+    """Return the first match that is complete only after so many characters, or else the first one."""
+    matches = pattern.finditer(track.text, max(length - len(pattern.pattern), 0))
+    return next((match for match in matches if match.end() > length), None) or pattern.search(track.text)
+
+
+def _before(track: Track, pattern: re.Pattern[str], length: int) -> re.Match[str] | None:
+    """Return the last match that is complete within so many characters, or else the last one."""
+    matches = deque(pattern.finditer(track.text, 0, length), 1) or deque(pattern.finditer(track.text), 1)
+    return matches[0] if matches else None
