@@ -113,7 +113,7 @@ class Times:
             return formatting.UNKNOWN
         return seconds(at_ns - self.origin_ns)
 
-    def told(self, at_ns: int, plus: str = "") -> str:
+    def with_unit(self, at_ns: int, plus: str = "") -> str:
         """Return a timestamp with its unit, and `plus` before it unless it is negative; an unknown one has neither."""
         text = self.instant(at_ns)
         if self.format == "wall" or text == formatting.UNKNOWN:
@@ -172,11 +172,13 @@ def milliseconds(ns: int) -> str:
 def wall(started_at: str, at_ns: int) -> str:
     """Return the time of day, in UTC, of a timestamp after `started_at`, cut to a millisecond."""
     began = _datetime(started_at)
+    if began is None:
+        return formatting.UNKNOWN
     try:
-        at = None if began is None else began + timedelta(microseconds=at_ns // 1000)
+        at = began + timedelta(microseconds=at_ns // 1000)
     except OverflowError:
-        at = None
-    return formatting.UNKNOWN if at is None else at.strftime("%H:%M:%S.") + f"{at.microsecond // 1000:03}"
+        return formatting.UNKNOWN
+    return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
 
 
 def between(transcript: Transcript, before: int | None, event: int) -> str:
@@ -191,8 +193,8 @@ def between(transcript: Transcript, before: int | None, event: int) -> str:
 def _datetime(started_at: str) -> datetime | None:
     """Parse the wall time of T0; None if it is none."""
     try:
-        found = datetime.fromisoformat(started_at)
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        began = datetime.fromisoformat(started_at)
+        return began.replace(tzinfo=UTC) if began.tzinfo is None else began.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 
@@ -202,5 +204,4 @@ def _time_of_day(started_at: str) -> int | None:
     began = _datetime(started_at)
     if began is None:
         return None
-    seconds_passed = (began.hour * 60 + began.minute) * 60 + began.second
-    return (seconds_passed * 1_000_000 + began.microsecond) * 1000
+    return (began - began.replace(hour=0, minute=0, second=0, microsecond=0)) // timedelta(microseconds=1) * 1000

@@ -114,9 +114,9 @@ def request(known: Known) -> Iterator[Line]:
         yield from headers(known.response_headers)
 
 
-def headers(found: Sequence[Sequence[str]]) -> Iterator[Line]:
+def headers(headers: Sequence[Sequence[str]]) -> Iterator[Line]:
     """Yield headers as stored, redacted."""
-    return ([(f"{line(name)}: ", "muted"), (line(value), "plain")] for name, value in found)
+    return ([(f"{line(name)}: ", "muted"), (line(value), "plain")] for name, value in headers)
 
 
 def timing(known: Known, opened: Opened | None, width: int, times: Times = SINCE_REQUEST) -> Iterator[Line]:
@@ -152,7 +152,7 @@ def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> li
         text = ""
         if opened is not None and 0 < place <= len(opened.transcript):
             transcript, event = opened.transcript, place - 1
-            at = times.told(transcript.at[event]) if transcript.timed[event] else formatting.UNKNOWN
+            at = times.with_unit(transcript.at[event]) if transcript.timed[event] else formatting.UNKNOWN
             text = f"{at}  {transcript.kind(event)}  {formatting.cut(events.without_nul(transcript.text(event)), 60)}"
         lines.append([(f"  {markers.label(place):<8}", "accent"), (text, "plain")])
     lines += [[], [("note", "strong"), ("  enter writes one; it is kept beside the tape, not in it", "muted")]]
@@ -219,7 +219,7 @@ def _spread(spread: Spread | None, count: int) -> str:
 
 def _verdicts(opened: Opened, times: Times) -> Iterator[Line]:
     for verdict in opened.verdicts[:_MOST_VERDICTS]:
-        yield from judged(verdict, _NAMES, times.told)
+        yield from judged(verdict, _NAMES, times.with_unit)
     if opened.verdicts:
         return
     if not any(opened.transcript.timed):

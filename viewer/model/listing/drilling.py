@@ -23,7 +23,7 @@ _LONGEST_SIGN = len(r"\U00000000")
 
 
 def settled(text: str, clock: Clock) -> str:
-    """Give a filter that goes on to mean the same: as it was typed, or, if it names times such as `-2h`, as instants.
+    """Return a filter that goes on to mean the same: as typed, or with timestamps for times such as `-2h`.
 
     Raises `FilterError`.
     """
@@ -34,7 +34,7 @@ def settled(text: str, clock: Clock) -> str:
     return text.strip() if now == then else now
 
 
-def checked(text: str) -> None:
+def check(text: str) -> None:
     """Raise `FilterError` if a text is no filter; an empty one selects everything."""
     if text.strip():
         parser.parse(text)
@@ -62,7 +62,7 @@ def without(text: str, *terms: str) -> str:
 
 
 def group(name: str, value: Any, others: Iterable[Any] = ()) -> str:
-    """Give the terms that select a group of `samples.GROUPS` or a label; None is the group of what is unknown.
+    """Return the terms that select a group of `samples.GROUPS` or a label; None is the group of what is unknown.
 
     `others` are the values of the groups beside it, which it must not select.
     """
@@ -77,14 +77,14 @@ def group(name: str, value: Any, others: Iterable[Any] = ()) -> str:
         return str(Not(Match(name, (_ANY,))))
     if not value.isprintable():
         return str(Regex(name, _spelled(value)))
-    found: Filter = Match(name, ((value,),))
+    match: Filter = Match(name, ((value,),))
     if name == "path" and any(str(other).startswith(f"{value}?") for other in others):
-        return f"{found} {Not(Regex(name, '[?]'))}"  # without a query a path is meant with every query
-    return str(found)
+        return f"{match} {Not(Regex(name, '[?]'))}"  # without a query a path is meant with every query
+    return str(match)
 
 
 def cell(heatmap: Heatmap, row: int, column: int) -> str:
-    """Give the terms that select the exchanges of a cell: of a gap map, those with such a gap."""
+    """Return the terms that select the exchanges of a cell: of a gap map, those with such a gap."""
     since, until = heatmap.span(column)
     low, high = heatmap.limits(row)
     field, terms = _FIELDS[heatmap.metric], [f"since:{since} until:{until}"]
@@ -98,20 +98,20 @@ def cell(heatmap: Heatmap, row: int, column: int) -> str:
 
 
 def failure(outcome: str, detail: str | None, code: str | None, status: int | None) -> str:
-    """Give the terms that select one kind of failure."""
+    """Return the terms that select one kind of failure."""
     named = {"outcome": outcome, "outcome_detail": detail, "error_code": code, "status": status}
     return " ".join(group(name, value) for name, value in named.items())
 
 
 def _spelled(value: str) -> str:
-    """Write a text that cannot be typed as a regular expression that can, as far as one may be long."""
-    found = "^"
+    """Return an expression for a text that cannot be typed, cut to the longest that is allowed."""
+    expression = "^"
     for sign in value:
         code = ord(sign)
-        found += re.escape(sign) if sign.isprintable() else f"\\x{code:02x}" if code < 0x100 else f"\\U{code:08x}"
-        if len(found) > REGEX_CAP - _LONGEST_SIGN:
-            return found
-    return found + r"\Z"
+        expression += re.escape(sign) if sign.isprintable() else f"\\x{code:02x}" if code < 0x100 else f"\\U{code:08x}"
+        if len(expression) > REGEX_CAP - _LONGEST_SIGN:
+            return expression
+    return expression + r"\Z"
 
 
 def _period(name: str, value: str) -> str:

@@ -245,7 +245,8 @@ class BytesPane(Pane):
         text, known = f"read {seq}", self._known(seq)
         if known is not None:
             at_ns, size = known
-            text += f" ─ {size:,} B ─ {self._times.told(at_ns, '+')}{self._relayed(seq) if self.view == 'wire' else ''}"
+            text += f" ─ {size:,} B ─ {self._times.with_unit(at_ns, '+')}"
+            text += self._relayed(seq) if self.view == "wire" else ""
         return self._rule(text, "accent")
 
     def _rule(self, text: str, tone: Tone) -> Iterable[Part]:

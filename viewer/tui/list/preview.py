@@ -11,7 +11,7 @@ from textual.timer import Timer
 from textual.worker import Worker
 
 from viewer.model import states
-from viewer.model.listing import endings
+from viewer.model.listing import preview
 from viewer.model.states import Look, Part
 from viewer.model.text import wrap
 from viewer.tui.base import paint, theme
@@ -94,12 +94,12 @@ class Preview(Toned):
         row = self._details.row
         if row is None:
             return []
-        lines: list[Line] = [list(states.laid_out(endings.heading(row, self._look), width, right=False))]
-        lines += [[(line, "plain")] for line in wrap.wrapped(endings.reason(row, self._look), width)]
-        figures = endings.figures(row, self._look)
+        lines: list[Line] = [list(states.laid_out(preview.heading(row, self._look), width, right=False))]
+        lines += [[(line, "plain")] for line in wrap.wrapped(preview.reason(row, self._look), width)]
+        figures = preview.figures(row, self._look)
         wrapped = _between_figures(figures, width) if height >= _HIGH else [states.cut(figures, width)]
         lines += [[(line, "muted")] for line in wrapped]
-        name, text, size = endings.text(row)
+        name, text, size = preview.text(row)
         odd = self._oddities(width)
         room = height - len(lines)
         rest = (1 if height < _HIGH and len(odd) > room - _LEAST_TEXT else _LEAST_TEXT) if text else 0
@@ -110,7 +110,7 @@ class Preview(Toned):
         """Return what is odd about it, the evidence beside what it is of."""
         assert self._details.row is not None
         lines: list[Line] = []
-        for flag, tone, evidence in endings.evidence(self._details.row, self._details.verdicts):
+        for flag, tone, evidence in preview.evidence(self._details.row, self._details.verdicts):
             for at, line in enumerate(wrap.wrapped(evidence, width - len(flag) - 2)):
                 head: Line = [(" " * (len(flag) + 2), "plain")] if at else [(f"{flag}  ", tone)]
                 lines.append([*head, (line, "muted" if tone == "muted" else "plain")])

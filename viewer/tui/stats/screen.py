@@ -377,7 +377,7 @@ def _notes(row: Row) -> list[str]:
 
 def _mistake(text: str) -> str | None:
     try:
-        drilling.checked(text)
+        drilling.check(text)
     except FilterError as error:
         return str(error)
     return None

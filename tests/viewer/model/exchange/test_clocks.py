@@ -74,9 +74,9 @@ def test_without_a_first_byte_no_time_since_it_is_known() -> None:
 
 def test_what_is_unknown_has_no_unit() -> None:
     instants = [Times("first byte"), Times(), since(2), Times("wall", started_at=STARTED), Times("wall")]
-    told = [times.told(50 * MS, "+") for times in instants]
+    told = [times.with_unit(50 * MS, "+") for times in instants]
     assert told == ["–", "+0.050 s", "−0.050 s", "00:00:00.000", "–"]
-    assert Times().told(50 * MS) == "0.050 s"
+    assert Times().with_unit(50 * MS) == "0.050 s"
 
 
 @pytest.mark.parametrize("times", [*(Times(format, 40 * MS, STARTED) for format in FORMATS), since(0), since(3)])

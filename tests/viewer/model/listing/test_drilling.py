@@ -120,5 +120,5 @@ def test_what_is_no_filter_is_refused() -> None:
     with pytest.raises(FilterError):
         drilling.settled("ttft>fast", NOON)
     with pytest.raises(FilterError):
-        drilling.checked("ttft>fast")
-    drilling.checked(" ")
+        drilling.check("ttft>fast")
+    drilling.check(" ")

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from recorder.plurals import counted
-from viewer import formatting
+from viewer import formatting, rows
 from viewer.model import facts
 from viewer.model.silence import silence
-from viewer.model.states import NOTABLE, Look, Part, Tone, elapsed_ms, span, state
+from viewer.model.states import NOTABLE, ORPHAN, Look, Part, Tone, elapsed_ms, span, state
 from viewer.rows import Row
 from viewer.timing import wording
 from viewer.timing.verdicts import Verdict
@@ -21,13 +21,13 @@ _TEXTS: Final = ("content", "refusal", "tool_calls", "reasoning")
 
 def heading(row: Row, look: Look) -> list[Part]:
     """Return the id of an exchange, its state, its model and its target."""
-    found = state(row, recording=look.recording)
-    word = "orphan" if found.word == "orphan" else formatting.outcome(row)
+    stands = state(row, recording=look.recording)
+    word = stands.word if stands is ORPHAN else formatting.outcome(row)
     target = formatting.line(formatting.host(row["upstream"]) + row["path"])
     return [
-        (f"{found.sign} ", found.tone),
+        (f"{stands.sign} ", stands.tone),
         (formatting.line(row["id"])[:8], "strong"),
-        (f" {word}", found.tone),
+        (f" {word}", stands.tone),
         (f" · {formatting.line(row['model'])} · {formatting.line(row['method'])} {target}", "muted"),
     ]
 
@@ -40,19 +40,18 @@ def reason(row: Row, look: Look) -> str:
 
 def figures(row: Row, look: Look) -> str:
     """Return its timing in one line, as far as it is known."""
-    came, between, longest = row["ttft_ms"], row["icl_p50_ms"], row["max_stall_ms"]
-    silent = row["max_silence_ms"]
-    told = [] if came is None else [f"first output {span(came)}"]
-    told += [] if between is None else [f"inter-chunk p50 {span(between)}"]
-    told += [] if longest is None else [f"longest gap {span(longest)}"]
-    told += [] if silent is None else [f"longest silence {span(silent)}"]
+    names = {
+        "first output": "ttft_ms", "inter-chunk p50": "icl_p50_ms", "longest gap": "max_stall_ms",
+        "longest silence": "max_silence_ms",
+    }  # fmt: skip
+    parts = [f"{label} {span(row[name])}" for label, name in names.items() if row[name] is not None]
     # A body that is no stream has no events of the standard: it is one record, which its last read completed.
     is_one_record = "nonstream" in row["flags"] or (row["outcome"] == "http_error" and not row["events"])
     what = "one body" if is_one_record else facts.number_of(row["events"], "event")
-    told.append(f"{what} in {facts.number_of(row['reads'], 'read')}")
-    told.append(f"{span(elapsed_ms(row, look))}{'+' if row['outcome'] == 'open' else ''}")
-    told += [] if row["completion_tokens"] is None else [counted(row["completion_tokens"], "token")]
-    return " · ".join(told)
+    parts.append(f"{what} in {facts.number_of(row['reads'], 'read')}")
+    parts.append(f"{span(elapsed_ms(row, look))}{'+' if row['outcome'] == 'open' else ''}")
+    parts += [] if row["completion_tokens"] is None else [counted(row["completion_tokens"], "token")]
+    return " · ".join(parts)
 
 
 def evidence(row: Row, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, Tone, str]]:
@@ -74,16 +73,10 @@ def text(row: Row) -> tuple[str, str, int | None]:
 
 
 def _unended(row: Row, look: Look) -> str:
-    last = row.get("last_read_ms")
-    if look.recording:
-        return f"still running{_silent(row, look)}; the last read came {span(last)} after the request"
-    after = "nothing was read of it" if last is None else f"the last read came {span(last)} after the request"
-    return f"nothing records it any more; {after}. The next recorder on this tape will mark it as interrupted."
-
-
-def _silent(row: Row, look: Look) -> str:
-    passed, last = elapsed_ms(row, look), row.get("last_read_ms")
-    if passed is None:
-        return ""
-    found = silence(round(passed * 1e6), None if last is None else round(last * 1e6), 0)
-    return "" if found is None else f", {found}"
+    last, passed = row.get("last_read_ms"), elapsed_ms(row, look)
+    came = f"the last read came {span(last)} after the request"
+    if not look.recording:
+        came = "nothing was read of it" if last is None else came
+        return f"nothing records it any more; {came}. The next recorder on this tape will mark it as interrupted."
+    lasted = None if passed is None else silence(round(passed * 1e6), rows.ns(last), 0)
+    return f"still running{'' if lasted is None else f', {lasted}'}; {came}"

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from recorder.decode.outcome import ENDED_BY, OUTCOMES
 from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import HOSTILE
-from viewer.model.listing import endings
+from viewer.model.listing import preview
 from viewer.model.states import Look
 from viewer.rows import Row
 from viewer.tape import live, queries
@@ -37,7 +37,7 @@ def previewed(connection: Connection, no: int) -> Row:
     ],
 )  # fmt: skip
 def test_each_ending_has_its_reason(no: int, said: str, connection: Connection) -> None:
-    assert endings.reason(previewed(connection, no), LOOK) == said
+    assert preview.reason(previewed(connection, no), LOOK) == said
 
 
 @pytest.mark.parametrize(
@@ -65,32 +65,32 @@ def test_each_ending_has_its_reason(no: int, said: str, connection: Connection) 
 )  # fmt: skip
 def test_what_happened_is_told_and_not_defined(changed: Row, said: str, connection: Connection) -> None:
     row = previewed(connection, 3) | {"ended_detail": None, "recorder_pid": 4121} | changed
-    assert endings.reason(row, LOOK).startswith(said)
+    assert preview.reason(row, LOOK).startswith(said)
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_no_ending_lacks_a_reason(outcome: str, connection: Connection) -> None:
     row = previewed(connection, 3) | {"outcome": outcome}
-    reasons = {ended_by: endings.reason(row | {"ended_by": ended_by}, LOOK) for ended_by in ENDED_BY}
+    reasons = {ended_by: preview.reason(row | {"ended_by": ended_by}, LOOK) for ended_by in ENDED_BY}
     assert not {ended_by: reason for ended_by, reason in reasons.items() if not reason or "{" in reason}
 
 
 def test_what_still_runs_has_no_end(connection: Connection) -> None:
     row = previewed(connection, 7)
     soon = replace(RECORDED, wall_ns=round((datetime.fromisoformat(row["started_at"]).timestamp() + 0.5) * 1e9))
-    assert endings.reason(row, soon) == "still running; the last read came 110 ms after the request"
+    assert preview.reason(row, soon) == "still running; the last read came 110 ms after the request"
     later = replace(soon, wall_ns=soon.wall_ns + 2_000_000_000)
-    assert endings.reason(row, later) == "still running, silent for 2.4 s; the last read came 110 ms after the request"
-    assert endings.reason(row | {"last_read_ms": None}, later).startswith("still running, waiting for 2.5 s; ")
-    assert endings.reason(row | {"ended_by": "end"}, LOOK) == "ended, and being measured"
-    assert endings.reason(row | {"last_read_ms": None}, LOOK).startswith(
+    assert preview.reason(row, later) == "still running, silent for 2.4 s; the last read came 110 ms after the request"
+    assert preview.reason(row | {"last_read_ms": None}, later).startswith("still running, waiting for 2.5 s; ")
+    assert preview.reason(row | {"ended_by": "end"}, LOOK) == "ended, and being measured"
+    assert preview.reason(row | {"last_read_ms": None}, LOOK).startswith(
         "nothing records it any more; nothing was read"
     )
 
 
 def test_a_heading_names_the_exchange(connection: Connection) -> None:
     def head(no: int, look: Look) -> str:
-        return "".join(text for text, _ in endings.heading(previewed(connection, no), look))
+        return "".join(text for text, _ in preview.heading(previewed(connection, no), look))
 
     assert head(3, LOOK) == "■ b0000000 truncated (eof) · gpt-x-mini · POST api.example.com/v1/chat/completions"
     assert head(7, LOOK).startswith("? f0000000 orphan")
@@ -98,26 +98,26 @@ def test_a_heading_names_the_exchange(connection: Connection) -> None:
 
 
 def test_figures_sum_the_timing_up(connection: Connection) -> None:
-    said = endings.figures(previewed(connection, 1), LOOK)
+    said = preview.figures(previewed(connection, 1), LOOK)
     assert said.startswith("first output 110 ms · inter-chunk p50 10 ms · longest gap 50 ms · ")
     assert said.endswith(" · 8 events in 6 reads · 180 ms · 4 tokens")
     assert " 29.0 s+" not in said
-    assert endings.figures(previewed(connection, 7), RECORDED).endswith("2 events in 2 reads · 23.0 s+")
+    assert preview.figures(previewed(connection, 7), RECORDED).endswith("2 events in 2 reads · 23.0 s+")
 
 
 def test_figures_leave_out_what_is_not_known(connection: Connection) -> None:
-    assert endings.figures(previewed(connection, 4), LOOK).startswith("longest silence 2 ms · one body in 1 read · ")
+    assert preview.figures(previewed(connection, 4), LOOK).startswith("longest silence 2 ms · one body in 1 read · ")
 
 
 def test_verdicts_come_before_flags_and_say_it_once(connection: Connection) -> None:
     row = previewed(connection, 2)
     judged = verdicts(Timed(*queries.observed(connection, 2)), row["outcome"], Thresholds())
-    told = list(endings.evidence(row, judged))
+    told = list(preview.evidence(row, judged))
     assert [name for name, _, _ in told].count("stall") == 1
     assert told[0][0] == "stall"
     assert told[0][2].startswith("3,000.0 ms from 0.050 s")
     assert ("no_usage", "muted", "the stream has no usage") in told
-    assert next(name for name, _, _ in endings.evidence(row, [])) == "stall"
+    assert next(name for name, _, _ in preview.evidence(row, [])) == "stall"
 
 
 def test_of_many_stalls_the_longest_are_told_in_their_order() -> None:
@@ -125,18 +125,18 @@ def test_of_many_stalls_the_longest_are_told_in_their_order() -> None:
         return Verdict(kind="stall", form="gap", who="upstream", from_ns=start * 10**9, lasted_ns=lasted * 10**9)
 
     found = [stall(at, lasted) for at, lasted in ((0, 3), (10, 9), (20, 4), (30, 8), (40, 2))]
-    told = [text.partition(" ")[0] for _, _, text in endings.evidence({"flags": []}, found)]
+    told = [text.partition(" ")[0] for _, _, text in preview.evidence({"flags": []}, found)]
     assert told == ["9,000.0", "4,000.0", "8,000.0"]
 
 
 def test_the_text_is_the_content_or_what_there_is_instead() -> None:
-    assert endings.text({"content": "a", "content_size": 9, "reasoning": "b"}) == ("content", "a", 9)
-    assert endings.text({"content": None, "tool_calls": "[1]"}) == ("tool calls", "[1]", None)
-    assert endings.text({"content": ""}) == ("", "", None)
+    assert preview.text({"content": "a", "content_size": 9, "reasoning": "b"}) == ("content", "a", 9)
+    assert preview.text({"content": None, "tool_calls": "[1]"}) == ("tool calls", "[1]", None)
+    assert preview.text({"content": ""}) == ("", "", None)
 
 
 def test_hostile_text_drives_nothing(connection: Connection) -> None:
     row = previewed(connection, 6) | {"flags": [HOSTILE], "finish_reason": HOSTILE}
-    head = "".join(text for text, _ in endings.heading(row, LOOK))
-    said = [head, endings.reason(row, LOOK), *(name + text for name, _, text in endings.evidence(row, []))]
+    head = "".join(text for text, _ in preview.heading(row, LOOK))
+    said = [head, preview.reason(row, LOOK), *(name + text for name, _, text in preview.evidence(row, []))]
     assert not [sign for sign in "".join(said) if ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0]
