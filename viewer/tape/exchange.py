@@ -8,7 +8,6 @@ import contextlib
 import os
 import pickle
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import Connection, select
@@ -21,27 +20,10 @@ from recorder.tape import reading
 from recorder.tape.schema import exchanges, measures
 from viewer.columns import JOINED, column
 from viewer.model.exchange import opened
-from viewer.model.exchange.opened import Stored
+from viewer.model.exchange.opened import Known, Stored
 from viewer.model.exchange.transcript import Transcript
 from viewer.rows import Row
 from viewer.tape import queries, running
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What can be told at once: the row of `queries.detail`, the request and its body, and the gaps between outputs.
-
-    The row of one that still runs is measured as far as it is, unless it is large. `gaps` are packed as on the tape;
-    `end_ns` is when the exchange ended, 0 if it has not.
-    """
-
-    row: Row
-    request: Row
-    request_body: bytes | None
-    response_headers: list[list[str]]
-    recorder: Run
-    end_ns: int
-    gaps: bytes = field(repr=False)
 
 
 def known(connection: Connection, no: int) -> Known:

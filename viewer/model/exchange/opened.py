@@ -17,9 +17,11 @@ from recorder.decode.batch import Events
 from recorder.decode.derive import decode
 from recorder.decode.outcome import Exchange, Read
 from recorder.decode.stalls import Thresholds
+from recorder.process import Run
 from viewer.model.exchange import markers, unrolled
 from viewer.model.exchange.markers import Marker
 from viewer.model.exchange.transcript import UNKNOWN, Transcript
+from viewer.rows import Row
 from viewer.timing import verdicts
 from viewer.timing.attribution import Slowness
 from viewer.timing.timed import Timed
@@ -27,6 +29,23 @@ from viewer.timing.verdicts import Verdict
 
 Judged = dict[str, Any]
 """The fields of an `Opened` that a stage of judging it gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known without decoding: the row of `queries.detail`, the request and its body, the gaps between outputs.
+
+    The row of one that still runs is measured as far as it is, unless it is large. `gaps` are packed as on the tape;
+    `end_ns` is when the exchange ended, 0 if it has not.
+    """
+
+    row: Row
+    request: Row
+    request_body: bytes | None
+    response_headers: list[list[str]]
+    recorder: Run
+    end_ns: int
+    gaps: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,10 @@ from viewer.model import facts, states
 from viewer.model.exchange import events, markers, waterfall
 from viewer.model.exchange.clocks import SINCE_REQUEST, Times
 from viewer.model.exchange.notes import Notes
-from viewer.model.exchange.opened import Opened
+from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.transcript import UNKNOWN
 from viewer.model.facts import Fact, Line, Side
 from viewer.model.states import Part, Tone
-from viewer.tape.exchange import Known
 from viewer.timing import wording
 from viewer.timing.attribution import Spread
 from viewer.timing.verdicts import Verdict

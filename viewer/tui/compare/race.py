@@ -16,6 +16,7 @@ from textual.worker import Worker
 from viewer import formatting
 from viewer.model.exchange import pages
 from viewer.model.exchange.clocks import seconds
+from viewer.model.exchange.opened import Known
 from viewer.model.exchange.pulse import Pulse
 from viewer.model.exchange.race import ALIGNMENTS, Drawing, Lane, Part, Race, status
 from viewer.model.listing import ranking
@@ -23,7 +24,6 @@ from viewer.model.states import ORPHAN
 from viewer.model.text import diff
 from viewer.model.text.diff import Divergence
 from viewer.rows import Row
-from viewer.tape.exchange import Known
 from viewer.timing.playback import CAPS, SPEEDS
 from viewer.tui.base.host import Host, host
 from viewer.tui.base.keys import BACK, HELP

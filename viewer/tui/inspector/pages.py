@@ -12,12 +12,11 @@ from viewer.model.exchange import events, pages
 from viewer.model.exchange.answer import Answer
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.notes import Notes
-from viewer.model.exchange.opened import Opened
+from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.transcript import Transcript
 from viewer.model.states import Tone
 from viewer.model.text import curl
 from viewer.model.text.wrap import WrappedText
-from viewer.tape.exchange import Known
 from viewer.tui.base.paint import Part
 from viewer.tui.dialogs import offers
 from viewer.tui.dialogs.offers import Copy, Later

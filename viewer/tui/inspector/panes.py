@@ -18,12 +18,11 @@ from textual.message import Message
 from viewer.model.exchange import events, markers, pages, strips, tree
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.notes import Notes
-from viewer.model.exchange.opened import Opened
+from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.pulse import Pulse
 from viewer.model.facts import Line
 from viewer.model.states import Tone
 from viewer.tape import exchange
-from viewer.tape.exchange import Known
 from viewer.timing.playback import Playback
 from viewer.tui.base.host import in_thread
 from viewer.tui.base.theme import ThemeStyles

@@ -17,11 +17,10 @@ from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
 from viewer.model.exchange import events, markers, notes
 from viewer.model.exchange.notes import Notes
-from viewer.model.exchange.opened import Opened
+from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.pages import is_dead
 from viewer.model.exchange.pulse import Pulse
 from viewer.tape import socket_reads
-from viewer.tape.exchange import Known
 from viewer.timing.playback import CAPS, SPEEDS, Playback
 from viewer.tui.base.host import Superseded, host, in_thread
 from viewer.tui.base.keys import BACK, HELP

@@ -18,10 +18,9 @@ from sqlalchemy.exc import NoResultFound
 
 from recorder.errors import WiretapeError
 from viewer.model.exchange import opened as opening
-from viewer.model.exchange.opened import Opened
+from viewer.model.exchange.opened import Known, Opened
 from viewer.tape import decoder, exchange
 from viewer.tape.decoder import Decoder
-from viewer.tape.exchange import Known
 from viewer.tui.base.host import Host, Superseded, in_thread
 
 P = ParamSpec("P")

@@ -18,12 +18,11 @@ from recorder.clock import SYSTEM
 from viewer import sparkline
 from viewer.model.exchange import markers, strips
 from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.opened import Opened
+from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.pulse import Pulse
 from viewer.model.exchange.race import Drawing
 from viewer.model.exchange.strips import Strips
 from viewer.model.states import Tone
-from viewer.tape.exchange import Known
 from viewer.timing.playback import Playback
 from viewer.tui.base import paint, theme
 from viewer.tui.base.host import in_thread

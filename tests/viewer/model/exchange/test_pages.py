@@ -15,11 +15,10 @@ from viewer.model.exchange import opened as opening
 from viewer.model.exchange import pages
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.notes import Notes
-from viewer.model.exchange.opened import Opened
+from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.transcript import UNKNOWN
 from viewer.model.facts import Line
 from viewer.tape import exchange, queries
-from viewer.tape.exchange import Known
 
 NOON_NS = 1_772_366_400 * 10**9
 
