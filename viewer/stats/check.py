@@ -39,7 +39,7 @@ class Rule:
 
 
 def rule(bound: str, text: str) -> Rule:
-    """Read a rule such as `ttft.p95=1500ms`; `bound` is max or min. Raises `ValueError`."""
+    """Parse a rule such as `ttft.p95=1500ms`; `bound` is max or min. Raises `ValueError`."""
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals:
         raise ValueError(f"{text!r} is no rule: write a figure and its limit, such as ttft.p95=1500ms")
@@ -49,33 +49,35 @@ def rule(bound: str, text: str) -> Rule:
 
 
 def rules_of(document: str) -> tuple[list[Rule], str | None]:
-    """Read a file of rules in TOML: tables `max` and `min`, and an objective, `slo`. Raises `ValueError`."""
-    found = _toml(document)
-    slo = found.pop("slo", None)
+    """Parse a file of rules in TOML: tables `max` and `min`, and an objective, `slo`. Raises `ValueError`."""
+    try:
+        tables = tomllib.loads(document.removeprefix("\ufeff"))
+    except RecursionError as error:
+        raise ValueError("its tables or lists are nested too deep") from error
+    slo = tables.pop("slo", None)
     if slo is not None and not isinstance(slo, str):
         raise ValueError("slo is not a text, such as 'ttft<800ms'")
     rules = []
-    for bound, limits in found.items():
+    for bound, limits in tables.items():
         if bound not in ("max", "min") or not isinstance(limits, dict):
             raise ValueError(f"{bound!r} is not one of the tables max and min, nor slo")
-        rules += list(_table(bound, limits))
+        for name, value in _flattened(bound, limits):
+            try:
+                rules.append(rule(bound, f"{name}={value}"))
+            except ValueError as error:
+                raise ValueError(f"{bound}.{name}: {error}") from error
     return rules, slo
 
 
-def _table(bound: str, limits: Mapping[str, Any]) -> Iterator[Rule]:
-    for key, given in limits.items():
-        for name, value in _flat(bound, key, given):
-            try:
-                yield rule(bound, f"{name}={value}")
-            except ValueError as error:
-                raise ValueError(f"{bound}.{name}: {error}") from error
-
-
-def _toml(document: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(document.removeprefix("\ufeff"))
-    except RecursionError as error:
-        raise ValueError("its tables or lists are nested too deep") from error
+def _flattened(bound: str, limits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the figures of a table and their limits: in TOML a dot in a bare key makes a table."""
+    for key, limit in limits.items():
+        if not isinstance(limit, dict):
+            yield key, limit
+        elif not limit or any(isinstance(one, dict) for one in limit.values()):
+            raise ValueError(f"{bound}.{key}: {key!r} is no figure and its limit: write, say, ttft.p95 = '1500ms'")
+        else:
+            yield from ((f"{key}.{statistic}", one) for statistic, one in limit.items())
 
 
 def judge(rules: Iterable[Rule], statistics: Row) -> list[Row]:
@@ -94,29 +96,29 @@ def judge(rules: Iterable[Rule], statistics: Row) -> list[Row]:
 
 
 def exit_code(judged: Sequence[Row]) -> int:
-    """Give 3 if a rule fails, else 4 if for one there is nothing to judge, else 0."""
+    """Return 3 if a rule fails, else 4 if for one there is nothing to judge, else 0."""
     verdicts = {row["verdict"] for row in judged}
     return 3 if FAILS in verdicts else 4 if NOTHING in verdicts else 0
 
 
 def junit(judged: Sequence[Row]) -> bytes:
-    """Give the verdicts as a JUnit report: a test case for each rule."""
+    """Return the verdicts as a JUnit report: a test case for each rule."""
     broken = str(sum(row["verdict"] != HOLDS for row in judged))
-    suite = ElementTree.Element("testsuite", name="wiretape check", tests=str(len(judged)), failures=broken, errors="0")
+    root = ElementTree.Element("testsuites")
+    totals = {"tests": str(len(judged)), "failures": broken, "errors": "0"}
+    suite = ElementTree.SubElement(root, "testsuite", {"name": "wiretape check", **totals})
     for row in judged:
         case = ElementTree.SubElement(suite, "testcase", classname="wiretape.check", name=row["rule"])
         if row["verdict"] != HOLDS:
-            message = f"{row['verdict']}: {said(row)}"
+            message = f"{row['verdict']}: {described(row)}"
             ElementTree.SubElement(case, "failure", type=row["verdict"], message=message)
-    root = ElementTree.Element("testsuites")
-    root.append(suite)
     ElementTree.indent(root)
     text: bytes = ElementTree.tostring(root, "utf-8", xml_declaration=True)
     return text + b"\n"
 
 
-def said(row: Row) -> str:
-    """Say what was found of a rule, in words."""
+def described(row: Row) -> str:
+    """Return the value that a rule was judged by, and of how many it is, in words."""
     left_out = "" if row["unknown"] is None else f", objective unknown of {row['unknown']:,}"
     if row["value"] is None:
         return f"no values among {row['n'] or 0:,}{left_out}"
@@ -125,7 +127,7 @@ def said(row: Row) -> str:
 
 
 def _figure(name: str) -> tuple[str, str, str]:
-    """Give the field of a figure, the field that counts what it is of, and its unit."""
+    """Return the field of a figure, the field that counts what it is of, and its unit."""
     if name == "n":
         return "n", "n", ""
     if name in RATES:
@@ -142,13 +144,3 @@ def _verdict(one: Rule, value: float | None) -> str:
     if value is None:
         return NOTHING
     return HOLDS if (value <= one.limit if one.is_highest else value >= one.limit) else FAILS
-
-
-def _flat(bound: str, key: str, limit: Any) -> Iterator[tuple[str, Any]]:
-    """Give the figures of a key and their limits: in TOML a dot in a bare key makes a table."""
-    if not isinstance(limit, dict):
-        yield key, limit
-    elif not limit or any(isinstance(one, dict) for one in limit.values()):
-        raise ValueError(f"{bound}.{key}: {key!r} is no figure and its limit: write, say, ttft.p95 = '1500ms'")
-    else:
-        yield from ((f"{key}.{statistic}", one) for statistic, one in limit.items())

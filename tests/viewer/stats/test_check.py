@@ -94,8 +94,8 @@ def test_a_rule_is_one_line_of_text_that_xml_can_hold(row: Any) -> None:
 
 def test_large_values_are_said_in_full() -> None:
     row = {"value": 1234567.8914, "unit": "ms", "n": 1234567, "unknown": None}
-    assert check.said(row) == "1,234,567.891 ms (n 1,234,567)"
-    assert check.said(row | {"value": 1200000}) == "1,200,000 ms (n 1,234,567)"
+    assert check.described(row) == "1,234,567.891 ms (n 1,234,567)"
+    assert check.described(row | {"value": 1200000}) == "1,200,000 ms (n 1,234,567)"
 
 
 def test_the_limit_itself_is_allowed(row: Any) -> None:
@@ -115,12 +115,12 @@ def test_the_n_of_a_rate_is_what_it_is_a_share_of(connection: Connection) -> Non
     judged = check.judge([check.rule("max", f"{name}=99%") for name in names], row)
     assert [one["n"] for one in judged] == [6, 6, 5, 6, 5]
     assert [one["unknown"] for one in judged] == [None, None, None, None, 1]
-    assert check.said(judged[-1]) == "20 % (n 5, objective unknown of 1)"
+    assert check.described(judged[-1]) == "20 % (n 5, objective unknown of 1)"
 
 
 def test_a_goodput_of_which_nothing_is_known_says_so() -> None:
     row = {"rule": "min goodput=1%", "value": None, "unit": "%", "n": 0, "unknown": 12, "verdict": check.NOTHING}
-    assert check.said(row) == "no values among 0, objective unknown of 12"
+    assert check.described(row) == "no values among 0, objective unknown of 12"
 
 
 @pytest.mark.parametrize(
