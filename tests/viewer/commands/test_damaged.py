@@ -24,8 +24,8 @@ from tests.viewer.conftest import COMPLETE, TOOLS
 from viewer.cli import group
 from viewer.export import frames
 from viewer.model.exchange import opened
-from viewer.stats import overview, samples
-from viewer.tape import comparing, exchange, live, queries
+from viewer.stats import samples
+from viewer.tape import comparing, exchange, live, overview, queries
 
 pytestmark = pytest.mark.damages
 

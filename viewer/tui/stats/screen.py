@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from viewer.filters.sql import Condition
-    from viewer.stats.overview import Failures
+    from viewer.tape.overview import Failures
 
 T = TypeVar("T")
 
@@ -392,8 +392,8 @@ _Figures = tuple[list[Row], Row | None]
 def _figures(
     connection: "Connection", where: "Condition | None", by: str, slo: str | None, *, gaps: bool = False
 ) -> _Figures:
-    from viewer.stats import overview
     from viewer.stats.metrics import objective
+    from viewer.tape import overview
 
     bounds = objective(slo) if slo else ()
     return overview.figures_and_total(connection, by, where, bounds, gaps=gaps)
@@ -401,7 +401,7 @@ def _figures(
 
 def _pooled(connection: "Connection", where: "Condition | None", by: str, slo: str | None) -> _Figures | None:
     """Return all figures with those of pooled gaps; None if there are too many gaps to hold."""
-    from viewer.stats import overview
+    from viewer.tape import overview
 
     if overview.pooled(connection, where) > overview.MOST_GAPS:
         return None
@@ -410,12 +410,12 @@ def _pooled(connection: "Connection", where: "Condition | None", by: str, slo: s
 
 def _failures(connection: "Connection", where: "Condition | None") -> "tuple[list[Failures], list[str]]":
     """Return the failures, and the labels that there are."""
-    from viewer.stats import overview
+    from viewer.tape import overview
 
     return overview.failures(connection, where), overview.label_keys(connection, where)
 
 
 def _heat(connection: "Connection", where: "Condition | None", metric: str, room: tuple[int, int]) -> Heatmap | None:
-    from viewer.stats import overview
+    from viewer.tape import overview
 
     return overview.heat(connection, metric, room, where)

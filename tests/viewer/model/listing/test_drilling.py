@@ -10,9 +10,8 @@ from tests.viewer.conftest import HOSTILE
 from viewer.filters import sql
 from viewer.filters.parser import FilterError, parse
 from viewer.model.listing import drilling
-from viewer.stats import overview
 from viewer.stats.samples import GROUPS
-from viewer.tape import queries
+from viewer.tape import overview, queries
 
 NOON = Clock(lambda: 0, lambda: 1_772_366_400 * 10**9)
 

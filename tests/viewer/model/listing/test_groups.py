@@ -7,9 +7,9 @@ from rich.cells import cell_len
 from sqlalchemy import Connection
 
 from viewer.model.listing import groups
-from viewer.stats import overview
 from viewer.stats.samples import GROUPS
 from viewer.stats.summary import FEW
+from viewer.tape import overview
 
 
 @pytest.mark.parametrize(

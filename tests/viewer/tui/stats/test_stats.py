@@ -340,7 +340,7 @@ def test_enter_lists_as_many_exchanges_as_are_counted(tape: Path, connection: Co
 
 
 def test_more_gaps_than_there_is_room_for_are_left_to_the_command(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from viewer.stats import overview
+    from viewer.tape import overview
 
     monkeypatch.setattr(overview, "MOST_GAPS", 3)
 

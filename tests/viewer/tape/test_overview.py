@@ -11,10 +11,9 @@ from tests.viewer.commanding import run
 from viewer.filters import sql
 from viewer.filters.parser import parse
 from viewer.filters.sql import unpacked
-from viewer.stats import overview
 from viewer.stats.metrics import objective
-from viewer.stats.overview import Failures
-from viewer.tape import queries
+from viewer.tape import overview, queries
+from viewer.tape.overview import Failures
 
 
 def test_figures_are_those_of_the_command(connection: Connection, tape: Path) -> None:
