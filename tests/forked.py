@@ -24,7 +24,7 @@ CLI = ("-m", "viewer.cli")
 
 _FORKSERVER = multiprocessing.get_context("forkserver")
 _FORKSERVER.set_forkserver_preload(
-    ["viewer.cli", "recorder.relay.service", "recorder.tape.writer", "viewer.tui.app", "viewer.stats.samples", "pandas"]
+    ["viewer.cli", "recorder.relay.service", "recorder.tape.writer", "viewer.tui.app", "viewer.tape.overview", "pandas"]
 )
 
 

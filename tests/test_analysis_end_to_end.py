@@ -25,9 +25,9 @@ from recorder.tape import file, journal
 from recorder.tape.schema import exchanges
 from recorder.tape.store import Store
 from viewer.cli import group
-from viewer.stats import compare, samples
+from viewer.stats import compare, summary
 from viewer.stats.tools.tools import TOOLS
-from viewer.tape import queries
+from viewer.tape import overview, queries
 
 ORACLES = json.loads((Path(__file__).parent / "data" / "oracles.json").read_text("utf-8"))
 POPULATION = ORACLES["ex5_population"]
@@ -278,7 +278,7 @@ def test_of_many_halves_of_the_same_few_seem_to_differ(recorded: Path) -> None:
     """All intervals of a comparison hold together with 95 %: of 20 comparisons of equals, 1 may find a difference."""
     with queries.opened(recorded) as connection:
         alike = exchanges.c.labels["run"].as_string().in_(("base", "same"))
-        (whole,) = samples.read(connection, where=alike, gaps=False)
+        (whole,) = overview.samples(connection, where=alike, gaps=False)
     alarms = 0
     for seed in range(20):
         one, other = np.array_split(np.random.default_rng(seed).permutation(whole.size), 2)
@@ -287,11 +287,11 @@ def test_of_many_halves_of_the_same_few_seem_to_differ(recorded: Path) -> None:
     assert alarms <= 3
 
 
-def part_of(whole: samples.Sample, places: Any) -> samples.Sample:
+def part_of(whole: summary.Sample, places: Any) -> summary.Sample:
     columns = {name: values[places] for name, values in whole.columns.items()}
     kept = whole.complete[places]
     counts = Counter({"complete": int(kept.sum()), "truncated": int((~kept).sum())})
-    return samples.Sample((), counts, counts, kept, kept, columns, whole.gaps)
+    return summary.Sample((), counts, counts, kept, kept, columns, whole.gaps)
 
 
 def build(tape: Path, *rules: str) -> subprocess.CompletedProcess[str]:

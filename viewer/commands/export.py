@@ -195,9 +195,10 @@ def _rows(connection: "Connection", job: _Job, where: "Condition | None", bar: p
 
     match job.table:
         case "summary":  # all of its work is done before its first row
-            from viewer.stats import samples, summary
+            from viewer.stats import summary
+            from viewer.tape import overview
 
-            found = samples.read(connection, job.by, where)
+            found = overview.samples(connection, job.by, where)
             return itertools.islice((summary.row(sample, job.by) for sample in found), job.limit)
         case "chunks":  # as runs, which `export` makes lines of without a row in between
             runs = queries.all_chunks(connection, where).runs

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from viewer.rows import Row
     from viewer.stats.check import Rule
     from viewer.stats.metrics import Bound
-    from viewer.stats.samples import Sample
-    from viewer.stats.summary import Method
+    from viewer.stats.summary import Method, Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +235,10 @@ def _samples(
     db: Path | None, where: "Filter | None", keys: Sequence[str] = (), *, include_failed: bool = False
 ) -> "list[Sample]":
     """Read the exchanges that a filter selects, in groups; report on stderr if there are none."""
-    from viewer.stats import samples
-    from viewer.tape import queries
+    from viewer.tape import overview, queries
 
     with queries.opened(tape_path(db)) as connection:
-        found = samples.read(connection, keys, options.condition(where), include_failed=include_failed)
+        found = overview.samples(connection, keys, options.condition(where), include_failed=include_failed)
         if not any(sample.size for sample in found):
             options.report_nothing(connection, where)
     return found
@@ -315,14 +313,13 @@ def _group_of(where: "Filter | None", text: str, option: str) -> "Filter":
 
 def _sides(connection: "Connection", groups: "Mapping[str, Filter]", include_failed: bool) -> "list[Sample]":
     """Read the groups of a comparison, given by the option that names each. Raise `NotFound` if one is empty."""
-    from viewer.stats import samples
-    from viewer.tape import queries
+    from viewer.tape import overview, queries
 
     if not queries.count(connection):
         raise NotFound(f"nothing to compare: {queries.EMPTY}")
     sides, empty = list["Sample"](), list[str]()
     for option, where in groups.items():
-        sides += samples.read(connection, (), options.condition(where), include_failed=include_failed, gaps=False)
+        sides += overview.samples(connection, (), options.condition(where), include_failed=include_failed, gaps=False)
         if not sides[-1].size:
             empty.append(f"{option}: {options.nothing(connection, where)}")
     if empty:

@@ -124,7 +124,7 @@ def _comment(column: Column[Any]) -> str:
 
 
 def _statistic(name: str, meaning: str) -> Field:
-    from viewer.stats.samples import TOKENS
+    from viewer.stats.summary import TOKENS
 
     kinds: dict[str, Kind] = {"first_at": "timestamp", "last_at": "timestamp", "warnings": "words"}
     counted = name in TOKENS or name == "n" or name.startswith("n_") or name.endswith("_n")

@@ -15,7 +15,7 @@ from viewer.report.tables import Table, fitting, grid, number, paragraph, width_
 from viewer.rows import Row
 from viewer.stats import histogram, summary
 from viewer.stats.metrics import QUANTITIES, STATISTICS, Quantity
-from viewer.stats.samples import UNMEASURED, Values
+from viewer.stats.summary import UNMEASURED, Values
 
 _UNKNOWN: Final = "–"
 _IMPORTANT: Final = ("", "n", "p50", "p99", "max", "p95", "mean", "p90", "min", "std")

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from viewer.rows import Row
 from viewer.stats.metrics import QUANTITIES
-from viewer.stats.samples import Sample, Values
-from viewer.stats.summary import Attempts, field_name, known, percentiles
+from viewer.stats.summary import Attempts, Sample, Values, field_name, known, percentiles
 
 LEAST: Final = 20
 """With fewer values on a side than this, nothing is said; a percentile also needs 5 values beyond it."""

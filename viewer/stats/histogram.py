@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from viewer.stats.samples import Values
+from viewer.stats.summary import Values
 
 _STEPS: Final = (1, 2, 5)
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"

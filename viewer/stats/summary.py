@@ -9,16 +9,24 @@ rank, the smallest value up to which that share of the values lies; `mlperf` is 
 takes, of index int(n·p). The standard deviation is the population's.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recorder.decode.outcome import OUTCOMES
 from viewer.rows import Row
 from viewer.stats.metrics import QUANTITIES, STATISTICS, Bound, Quantity
-from viewer.stats.samples import TOKENS, UNMEASURED, Sample, Values
+
+Key = tuple[str | int | None, ...]
+Values = NDArray[Any]
+"""One-dimensional, float64 or int64."""
+
+UNMEASURED: Final = "unmeasured"
+TOKENS: Final = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "total_tokens")
 
 FEW: Final = 100
 """Below this many values a 99th percentile is little more than the maximum."""
@@ -74,6 +82,57 @@ _DECIMALS: Final = 6
 _BLOCK: Final = 1 << 18
 
 Method = Literal["linear", "inverse_cdf", "mlperf"]
+
+
+@dataclass(slots=True)
+class Sample:
+    """What the tape knows of a group of exchanges.
+
+    `columns` hold one value for each exchange, NaN where unknown: the quantities by name, durations in ms, and
+    `TOKENS`. `measured` says which exchanges enter figures of latency; `gaps` are all gaps between their output
+    chunks, in ns. Of `withheld` of the measured ones the tokens per second are left out: they came in a burst;
+    `held_up` of them were so by the client: reading from upstream was paused for it. Of `hidden` ones they are
+    left out, and so are the times per token: usage counts tokens that did not come.
+    """
+
+    key: Key
+    outcomes: Counter[str]
+    after_2xx: Counter[str]
+    complete: NDArray[np.bool_]
+    measured: NDArray[np.bool_]
+    columns: dict[str, Values]
+    gaps: NDArray[np.int64]
+    first_at: str | None = None
+    last_at: str | None = None
+    withheld: int = 0
+    held_up: int = 0
+    hidden: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many exchanges there are."""
+        return len(self.measured)
+
+    @classmethod
+    def together(cls, samples: Sequence["Sample"]) -> "Sample":
+        """Return one sample of at least one, which give their gaps up: of many millions no two copies are held."""
+        gaps, at = np.empty(sum(len(one.gaps) for one in samples), np.int64), 0
+        for one in samples:
+            gaps[at : at + len(one.gaps)] = one.gaps
+            at, one.gaps = at + len(one.gaps), gaps[:0]
+        starts = [start for one in samples for start in (one.first_at, one.last_at) if start is not None]
+        return cls(
+            (),
+            sum((one.outcomes for one in samples), Counter()),
+            sum((one.after_2xx for one in samples), Counter()),
+            np.concatenate([one.complete for one in samples]),
+            np.concatenate([one.measured for one in samples]),
+            {name: np.concatenate([one.columns[name] for one in samples]) for name in samples[0].columns},
+            gaps,
+            min(starts, default=None),
+            max(starts, default=None),
+            *(sum(getattr(one, name) for one in samples) for name in ("withheld", "held_up", "hidden")),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,33 +1,44 @@
-"""What a tape looks like from above: figures of its groups, a heatmap over time, its failures; the SELECTs for these.
+"""A tape as a whole: samples of its groups for statistics, a heatmap over time, its failures; the SELECTs for these.
 
-The figures are those of `samples` and `stats`, the same as the command's. As in `queries`, each query is short, and its
-transaction ends before the next begins. How a map is laid out is left to `heatmap`.
+As in `queries`, each query is short, and its transaction ends before the next begins. Numbers are read as columns and
+never pass through rows of named fields; the gaps of all exchanges of a group lie side by side in one array.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Select, func, select, true
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, null, select, true
 
+from recorder.decode.outcome import OUTCOMES
 from recorder.tape import cells
 from recorder.tape.schema import exchanges, measures
-from viewer.columns import JOINED, column, each_label
+from viewer.columns import JOINED, column, each_label, flagged, label
 from viewer.rows import Row
-from viewer.stats import heatmap, samples, summary
+from viewer.stats import heatmap, summary
 from viewer.stats.heatmap import Heatmap
-from viewer.stats.metrics import Bound
-from viewer.stats.samples import Sample
+from viewer.stats.metrics import QUANTITIES, Bound
+from viewer.stats.summary import TOKENS, UNMEASURED, Key, Sample
 
 Condition = ColumnElement[bool]
 
 MOST_GAPS: Final = 12_000_000
 """More pooled gaps than this are not held in memory, of 8 bytes each: their figures are left to the command."""
 
-_BATCH = 2000
+BATCH: Final = 2000
+"""So many exchanges are read in one transaction."""
+
+_HEADS: Final = {"day": len("2026-01-01"), "hour": len("2026-01-01T00")}
+_CODES: Final = {name: code for code, name in enumerate((*OUTCOMES, UNMEASURED))}
+_FLAGGED: Final = (
+    and_(flagged("burst"), measures.c.tps_user.is_not(None)),
+    flagged("backpressure"),
+    and_(flagged("hidden_tokens"), measures.c.tps_user.is_not(None)),
+)
+_COLUMNS: Final = {quantity.name: quantity for quantity in QUANTITIES.values() if quantity.column is not None}
 _SPREAD: Final = {"gap": "icl_max_ms", "ttft": "ttft_ms", "tps": "tps_user"}
 _NOT_FAILED: Final = ("complete", "open")
 
@@ -44,53 +55,110 @@ class Failures:
 
 
 def figures(
-    connection: Connection,
-    by: str,
-    where: Condition | None = None,
-    bounds: Sequence[Bound] = (),
-    *,
-    gaps: bool = True,
-) -> list[Row]:
-    """Give the statistics of each group; without `gaps` those of pooled gaps are left unknown, which is far faster."""
-    return [summary.row(one, (by,), bounds=bounds) for one in samples.read(connection, (by,), where, gaps=gaps)]
-
-
-def figures_and_total(
-    connection: Connection,
-    by: str,
-    where: Condition | None = None,
-    bounds: Sequence[Bound] = (),
-    *,
-    gaps: bool = True,
+    connection: Connection, by: str, where: Condition | None = None, bounds: Sequence[Bound] = (), *, gaps: bool = True
 ) -> tuple[list[Row], Row | None]:
-    """Give the statistics of each group, and those of all together, without a key; None if there are none."""
-    found = samples.read(connection, (by,), where, gaps=gaps)
+    """Return the statistics of each group, and those of all together, without a key; None if there are none.
+
+    Without `gaps` those of pooled gaps are left unknown, which is far faster.
+    """
+    found = samples(connection, (by,), where, gaps=gaps)
     rows = [summary.row(one, (by,), bounds=bounds) for one in found]
-    return rows, summary.row(_together(found), (), bounds=bounds) if found else None
+    return rows, summary.row(Sample.together(found), (), bounds=bounds) if found else None
 
 
-def _together(found: Sequence[Sample]) -> Sample:
-    """Make one sample of many, which give their gaps up: of many millions no two copies are held."""
-    gaps, at = np.empty(sum(len(one.gaps) for one in found), np.int64), 0
-    for one in found:
-        gaps[at : at + len(one.gaps)] = one.gaps
-        at, one.gaps = at + len(one.gaps), gaps[:0]
-    names = found[0].columns if found else ()
-    moments = [moment for one in found for moment in (one.first_at, one.last_at) if moment is not None]
-    return Sample(
-        (),
-        sum((one.outcomes for one in found), Counter()),
-        sum((one.after_2xx for one in found), Counter()),
-        np.concatenate([np.empty(0, bool), *(one.complete for one in found)]),
-        np.concatenate([np.empty(0, bool), *(one.measured for one in found)]),
-        {name: np.concatenate([one.columns[name] for one in found]) for name in names},
-        gaps,
-        min(moments, default=None),
-        max(moments, default=None),
-        sum(one.withheld for one in found),
-        sum(one.held_up for one in found),
-        sum(one.hidden for one in found),
+def samples(
+    connection: Connection,
+    by: Sequence[str] = (),
+    where: Condition | None = None,
+    *,
+    include_failed: bool = False,
+    gaps: bool = True,
+) -> list[Sample]:
+    """Read the exchanges that `where` selects, in groups, ordered by their keys; without `by`, one group of all.
+
+    Only complete exchanges are `measured`, unless `include_failed`. `gaps` false leaves the gaps unread.
+    """
+    groups: dict[Key, _Group] = {} if by else {(): _Group()}
+    for batch in _batches(connection, _sample_statement(by, where, gaps, include_failed)):
+        numbers = np.array([row[3 + len(by) :] for row in batch], np.float64)
+        members: dict[Key, list[int]] = {}
+        for at, row in enumerate(batch):
+            key = tuple(row[3 : 3 + len(by)])
+            group = groups.setdefault(key, _Group())
+            group.gaps += row[1] or b""
+            group.starts = min(group.starts[0] or row[2], row[2]), max(group.starts[1] or row[2], row[2])
+            members.setdefault(key, []).append(at)
+        for key, places in members.items():
+            groups[key].numbers.append(numbers[places])
+    return [_sample(key, groups.pop(key), include_failed) for key in sorted(groups, key=_sortable)]
+
+
+@dataclass(slots=True)
+class _Group:
+    """What was read of a group: a row of numbers for each exchange, all gaps, and when the first and last started."""
+
+    numbers: list[NDArray[np.float64]] = field(default_factory=list)
+    gaps: bytearray = field(default_factory=bytearray)
+    starts: tuple[str | None, str | None] = (None, None)
+
+
+def group_of(name: str) -> ColumnElement[Any]:
+    """Return the expression of a group's name: `label.KEY`, or one of `GROUPS`."""
+    if name.startswith("label."):
+        return label(name.removeprefix("label."))
+    if name in _HEADS:
+        head = func.substr(exchanges.c.started_at, 1, _HEADS[name], type_=Text)
+        return case((func.typeof(exchanges.c.started_at) == "text", head))  # of a blob it is one, too
+    return column(name)
+
+
+def _sample_statement(by: Sequence[str], where: Condition | None, gaps: bool, include_failed: bool) -> Select[Any]:
+    # Elsewhere an exchange that has ended and is not measured counts as open; here it is missing from the figures.
+    outcome = case((exchanges.c.ended_by.is_(None), "open"), else_=func.coalesce(measures.c.outcome, UNMEASURED))
+    icl = measures.c.icl if include_failed else case((measures.c.outcome == "complete", measures.c.icl))
+    columns = (
+        exchanges.c.no,
+        icl if gaps else null(),
+        exchanges.c.started_at,
+        *map(group_of, by),
+        case(_CODES, value=outcome, else_=_CODES[UNMEASURED]),
+        exchanges.c.status,
+        *(measures.c[name] for name in TOKENS),
+        *(column(quantity.column) for quantity in _COLUMNS.values() if quantity.column),
+        *_FLAGGED,
     )
+    return _filtered(select(*columns).select_from(JOINED), where)
+
+
+def _sample(key: Key, group: _Group, include_failed: bool) -> Sample:
+    width = 2 + len(TOKENS) + len(_COLUMNS) + len(_FLAGGED)
+    table = np.concatenate([np.empty((0, width)), *group.numbers])
+    codes, statuses = table[:, 0], table[:, 1]
+    columns = {name: table[:, 2 + at].copy() for at, name in enumerate(TOKENS)}
+    for at, quantity in enumerate(_COLUMNS.values(), 2 + len(TOKENS)):
+        columns[quantity.name] = table[:, at] / (1e6 if quantity.unit == "ms" else 1)
+    complete = codes == _CODES["complete"]
+    measured = np.ones(len(table), bool) if include_failed else complete
+    return Sample(
+        key,
+        _counts(codes),
+        _counts(codes[(statuses >= 200) & (statuses < 300)]),
+        complete,
+        measured,
+        columns,
+        np.frombuffer(group.gaps, "<i8"),
+        *group.starts,
+        *np.count_nonzero(table[measured, -len(_FLAGGED) :] > 0, axis=0).tolist(),
+    )
+
+
+def _counts(codes: NDArray[np.float64]) -> Counter[str]:
+    counts = np.bincount(codes.astype(np.int64), minlength=len(_CODES)).tolist()
+    return Counter({name: count for name, count in zip(_CODES, counts, strict=True) if count})
+
+
+def _sortable(key: Iterable[Any]) -> list[tuple[bool, str]]:
+    return [(part is None, f"{part:>9}" if isinstance(part, int) else str(part)) for part in key]
 
 
 def pooled(connection: Connection, where: Condition | None = None) -> int:
@@ -136,7 +204,7 @@ def heat(connection: Connection, metric: str, room: tuple[int, int], where: Cond
     counts = np.zeros((64, count), np.int64)
     found: list[NDArray[np.int64]] = []
     had: list[NDArray[np.uint64]] = []
-    for at_s, values, hists in _batches(connection, metric, where):
+    for at_s, values, hists in _spread(connection, metric, where):
         places, bits = (at_s - start) // step_s, _bits(values, metric)
         known = (places >= 0) & (places < count)  # the others began at a time that cannot be read
         places, bits, hists = places[known], bits[known], None if hists is None else hists[known]
@@ -182,25 +250,31 @@ def _having(places: NDArray[np.int64], had: NDArray[np.uint64], low: int, end: i
     return counted
 
 
-def _batches(
+def _spread(
     connection: Connection, metric: str, where: Condition | None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.uint32] | None]]:
-    """Give the start of each exchange (s), its value, and its gaps by bit length; those without a value do not come."""
+    """Yield of the exchanges that have a value: when each started (s), its value, its gaps by bit length."""
     value = column(_SPREAD[metric])
-    names: list[ColumnElement[Any]] = [exchanges.c.no, exchanges.c.started_at, value]
-    names += [measures.c.gap_hist] if metric == "gap" else []
-    statement = _filtered(select(*names).select_from(JOINED), where).where(value.is_not(None))
-    statement, last = statement.order_by(exchanges.c.no).limit(_BATCH), 0
+    columns: list[ColumnElement[Any]] = [exchanges.c.no, exchanges.c.started_at, value]
+    columns += [measures.c.gap_hist] if metric == "gap" else []
+    statement = _filtered(select(*columns).select_from(JOINED), where).where(value.is_not(None))
+    for batch in _batches(connection, statement):
+        hists = None
+        if metric == "gap":
+            hists = np.frombuffer(b"".join(row[3] or _NO_GAPS for row in batch), "<u4").reshape(-1, 64)
+        yield _seconds([row[1] for row in batch]), np.array([row[2] for row in batch], np.float64), hists
+
+
+def _batches(connection: Connection, statement: Select[Any]) -> Iterator[Sequence[Any]]:
+    """Yield the rows of a statement that begins with the numbers of exchanges, in their order and in batches."""
+    statement, last = statement.order_by(exchanges.c.no).limit(BATCH), 0
     while True:
         with connection.begin():
-            batch = connection.execute(statement.where(exchanges.c.no > last)).all()
+            batch = cells.fetch(connection, statement.where(exchanges.c.no > last))
         if batch:
+            yield batch
             last = batch[-1][0]
-            hists = None
-            if metric == "gap":
-                hists = np.frombuffer(b"".join(row[3] or _NO_GAPS for row in batch), "<u4").reshape(-1, 64)
-            yield _seconds([row[1] for row in batch]), np.array([row[2] for row in batch], np.float64), hists
-        if len(batch) < _BATCH:
+        if len(batch) < BATCH:
             return
 
 

@@ -24,7 +24,6 @@ from tests.viewer.conftest import COMPLETE, TOOLS
 from viewer.cli import group
 from viewer.export import frames
 from viewer.model.exchange import opened
-from viewer.stats import samples
 from viewer.tape import comparing, exchange, live, overview, queries
 
 pytestmark = pytest.mark.damages
@@ -116,7 +115,7 @@ def screens(connection: Connection) -> Iterator[Callable[[], Any]]:
     yield lambda: overview.label_keys(connection)
     for metric in ("gap", "ttft", "tps"):
         yield lambda metric=metric: overview.heat(connection, metric, (80, 10))
-    yield lambda: samples.read(connection, ("outcome",))
+    yield lambda: overview.samples(connection, ("outcome",))
     for no in numbers[:2]:
         yield lambda no=no: live.preview(connection, no)
         yield lambda no=no: exchange.known(connection, no)

@@ -11,9 +11,10 @@ from tests.viewer.commanding import run
 from tests.viewer.golden import assert_golden
 from viewer import rows
 from viewer.export import fields, text
-from viewer.stats import samples, summary
+from viewer.stats import summary
+from viewer.tape import overview
 
-GROUPS = (*samples.GROUPS, "label.run")
+GROUPS = (*summary.GROUPS, "label.run")
 TYPES = {
     "text": str, "integer": int, "number": (int, float), "boolean": bool, "timestamp": str, "words": (list, str),
     "json": (list, dict),
@@ -40,7 +41,8 @@ def test_what_is_known_is_of_the_kind_that_is_said(connection: Connection, table
     known = {field.name: field.kind for field in fields.of(table, ("model", "status", "day"))}
     if table == "summary":
         found = [
-            summary.row(one, ("model", "status", "day")) for one in samples.read(connection, ("model", "status", "day"))
+            summary.row(one, ("model", "status", "day"))
+            for one in overview.samples(connection, ("model", "status", "day"))
         ]
     else:
         found = list(text.TABLES[table][1](connection))

@@ -20,7 +20,8 @@ from tests.viewer.conftest import COMPLETE, DONE, FAILED, HOSTILE, LIVE, ODD, TO
 from viewer import rows
 from viewer.export import fields, frames, text
 from viewer.export.frames import Tape, open_tape
-from viewer.stats import samples, summary
+from viewer.stats import summary
+from viewer.tape import overview
 
 TABLES = ("exchanges", "texts", "chunks", "reads")
 
@@ -160,7 +161,7 @@ def test_the_numbers_are_those_of_the_statistics(made: Tape) -> None:
     from viewer.tape import queries
 
     with queries.opened(made.path) as connection:
-        (sample,) = samples.read(connection)
+        (sample,) = overview.samples(connection)
     found = summary.row(sample, ())
     complete, gaps = made.exchanges("outcome:complete"), made.gaps("outcome:complete")["icl_ms"]
     assert (len(gaps), len(complete)) == (found["icl_n"], found["n_complete"])

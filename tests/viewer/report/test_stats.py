@@ -5,13 +5,14 @@ from sqlalchemy import Connection
 
 from tests.viewer.conftest import HOSTILE
 from viewer.report import stats as sheets
-from viewer.stats import samples, summary
+from viewer.stats import summary
 from viewer.stats.metrics import QUANTITIES, objective
+from viewer.tape import overview
 
 
 def shown(connection: Connection, *by: str, slo: str | None = None, width: int | None = None) -> list[str]:
     bounds = objective(slo) if slo else []
-    found = [summary.row(one, by, bounds=bounds) for one in samples.read(connection, by)]
+    found = [summary.row(one, by, bounds=bounds) for one in overview.samples(connection, by)]
     return [line.plain for row in found for line in sheets.block(row, by, slo, width).lines]
 
 

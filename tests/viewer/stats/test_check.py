@@ -6,8 +6,10 @@ from xml.etree import ElementTree
 import pytest
 from sqlalchemy import Connection
 
-from viewer.stats import check, samples, summary
+from recorder.tape.schema import exchanges
+from viewer.stats import check, summary
 from viewer.stats.metrics import objective
+from viewer.tape import overview
 
 RULES = """
 slo = "ttft<1s"
@@ -24,7 +26,7 @@ goodput = "95%"
 
 @pytest.fixture
 def row(connection: Connection) -> Any:
-    (sample,) = samples.read(connection)
+    (sample,) = overview.samples(connection)
     return summary.row(sample, (), bounds=objective("ttft<100ms"))
 
 
@@ -109,7 +111,7 @@ def test_rates_are_judged_in_percent(row: Any) -> None:
 
 
 def test_the_n_of_a_rate_is_what_it_is_a_share_of(connection: Connection) -> None:
-    (sample,) = samples.read(connection)
+    (sample,) = overview.samples(connection)
     row = summary.row(sample, (), bounds=objective("tpot<50ms"))
     names = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate", "goodput")
     judged = check.judge([check.rule("max", f"{name}=99%") for name in names], row)
@@ -138,7 +140,7 @@ def test_an_error_of_a_file_names_table_and_key(document: str, said: str) -> Non
 
 
 def test_a_figure_without_values_does_not_keep_its_rule(connection: Connection) -> None:
-    (empty,) = samples.read(connection, where=samples.exchanges.c.status == 500)
+    (empty,) = overview.samples(connection, where=exchanges.c.status == 500)
     row = summary.row(empty, ())
     assert verdicts(row, "max ttft.p95=1s", "max error_rate=1%", "min tps.p50=1") == ["nothing to judge"] * 3
     assert verdicts(row, "min n=1", "max n=0", "max ttft.n=0") == ["fails", "holds", "holds"]

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from tests.viewer.conftest import COMPLETE, TOOLS
 from viewer.stats import compare
 from viewer.stats.metrics import QUANTITIES
-from viewer.stats.samples import TOKENS, Sample
+from viewer.stats.summary import TOKENS, Sample
 from viewer.tape import queries
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewer.stats import samples, summary
+from viewer.stats import summary
 from viewer.stats.metrics import QUANTITIES
-from viewer.stats.samples import Sample
+from viewer.stats.summary import Sample
 
 ORACLE = json.loads((Path(__file__).parents[2] / "data" / "oracles.json").read_text("utf-8"))["ex5_population"]
 TTFT = [row["ttft_ms"] for row in ORACLE["rows"] if row["outcome"] == "complete"]
@@ -49,7 +49,7 @@ def test_the_population_has_the_expected_rates() -> None:
 
 def rates(outcomes: Any, after_2xx: Any) -> Any:
     """Return a row of statistics of exchanges of which nothing is known but their outcomes."""
-    unknown = {name: array([]) for name in (*QUANTITIES, *samples.TOKENS)}
+    unknown = {name: array([]) for name in (*QUANTITIES, *summary.TOKENS)}
     nothing = np.array([], bool)
     return summary.row(Sample((), Counter(outcomes), Counter(after_2xx), nothing, nothing, unknown, array([])), ())
 

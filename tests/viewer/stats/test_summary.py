@@ -7,23 +7,24 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection
 
-from viewer.stats import samples, summary
+from viewer.stats import summary
 from viewer.stats.metrics import QUANTITIES, objective
-from viewer.stats.samples import Sample
+from viewer.stats.summary import Sample
+from viewer.tape import overview
 
 MS = 1_000_000
 
 
 def sample(complete: int = 100, gaps: list[int] | None = None, outcomes: Any = None, **columns: list[float]) -> Sample:
     """A sample of complete exchanges, of which all is unknown but what is given."""
-    unknown = {name: np.full(complete, np.nan) for name in (*QUANTITIES, *samples.TOKENS)}
+    unknown = {name: np.full(complete, np.nan) for name in (*QUANTITIES, *summary.TOKENS)}
     given = {name: np.array(values, np.float64) for name, values in columns.items()}
     counted, every = Counter({"complete": complete}) + Counter(outcomes), np.ones(complete, bool)
     return Sample((), counted, counted, every, every, unknown | given, np.array(gaps or [], np.int64))
 
 
 def test_a_row_has_the_fields_of_the_contract(connection: Connection) -> None:
-    for one in samples.read(connection, ("model", "label.run")):
+    for one in overview.samples(connection, ("model", "label.run")):
         assert tuple(summary.row(one, ("model", "label.run"))) == summary.fields(("model", "label.run"))
 
 
@@ -37,7 +38,7 @@ def test_every_field_is_explained_and_says_its_unit() -> None:
 
 
 def test_a_tape_in_figures(connection: Connection) -> None:
-    (one,) = samples.read(connection)
+    (one,) = overview.samples(connection)
     found = summary.row(one, ())
     assert (found["n"], found["n_complete"], found["n_open"], found["measured_n"]) == (7, 2, 1, 2)
     assert found["error_rate_pct"] == pytest.approx(100 * 4 / 6)
@@ -58,7 +59,7 @@ def test_a_stall_that_vanishes_in_the_pool_shows_in_each_exchanges_own_figures()
 
 
 def test_of_how_many_each_rate_is_is_said(connection: Connection) -> None:
-    (one,) = samples.read(connection)
+    (one,) = overview.samples(connection)
     found = summary.row(one, (), bounds=objective("tpot<50ms"))
     assert [found[f"{name}_n"] for name in ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate")] == [
         6, 6, 5, 6,
@@ -78,14 +79,14 @@ def test_rates_are_rounded_as_figures_are() -> None:
 
 
 def test_failed_exchanges_enter_figures_only_when_asked(connection: Connection) -> None:
-    (all_of_them,) = samples.read(connection, include_failed=True)
+    (all_of_them,) = overview.samples(connection, include_failed=True)
     found = summary.row(all_of_them, ())
     assert (found["measured_n"], found["ttft_n"], found["ttft_min_ms"]) == (7, 5, 30)
     assert found["error_rate_pct"] == pytest.approx(100 * 4 / 6)
 
 
 def test_the_method_of_percentiles_holds_for_gaps_too(connection: Connection) -> None:
-    (one,) = samples.read(connection)
+    (one,) = overview.samples(connection)
     found = summary.row(one, (), "inverse_cdf")
     assert (found["ttft_p50_ms"], found["icl_p90_ms"], found["read_gap_p50_ms"]) == (50, 3000, 10)
 
@@ -95,12 +96,12 @@ def test_the_method_of_percentiles_holds_for_gaps_too(connection: Connection) ->
     [("ttft<100ms", 100 / 6), ("ttft<1s", 200 / 6), ("ttft<1s,icl.max<1s", 100 / 6), ("ttft<10ms", 0)],
 )
 def test_goodput_is_of_all_attempts(connection: Connection, slo: str, expected: float) -> None:
-    (one,) = samples.read(connection)
+    (one,) = overview.samples(connection)
     assert summary.row(one, (), bounds=objective(slo))["goodput_pct"] == pytest.approx(expected)
 
 
 def test_an_exchange_that_lacks_what_is_bounded_is_neither_good_nor_bad(connection: Connection) -> None:
-    (one,) = samples.read(connection)
+    (one,) = overview.samples(connection)
     found = summary.row(one, (), bounds=objective("tpot<50ms"))
     assert (found["goodput_pct"], found["objective_unknown_n"]) == (100 / 5, 1)
     assert "objective_unknown" in found["warnings"]

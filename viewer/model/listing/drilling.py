@@ -62,7 +62,7 @@ def without(text: str, *terms: str) -> str:
 
 
 def group(name: str, value: Any, others: Iterable[Any] = ()) -> str:
-    """Return the terms that select a group of `samples.GROUPS` or a label; None is the group of what is unknown.
+    """Return the terms that select a group of `metrics.GROUPS` or a label; None is the group of what is unknown.
 
     `others` are the values of the groups beside it, which it must not select.
     """

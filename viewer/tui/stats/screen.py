@@ -396,7 +396,7 @@ def _figures(
     from viewer.tape import overview
 
     bounds = objective(slo) if slo else ()
-    return overview.figures_and_total(connection, by, where, bounds, gaps=gaps)
+    return overview.figures(connection, by, where, bounds, gaps=gaps)
 
 
 def _pooled(connection: "Connection", where: "Condition | None", by: str, slo: str | None) -> _Figures | None:

@@ -10,7 +10,7 @@ from tests.viewer.conftest import HOSTILE
 from viewer.filters import sql
 from viewer.filters.parser import FilterError, parse
 from viewer.model.listing import drilling
-from viewer.stats.samples import GROUPS
+from viewer.stats.metrics import GROUPS
 from viewer.tape import overview, queries
 
 NOON = Clock(lambda: 0, lambda: 1_772_366_400 * 10**9)
@@ -22,7 +22,7 @@ def selected(connection: Connection, text: str) -> int:
 
 @pytest.mark.parametrize("name", [*GROUPS, "label.run", "label.k"])
 def test_the_filter_of_each_group_selects_as_many_as_it_has(name: str, connection: Connection) -> None:
-    rows = overview.figures(connection, name)
+    rows = overview.figures(connection, name)[0]
     keys = [row[name] for row in rows]
     found = {}
     for row in rows:

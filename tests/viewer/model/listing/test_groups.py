@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from sqlalchemy import Connection
 
 from viewer.model.listing import groups
-from viewer.stats.samples import GROUPS
+from viewer.stats.metrics import GROUPS
 from viewer.stats.summary import FEW
 from viewer.tape import overview
 
@@ -29,28 +29,28 @@ def test_everything_is_a_group_that_the_statistics_have() -> None:
 
 @pytest.mark.parametrize("width", [30, 60, 80, 120, 200])
 def test_a_table_fits_its_width_and_its_lines_are_alike(width: int, connection: Connection) -> None:
-    laid = groups.table("model", overview.figures(connection, "model"), width)
+    laid = groups.table("model", overview.figures(connection, "model")[0], width)
     assert sum(laid.widths) + 2 * (len(laid.widths) - 1) <= width
     assert {len(line) for line in laid.lines} == {len(laid.heads)} == {len(laid.widths)}
     assert all(cell_len(text) <= size for line in laid.lines for text, size in zip(line, laid.widths, strict=True))
 
 
 def test_the_most_telling_columns_stay_the_longest(connection: Connection) -> None:
-    rows = overview.figures(connection, "model")
+    rows = overview.figures(connection, "model")[0]
     assert groups.table("model", rows, 36).heads == ("MODEL", "N", "ERR", "TTFT ms p50")
     assert groups.table("model", rows, 200).heads[-3:] == ("TRUNCATED", "CLIENT LEFT", "IN ONE READ")
     assert "GOODPUT" in groups.table("model", rows, 200, objective=True).heads
 
 
 def test_headings_have_units_where_that_costs_no_column(connection: Connection) -> None:
-    rows = overview.figures(connection, "model")
+    rows = overview.figures(connection, "model")[0]
     assert groups.table("model", rows, 33).heads[-1] == "TTFT p50"
     assert groups.table("model", rows, 36).heads[-1] == "TTFT ms p50"
     assert {"TTFT ms p50", "GAP ms p50", "DUR s p50"} <= set(groups.table("model", rows, 200).heads)
 
 
 def test_all_groups_together_stand_below_where_there_are_several(connection: Connection) -> None:
-    rows, total = overview.figures_and_total(connection, "model")
+    rows, total = overview.figures(connection, "model")
     laid = groups.table("model", rows, 80, total=total)
     assert laid.total is not None
     assert laid.total[:2] == ("all", "7")
@@ -61,13 +61,13 @@ def test_all_groups_together_stand_below_where_there_are_several(connection: Con
 
 
 def test_pooled_figures_are_pending_until_they_are_read(connection: Connection) -> None:
-    rows = overview.figures(connection, "outcome", gaps=False)
+    rows = overview.figures(connection, "outcome", gaps=False)[0]
     laid = groups.table("outcome", rows, 200, pooled=False)
     assert {line[laid.heads.index("GAP ms p50")] for line in laid.lines} == {"…"}
 
 
 def test_what_is_unknown_and_what_is_hostile_has_a_name(connection: Connection) -> None:
-    laid = groups.table("model", overview.figures(connection, "model"), 120)
+    laid = groups.table("model", overview.figures(connection, "model")[0], 120)
     assert laid.lines[-1][0] == "–"
     assert all(text.isprintable() for line in laid.lines for text in line)
 
