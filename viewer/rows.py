@@ -18,7 +18,7 @@ from recorder.decode.outcome import Read
 from recorder.errors import TapeDamaged
 
 if TYPE_CHECKING:
-    from recorder.decode.batch import Run
+    from recorder.decode.decoder import Decoded
 
 Row = dict[str, Any]
 
@@ -145,32 +145,33 @@ def read(one: Read) -> Row:
 
 
 class Chunks(Iterator[Row]):
-    """The chunks of some exchanges, one row after the other; `export` takes `runs` and makes lines of them instead.
+    """The chunks of some exchanges, one row after the other; `export` takes `found` and makes lines of it instead.
 
-    `found` has the id and the runs of each exchange; `limit` is how many rows there are at most.
+    `found` has the id and the decoded body of each exchange; `limit` is how many rows there are at most.
     """
 
-    def __init__(self, found: "Iterable[tuple[str, Sequence[Run]]]", limit: int | None = None) -> None:
-        self.runs = found
+    def __init__(self, found: "Iterable[tuple[str, Decoded]]", limit: int | None = None) -> None:
+        self.found = found
         self.limit = limit
-        self._rows = itertools.islice((row for id, runs in found for row in chunks(id, runs)), limit)
+        self._rows = itertools.islice((row for id, decoded in found for row in chunks(id, decoded)), limit)
 
     def __next__(self) -> Row:
         return next(self._rows)
 
 
-def chunks(id: str, runs: "Iterable[Run]") -> Iterator[Row]:
-    """Give one row for each choice of each chunk, or one without a choice where a chunk has none.
+def chunks(id: str, decoded: "Decoded") -> Iterator[Row]:
+    """Yield one row for each choice of each chunk, or one without a choice where a chunk has none.
 
-    What is the whole chunk's (`seq`, instants, `output`, `completion_tokens`) is the same on all of its rows. `gap_ms`
-    is the time since the chunk before, None for the first. Several tool calls in one piece: names are joined by a
-    space, arguments by a line feed.
+    What is the whole chunk's (`seq`, timestamps, `output`, `completion_tokens`) is the same on all of its rows.
+    `gap_ms` is the time since the chunk before, None for the first. Several tool calls in one piece: names are joined
+    by a space, arguments by a line feed.
     """
     before: int | None = None
     seq = 0
-    for run in runs:
+    for run in decoded.runs:
         own, field = chunk(id, run.chunk), PART_FIELDS.get(run.part or "")
-        for text, item, at_ns, read in zip(run.texts, run.items, run.at_ns, run.reads, strict=True):
+        for item, text in enumerate(run.texts, run.item):
+            at_ns, read = decoded.at_ns[item], decoded.reads[item]
             where = {"seq": seq, "at_ms": ms(at_ns), "gap_ms": _gap(before, at_ns), "read": read, "event": item}
             for row in own:
                 yield {**row, **where} if field is None else {**row, **where, field: text}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from recorder.decode.chat import Chunk, Piece, ToolPiece
+from recorder.decode.decoder import Run
 from recorder.decode.encoding import Cleaner
 
 _MAX_COUNT = 1 << 63
@@ -20,7 +21,10 @@ _MARKERS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an answer says, ready to be stored; `finished` means that every seen choice has a finish reason."""
+    """What an answer says, ready to be stored.
+
+    `finished` means that every seen choice has a finish reason, `failed` that one has the reason `error`.
+    """
 
     model: str | None
     response_id: str | None
@@ -53,11 +57,13 @@ class Tokens:
     reasoning: int | None = None
 
 
-def assemble(chunks: Iterable[Chunk], cleaner: Cleaner) -> Answer:
-    """Put the chunks of one answer together. `failed` says that a choice finished with the reason `error`."""
+def assemble(runs: Iterable[Run], cleaner: Cleaner) -> Answer:
+    """Put the chunks of one answer together."""
     builder = _Builder()
-    for chunk in chunks:
-        builder.add(chunk)
+    for run in runs:
+        builder.add(run.chunk_of(0))
+        if len(run) > 1:
+            builder.extend(run)
     return builder.answer(cleaner)
 
 
@@ -204,6 +210,20 @@ class _Builder:
             self._usage.update((key, value) for key, value in chunk.usage.items() if value is not None)
         if chunk.flags:
             self._flags.update(chunk.flags)
+
+    def extend(self, run: Run) -> None:
+        """Add the chunks of a run behind the first, which has been added: they differ from it in one text only."""
+        (piece,) = run.chunk.pieces
+        choice = self._choices[piece.index]
+        match run.part:
+            case "arguments" if run.is_one_text:
+                (call,) = choice.calls.add(run.chunk_of(1).pieces[0].tools)
+                call.arguments += run.texts[2:]
+            case "content" | "reasoning" | "refusal" as part if run.is_one_text:
+                getattr(choice, part).extend(run.texts[1:])
+            case _:
+                for chunk in run.chunks()[1:]:
+                    choice.add(chunk.pieces[0])
 
     def answer(self, cleaner: Cleaner) -> Answer:
         """Return what has been added."""

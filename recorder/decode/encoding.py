@@ -37,35 +37,32 @@ class Plain:
     flag: str | None = None
 
 
-def spans(starts: Sequence[int], sizes: Sequence[int], size: int) -> tuple[Sequence[int], Sequence[int | None]]:
-    """Cut a body of `size` bytes where its parts end, of which there are the offsets and the lengths.
+def spans(starts: Sequence[int], sizes: Sequence[int], size: int) -> tuple[Sequence[int], Sequence[int]]:
+    """Cut a body of `size` bytes where its parts end; the parts are given by their offsets and lengths.
 
-    Returns where each span ends and which part it is, None for what no part covers; what lies beyond is left out.
+    Returns where each span ends and the number of its part, -1 for what no part covers; parts beyond the body are left
+    out.
     """
     follow = list(accumulate(sizes))
     if follow and follow[-1] == size and min(sizes) > 0 and list(starts) == [0, *follow[:-1]]:  # nearly always
         return follow, range(len(follow))
-    return _cut(starts, sizes, size)
-
-
-def _cut(starts: Sequence[int], sizes: Sequence[int], size: int) -> tuple[list[int], list[int | None]]:
     ends: list[int] = []
-    owners: list[int | None] = []
+    parts: list[int] = []
     position = 0
-    for place, (start, length) in enumerate(zip(starts, sizes, strict=True)):
+    for part, (start, length) in enumerate(zip(starts, sizes, strict=True)):
         end = min(start + length, size)
         if end <= max(start, position):
             continue
         if start > position:
             ends.append(start)
-            owners.append(None)
+            parts.append(-1)
         ends.append(end)
-        owners.append(place)
+        parts.append(part)
         position = end
     if position < size:
         ends.append(size)
-        owners.append(None)
-    return ends, owners
+        parts.append(-1)
+    return ends, parts
 
 
 def plain(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> Plain:

@@ -23,7 +23,9 @@ from operator import sub
 from typing import Any, Final
 
 from recorder.decode.assembly import completion_tokens
-from recorder.decode.outcome import Exchange, Read, TimedChunk
+from recorder.decode.chat import Chunk
+from recorder.decode.decoder import Decoded
+from recorder.decode.outcome import Exchange, Reads
 from recorder.decode.stalls import DEFAULT, output_gaps
 
 _SPARK_CELLS = 24
@@ -37,35 +39,50 @@ _HISTOGRAM_BUCKETS = 64
 class Timeline:
     """What metrics are computed from: the facts of an exchange, and its chunks in time.
 
-    `tokens` are the completion tokens of `usage`, `done_ns` is when `[DONE]` came. `outputs` are the output chunks that
-    have a timestamp, `at` their timestamps, `gaps` the times between them.
+    `tokens` are the completion tokens of `usage`. `at` and `output_reads` are the timestamps and the reads of the
+    output chunks, of those that have one; `gaps` are the times between them.
     """
 
     def __init__(
-        self,
-        exchange: Exchange,
-        reads: Sequence[Read],
-        chunks: Sequence[TimedChunk] = (),
-        done_ns: int | None = None,
-        tokens: int | None = None,
+        self, exchange: Exchange, reads: Reads, decoded: Decoded | None = None, tokens: int | None = None
     ) -> None:
-        counted = [timed for timed in chunks if timed.chunk.counts]
-        outputs = [timed for timed in counted if timed.chunk.output]
-        chunk_at = [timed.at_ns for timed in counted if timed.at_ns is not None]
         self.exchange, self.reads, self.tokens = exchange, reads, tokens
-        self.chunks, self.output_chunks = len(counted), len(outputs)
+        self.chunks = self.output_chunks = 0
+        self.at: list[int] = []
+        self.output_reads: list[int] = []
+        self._outputs: list[tuple[int, Chunk]] = []
+        chunk_at = self._add(decoded) if decoded is not None else []
         self.first_chunk_ns = chunk_at[0] if chunk_at else None
-        self.outputs = [timed for timed in outputs if timed.at_ns is not None]
-        self.at = [timed.at_ns for timed in self.outputs if timed.at_ns is not None]
-        self.output_reads = [timed.read for timed in self.outputs]
         self.gaps = list(map(sub, self.at[1:], self.at))
         self.ordered_gaps = sorted(self.gaps)
         self.longest_gap_ns = max((gap for _, gap in output_gaps(self.at, self.output_reads)), default=None)
         self.latency_ns = self.at[-1] if self.at else None
         # Chunks after [DONE] belong to the answer too: then only the end of the exchange ends it.
-        last = max(chunk_at, default=0)
+        last, done_ns = max(chunk_at, default=0), decoded.done_ns if decoded is not None else None
         end_ns = done_ns if done_ns is not None and done_ns >= last else exchange.end_ns
         self.duration_ns = None if end_ns is None else max(end_ns, last)
+
+    def _add(self, decoded: Decoded) -> list[int]:
+        """Add the chunks of a stream, run by run; return the known timestamps of all that count."""
+        chunk_at: list[int] = []
+        for run in decoded.runs:
+            if not run.chunk.counts:
+                continue
+            self.chunks += len(run)
+            at = [at_ns for at_ns in decoded.at_ns[run.items] if at_ns is not None]
+            chunk_at += at
+            if run.chunk.output:
+                self.output_chunks += len(run)
+                if at:
+                    self._outputs.append((len(self.at), run.chunk))
+                self.at += at
+                self.output_reads += [read for read in decoded.reads[run.items] if read is not None]
+        return chunk_at
+
+    @property
+    def first_tokens(self) -> int | None:
+        """The completion tokens that the first output chunk reports."""
+        return completion_tokens(self._outputs[0][1].usage) if self._outputs else None
 
     def first(self, *kinds: str) -> int | None:
         """Return when the first output came that carries one of these: content, reasoning, tool."""
@@ -126,8 +143,7 @@ class Timeline:
         return {flag for flag, is_raised in raised.items() if is_raised}
 
     def _place(self, *kinds: str) -> int | None:
-        chunks = (timed.chunk for timed in self.outputs)
-        return next((at for at, one in enumerate(chunks) if any(getattr(one, kind) for kind in kinds)), None)
+        return next((at for at, chunk in self._outputs if any(getattr(chunk, kind) for kind in kinds)), None)
 
 
 Formula = Callable[[Timeline], Any]
@@ -181,7 +197,7 @@ class Timing:
     ttfb_ns: int | None = duration("T0 → response head", lambda t: t.exchange.headers_ns)
     ttf_byte_ns: int | None = duration(
         "T0 → first byte of the body, comments included",
-        lambda t: next((read.at_ns for read in t.reads if read.size > 0), None),
+        lambda t: next((at for at, size in zip(t.reads.at_ns, t.reads.size, strict=True) if size > 0), None),
     )
     ttfc_ns: int | None = duration(
         "T0 → first chunk of any kind that is not an error", lambda t: t.first_chunk_ns, statistic="ttfc"
@@ -225,7 +241,7 @@ class Timing:
     )
     tpot_adj_ns: float | None = duration(
         "tpot without the tokens of the first chunk; needs usage on every chunk",
-        lambda t: t.time_per_token(completion_tokens(t.outputs[0].chunk.usage) if t.outputs else None),
+        lambda t: t.time_per_token(t.first_tokens),
         withheld=_HIDDEN,
     )
     tps_user: float | None = metric(
@@ -282,7 +298,7 @@ class Timing:
     gap_hist: bytes = value("gaps by the bit length of their ns: 64 little-endian uint32", Timeline.histogram, b"")
     sparkline: str = value("gaps from first to last output, as up to 24 characters", lambda t: sparkline(t.at), "")
     reads: int = count("socket reads of the body", lambda t: len(t.reads))
-    bytes: int = metric("bytes of the body as they came", lambda t: sum(read.size for read in t.reads), "bytes", 0)
+    bytes: int = metric("bytes of the body as they came", lambda t: sum(t.reads.size), "bytes", 0)
     chunks: int = count("chat-completion chunks", lambda t: t.chunks)
     output_chunks: int = count(
         "chunks with content, reasoning or a tool call's name or arguments", lambda t: t.output_chunks
@@ -341,7 +357,7 @@ def measured(timeline: Timeline) -> dict[str, Any]:
     return {one.name: one.metadata["formula"](timeline) for one in dataclasses.fields(Timing)}
 
 
-def longest_silence(exchange: Exchange, reads: Sequence[Read], end_ns: int | None) -> int | None:
+def longest_silence(exchange: Exchange, reads: Reads, end_ns: int | None) -> int | None:
     """Return the longest time, in ns, in which no byte of the body came, up to `end_ns` (`duration_ns` of `Timing`).
 
     It lies between two reads, whatever they brought, or between the last one and the end; of a body without any byte,
@@ -350,22 +366,10 @@ def longest_silence(exchange: Exchange, reads: Sequence[Read], end_ns: int | Non
     """
     if exchange.ended_by in (None, "died"):
         end_ns = None  # where a recorder died, the end is only its last read
-    longest, last, missing = _between_reads(reads, end_ns)
-    if last is None and exchange.framing != "none":
-        last = exchange.headers_ns
-    if last is not None and end_ns is not None and end_ns > last and missing == exchange.gap_bytes:
-        longest = max(end_ns - last, longest or 0)
-    return longest
-
-
-def _between_reads(reads: Sequence[Read], end_ns: int | None) -> tuple[int | None, int | None, int]:
-    """Return the longest time between two reads that nothing is missing between, when the last one came, and how many
-    bytes are missing before it; reads without bytes, or after `end_ns`, are passed over.
-    """
     longest: int | None = None
     last: int | None = None
     position = missing = 0
-    for _, at_ns, _, start, size in reads:
+    for at_ns, start, size in zip(reads.at_ns, reads.start, reads.size, strict=True):
         if not size or (end_ns is not None and at_ns > end_ns):
             continue
         if start != position:
@@ -373,7 +377,11 @@ def _between_reads(reads: Sequence[Read], end_ns: int | None) -> tuple[int | Non
         elif last is not None and (longest is None or at_ns - last > longest):
             longest = at_ns - last
         last, position = at_ns, start + size
-    return longest, last, missing
+    if last is None and exchange.framing != "none":
+        last = exchange.headers_ns
+    if last is not None and end_ns is not None and end_ns > last and missing == exchange.gap_bytes:
+        longest = max(end_ns - last, longest or 0)
+    return longest
 
 
 def percentile(ordered: Sequence[int], fraction: float) -> float:

@@ -6,11 +6,11 @@ What a stream may have a hundred thousand of is a tuple: one is made in half the
 Instants are integer nanoseconds since T0, the moment before the upstream request is issued; None is unknown.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, overload
 
 from recorder.decode import stalls
-from recorder.decode.chat import Chunk
 
 EndedBy = Literal[
     "end", "eof", "length", "reset", "framing", "protocol", "dns", "refused", "tls", "connect_timeout",
@@ -119,6 +119,39 @@ class Read(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Reads(Sequence[Read]):
+    """The reads of a body, in their order, as columns; as a sequence it is that of its `Read`s."""
+
+    seq: Sequence[int]
+    at_ns: Sequence[int]
+    relayed_ns: Sequence[int | None]
+    start: Sequence[int]
+    size: Sequence[int]
+
+    @classmethod
+    def of(cls, reads: Sequence[Read]) -> "Reads":
+        """Return reads as columns."""
+        if isinstance(reads, cls):
+            return reads
+        return cls(*zip(*reads, strict=True)) if reads else cls((), (), (), (), ())
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def __iter__(self) -> Iterator[Read]:
+        return map(Read, self.seq, self.at_ns, self.relayed_ns, self.start, self.size)
+
+    @overload
+    def __getitem__(self, place: int) -> Read: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Read]: ...
+    def __getitem__(self, place: int | slice) -> Read | list[Read]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        return Read(self.seq[place], self.at_ns[place], self.relayed_ns[place], self.start[place], self.size[place])
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """What is known of one request and its response, as fact.
 
@@ -141,34 +174,6 @@ class Exchange:
     coarse_clock: bool = False
     framing: str | None = None
     request_missing: int = 0
-
-
-class TimedItem(NamedTuple):
-    """One piece of a body, at the instant of the read (`read` is its seq) that holds its last byte.
-
-    A standard event or comment; a `record`, which is a payload outside of any event, such as a line of NDJSON; or a
-    whole `body` that is not a stream. `seq` counts them all from 0 in the order in which they were completed.
-    """
-
-    seq: int
-    kind: Literal["event", "comment", "record", "body"]
-    at_ns: int | None
-    read: int | None
-    type: str
-    id: str
-    data: str
-    start: int
-    end: int
-
-
-class TimedChunk(NamedTuple):
-    """A chunk at the instant of its last byte, offset `end`; `item` is the seq of the item that holds it."""
-
-    item: int
-    at_ns: int | None
-    read: int | None
-    chunk: Chunk
-    end: int
 
 
 @dataclass(frozen=True, slots=True)

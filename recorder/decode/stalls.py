@@ -7,6 +7,8 @@ recording and the screens apply the same functions, with the thresholds of the u
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import ne, sub
 from typing import Any, Final
 
 _ALL: Final = "Lists, filters and --format json go by the tape's flags, whatever the limits."
@@ -65,10 +67,8 @@ DEFAULT: Final = Thresholds()
 
 
 def output_gaps(at_ns: Sequence[int], reads: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
-    """Yield the gaps between reads that brought output: the number of the output chunk that ended it, and its ns.
+    """Return the gaps between reads that brought output: the number of the output chunk that ended it, and its ns.
 
     The output chunks have these timestamps and were brought by these reads; chunks of one read have no gap.
     """
-    for number in range(1, len(at_ns)):
-        if reads[number] != reads[number - 1]:
-            yield number, at_ns[number] - at_ns[number - 1]
+    return compress(enumerate(map(sub, at_ns[1:], at_ns), 1), map(ne, reads[1:], reads))

@@ -15,15 +15,17 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from operator import sub
 from typing import Any, Final
 
 import numpy as np
 from numpy.random import Generator
 from sqlalchemy import Connection, func, insert, select
 
-from recorder.decode.derive import Decoded, Measures, decode, derive
-from recorder.decode.metrics import Timeline, measured
-from recorder.decode.outcome import Exchange, Read, TimedChunk
+from recorder.decode.decoder import Decoded, decode
+from recorder.decode.derive import derive
+from recorder.decode.metrics import Measures, Timeline, measured
+from recorder.decode.outcome import Exchange, Reads
 from recorder.errors import WiretapeError
 from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
 
@@ -82,7 +84,6 @@ class Template:
     ends: Sequence[int]
     decoded: Decoded
     derived: Measures
-    done_read: int | None
 
 
 def template(model: Model, ending: str, chunks: int, variation: int) -> Template:
@@ -93,11 +94,10 @@ def template(model: Model, ending: str, chunks: int, variation: int) -> Template
     body, ends = b"".join(pieces), _ends(pieces, model.together, random)
     its_reads = _reads(ends, [1] * len(ends))
     decoded = decode(facts, its_reads, body)
-    done = next((item.read for item in reversed(decoded.items) if item.data == "[DONE]"), None)
-    return Template(model, ending, facts, body, ends, decoded, derive(facts, its_reads, body), done)
+    return Template(model, ending, facts, body, ends, decoded, derive(facts, its_reads, body))
 
 
-def timed(one: Template, random: Generator) -> tuple[Exchange, list[Read], Measures]:
+def timed(one: Template, random: Generator) -> tuple[Exchange, Reads, Measures]:
     """Return a template's facts, reads and measures with drawn timestamps; the measures are those of `derive`."""
     first, at = _instants(one.model, len(one.ends), random)
     waited = 30_000 * _MS if one.ending == "timeout" else 300_000
@@ -111,16 +111,13 @@ def timed(one: Template, random: Generator) -> tuple[Exchange, list[Read], Measu
     return facts, its_reads, _measured(one, facts, its_reads)
 
 
-def _measured(one: Template, facts: Exchange, its_reads: Sequence[Read]) -> Measures:
+def _measured(one: Template, facts: Exchange, its_reads: Reads) -> Measures:
     """Do what `derive` does with timestamps; all else was derived from the body already."""
     timeline = Timeline(facts, its_reads)
     flags = set(one.derived.flags)
     if one.decoded.stream:
-        at = [read.at_ns for read in its_reads]
-        # Not `replace`: this is the inner loop, and half as fast with it.
-        chunks = [TimedChunk(old.item, at[old.read or 0], old.read, old.chunk, old.end) for old in one.decoded.chunks]
-        done_ns = at[one.done_read] if one.done_read is not None else None
-        timeline = Timeline(facts, its_reads, chunks, done_ns, one.derived.completion_tokens)
+        at_ns = [its_reads.at_ns[read or 0] for read in one.decoded.reads]
+        timeline = Timeline(facts, its_reads, replace(one.decoded, at_ns=at_ns), one.derived.completion_tokens)
         flags = flags - _TIMING_FLAGS | timeline.flags()
     return replace(one.derived, **measured(timeline), flags=tuple(sorted(flags)))
 
@@ -135,12 +132,10 @@ def _instants(model: Model, reads: int, random: Generator) -> tuple[int, list[in
     return int(first * _MS), np.cumsum((gaps * _MS).astype(np.int64)).tolist()
 
 
-def _reads(ends: Sequence[int], at: Sequence[int]) -> list[Read]:
+def _reads(ends: Sequence[int], at: Sequence[int]) -> Reads:
     starts = [0, *ends[:-1]]
-    return [
-        Read(seq, moment, moment + 40_000, start, end - start)
-        for seq, (start, end, moment) in enumerate(zip(starts, ends, at, strict=False))
-    ]
+    relayed, sizes = [moment + 40_000 for moment in at], list(map(sub, ends, starts))
+    return Reads(range(len(ends)), at, relayed, starts[: len(ends)], sizes)
 
 
 def _ends(pieces: Sequence[bytes], together: float, random: Generator) -> list[int]:
@@ -263,7 +258,7 @@ class _Rows:
         no, body = facts["no"], packed.template.body
         exchange, its_reads, measured = timed(packed.template, random)
         self.exchanges.append(facts | _exchange_columns(packed.template, exchange, its_reads))
-        self.reads += [(no, read.seq, read.at_ns, read.relayed_ns, read.start, read.size) for read in its_reads]
+        self.reads += [(no, *read) for read in its_reads]
         if exchange.ended_by is None:
             self.segments.append({"exchange_no": no, "start": 0, "data": body})
             return
@@ -340,7 +335,7 @@ def _identity_columns(at: int, seed: int, random: Generator) -> dict[str, Any]:
     }
 
 
-def _exchange_columns(one: Template, exchange: Exchange, its_reads: Sequence[Read]) -> dict[str, Any]:
+def _exchange_columns(one: Template, exchange: Exchange, its_reads: Reads) -> dict[str, Any]:
     """Return the columns of a row of exchanges other than those of `_identity_columns`."""
     request = json.dumps({"model": one.model.name, "stream": True}).encode()
     has_response = exchange.status is not None
@@ -363,5 +358,5 @@ def _exchange_columns(one: Template, exchange: Exchange, its_reads: Sequence[Rea
         "client_closed_ns": left,
         "ended_by": exchange.ended_by,
         "framing": "chunked" if has_response else None,
-        "bytes": sum(read.size for read in its_reads) if exchange.ended_by is not None else 0,
+        "bytes": sum(its_reads.size) if exchange.ended_by is not None else 0,
     }

@@ -5,6 +5,7 @@ Whatever is damaged is noted (`recorder.tape.cells`) and left out. Queries over 
 """
 
 from collections.abc import Sequence
+from operator import lt
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from sqlalchemy import BindParameter, Connection, Row, Select, bindparam, func, 
 from sqlalchemy.exc import DatabaseError
 
 from recorder.decode import encoding
-from recorder.decode.outcome import Exchange, Read
+from recorder.decode.outcome import Exchange, Read, Reads
 from recorder.errors import TapeDamaged
 from recorder.process import Run, is_gone
 from recorder.tape import cells
@@ -22,8 +23,11 @@ from recorder.tape.schema import bodies, exchanges, reads, segments, sessions
 READ_COLUMNS = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, reads.c.size)
 """What a `Read` is made of."""
 
-_Read = tuple[Place, Timestamp, Timestamp | None, Place, Place]
-"""A read as JSON has it, in the order of `READ_COLUMNS`."""
+PACKED_READS = func.json_array(*(func.json_group_array(column) for column in READ_COLUMNS))
+"""All reads of an exchange in one row, as `ReadColumns`: several times as fast as a row for each of them."""
+
+ReadColumns = tuple[list[Place], list[Timestamp], list[Timestamp | None], list[Place], list[Place]]
+"""The columns of `PACKED_READS`."""
 
 # Statements are built once: that takes longer than running them.
 _OF_NO: BindParameter[int] = bindparam("no")
@@ -32,14 +36,13 @@ _FACTS: Select[Any] = select(
     func.coalesce(func.length(exchanges.c.request_body), 0).label("request_stored"),
 ).where(exchanges.c.no == _OF_NO)
 _READS = select(*READ_COLUMNS).where(reads.c.exchange_no == _OF_NO).order_by(reads.c.seq)
-_READS_AT_ONCE = select(func.json_group_array(func.json_array(*_READS.subquery().c)))
-"""One row for all: a row for each of a hundred thousand takes twice as long."""
+_PACKED = select(PACKED_READS).where(reads.c.exchange_no == _OF_NO)
 _BODY = select(bodies.c.data, bodies.c.size).where(bodies.c.exchange_no == _OF_NO)
 _SEGMENTS = select(segments.c.data).where(segments.c.exchange_no == _OF_NO).order_by(segments.c.start)
 _RUN = select(*(sessions.c[name] for name in ("pid", "boot_id", "heartbeat_at", "ended_at", "listen", "upstreams")))
 
 
-def facts(connection: Connection, no: int) -> tuple[Exchange, list[Read]]:
+def facts(connection: Connection, no: int) -> tuple[Exchange, Reads]:
     """Read an exchange's facts, as the decoder takes them. Raises sqlalchemy's `NoResultFound`."""
     return exchange_of(row_of(connection, no)), reads_of(connection, no)
 
@@ -69,13 +72,14 @@ def exchange_of(row: Row[Any]) -> Exchange:
     )
 
 
-def reads_of(connection: Connection, no: int) -> list[Read]:
+def reads_of(connection: Connection, no: int) -> Reads:
     """Read an exchange's reads, in order; those that are damaged are noted and left out."""
     try:
-        rows = msgspec.json.decode(connection.execute(_READS_AT_ONCE, {"no": no}).scalar_one(), type=list[_Read])
+        columns = Reads(*msgspec.json.decode(connection.execute(_PACKED, {"no": no}).scalar_one(), type=ReadColumns))
     except (msgspec.MsgspecError, DatabaseError):
-        return intact_reads(connection, no)
-    return sorted(map(Read._make, rows))
+        return Reads.of(intact_reads(connection, no))
+    is_ordered = all(map(lt, columns.seq, columns.seq[1:]))  # as its key is gone through in order, it is
+    return columns if is_ordered else Reads.of(sorted(columns))
 
 
 def intact_reads(connection: Connection, no: int) -> list[Read]:

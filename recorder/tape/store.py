@@ -22,8 +22,9 @@ import msgspec
 from sqlalchemy import JSON, Connection, func, insert, select, update
 
 from recorder.clock import Clock
-from recorder.decode.derive import DECODER_VERSION, Measures, derive
-from recorder.decode.outcome import Exchange, Read
+from recorder.decode.derive import derive
+from recorder.decode.metrics import DECODER_VERSION, Measures
+from recorder.decode.outcome import Exchange, Reads
 from recorder.tape import cells, journal, reading
 from recorder.tape.file import compact_json, driver_of
 from recorder.tape.redact import Redactor
@@ -59,7 +60,7 @@ class Unsettled:
     path: str
     request_model: str | None
     exchange: Exchange
-    reads: list[Read]
+    reads: Reads
     body: bytes
     is_settled: bool
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from recorder.decode import chunks
-from recorder.decode.batch import Run
-from recorder.decode.derive import Decoded
-from recorder.decode.outcome import TimedItem
+from recorder.decode.decoder import decode
+from recorder.decode.outcome import Exchange, Read
 from recorder.errors import TapeDamaged
+from tests.decoded import of_chunks
 from viewer import rows
 from viewer.model.exchange import events
 from viewer.model.exchange.transcript import Transcript
@@ -24,11 +24,8 @@ CONTRACT = (
 
 
 def chunk_rows(*payloads: dict[str, Any], step_ns: int = 1_000_000) -> list[rows.Row]:
-    runs = [
-        Run(chunks.read(json.dumps(payload)), None, [""], (seq,), (seq * step_ns,), (seq,))
-        for seq, payload in enumerate(payloads)
-    ]
-    return list(rows.chunks("a1", runs))
+    found = [chunks.read(json.dumps(payload)) for payload in payloads]
+    return list(rows.chunks("a1", of_chunks(found, [seq * step_ns for seq in range(len(found))])))
 
 
 def choice(delta: dict[str, Any], index: int = 0, finish: str | None = None) -> dict[str, Any]:
@@ -59,13 +56,10 @@ def test_an_exchange_without_measures_has_no_flags_and_unknown_times() -> None:
 
 
 def test_the_first_item_has_no_gap_and_comments_count_as_items() -> None:
-    items = [
-        TimedItem(0, "event", 5_000_000, 0, "message", "", "x", 0, 9),
-        TimedItem(1, "comment", 7_500_000, 1, "", "", "ping", 9, 15),
-        TimedItem(2, "event", None, None, "message", "", "y", 15, 24),
-    ]
-    transcript = Transcript(Decoded(b"", True, items))
-    found = list(events.table(transcript, items))
+    body = b"data: x\n\n: ping\n\ndata: y\n\n"
+    reads = [Read(0, 5_000_000, None, 0, 9), Read(1, 7_500_000, None, 9, 8)]
+    decoded = decode(Exchange(200, "text/event-stream", None, None, None, None, None), reads, body)
+    found = list(events.table(Transcript(decoded), decoded))
     assert [row["gap_ms"] for row in found] == [None, 2.5, None]
     assert [row["kind"] for row in found] == ["malformed", "comment", "malformed"]
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from recorder.decode.derive import decode, derive
+from recorder.decode.decoder import decode
+from recorder.decode.derive import derive
 from recorder.decode.outcome import Exchange, Read
 from viewer.timing.timed import Timed
 

@@ -201,8 +201,8 @@ def _rows(connection: "Connection", job: _Job, where: "Condition | None", bar: p
             found = overview.samples(connection, job.by, where)
             return itertools.islice((summary.row(sample, job.by) for sample in found), job.limit)
         case "chunks":  # as runs, which `export` makes lines of without a row in between
-            runs = queries.all_chunks(connection, where).runs
-            return Chunks(bar.over(runs, rows=lambda one: sum(len(run.texts) for run in one[1])), job.limit)
+            decoded = queries.all_chunks(connection, where).found
+            return Chunks(bar.over(decoded, rows=lambda one: sum(map(len, one[1].runs))), job.limit)
         case "reads":
             reads = itertools.islice(queries.all_reads(connection, where), job.limit)
             return bar.over(reads, key=lambda row: row["id"])

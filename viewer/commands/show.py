@@ -94,7 +94,7 @@ def _events(connection: "Connection", no: int, output: Output, _: Thresholds) ->
         lines = events.lines(transcript, Times())
         writing.show(Text(line if room is None else _cut(line, room)) for line in lines)
     else:
-        output.put(rows.EVENT_FIELDS, events.table(transcript, decoded.items))
+        output.put(rows.EVENT_FIELDS, events.table(transcript, decoded))
     if not len(transcript):
         _report_no_body(connection, no, "events")
 

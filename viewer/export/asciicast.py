@@ -8,11 +8,11 @@ Recorded text is hostile: all of it passes `safe`, so that a player's terminal g
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final
 
 from recorder.decode.chat import Piece
-from recorder.decode.outcome import TimedChunk
+from recorder.decode.decoder import TimedChunk
 from recorder.decode.stalls import DEFAULT, output_gaps
 from recorder.sanitize import safe
 from viewer import formatting
@@ -56,8 +56,9 @@ def lines(one: Whole) -> Iterator[str]:
 
 
 def _events(one: Whole) -> Iterator[Event]:
-    outputs = [timed for timed in one.decoded.chunks if timed.chunk.output]
-    yield from _written(one)
+    chunks = list(one.decoded.chunks())
+    outputs = [timed for timed in chunks if timed.chunk.output]
+    yield from _written(one, chunks)
     first = next((timed.at_ns for timed in outputs if timed.at_ns is not None), None)
     if first is not None and one.decoded.stream:
         yield first, _MARK_FIRST, "m", f"ttft {formatting.ms(first / 1e6)} ms"
@@ -65,16 +66,15 @@ def _events(one: Whole) -> Iterator[Event]:
     for number, gap_ns in output_gaps([at_ns for at_ns, _ in at], [read for _, read in at]):
         if DEFAULT.is_stall(gap_ns):
             yield at[number - 1][0], _MARK_AFTER, "m", f"stall {formatting.ms(gap_ns / 1e6)} ms"
-    for timed in one.decoded.chunks:
+    for timed in chunks:
         if timed.chunk.fault is not None:
             said = ": ".join(filter(None, (timed.chunk.fault.code, timed.chunk.fault.message)))
             yield _at(timed, one), _MARK_AFTER, "m", f"error {safe(said)}".rstrip()
     yield from _ending(one)
 
 
-def _written(one: Whole) -> Iterator[Event]:
-    """Give what the first choice says, one event for each chunk of it."""
-    chunks = one.decoded.chunks
+def _written(one: Whole, chunks: Sequence[TimedChunk]) -> Iterator[Event]:
+    """Yield what the first choice says, one event for each chunk of it."""
     choice = min((piece.index for timed in chunks for piece in timed.chunk.pieces), default=0)
     kind = ""
     for timed in chunks:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from recorder.decode.batch import Run
+from recorder.decode.decoder import Decoded
 from viewer import rows
 
 _FIRST: Final = rows.CHUNK_FIELDS.index("event") + 1
@@ -20,23 +20,25 @@ _FIRST: Final = rows.CHUNK_FIELDS.index("event") + 1
 _ORDINARY: Final = re.compile(r"[ \w][ \w.;:!?'()—-]*+").fullmatch
 
 
-def lines(id: str, runs: Sequence[Run], cell: Callable[[Any], str], end: str) -> list[str]:
-    """Give the lines of an exchange's chunks; `cell` writes a text, an integer, a boolean or None as CSV has it."""
-    at_ns = list(itertools.chain.from_iterable(run.at_ns for run in runs))
+def lines(id: str, decoded: Decoded, cell: Callable[[Any], str], end: str) -> list[str]:
+    """Return the lines of an exchange's chunks; `cell` writes a text, an integer, a boolean or None as CSV has it."""
+    at_ns = list(itertools.chain.from_iterable(decoded.at_ns[run.items] for run in decoded.runs))
     at_ms, gap_ms = milliseconds(at_ns), ["", *milliseconds(rows.gaps(at_ns))]
     found: list[str] = []
     own, seq = cell(id), 0
-    for run in runs:
-        size = len(run.texts)
+    for run in decoded.runs:
         around = [_around(row, run.part, cell, end) for row in rows.chunk(id, run.chunk)]
-        places = range(seq, seq + size), at_ms[seq : seq + size], gap_ms[seq : seq + size]
-        here = _integers(run.reads), _integers(run.items), _texts(run.texts, cell)
+        here = slice(seq, seq + len(run))
+        reads = ["" if read is None else read for read in decoded.reads[run.items]]
+        texts = [text if _ORDINARY(text) else cell(text) for text in run.texts]
         found += [
             f"{own},{number},{at},{gap},{read},{item},{before}{text}{after}"
-            for number, at, gap, read, item, text in zip(*places, *here, strict=True)
+            for number, (at, gap, read, item, text) in enumerate(
+                zip(at_ms[here], gap_ms[here], reads, itertools.count(run.item), texts), seq
+            )
             for before, after in around
         ]
-        seq += size
+        seq += len(run)
     return found
 
 
@@ -75,11 +77,3 @@ def _around(row: rows.Row, part: str | None, cell: Callable[[Any], str], end: st
         return ",".join(cells), end
     place = fields.index(rows.PART_FIELDS[part])
     return "".join(f"{one}," for one in cells[:place]), "".join(f",{one}" for one in cells[place + 1 :]) + end
-
-
-def _texts(texts: Sequence[str], cell: Callable[[Any], str]) -> list[str]:
-    return [text if _ORDINARY(text) else cell(text) for text in texts]
-
-
-def _integers(found: Sequence[int | None]) -> Sequence[int | str | None]:
-    return ["" if one is None else one for one in found] if None in found else found

@@ -145,7 +145,7 @@ def _messages(one: Whole) -> list[Row]:
 
     return [
         {"time": seconds(item.at_ns), "eventName": item.type, "eventId": item.id, "data": item.data}
-        for item in one.decoded.items
+        for item in one.decoded.items()
         if item.kind == "event"
     ]
 

@@ -152,8 +152,8 @@ def _cells(values: Iterable[Any], raw: bool, terminal: bool) -> list[Any]:
 def _write_lines(out: BinaryIO, found: Chunks, raw: bool, end: str) -> int:
     count = 0
     cell = functools.partial(_quoted, raw=raw)
-    for id, runs in found.runs:
-        lines = chunk_lines.lines(id, runs, cell, end)
+    for id, decoded in found.found:
+        lines = chunk_lines.lines(id, decoded, cell, end)
         if found.limit is not None:
             del lines[found.limit - count :]
         out.write(_encoded("".join(lines)))

@@ -31,7 +31,7 @@ def observed(
     for row in _facts(connection, where, batch):
         exchange = Exchange(row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes)
         requested = _requested_tokens(connection, row.no) if rule.reads_request else None
-        yield Observed(exchange, queries.events(connection, row.no), row, _wall_ns(row.started_at), requested)
+        yield Observed(exchange, queries.chunks(connection, row.no), row, _wall_ns(row.started_at), requested)
 
 
 def _facts(connection: Connection, where: Condition | None, size: int) -> Iterator[Any]:

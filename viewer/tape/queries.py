@@ -13,21 +13,18 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection, Select, bindparam, event, func, select, tuple_, type_coerce
 from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.types import NullType
 
-from recorder.decode.batch import Events, Run, Span, runs
-from recorder.decode.batch import events as as_events
-from recorder.decode.derive import Decoded, decode
-from recorder.decode.outcome import FAILURES, Exchange, Read
+from recorder.decode.decoder import Decoded, decode
+from recorder.decode.outcome import FAILURES, Exchange, Read, Reads
 from recorder.errors import NotFound, TapeDamaged, TapeError
 from recorder.sanitize import safe
 from recorder.tape import cells, file, reading
-from recorder.tape.cells import Place, Timestamp
 from recorder.tape.schema import exchanges as _exchanges
 from recorder.tape.schema import measures as _measures
 from recorder.tape.schema import reads as _reads
@@ -43,15 +40,9 @@ _BATCH = 1000
 _BATCH_OF_READS = 10_000
 _BATCH_OF_EXCHANGES = 200
 _RESPONSE = select(_exchanges.c.response_headers, _exchanges.c.framing).where(_exchanges.c.no == bindparam("no"))
-_SPANS = (
-    select(_reads.c.seq, _reads.c.at_ns, _reads.c.start, _reads.c.size)
-    .where(_reads.c.exchange_no == bindparam("no"))
-    .order_by(_reads.c.seq)
-)
 EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
 """What is said wherever an exchange is asked of a tape that has none."""
 
-_ReadColumns = tuple[list[Place], list[Timestamp], list[Timestamp | None], list[Place], list[Place]]
 _LEAST_PREFIX = 4
 _CANDIDATES = 5
 
@@ -288,35 +279,18 @@ def _every_read(connection: Connection) -> Iterator[Row]:
 
 def all_chunks(connection: Connection, where: Condition | None = None, limit: int | None = None) -> Chunks:
     """Give every chunk of the exchanges that fit, oldest exchange first; one exchange is decoded at a time."""
-    return Chunks(((id, _runs(connection, no)) for no, id in _numbers(connection, where)), limit)
+    return Chunks(((id, chunks(connection, no)) for no, id in _numbers(connection, where)), limit)
 
 
-def _runs(connection: Connection, no: int) -> list[Run]:
-    """Decode an exchange's chunks: as `decoded` does, but what is the same in many of them once."""
-    return runs(*_answer(connection, no))
-
-
-def events(connection: Connection, no: int) -> Events | Decoded:
-    """Decode an exchange's body: as the events that it is made of, if it holds nothing else, else as `decoded` does."""
-    exchange, its_reads, data = _answer(connection, no)
-    simple = as_events(exchange, its_reads, data)
-    return (
-        decode(exchange, [Read(one[0], one[1], None, *one[2:]) for one in its_reads], data)
-        if simple is None
-        else simple
-    )
-
-
-def _answer(connection: Connection, no: int) -> tuple[Exchange, list[Span], bytes]:
-    """Read what of an exchange decides how it is decoded."""
+def chunks(connection: Connection, no: int) -> Decoded:
+    """Decode an exchange's body as `decoded` does, with nothing read but what decides how that is done."""
     with connection.begin():
         headers, framing = connection.execute(_RESPONSE, {"no": no}).one()
-        its_reads = [row for row in connection.execute(_SPANS, {"no": no}) if None not in row]
+        its_reads = reading.reads_of(connection, no)
         data = reading.readable_body(connection, no)
     named = dict(reversed(headers or []))
     kind, coding = named.get("content-type"), named.get("content-encoding")
-    exchange = Exchange(None, kind, coding, None, None, None, None, framing=framing)
-    return exchange, cast("list[Span]", its_reads), data
+    return decode(Exchange(None, kind, coding, None, None, None, None, framing=framing), its_reads, data)
 
 
 def _numbers(connection: Connection, where: Condition | None) -> Iterator[tuple[int, str]]:
@@ -354,17 +328,17 @@ def read_columns(
     Those are seq, at_ns, relayed_ns (which may be None), start and size. SQLite packs the reads of an exchange into one
     row, which is several times as fast as a row for each of millions.
     """
-    columns = (_reads.c.seq, _reads.c.at_ns, _reads.c.relayed_ns, _reads.c.start, _reads.c.size)
-    packed = func.json_array(*(func.json_group_array(column) for column in columns))
     # Grouped by the head of its key, the table is gone through in the order of the key.
-    statement = select(_reads.c.exchange_no, packed).group_by(_reads.c.exchange_no).order_by(_reads.c.exchange_no)
+    statement = (
+        select(_reads.c.exchange_no, reading.PACKED_READS).group_by(_reads.c.exchange_no).order_by(_reads.c.exchange_no)
+    )
     numbers = _numbers(connection, where)
     while batch := dict(itertools.islice(numbers, _BATCH_OF_EXCHANGES)):
         try:
             with connection.begin():
                 packs = connection.execute(statement.where(_reads.c.exchange_no.in_(batch))).all()
             found: list[tuple[int, Sequence[Sequence[Any]]]] = [
-                (no, msgspec.json.decode(text, type=_ReadColumns)) for no, text in packs
+                (no, msgspec.json.decode(text, type=reading.ReadColumns)) for no, text in packs
             ]
         except (msgspec.MsgspecError, DatabaseError):  # damaged ones are left out, one by one
             found = [(no, _intact_columns(connection, no)) for no in batch]
@@ -420,7 +394,7 @@ def among(numbers: Iterable[int]) -> Condition:
     return _exchanges.c.no.in_(select(listed.c.value))
 
 
-def observed(connection: Connection, no: int) -> tuple[Exchange, list[Read], Decoded]:
+def observed(connection: Connection, no: int) -> tuple[Exchange, Reads, Decoded]:
     """Give the facts of an exchange, its reads, and its body decoded: all that its verdicts are given by."""
     with connection.begin():
         facts, its_reads = reading.facts(connection, no)

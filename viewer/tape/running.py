@@ -9,7 +9,8 @@ from typing import Final
 from sqlalchemy import Connection
 
 from recorder.decode import encoding
-from recorder.decode.derive import Measures, derive
+from recorder.decode.derive import derive
+from recorder.decode.metrics import Measures
 from recorder.tape import reading
 from viewer import rows
 from viewer.rows import Row

@@ -6,8 +6,8 @@ Instants are ns since T0, the moment before the request was sent. Where it comes
 from dataclasses import dataclass
 from datetime import datetime
 
-from recorder.decode.derive import Decoded
-from recorder.decode.outcome import Read
+from recorder.decode.decoder import Decoded
+from recorder.decode.outcome import Reads
 from recorder.errors import TapeDamaged
 from viewer.rows import Row
 
@@ -17,7 +17,7 @@ class Whole:
     """All that a tape holds of one exchange: its row with the outcome, its reads, its body and what that says."""
 
     facts: Row
-    reads: list[Read]
+    reads: Reads
     body: bytes
     decoded: Decoded
 
@@ -30,7 +30,7 @@ class Whole:
     def last_ns(self) -> int | None:
         """When it ended; while it is open, its last read."""
         end: int | None = self.facts["end_ns"]
-        return end if end is not None else max((read.at_ns for read in self.reads), default=None)
+        return end if end is not None else max(self.reads.at_ns, default=None)
 
     @property
     def ending(self) -> str:

@@ -7,14 +7,13 @@ read was on its way to the client, and who held it, is `slowness`'s; what is wor
 import functools
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
-from recorder.decode.chat import Chunk
-from recorder.decode.derive import Decoded
-from recorder.decode.outcome import Exchange, Read, TimedChunk
+from recorder.decode.decoder import COMMENT, EVENT, Decoded, Run
+from recorder.decode.outcome import Exchange, Read
 from viewer.rows import Row
 from viewer.timing import attribution as slowness
 from viewer.timing.attribution import Slowness, Step, Who
@@ -36,6 +35,16 @@ class Silence:
 _UPSTREAM: Final = Silence("upstream")
 
 
+class ChunkTime(NamedTuple):
+    """A chunk by its number in the stream: its item, the timestamp and seq of its read, and the offset of its end."""
+
+    no: int
+    item: int
+    at_ns: int | None
+    read: int | None
+    end: int
+
+
 class Timed:
     """One exchange as its verdicts need it: its reads and their steps, and its output chunks with an instant.
 
@@ -43,24 +52,15 @@ class Timed:
     those on the tape, from which reads may be missing; `places` are those that completed the `outputs`.
     """
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        reads: Sequence[Read],
-        decoded: Decoded,
-        spoken: Callable[[int], Chunk] | None = None,
-    ) -> None:
-        """Take an exchange as it was decoded; if its chunks lack their texts, `spoken` gives a chunk by number."""
+    def __init__(self, exchange: Exchange, reads: Sequence[Read], decoded: Decoded) -> None:
         self.exchange, self.reads, self.decoded = exchange, reads, decoded
         succeeded = exchange.status is not None and exchange.status < 300
         self.stream = succeeded and decoded.stream and decoded.dialect in ("chat", None)
-        numbered = enumerate(decoded.chunks) if self.stream else ()
-        found = [(no, one) for no, one in numbered if one.chunk.output]
-        self.outputs = [(no, one) for no, one in found if one.at_ns is not None]
+        found = [one for run, one in _chunks(decoded) if run.chunk.output] if self.stream else []
+        self.outputs = [one for one in found if one.at_ns is not None]
         self.ends_known = not exchange.gap_bytes and found[-1:] == self.outputs[-1:]
-        self._ends = [item.end for item in decoded.items]
         self._places = {read.seq: place for place, read in enumerate(reads)}
-        self.places = [self.place(one) for _, one in self.outputs]
+        self.places = [self.place(one) for one in self.outputs]
         counts = Counter(self.places)
         self._nth = {place: nth for nth, place in enumerate(counts)}
         self.brought = list(counts.values())
@@ -69,21 +69,26 @@ class Timed:
         self._breaks = list(
             accumulate((end != read.start for end, read in zip(ends, reads[1:], strict=False)), initial=0)
         )
-        self._spoken = spoken
 
     @functools.cached_property
     def steps(self) -> list[Step]:
         """The steps of the reads, as `slowness.steps` gives them."""
         return slowness.steps(self.reads, self.exchange.paused, coarse=self.exchange.coarse_clock)
 
-    def place(self, chunk: TimedChunk) -> int:
-        """Give the place of the read that completed a chunk which has an instant."""
+    def place(self, chunk: ChunkTime) -> int:
+        """Return the place of the read that completed a chunk which has a timestamp."""
         assert chunk.read is not None
         return self._places[chunk.read]
 
-    def chunk(self, no: int) -> Chunk:
-        """Give the chunk of a number with its texts."""
-        return self.decoded.chunks[no].chunk if self._spoken is None else self._spoken(no)
+    @property
+    def error(self) -> ChunkTime | None:
+        """The first chunk by which upstream said that it failed."""
+        failed = (
+            one
+            for run, one in _chunks(self.decoded)
+            if run.chunk.fault is not None or any(piece.finish_reason == "error" for piece in run.chunk.pieces)
+        )
+        return next(failed, None)
 
     def slowness(self) -> Slowness:
         """Say who was slow, over the whole exchange."""
@@ -107,14 +112,17 @@ class Timed:
 
     def meanwhile(self, first: int, last: int, start: int, end: int) -> Row:
         """Count what came in the reads between the places `first` and `last`, and in the data from `start` to `end`."""
-        between = self.decoded.items[bisect_right(self._ends, start) : bisect_left(self._ends, end)]
+        decoded = self.decoded
+        between = slice(bisect_right(decoded.ends, start), bisect_left(decoded.ends, end))
         came = Counter(
-            item.kind for item in between if item.read is not None and first < self._places[item.read] < last
+            kind
+            for kind, read in zip(decoded.kinds[between], decoded.reads[between], strict=True)
+            if read is not None and first < self._places[read] < last
         )
         return {
             "reads_meanwhile": max(last - first - 1, 0),
-            "comments_meanwhile": came["comment"],
-            "events_meanwhile": came["event"],
+            "comments_meanwhile": came[COMMENT],
+            "events_meanwhile": came[EVENT],
         }
 
     def held(self, first: int, last: int) -> Row:
@@ -152,6 +160,16 @@ class Timed:
 
     def _lasted(self, first: int, last: int) -> int:
         return self.reads[last].at_ns - self.reads[first].at_ns
+
+
+def _chunks(decoded: Decoded) -> Iterator[tuple[Run, ChunkTime]]:
+    """Yield every chunk, with the run that it is in."""
+    first = 0
+    for run in decoded.runs:
+        numbers, items = range(first, first + len(run)), range(run.items.start, run.items.stop)
+        columns = (decoded.at_ns[run.items], decoded.reads[run.items], decoded.ends[run.items])
+        yield from ((run, ChunkTime(*one)) for one in zip(numbers, items, *columns, strict=True))
+        first += len(run)
 
 
 def _paused(reads: Sequence[Read]) -> list[int]:

@@ -14,12 +14,11 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from recorder.decode.chat import Chunk
-from recorder.decode.outcome import TimedChunk
 from recorder.decode.stalls import Thresholds, output_gaps
 from viewer import rows
 from viewer.rows import Row
 from viewer.timing.attribution import Who
-from viewer.timing.timed import Timed, Unclear
+from viewer.timing.timed import ChunkTime, Timed, Unclear
 
 
 def doc(meaning: str) -> dict[str, str]:
@@ -119,10 +118,10 @@ def verdicts(timed: Timed, outcome: str, limits: Thresholds) -> list[Verdict]:
 
 
 def _gaps(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
-    at = [_at(one) for _, one in timed.outputs]
+    at = [_at(one) for one in timed.outputs]
     for nth, lasted in output_gaps(at, timed.places):
         if limits.is_stall(lasted):
-            (earlier, before), (no, after) = timed.outputs[nth - 1 : nth + 1]
+            before, after = timed.outputs[nth - 1 : nth + 1]
             first, last = timed.places[nth - 1 : nth + 1]
             silence = timed.silent(first, last)
             held = timed.held(first, last)
@@ -134,7 +133,7 @@ def _gaps(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
                 lasted_ns=lasted,
                 output_chunks=timed.brought_by(last),
                 unclear=silence.unclear,
-                **_where(timed, earlier, no),
+                **_where(timed, before, after),
                 **timed.meanwhile(first, last, before.end, after.end),
                 **(held | {"client_ns": silence.paused_ns} if silence.who == "client" else held),
             )
@@ -147,7 +146,7 @@ def _deliveries(timed: Timed, limit: int) -> Iterator[Verdict]:
         given, got = relayed[first], relayed[last]
         if first == last or given is None or got is None or got - given <= limit:
             continue
-        (earlier, before), (no, after) = timed.outputs[nth : nth + 2]
+        before, after = timed.outputs[nth : nth + 2]
         if _at(after) - _at(before) <= limit:
             longest = max(timed.steps[first + 1 : last + 1], key=lambda step: step.ns or 0, default=None)
             who = None if longest is None or timed.misses(first, last) else longest.who
@@ -158,7 +157,7 @@ def _deliveries(timed: Timed, limit: int) -> Iterator[Verdict]:
                 from_ns=given,
                 lasted_ns=got - given,
                 unclear=_doubt(timed, first, last) if who is None else None,
-                **_where(timed, earlier, no),
+                **_where(timed, before, after),
                 **timed.meanwhile(first, last, before.end, after.end),
                 **timed.held(first + 1, last),
             )
@@ -204,16 +203,16 @@ def _silent_ends(timed: Timed, outcome: str, limit: int, end: int) -> Iterator[V
 
     Where the tape lacks the end of the body, how long it was silent is not known.
     """
-    error = _error(timed) if outcome == "error_event" else None
+    error = timed.error if outcome == "error_event" else None
     if error is None and not timed.ends_known:
         return
-    output = timed.outputs[-1][1] if timed.outputs else None
+    output = timed.outputs[-1] if timed.outputs else None
     began = output.at_ns if output else timed.exchange.headers_ns
-    ended = end if error is None else error[1].at_ns
+    ended = end if error is None else error.at_ns
     if began is None or ended is None or ended - began <= limit:
         return
     first = timed.place(output) if output else -1
-    last = len(timed.reads) if error is None else timed.place(error[1])
+    last = len(timed.reads) if error is None else timed.place(error)
     unclear: Unclear | None = "missing" if timed.misses(first, last) else None
     unclear = "instants" if timed.exchange.coarse_clock else unclear
     yield Verdict(
@@ -222,30 +221,22 @@ def _silent_ends(timed: Timed, outcome: str, limit: int, end: int) -> Iterator[V
         who=None if unclear else "upstream",
         from_ns=began,
         lasted_ns=ended - began,
-        event=error[1].item if error else None,
-        chunk=error[0] if error else None,
-        before=_words(timed.chunk(timed.outputs[-1][0]), last=True) if output else None,
+        event=error.item if error else None,
+        chunk=error.no if error else None,
+        before=_words(timed.decoded.chunk(output.no), last=True) if output else None,
         unclear=unclear,
         **timed.meanwhile(
-            first, last, output.end if output else -1, error[1].end if error else len(timed.decoded.data) + 1
+            first, last, output.end if output else -1, error.end if error else len(timed.decoded.data) + 1
         ),
         **timed.held(max(first, 0), max(first, 0)),
     )
 
 
-def _error(timed: Timed) -> tuple[int, TimedChunk] | None:
-    """Find the first chunk by which upstream said that it failed, and its number."""
-    for no, one in enumerate(timed.decoded.chunks):
-        if one.chunk.fault is not None or any(piece.finish_reason == "error" for piece in one.chunk.pieces):
-            return no, one
-    return None
-
-
 def _bursts(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
-    at, reads, count = [_at(one) for _, one in timed.outputs], len(timed.brought), len(timed.outputs)
+    at, reads, count = [_at(one) for one in timed.outputs], len(timed.brought), len(timed.outputs)
     if not limits.is_burst(at, timed.places):
         return
-    no, first = timed.outputs[0]
+    first = timed.outputs[0]
     yield Verdict(
         kind="burst",
         form="buffered" if count - reads >= count / 2 else "fake",
@@ -255,7 +246,7 @@ def _bursts(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
         lasted_ns=at[-1] - at[0],
         read=first.read,
         event=first.item,
-        chunk=no,
+        chunk=first.no,
         output_chunks=count,
         output_reads=reads,
         chunks_per_read=count / reads,
@@ -264,10 +255,10 @@ def _bursts(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
     )
 
 
-def _where(timed: Timed, earlier: int, no: int) -> Row:
-    after = timed.decoded.chunks[no]
-    words = {"before": _words(timed.chunk(earlier), last=True), "after": _words(timed.chunk(no))}
-    return {"read": after.read, "event": after.item, "chunk": no, **words}
+def _where(timed: Timed, before: ChunkTime, after: ChunkTime) -> Row:
+    chunk = timed.decoded.chunk
+    words = {"before": _words(chunk(before.no), last=True), "after": _words(chunk(after.no))}
+    return {"read": after.read, "event": after.item, "chunk": after.no, **words}
 
 
 def _words(chunk: Chunk, *, last: bool = False) -> str | None:
@@ -279,6 +270,6 @@ def _words(chunk: Chunk, *, last: bool = False) -> str | None:
     return None
 
 
-def _at(output: TimedChunk) -> int:
+def _at(output: ChunkTime) -> int:
     assert output.at_ns is not None
     return output.at_ns

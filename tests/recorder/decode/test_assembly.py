@@ -2,11 +2,13 @@ import pytest
 
 from recorder.decode.assembly import assemble, count
 from recorder.decode.chat import parse
+from recorder.decode.decoder import Run
 from recorder.decode.encoding import Cleaner
 
 
 def answer(*payloads):
-    return assemble([parse(payload, None) for payload in payloads], Cleaner())
+    chunks = [parse(payload, None) for payload in payloads]
+    return assemble([Run(chunk, None, [""], 0) for chunk in chunks], Cleaner())
 
 
 def calls(*deltas):

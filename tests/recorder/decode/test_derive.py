@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from recorder.decode import chunks
-from recorder.decode import derive as derive_module
-from recorder.decode.derive import decode, derive
+from recorder.decode import chunks, decoder
+from recorder.decode.decoder import decode
+from recorder.decode.derive import derive
 from recorder.decode.outcome import Exchange, Read
 
 STREAMS = Path(__file__).parents[2] / "data" / "streams"
@@ -225,26 +225,27 @@ def test_reads_need_not_match_the_body(sizes):
 
 def test_what_has_no_read_has_no_instant():
     first = ANSWER.index(b"\n\n") + 2
-    items = decode(exchange(), cut(ANSWER, [first]), ANSWER).items
+    items = decode(exchange(), cut(ANSWER, [first]), ANSWER).items()
     assert [(item.read, item.at_ns) for item in items] == [(0, 100 * MS), (None, None), (None, None), (None, None)]
 
 
 def test_items_and_chunks_are_in_time_and_name_their_read():
     body = b": hi\n\n" + ANSWER
     decoded = decode(exchange(), cut(body, [3, 10, len(body)]), body)
-    assert [(item.seq, item.kind, item.read) for item in decoded.items] == [
+    assert [(item.seq, item.kind, item.read) for item in decoded.items()] == [
         (0, "comment", 1),
         *((seq, "event", 2) for seq in (1, 2, 3, 4)),
     ]
-    assert (decoded.chunks[0].item, decoded.chunks[0].read, decoded.chunks[0].end) == (1, 2, decoded.items[1].end)
-    assert body[decoded.items[1].start : decoded.items[1].end].startswith(b"data: {")
+    first, item = next(decoded.chunks()), decoded.item(1)
+    assert (first.item, first.read, first.end) == (1, 2, item.end)
+    assert body[item.start : item.end].startswith(b"data: {")
 
 
 def test_an_unframed_payload_has_the_instant_of_its_last_byte():
     body = chunk("a").encode() + '{"error": "é"}'.encode() + b"\n: later\n"
     end = body.index(b"\n: later")
     decoded = decode(exchange(), cut(body, [end - 1, 1, len(body)]), body)
-    assert [(timed.read, timed.end) for timed in decoded.chunks] == [(0, len(chunk("a"))), (1, end)]
+    assert [(timed.read, timed.end) for timed in decoded.chunks()] == [(0, len(chunk("a"))), (1, end)]
 
 
 def test_the_first_of_two_errors_is_reported():
@@ -281,20 +282,20 @@ def test_cuts_of_a_real_stream_never_gain_content():
 
 @pytest.mark.parametrize("item", [b":\n", b"data: {}\n\n", b"{}\n", b"error: x\n", b"data:\n\n"])
 def test_a_body_of_nothing_but_small_items_is_decoded_up_to_a_limit(item, monkeypatch):
-    monkeypatch.setattr(derive_module, "MAX_ITEMS", 1000)
+    monkeypatch.setattr(decoder, "MAX_ITEMS", 1000)
     monkeypatch.setattr(chunks, "MAX_SEQUENCE", 1000)
     decoded = decode(exchange(), [], item * 5000)
-    assert len(decoded.items) + len(decoded.chunks) <= 1000
+    assert len(decoded.items()) + len(list(decoded.chunks())) <= 1000
 
 
 @pytest.mark.parametrize("path", sorted(STREAMS.glob("*.sse")), ids=lambda path: path.stem)
 def test_every_chunk_is_in_an_item_and_items_are_numbered_in_the_order_of_bytes(path):
     body = path.read_bytes()
     decoded = decode(exchange(), by_event(body), body)
-    assert [item.seq for item in decoded.items] == list(range(len(decoded.items)))
-    assert [item.end for item in decoded.items] == sorted(item.end for item in decoded.items)
-    for timed in decoded.chunks:
-        item = decoded.items[timed.item]
+    assert [item.seq for item in decoded.items()] == list(range(len(decoded.kinds)))
+    assert [item.end for item in decoded.items()] == sorted(item.end for item in decoded.items())
+    for timed in decoded.chunks():
+        item = decoded.item(timed.item)
         assert (item.at_ns, item.read) == (timed.at_ns, timed.read)
         assert item.start < timed.end <= item.end
 
@@ -302,37 +303,37 @@ def test_every_chunk_is_in_an_item_and_items_are_numbered_in_the_order_of_bytes(
 def test_a_body_that_is_no_stream_is_one_item_completed_by_the_read_of_its_last_byte():
     body = b'{"object":"chat.completion","choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}]}'
     decoded = decode(exchange(content_type="application/json"), cut(body, (20, len(body) - 20)), body)
-    assert [(item.kind, item.at_ns, item.read, item.start, item.end) for item in decoded.items] == [
+    assert [(item.kind, item.at_ns, item.read, item.start, item.end) for item in decoded.items()] == [
         ("body", 110 * MS, 1, 0, len(body))
     ]
-    assert [(timed.item, timed.at_ns, timed.read) for timed in decoded.chunks] == [(0, 110 * MS, 1)]
+    assert [(timed.item, timed.at_ns, timed.read) for timed in decoded.chunks()] == [(0, 110 * MS, 1)]
     assert measure(body, cut(body, (len(body),)), content_type="application/json").ttft_ns is None
 
 
 def test_a_body_that_is_no_json_is_one_item_without_a_payload():
     for body, text in ((b"<h1>502</h1>", "<h1>502</h1>"), (b"\xff\xd8\x00", "")):
         decoded = decode(exchange(status=502, content_type="text/html"), cut(body, (len(body),)), body)
-        assert [(item.kind, item.data, item.at_ns) for item in decoded.items] == [("body", text, 100 * MS)]
-        assert decoded.chunks == []
-    assert decode(exchange(content_type="text/html"), [], b"").items == []
+        assert [(item.kind, item.data, item.at_ns) for item in decoded.items()] == [("body", text, 100 * MS)]
+        assert decoded.runs == []
+    assert decode(exchange(content_type="text/html"), [], b"").items() == []
 
 
 def test_an_error_line_is_an_item_where_it_stands():
     body = (chunk("a") + "error: gone\n\n" + chunk("b")).encode()
     decoded = decode(exchange(), by_event(body), body)
-    assert [(item.kind, item.seq, item.at_ns) for item in decoded.items] == [
+    assert [(item.kind, item.seq, item.at_ns) for item in decoded.items()] == [
         ("event", 0, 100 * MS), ("record", 1, 110 * MS), ("event", 2, 120 * MS)
     ]  # fmt: skip
-    assert [timed.item for timed in decoded.chunks] == [0, 1, 2]
+    assert [timed.item for timed in decoded.chunks()] == [0, 1, 2]
 
 
 def test_each_line_of_ndjson_is_an_item():
     body = b'{"a":1}\n{"error":{"message":"no"}}\n'
     decoded = decode(exchange(content_type="application/x-ndjson"), cut(body, (8, len(body) - 8)), body)
-    assert [(item.kind, item.data, item.at_ns) for item in decoded.items] == [
+    assert [(item.kind, item.data, item.at_ns) for item in decoded.items()] == [
         ("record", '{"a":1}', 100 * MS), ("record", '{"error":{"message":"no"}}', 110 * MS)
     ]  # fmt: skip
-    assert [timed.item for timed in decoded.chunks] == [0, 1]
+    assert [timed.item for timed in decoded.chunks()] == [0, 1]
 
 
 def used(completion, reasoning=None, **more):

@@ -1,3 +1,4 @@
+import dataclasses
 import struct
 from dataclasses import fields
 from itertools import pairwise
@@ -8,8 +9,9 @@ from hypothesis import strategies as st
 
 from recorder.decode import metrics
 from recorder.decode.chat import Chunk, Fault
-from recorder.decode.derive import Measures
-from recorder.decode.outcome import Exchange, Read, TimedChunk
+from recorder.decode.metrics import Measures
+from recorder.decode.outcome import Exchange, Read, Reads
+from tests.decoded import of_chunks
 
 MS = 1_000_000
 ENDED = Exchange(200, None, None, "end", 5, 10, 900 * MS)
@@ -23,16 +25,20 @@ KINDS = {
 }
 
 
-def chunks(kinds, at_ms, reads=None):
-    return [
-        TimedChunk(seq, None if at is None else at * MS, read, KINDS[kind], 0)
-        for seq, (kind, at, read) in enumerate(zip(kinds, at_ms, reads or range(len(at_ms)), strict=True))
-    ]
+def stream(kinds, at_ms, reads=None):
+    chunks = [KINDS[kind] for kind in kinds]
+    return of_chunks(chunks, [None if at is None else at * MS for at in at_ms], reads or range(len(at_ms)))
 
 
 def measure(kinds, at_ms, reads=None, done_ms=None, tokens=None):
-    done = None if done_ms is None else done_ms * MS
-    return metrics.measured(metrics.Timeline(ENDED, (), chunks(kinds, at_ms, reads), done, tokens))
+    decoded = stream(kinds, at_ms, reads)
+    if done_ms is not None:
+        decoded = dataclasses.replace(decoded, at_ns=[*decoded.at_ns, done_ms * MS], done_item=len(at_ms))
+    return metrics.measured(metrics.Timeline(ENDED, Reads.of([]), decoded, tokens))
+
+
+def flags_of(kinds, at_ms, reads=None):
+    return metrics.Timeline(ENDED, Reads.of([]), stream(kinds, at_ms, reads)).flags()
 
 
 @pytest.mark.parametrize(
@@ -180,17 +186,17 @@ def test_a_sparkline_of_a_longer_span_has_a_cell_for_each_of_its_slices():
     ],
 )
 def test_the_shape_of_the_output_raises_flags(at_ms, reads, flags):
-    assert metrics.Timeline(ENDED, (), chunks("c" * len(at_ms), at_ms, reads)).flags() == flags
+    assert flags_of("c" * len(at_ms), at_ms, reads) == flags
 
 
 def test_output_without_an_instant_raises_little():
-    assert metrics.Timeline(ENDED, (), chunks("c", [None])).flags() == {"single_chunk"}
-    assert metrics.Timeline(ENDED, (), chunks("cc", [None, None])).flags() == set()
+    assert flags_of("c", [None]) == {"single_chunk"}
+    assert flags_of("cc", [None, None]) == set()
 
 
 def test_what_needs_no_decoding_comes_from_the_facts():
     reads = [Read(0, 7, None, 0, 0), Read(1, 8, 9, 0, 5), Read(2, 9, 9, 5, 6)]
-    found = metrics.measured(metrics.Timeline(ENDED, reads))
+    found = metrics.measured(metrics.Timeline(ENDED, Reads.of(reads)))
     assert {name: found[name] for name in found if found[name] not in (None, 0, b"", "")} == {
         "connect_ns": 5,
         "ttfb_ns": 10,
@@ -214,7 +220,7 @@ def silence(at_ms, end_ms=None, sizes=None, **facts):
         "status": 200, "content_type": None, "content_encoding": None, "ended_by": "end", "connected_ns": 5,
         "headers_ns": 20 * MS, "end_ns": None, "framing": "chunked", **facts,
     })  # fmt: skip
-    found = metrics.longest_silence(exchange, its_reads, None if end_ms is None else end_ms * MS)
+    found = metrics.longest_silence(exchange, Reads.of(its_reads), None if end_ms is None else end_ms * MS)
     return None if found is None else found / MS
 
 

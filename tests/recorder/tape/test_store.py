@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError
 
-from recorder.decode.derive import DECODER_VERSION, derive
+from recorder.decode.derive import derive
+from recorder.decode.metrics import DECODER_VERSION
 from recorder.tape import checks, file, journal
 from recorder.tape import store as storing
 from recorder.tape.schema import bodies, exchanges, measures, segments, sessions

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import Connection
 
 from recorder.decode.chat import Chunk, Fault, Piece, ToolPiece
-from recorder.decode.derive import Decoded
-from recorder.decode.outcome import TimedChunk
+from recorder.decode.outcome import Reads
+from tests.decoded import of_chunks
 from tests.viewer.conftest import COMPLETE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
 from tests.viewer.golden import assert_golden
 from viewer.export import asciicast
@@ -45,8 +45,8 @@ def events(connection: Connection, id: str) -> list[Event]:
 def made(*chunks: Chunk, **facts: Any) -> list[Event]:
     known: dict[str, Any] = {"id": "x", "model": None, "outcome": "complete", "outcome_detail": None, "ended_by": "end"}
     known |= {"started_at": "2026-03-01T12:00:00Z", "end_ns": 90 * MS, "finish_reason": None, "error_message": None}
-    timed = [TimedChunk(at, at * 10 * MS, at, chunk, at) for at, chunk in enumerate(chunks, 1)]
-    one = Whole(known | {"ended_detail": None} | facts, [], b"", Decoded(b"", True, chunks=timed))
+    decoded = of_chunks(chunks, [at * 10 * MS for at in range(1, len(chunks) + 1)])
+    one = Whole(known | {"ended_detail": None} | facts, Reads.of([]), b"", decoded)
     return read_back("\n".join(asciicast.lines(one)).encode())[1]
 
 

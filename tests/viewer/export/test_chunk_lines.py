@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from recorder.decode.batch import Run
 from recorder.decode.chat import Chunk, Fault, Piece, ToolPiece
+from recorder.decode.decoder import Decoded, Run
 from recorder.decode.templates import PARTS, filler
 from recorder.errors import TapeDamaged
+from tests.decoded import of_runs
 from tests.viewer.conftest import HOSTILE
 from viewer import rows
 from viewer.export import chunk_lines
@@ -44,24 +45,34 @@ CHUNKS = st.builds(
 
 
 @st.composite
-def made(draw: st.DrawFn) -> Run:
-    """One chunk of any kind, or several that repeat one text."""
-    if draw(st.booleans()):
-        return Run(draw(CHUNKS), None, [""], (draw(st.one_of(st.none(), st.just(3))),), (draw(NS),), (draw(NS),))
-    part = draw(st.sampled_from(PARTS))
-    tools = (ToolPiece(0, "", draw(TEXTS), ""),) if part == "arguments" else ()
-    empty = Chunk("chat", pieces=(Piece(0, "", "", "", tools, draw(st.one_of(st.none(), KNOWN))),), content=True)
-    texts = draw(st.lists(KNOWN, min_size=1, max_size=5))
-    at_ns = [draw(NS) for _ in texts]
-    return Run(filler(empty, part)("x"), part, texts, range(len(texts)), at_ns, at_ns)
+def runs(draw: st.DrawFn) -> list[Run]:
+    """Chunks of any kind, and several that repeat one text; some items have no chunk."""
+    found, item = list[Run](), 0
+    for _ in range(draw(st.integers(0, 4))):
+        item += draw(st.integers(0, 1))
+        if draw(st.booleans()):
+            found.append(Run(draw(CHUNKS), None, [""], item))
+        else:
+            part = draw(st.sampled_from(PARTS))
+            tools = (ToolPiece(0, "", draw(TEXTS), ""),) if part == "arguments" else ()
+            piece = Piece(0, "", "", "", tools, draw(st.one_of(st.none(), KNOWN)))
+            empty = Chunk("chat", pieces=(piece,), content=True)
+            found.append(Run(filler(empty, part)("x"), part, draw(st.lists(KNOWN, min_size=1, max_size=5)), item))
+        item += len(found[-1])
+    return found
 
 
-def one_by_one(runs: list[Run]) -> list[Run]:
-    return [
-        Run(run.chunk if run.part is None else filler(run.chunk, run.part)(text), None, [""], (item,), (at,), (read,))
-        for run in runs
-        for text, item, at, read in zip(run.texts, run.items, run.at_ns, run.reads, strict=True)
-    ]
+@st.composite
+def streams(draw: st.DrawFn) -> Decoded:
+    found = draw(runs())
+    size = found[-1].items.stop if found else 0
+    at_ns = draw(st.lists(NS, min_size=size, max_size=size))
+    return of_runs(found, at_ns, draw(st.lists(st.one_of(st.none(), st.integers(0, 99)), min_size=size, max_size=size)))
+
+
+def one_by_one(decoded: Decoded) -> Decoded:
+    alone = [Run(chunk, None, [""], item) for run in decoded.runs for item, chunk in enumerate(run.chunks(), run.item)]
+    return of_runs(alone, decoded.at_ns, decoded.reads)
 
 
 def written(found: Any, **options: Any) -> bytes:
@@ -70,10 +81,10 @@ def written(found: Any, **options: Any) -> bytes:
     return out.getvalue()
 
 
-@given(st.lists(st.lists(made(), max_size=4), max_size=3), st.booleans(), st.one_of(st.none(), st.integers(0, 12)))
-def test_lines_are_what_csv_makes_of_the_rows(found: list[list[Run]], raw: bool, limit: int | None) -> None:
-    exchanges = [(f"a{place}", runs) for place, runs in enumerate(found)]
-    apart = [row for id, runs in exchanges for row in rows.chunks(id, one_by_one(runs))]
+@given(st.lists(streams(), max_size=3), st.booleans(), st.one_of(st.none(), st.integers(0, 12)))
+def test_lines_are_what_csv_makes_of_the_rows(found: list[Decoded], raw: bool, limit: int | None) -> None:
+    exchanges = [(f"a{place}", decoded) for place, decoded in enumerate(found)]
+    apart = [row for id, decoded in exchanges for row in rows.chunks(id, one_by_one(decoded))]
     assert list(rows.Chunks(exchanges, limit)) == apart[:limit]
     assert written(rows.Chunks(exchanges, limit), raw_csv=raw) == written(apart[:limit], raw_csv=raw)
 
@@ -112,7 +123,7 @@ def test_the_chunks_of_a_tape_are_written_the_same_both_ways(
 
 
 def test_a_cell_is_a_formula_no_more_than_in_a_row() -> None:
-    run = Run(filler(Chunk("chat", pieces=(Piece(0, "x", "", "", (), None),), content=True), "content")("x"), "content",
-              ["=1", 'a"b', "c,d"], range(3), [0, 1, 2], [0, 1, 2])  # fmt: skip
-    text = written(rows.Chunks([("a", [run])])).decode()
+    first = Chunk("chat", pieces=(Piece(0, "x", "", "", (), None),), content=True)
+    decoded = of_runs([Run(first, "content", ["=1", 'a"b', "c,d"], 0)], [0, 1, 2])
+    text = written(rows.Chunks([("a", decoded)])).decode()
     assert [row["content"] for row in csv.DictReader(io.StringIO(text, newline=""))] == ["'=1", 'a"b', "c,d"]

@@ -132,7 +132,7 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
     asked = replace(known, request=known.request | hostile, request_body=HOSTILE.encode("utf-8", "replace"))
     decoded = queries.decoded(connection, queries.find(connection, ODD))
     transcript = Transcript(decoded)
-    events = list(event_tables.table(transcript, decoded.items))
+    events = list(event_tables.table(transcript, decoded))
     return [
         listing(connection),
         listing(connection, 100),

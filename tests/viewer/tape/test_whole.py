@@ -5,15 +5,22 @@ from typing import Any
 
 import pytest
 
-from recorder.decode.derive import Decoded
-from recorder.decode.outcome import Read
+from recorder.decode.decoder import Decoded
+from recorder.decode.outcome import Read, Reads
 from recorder.errors import TapeDamaged
 from viewer.tape.whole import Whole, instant
 
 
 def whole(reads: list[Read] | None = None, **facts: Any) -> Whole:
-    known = {"started_at": "2026-03-01T12:00:01.500000Z", "end_ns": None, "outcome": "open", "outcome_detail": None}
-    return Whole(known | {"error_message": None, "ended_detail": None} | facts, reads or [], b"", Decoded(b"", False))
+    known: dict[str, Any] = {
+        "started_at": "2026-03-01T12:00:01.500000Z",
+        "end_ns": None,
+        "outcome": "open",
+        "outcome_detail": None,
+    }
+    return Whole(
+        known | {"error_message": None, "ended_detail": None} | facts, Reads.of(reads or []), b"", Decoded(b"", False)
+    )
 
 
 def test_a_start_is_an_instant_of_utc() -> None:

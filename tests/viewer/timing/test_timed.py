@@ -1,6 +1,6 @@
 """One exchange in time: which read brought what, whose a silence was, and what cannot be known."""
 
-from recorder.decode.derive import decode
+from recorder.decode.decoder import decode
 from tests.viewer.conftest import event
 from tests.viewer.timed_exchanges import COMMENT, MS, evenly, facts, timed, word
 from viewer.timing.timed import Silence, Timed
@@ -10,7 +10,7 @@ def test_a_read_is_named_by_its_place_among_those_on_the_tape() -> None:
     exchange, reads, body = facts(*evenly(5, 10))
     left = [read for read in reads if read.seq != 1]
     found = Timed(exchange, left, decode(exchange, left, body))
-    assert [found.place(chunk) for _, chunk in found.outputs] == [0, 1, 2, 3]
+    assert [found.place(chunk) for chunk in found.outputs] == [0, 1, 2, 3]
     assert [found.misses(0, 1), found.misses(1, 3)] == [True, False]
 
 
@@ -21,7 +21,7 @@ def test_how_many_output_chunks_a_read_brought_is_counted() -> None:
 
 def test_what_came_between_two_reads_is_counted() -> None:
     found = timed((0, word()), (10, COMMENT), (20, event({"content": ""})), (30, word()))
-    first, last = (chunk for _, chunk in found.outputs)
+    first, last = found.outputs
     assert found.meanwhile(0, 3, first.end, last.end) == {
         "reads_meanwhile": 2, "comments_meanwhile": 1, "events_meanwhile": 1,
     }  # fmt: skip

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.derive import decode, derive
+from recorder.decode.decoder import decode
+from recorder.decode.derive import derive
 from recorder.decode.stalls import Thresholds
 from recorder.demo import synthetic
 from recorder.tape import file

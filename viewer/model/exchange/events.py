@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from recorder.decode.outcome import TimedItem
+from recorder.decode.decoder import Decoded
 from recorder.sanitize import safe
 from viewer import formatting, rows
 from viewer.model.exchange.clocks import SAME, Times
@@ -83,12 +83,12 @@ def lines(transcript: Transcript, times: Times, only: Sequence[int] | None = Non
         above = event
 
 
-def table(transcript: Transcript, items: Sequence[TimedItem]) -> Iterator[Row]:
-    """Yield a row of `rows.EVENT_FIELDS` for each event; `items` are those that the transcript is made of.
+def table(transcript: Transcript, decoded: Decoded) -> Iterator[Row]:
+    """Yield a row of `rows.EVENT_FIELDS` for each event; the transcript is made of `decoded`.
 
     `gap_ms` is the time since the event before, None for the first; `delta` what it adds to the answer.
     """
-    for event, item in enumerate(items):
+    for event, item in enumerate(decoded.items()):
         yield {
             "seq": item.seq,
             "kind": transcript.kind(event),

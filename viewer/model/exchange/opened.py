@@ -7,18 +7,17 @@ import dataclasses
 import functools
 import gc
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from recorder.decode import encoding
-from recorder.decode.batch import Events
-from recorder.decode.derive import decode
-from recorder.decode.outcome import Exchange, Read
+from recorder.decode.decoder import decode
+from recorder.decode.outcome import Exchange, Reads
 from recorder.decode.stalls import Thresholds
 from recorder.process import Run
-from viewer.model.exchange import markers, unrolled
+from viewer.model.exchange import markers
 from viewer.model.exchange.markers import Marker
 from viewer.model.exchange.transcript import UNKNOWN, Transcript
 from viewer.rows import Row
@@ -54,7 +53,7 @@ class Stored:
 
     id: str
     facts: Exchange
-    reads: list[Read] = field(repr=False)
+    reads: Reads = field(repr=False)
     body: bytes = field(repr=False)
     outcome: str
 
@@ -111,13 +110,12 @@ def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, tuple[Callable[[
     """
     with _unhurried():
         facts, its_reads = answer.facts, answer.reads
-        found = unrolled.events(facts, its_reads, answer.body) or decode(facts, its_reads, answer.body)
-        transcript = Transcript.of_events(found) if isinstance(found, Events) else Transcript(found)
+        decoded = decode(facts, its_reads, answer.body)
+        transcript = Transcript(decoded)
         end = max(facts.end_ns or 0, its_reads[-1].at_ns if its_reads else 0)
         transcript.come_by(end)
         first = next((read.at_ns for read in its_reads if read.size), None)
-        seqs, reads_at, _, starts, sizes = zip(*its_reads, strict=True) if its_reads else 5 * [()]
-        borders, owners = _borders(facts, seqs, (starts, sizes), len(transcript.data))
+        borders, owners = _borders(facts, its_reads, len(transcript.data))
         begun = Opened(
             facts,
             transcript,
@@ -126,8 +124,8 @@ def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, tuple[Callable[[
             limits,
             markers.markers(transcript, first),
             end,
-            array("q", reads_at),
-            array("q", sizes),
+            array("q", its_reads.at_ns),
+            array("q", its_reads.size),
             borders,
             owners,
             facts.gap_bytes,
@@ -136,9 +134,7 @@ def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, tuple[Callable[[
 
     @functools.cache
     def timed() -> Timed:
-        if isinstance(found, Events):
-            return Timed(facts, its_reads, unrolled.decoded(found, transcript), unrolled.spoken(found))
-        return Timed(facts, its_reads, found)
+        return Timed(facts, its_reads, decoded)
 
     def judged() -> Judged:
         with _unhurried():
@@ -165,12 +161,10 @@ def _unhurried() -> Iterator[None]:
             gc.enable()
 
 
-def _borders(
-    facts: Exchange, seqs: Sequence[int], spans: tuple[Sequence[int], Sequence[int]], size: int
-) -> "tuple[array[int], array[int]]":
-    """Give where reads begin, and which: `UNKNOWN` from where the body goes on without any."""
+def _borders(facts: Exchange, reads: Reads, size: int) -> "tuple[array[int], array[int]]":
+    """Return where reads begin, and which: `UNKNOWN` from where the body goes on without any."""
     if not encoding.is_identity(facts.content_encoding):
         return array("q"), array("q")
-    ends, places = encoding.spans(*spans, size)
-    owners = [UNKNOWN if place is None else seqs[place] for place in places]
+    ends, places = encoding.spans(reads.start, reads.size, size)
+    owners = [reads.seq[place] if place >= 0 else UNKNOWN for place in places]
     return array("q", [0, *ends][: len(owners)]), array("q", owners)

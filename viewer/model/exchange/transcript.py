@@ -9,15 +9,13 @@ hundred thousand events. How a body is decoded is `recorder.decode.derive`'s, wh
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 from recorder.decode import chunks
 from recorder.decode.assembly import Call, Calls
-from recorder.decode.batch import Events, Run
 from recorder.decode.chat import Chunk, Piece, ToolPiece
-from recorder.decode.derive import Decoded
-from recorder.decode.outcome import TimedChunk, TimedItem
-from recorder.decode.templates import filler
+from recorder.decode.decoder import BODY, COMMENT, Decoded, Run
 from viewer.model.exchange.tracks import ToolCall, Track, Voice
 
 KINDS: Final = (
@@ -43,33 +41,23 @@ class Transcript:
 
     def __init__(self, decoded: Decoded) -> None:
         self.data = decoded.data
-        self.at = array("q")
-        self.timed = bytearray()
-        self.reads = array("q")
-        self.starts = array("q")
-        self.ends = array("q")
-        self.kinds = bytearray()
+        self.timed = bytearray(at is not None for at in decoded.at_ns)
+        last = 0
+        self.at = array("q", (last := last if at is None else at for at in decoded.at_ns))
+        self.reads = array("q", (UNKNOWN if read is None else read for read in decoded.reads))
+        self.starts, self.ends = array("q", decoded.starts), array("q", decoded.ends)
+        self.kinds = bytearray((_NO_CHUNK,)) * len(self.at)
         self.voices: list[Voice] = []
         self._saying = _Saying()
         self._tracks: list[Track] = self._saying.tracks
-        self._first = array("q")
+        self._first = array("q", (UNKNOWN,)) * len(self.at)
         self._others: dict[int, list[int]] = {}
-        chunks_of: dict[int, list[TimedChunk]] = {}
-        for timed in decoded.chunks:
-            chunks_of.setdefault(timed.item, []).append(timed)
-        for item in decoded.items:
-            self._add(item, chunks_of.get(item.seq, []))
+        for event, runs in groupby(decoded.runs, key=lambda run: run.item):
+            self._add(event, list(runs))
+        event = -1
+        while (event := self.kinds.find(_NO_CHUNK, event + 1)) >= 0:
+            self.kinds[event] = _CODES[_kind_without_chunk(decoded, event)]
         self._settle()
-
-    @classmethod
-    def of_events(cls, events: Events) -> "Transcript":
-        """Make the one that decoding the same body in full would make; for a long one in a fraction of the time."""
-        made = cls(Decoded(b"", True))
-        made._saying = _Saying()
-        made._tracks = made._saying.tracks
-        made._take(events)
-        made._settle()
-        return made
 
     @classmethod
     def of_texts(cls, texts: Mapping[str, str], calls: Sequence[tuple[str, str]] = ()) -> "Transcript":
@@ -128,53 +116,28 @@ class Transcript:
             _ = track.text
         del self._saying
 
-    def _take(self, events: Events) -> None:
-        count = len(events.ends)
-        self.data = events.data
-        # An event ends with the CR of its blank line, and the next begins behind that line; a comment, with its own.
-        self.starts, self.ends = array("q", events.starts), array("q", events.ends)
-        self.kinds = bytearray((_CODES["done"],)) * count
-        for place in events.comments:
-            self.kinds[place] = _CODES["comment"]
-            self.ends[place] -= len(events.line_end)
-        self.timed, self.at = _instants(events.at_ns)
-        self.reads = array("q", (UNKNOWN if read is None else read for read in events.reads))
-        self._first = array("q", (UNKNOWN,)) * count
-        for run in events.runs:
-            self._run(run)
-
-    def _run(self, run: Run) -> None:
-        """Say what the chunks of a run say: the first as any other, the rest at once if they add to the same text."""
-        first, size = run.items[0], len(run.texts)
-        self.kinds[first : first + size] = bytes((_CODES[_kind_of(run.chunk)],)) * size
-        if run.part is None:
-            self._say(first, run.chunk.pieces)
+    def _add(self, event: int, runs: Sequence[Run]) -> None:
+        """Add the chunks that an event holds, or the one run that begins with it."""
+        run = runs[0]
+        kind = min((_kind_of(one.chunk) for one in runs), key=_TELLING.index)
+        self.kinds[run.items] = bytes((_CODES[kind],)) * len(run)
+        if len(run) == 1:
+            self._say(event, [piece for one in runs for piece in one.chunk_of(0).pieces])
             return
-        fill, single = filler(run.chunk, run.part), _adds_to_one(run.chunk.pieces[0], run.part)
-        spoken = run.texts[:1] if single else run.texts
-        for event, text in enumerate(spoken, first):
-            self._say(event, fill(text).pieces)
-        if size > len(spoken):
-            place = self._first[first]
-            self._tracks[place].extend(range(first + 1, first + size), run.texts[1:])
-            self._first[first + 1 : first + size] = array("q", (place,)) * (size - 1)
+        # All chunks of a run that add to the same text as the first do so at once.
+        is_one_text = run.is_one_text
+        for place in range(1 if is_one_text else len(run)):
+            self._say(event + place, run.chunk_of(place).pieces)
+        if is_one_text:
+            later = range(event + 1, event + len(run))
+            self._tracks[self._first[event]].extend(later, run.texts[1:])
+            self._first[event + 1 : event + len(run)] = array("q", (self._first[event],)) * len(later)
 
     def _say(self, event: int, pieces: Sequence[Piece]) -> None:
         said = [place for piece in pieces for place in self._saying.say(event, piece)]
         self._first[event] = said[0] if said else UNKNOWN
         if len(said) > 1 and (others := [place for place in dict.fromkeys(said) if place != said[0]]):
             self._others[event] = others
-
-    def _add(self, item: TimedItem, timed: Sequence[TimedChunk]) -> None:
-        event = len(self.at)
-        self.at.append(item.at_ns if item.at_ns is not None else (self.at[-1] if event else 0))
-        self.timed.append(item.at_ns is not None)
-        self.reads.append(UNKNOWN if item.read is None else item.read)
-        self.starts.append(item.start)
-        self.ends.append(item.end)
-        self.kinds.append(_CODES[_kind(item, timed)])
-        self._first.append(UNKNOWN)
-        self._say(event, [piece for one in timed for piece in one.chunk.pieces])
 
 
 class _Saying:
@@ -221,26 +184,10 @@ class _Saying:
         return said
 
 
-def _instants(at_ns: Sequence[int | None]) -> "tuple[bytearray, array[int]]":
-    """Give which of the instants are known, and all of them: of one that is not known, that of the one before."""
-    last = 0
-    return bytearray(at is not None for at in at_ns), array("q", (last := last if at is None else at for at in at_ns))
-
-
-def _adds_to_one(piece: Piece, part: str) -> bool:
-    """Say whether pieces like this one but for their text add to the same text as the one before."""
-    if part == "arguments":
-        return len(piece.tools) == 1 and not piece.tools[0].name
-    return not piece.tools
-
-
-def _kind(item: TimedItem, timed: Sequence[TimedChunk]) -> str:
-    if item.kind == "comment":
-        return "comment"
-    if timed:
-        return min((_kind_of(one.chunk) for one in timed), key=_TELLING.index)
-    if item.kind == "body":
-        return "other"
+def _kind_without_chunk(decoded: Decoded, event: int) -> str:
+    if decoded.kinds[event] in (COMMENT, BODY):
+        return "comment" if decoded.kinds[event] == COMMENT else "other"
+    item = decoded.item(event)
     read = chunks.read(item.data, item.type)
     if read is chunks.DONE:
         return "done"
@@ -248,6 +195,7 @@ def _kind(item: TimedItem, timed: Sequence[TimedChunk]) -> str:
 
 
 _CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
+_NO_CHUNK: Final = 255
 _TELLING: Final = (
     "error", "tool", "content", "reasoning", "refusal", "finish", "usage", "role", "done", "malformed", "comment",
     "other",

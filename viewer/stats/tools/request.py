@@ -15,9 +15,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from recorder.decode import assembly
-from recorder.decode.batch import Events, Run, alone
-from recorder.decode.derive import Decoded
-from recorder.decode.outcome import Exchange, TimedItem
+from recorder.decode.decoder import EVENT, RECORD, Decoded, Item
+from recorder.decode.outcome import Exchange
 
 Numbers = dict[str, float | list[float] | None]
 """A tool's own numbers for one exchange, by its own names, in ms unless the name says otherwise; None is unknown."""
@@ -98,7 +97,7 @@ class Request:
     error_code: str | None = None
     duration_ns: int | None = None
     frames: Sequence[Frame] = ()
-    runs: Sequence[Run] = ()
+    decoded: Decoded | None = None
     data: bytes = b""
     read_ends: Sequence[int] = ()
     read_at_ns: Sequence[int | None] = ()
@@ -136,32 +135,38 @@ class Request:
 
     def reported_tokens(self) -> int | None:
         """Give the completion tokens of the last usage that has them, wherever it stands."""
-        reported = (assembly.completion_tokens(run.chunk.usage) for run in reversed(self.runs))
+        runs = self.decoded.runs if self.decoded is not None else ()
+        reported = (assembly.completion_tokens(run.chunk.usage) for run in reversed(runs))
         return next((tokens for tokens in reported if tokens is not None), None)
+
+    def chunk_times(self, *, output: bool) -> list[int]:
+        """Return the timestamps of the chunks that carry output, or of all that are no errors."""
+        if self.decoded is None:
+            return []
+        at_ns, runs = self.decoded.at_ns, self.decoded.runs
+        counted = (run for run in runs if (run.chunk.output if output else run.chunk.counts))
+        return [at for run in counted for at in at_ns[run.items] if at is not None]
 
     def without_usage_chunks(self) -> "Request":
         """Give the same request, had its upstream sent no chunk without choices."""
         return replace(self, frames=[frame for frame in self.frames if not _is_usage_only(frame)])
 
 
-def request(exchange: Exchange, body: Decoded | Events, judged: Judged) -> Request | str:
-    """Give what tools see of an exchange, or the reason why none of them would have measured it.
-
-    A body that is nothing but simple events may come as these: what is seen of it is the same.
-    """
+def request(exchange: Exchange, body: Decoded, judged: Judged) -> Request | str:
+    """Return what tools see of an exchange, or the reason why none of them would have measured it."""
     outcome = judged.outcome or "open"
     if outcome == "open":
         return "still open"
     seen = Request(exchange.status, exchange.ended_by, exchange.end_ns, outcome, judged.error_code, judged.duration_ns)
     if exchange.status is None or exchange.status >= _FIRST_BAD_STATUS:
         return seen
-    seen = replace(seen, data=body.data, read_ends=body.read_ends, read_at_ns=body.read_at_ns)
-    if isinstance(body, Events):
-        return _unfit_events(exchange, body) or replace(seen, frames=list(_event_frames(body)), runs=body.runs)
     unfit = _unfit(exchange, body)
     if unfit is not None:
         return LEFT if seen.client_left and unfit == _FOREIGN else unfit
-    return replace(seen, frames=list(_frames(body, seen)), runs=list(map(alone, body.chunks)))
+    frames = list(_frames(body, seen))
+    return replace(
+        seen, frames=frames, decoded=body, data=body.data, read_ends=body.read_ends, read_at_ns=body.read_at_ns
+    )
 
 
 def load(text: bytes | str, place: str) -> dict[str, Any]:
@@ -227,35 +232,15 @@ def per_token(window_ns: float, tokens: int | None) -> float | None:
 def _unfit(exchange: Exchange, decoded: Decoded) -> str | None:
     if not decoded.stream:
         return "not streamed"
-    timed = all(item.at_ns is not None for item in decoded.items)
-    if exchange.gap_bytes or not decoded.whole or not timed:
+    if exchange.gap_bytes or not decoded.whole or None in decoded.at_ns:
         return "not wholly on the tape"
     foreign = decoded.dialect == "unknown" and "malformed" not in decoded.flags
-    if foreign or (decoded.chunks and not any(item.kind == "event" for item in decoded.items)):
-        return _FOREIGN
-    return None
-
-
-def _unfit_events(exchange: Exchange, events: Events) -> str | None:
-    if exchange.gap_bytes or None in events.at_ns:
-        return "not wholly on the tape"
-    chat = any(run.chunk.dialect for run in events.runs)
-    return None if chat or not any(run.chunk.counts for run in events.runs) else _FOREIGN
-
-
-def _event_frames(events: Events) -> Iterator[Frame]:
-    # Of a comment it is the instant of the blank line, which no tool looks at.
-    blank = 2 * events.line_end
-    for block, at_ns, read in zip(events.blocks, events.at_ns, events.reads, strict=True):
-        if at_ns is not None:
-            comment = block[:1] == b":"
-            data = block[1 if comment else 5 :].removeprefix(b" ").decode("utf-8", "replace")
-            yield Frame(at_ns, read, comment, "" if comment else "message", data, block + blank)
+    return _FOREIGN if foreign or (decoded.runs and EVENT not in decoded.kinds) else None
 
 
 def _frames(decoded: Decoded, seen: Request) -> Iterator[Frame]:
     covered = len(_BOM) if decoded.data.startswith(_BOM) else 0
-    for item in _apart([item for item in decoded.items if item.kind in ("event", "comment")]):
+    for item in _apart([item for item in decoded.items() if item.kind in ("event", "comment")]):
         yield from _undispatched(decoded, covered, item.start)
         if item.at_ns is not None:
             raw = decoded.data[item.start : item.end]
@@ -266,9 +251,9 @@ def _frames(decoded: Decoded, seen: Request) -> Iterator[Frame]:
         # The client left in the middle of a line, which no tool has looked at then.
         rest = rest[: max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1]
     if rest.strip():
-        last = decoded.chunks[-1] if decoded.chunks else None
-        is_rest = last is not None and decoded.items[last.item].kind == "record"
-        at_ns, read = (last.at_ns, last.read) if last is not None and is_rest else (decoded.done_ns, None)
+        last = decoded.runs[-1].items.stop - 1 if decoded.runs else -1
+        is_rest = last >= 0 and decoded.kinds[last] == RECORD
+        at_ns, read = (decoded.at_ns[last], decoded.reads[last]) if is_rest else (decoded.done_ns, None)
         lines = [line[5:].removeprefix(b" ") for line in rest.splitlines() if line.startswith(b"data:")]
         data = b"\n".join(lines).decode("utf-8", "replace")
         at_ns = (seen.end_ns or 0) if at_ns is None else at_ns
@@ -284,9 +269,9 @@ def _undispatched(decoded: Decoded, start: int, end: int) -> Iterator[Frame]:
             yield Frame(at_ns, None, False, "", "", raw)
 
 
-def _apart(items: Sequence[TimedItem]) -> list[TimedItem]:
+def _apart(items: Sequence[Item]) -> list[Item]:
     """Leave out the comments between the lines of an event: they are among that event's bytes."""
-    kept: list[TimedItem] = []
+    kept: list[Item] = []
     block: int | None = None
     for item in reversed(items):
         if item.kind == "event":

@@ -16,7 +16,7 @@ def mlperf(request: Request) -> Numbers:
         raise ClientLeft
     if request.outcome != "complete":
         raise ToolError(f"no QuerySamplesComplete ({request.outcome})")
-    at = [at_ns for run in request.runs if run.chunk.output for at_ns in run.at_ns if at_ns is not None]
+    at = request.chunk_times(output=True)
     if not at:
         raise ToolError("no FirstTokenComplete")
     tokens = request.reported_tokens()
@@ -32,7 +32,7 @@ def otel(request: Request) -> Numbers:
     """Measure as OpenTelemetry's client metrics: any chunk is a chunk; failed operations have a duration, too."""
     if request.client_left:
         raise ClientLeft
-    at = [at_ns for run in request.runs if run.chunk.counts for at_ns in run.at_ns if at_ns is not None]
+    at = request.chunk_times(output=False)
     duration_s = request.duration_ns / 1e9 if request.duration_ns is not None else None
     numbers: Numbers = {
         "time_to_first_chunk_s": at[0] / 1e9 if at else None,

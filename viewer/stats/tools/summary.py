@@ -23,8 +23,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recorder.decode.batch import Events
-from recorder.decode.derive import Decoded
+from recorder.decode.decoder import Decoded
 from recorder.decode.outcome import Exchange
 from viewer.stats.tools.request import LEFT, ClientLeft, CountTokens, Judged, Numbers, ToolError, request
 from viewer.stats.tools.tools import Authority, authority
@@ -167,7 +166,7 @@ class Observed(NamedTuple):
     """
 
     exchange: Exchange
-    body: Decoded | Events
+    body: Decoded
     judged: Judged
     started_ns: int | None = None
     requested_tokens: int | None = None
@@ -286,7 +285,7 @@ class Report:
 def measure(
     tool: str,
     exchange: Exchange,
-    body: Decoded | Events,
+    body: Decoded,
     judged: Judged,
     *,
     requested_tokens: int | None = None,
@@ -312,7 +311,7 @@ def measure(
 
 def measure_as(
     tool: str,
-    exchanges: Iterable[Observed | tuple[Exchange, Decoded | Events, Judged]],
+    exchanges: Iterable[Observed | tuple[Exchange, Decoded, Judged]],
     count_tokens: CountTokens | None = None,
 ) -> Report:
     """Measure a population as a tool does."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from recorder.decode.derive import decode
+from recorder.decode.decoder import decode
 from recorder.decode.outcome import Exchange, Read
 from tests.viewer.conftest import COMPLETE, MS, TOOLS, event
 from viewer.model.exchange.answer import Answer, Part, Run

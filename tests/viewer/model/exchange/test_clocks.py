@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.derive import decode
+from recorder.decode.decoder import decode
 from recorder.decode.outcome import Exchange, Read
 from tests.viewer.conftest import event
 from viewer.model.exchange import clocks

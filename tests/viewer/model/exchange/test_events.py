@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import Connection
 
-from recorder.decode.derive import decode
+from recorder.decode.decoder import decode
 from recorder.decode.outcome import Exchange
 from tests.viewer.conftest import COMPLETE, FAILED, TOOLS
 from viewer.model.exchange import events

@@ -6,7 +6,7 @@ import zlib
 
 from sqlalchemy import Connection
 
-from recorder.decode.outcome import Exchange, Read
+from recorder.decode.outcome import Exchange, Read, Reads
 from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import COMPLETE, LIVE, MS, TOOLS, TRUNCATED, event
 from viewer.model.exchange import opened as opening
@@ -56,23 +56,23 @@ def test_of_a_body_that_came_compressed_no_read_is_drawn() -> None:
     plain = event({"content": "x"})
     body = zlib.compress(plain, wbits=31)
     facts = Exchange(200, "text/event-stream", "gzip", "end", 0, 0, 9)
-    found = opening.opened(Stored(ID, facts, [Read(0, 5, 6, 0, len(body))], body, "complete"), Thresholds())
+    found = opening.opened(Stored(ID, facts, Reads.of([Read(0, 5, 6, 0, len(body))]), body, "complete"), Thresholds())
     assert (list(found.borders), found.transcript.voices[0].content.text) == ([], "x")
 
 
 def test_bytes_that_the_tape_could_not_keep_are_counted() -> None:
     facts = Exchange(200, "text/event-stream", None, "end", 0, 0, 9, gap_bytes=7)
-    assert opening.opened(Stored(ID, facts, [], b"", "truncated"), Thresholds()).missing == 7
+    assert opening.opened(Stored(ID, facts, Reads.of([]), b"", "truncated"), Thresholds()).missing == 7
 
 
 def test_bytes_that_no_read_is_known_to_have_brought_belong_to_none() -> None:
     body = b"data: 1\n\n" * 6
     reads = [Read(0, 10, None, 0, 9), Read(3, 40, None, 27, 9), Read(4, 50, None, 36, 9)]
     facts = Exchange(200, "text/event-stream", None, "end", 0, 0, 99)
-    found = opening.opened(Stored(ID, facts, reads, body, "truncated"), Thresholds())
+    found = opening.opened(Stored(ID, facts, Reads.of(reads), body, "truncated"), Thresholds())
     assert list(found.borders) == [0, 9, 27, 36, 45]
     assert list(found.owners) == [0, UNKNOWN, 3, 4, UNKNOWN]
-    none = opening.opened(Stored(ID, facts, [], body, "truncated"), Thresholds())
+    none = opening.opened(Stored(ID, facts, Reads.of([]), body, "truncated"), Thresholds())
     assert (list(none.borders), list(none.owners)) == ([0], [UNKNOWN])
 
 

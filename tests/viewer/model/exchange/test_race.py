@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from recorder.decode.derive import decode
+from recorder.decode.decoder import decode
 from recorder.decode.outcome import Exchange, Read
 from tests.viewer.conftest import COMPLETE, LIMITED, MS, TOOLS, event
 from viewer.model.exchange import race

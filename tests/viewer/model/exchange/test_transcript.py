@@ -7,9 +7,10 @@ import pytest
 from sqlalchemy import Connection
 
 from recorder.decode.assembly import assemble
-from recorder.decode.derive import Decoded, decode
+from recorder.decode.decoder import Decoded, decode
 from recorder.decode.encoding import Cleaner
 from recorder.decode.outcome import Exchange, Read
+from tests.decoded import of_chunks
 from tests.viewer.conftest import COMPLETE, DONE, FAILED, TOOLS, event
 from viewer.model.exchange.tracks import Track
 from viewer.model.exchange.transcript import OUTPUT, Transcript
@@ -116,7 +117,8 @@ def test_at_any_place_the_texts_are_those_of_the_chunks_so_far(path: Path) -> No
     transcript = Transcript(found)
     for position in [len(transcript), *draw.choices(range(len(transcript) + 1), k=5)]:
         end = transcript.ends[position - 1] if position else 0
-        so_far = assemble((timed.chunk for timed in found.chunks if timed.end <= end), Cleaner())
+        ended = [timed.chunk for timed in found.chunks() if timed.end <= end]
+        so_far = assemble(of_chunks(ended, [None] * len(ended)).runs, Cleaner())
         first = transcript.voices[0] if transcript.voices else None
         for name in ("content", "reasoning", "refusal"):
             track: Track | None = getattr(first, name, None)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from recorder.decode.derive import decode
+from recorder.decode.decoder import decode
 from recorder.decode.outcome import Exchange, Read
 from recorder.sanitize import safe
 from tests.viewer.conftest import HOSTILE, event

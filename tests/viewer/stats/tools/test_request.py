@@ -4,13 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from recorder.decode import batch
-from recorder.decode.derive import decode, derive
+from recorder.decode.decoder import decode
+from recorder.decode.derive import derive
 from recorder.decode.outcome import Exchange, Read
 from viewer.stats.tools import request as seen
 from viewer.stats.tools.request import ToolError
-from viewer.stats.tools.summary import measure
-from viewer.stats.tools.tools import TOOLS
 
 STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").glob("*.sse"))
 CHUNK = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
@@ -125,49 +123,7 @@ def test_gaps_and_rates_are_in_ms_and_unknown_without_two_tokens():
     assert seen.per_token(10_000_000, 1) is seen.per_token(10_000_000, None) is None
 
 
-def assert_seen_alike(body, size=40, gap_bytes=0):
-    """Measure a body as simple events, and as it is decoded in full; say whether it is simple events."""
-    reads = [
-        Read(at, (at + 1) * 10, None, at * size, min(size, len(body) - at * size))
-        for at in range(-(-len(body) // size))
-    ]
-    exchange = Exchange(200, "text/event-stream", None, "end", None, None, 10**6, gap_bytes)
-    spans = [(read.seq, read.at_ns, read.start, read.size) for read in reads]
-    simple, judged = batch.events(exchange, spans, body), derive(exchange, reads, body)
-    if simple is None:
-        return False
-    decoded = decode(exchange, reads, body)
-    for tool in TOOLS:
-        assert measure(tool, exchange, simple, judged) == measure(tool, exchange, decoded, judged), tool
-    return True
-
-
-@pytest.mark.parametrize("size", [1, 7, 1000, 1_000_000])
-def test_simple_events_are_measured_as_what_is_decoded_in_full(size):
-    bodies = [path.read_bytes() for path in STREAMS]
-    crlf = [body.replace(b"\r", b"").replace(b"\n", b"\r\n") for body in bodies]
-    assert sum(assert_seen_alike(body, size) for body in bodies + crlf) > len(bodies)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        CHUNK + b": ping\n\n" + CHUNK + b"data: [DONE]\n\n",
-        CHUNK.replace(b"data: ", b"data:") * 3,
-        b'data: {"type":"ping"}\n\n' * 3,
-        b"data: [DONE]\n\n",
-        b": ping\n\n",
-        CHUNK * 3 + b'data: {"choices":[],"usage":{"completion_tokens":7}}\n\n',
-        CHUNK + b'data: {"error":{"message":"no","code":7}}\n\n',
-        CHUNK.replace(b'"a"', b'"\xff"'),
-    ],
-)
-def test_simple_events_of_every_kind_are_seen_alike(body):
-    assert assert_seen_alike(body)
-    assert assert_seen_alike(body, gap_bytes=5)
-
-
-def test_what_has_no_instant_is_not_wholly_on_the_tape():
+def test_what_has_no_timestamp_is_not_wholly_on_the_tape():
     exchange = Exchange(200, "text/event-stream", None, "end", None, None, 99)
-    events = batch.events(exchange, [(0, 10, 0, len(CHUNK))], 2 * CHUNK)
-    assert seen.request(exchange, events, derive(exchange, [], 2 * CHUNK)) == "not wholly on the tape"
+    decoded = decode(exchange, [Read(0, 10, None, 0, len(CHUNK))], 2 * CHUNK)
+    assert seen.request(exchange, decoded, derive(exchange, [], 2 * CHUNK)) == "not wholly on the tape"

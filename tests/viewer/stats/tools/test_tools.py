@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.derive import decode, derive
+from recorder.decode.decoder import decode
+from recorder.decode.derive import derive
 from recorder.decode.outcome import Exchange, Read
 from viewer.stats.tools.summary import Observed, measure, measure_as
 from viewer.stats.tools.tools import AUTHORITIES, EARLIER, TOOLS, Metric, authority

@@ -1,5 +1,6 @@
-"""Chunks by the run: the same as `derive.decode` gives, of ordinary bodies and of hostile ones."""
+"""Decoding with what repeats found at once is decoding each payload, of ordinary bodies and of hostile ones."""
 
+import dataclasses
 import json
 import zlib
 from collections.abc import Sequence
@@ -10,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode import batch, derive, templates
-from recorder.decode.batch import Run, Span
+from recorder.decode import decoder, templates
+from recorder.decode.decoder import Decoded, decode
 from recorder.decode.outcome import Exchange, Read
-from recorder.decode.templates import filler
+from recorder.decode.templates import Templates
 
 STREAMS = sorted((Path(__file__).parents[2] / "data" / "streams").glob("*.sse"))
 
@@ -22,27 +23,29 @@ def exchange(content_type: str | None = "text/event-stream", coding: str | None 
     return Exchange(200, content_type, coding, "end", None, None, None, **more)
 
 
-def told(found: Sequence[Run]) -> list[tuple[Any, ...]]:
-    """Spell runs out: what `TimedChunk` has of each chunk, but for where it ends."""
-    return [
-        (item, at_ns, read, run.chunk if run.part is None else filler(run.chunk, run.part)(text))
-        for run in found
-        for text, item, at_ns, read in zip(run.texts, run.items, run.at_ns, run.reads, strict=True)
-    ]
+def decode_one_by_one(facts: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
+    """Decode with each payload parsed by itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Templates, "find", lambda *_: None)
+        return decode(facts, reads, body)
 
 
-def assert_the_same(facts: Exchange, reads: Sequence[Span], body: bytes) -> None:
-    slow = derive.decode(facts, [Read(seq, at_ns, None, start, size) for seq, at_ns, start, size in reads], body)
-    assert told(batch.runs(facts, reads, body)) == [(one.item, one.at_ns, one.read, one.chunk) for one in slow.chunks]
+def assert_the_same(facts: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
+    found, slow = decode(facts, reads, body), decode_one_by_one(facts, reads, body)
+    assert (found.items(), list(found.chunks())) == (slow.items(), list(slow.chunks()))
+    assert [found.chunk(no) for no in range(sum(map(len, found.runs)))] == [one.chunk for one in found.chunks()]
+    assert dataclasses.replace(found, runs=[]) == dataclasses.replace(slow, runs=[])
+    assert all(found.runs)
+    return found
 
 
-def cut(body: bytes, sizes: Sequence[int]) -> list[Span]:
+def cut(body: bytes, sizes: Sequence[int]) -> list[Read]:
     """Cut a body into reads of these sizes, the last one as long as it must be."""
-    reads: list[Span] = []
+    reads: list[Read] = []
     start = 0
     for seq, size in enumerate([*sizes, len(body)]):
         if start < len(body):
-            reads.append((seq, 1_000 * seq, start, min(size, len(body) - start)))
+            reads.append(Read(seq, 1_000 * seq, None, start, min(size, len(body) - start)))
             start += size
     return reads
 
@@ -108,7 +111,7 @@ def bodies(draw: st.DrawFn) -> bytes:
 @given(
     bodies(), st.lists(st.integers(1, 200), max_size=30), st.sampled_from([None, "gzip", "deflate", "br"]), st.data()
 )
-def test_runs_are_the_chunks_that_decoding_gives(
+def test_what_repeats_is_what_parsing_each_payload_gives(
     plain: bytes, sizes: Sequence[int], coding: str | None, data: st.DataObject
 ) -> None:
     window = {"gzip": 31, "deflate": 15}.get(coding or "")
@@ -122,7 +125,7 @@ def test_runs_are_the_chunks_that_decoding_gives(
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("size", [1, 7, 100, 1_000_000])
-def test_runs_of_real_streams_are_their_chunks(path: Path, size: int) -> None:
+def test_real_streams_are_what_parsing_each_payload_gives(path: Path, size: int) -> None:
     body = path.read_bytes()
     assert_the_same(exchange(), cut(body, [size] * (len(body) // size)), body)
 
@@ -135,7 +138,7 @@ def stream(count: int, separator: str = "\n\n", **more: Any) -> bytes:
 @pytest.mark.parametrize("separator", ["\n\n", "\r\n\r\n", "\n\n: ping\n\n", "\n\n: two\n: pings\n\n"])
 def test_a_long_answer_is_two_runs_whatever_its_line_ends(separator: str) -> None:
     body = stream(100, separator)
-    found = batch.runs(exchange(), cut(body, [100] * 99), body)
+    found = decode(exchange(), cut(body, [100] * 99), body).runs
     assert sum(len(run.texts) for run in found) == 100
     assert_the_same(exchange(), cut(body, [1] * len(body)), body)
     if "ping" not in separator:
@@ -145,18 +148,17 @@ def test_a_long_answer_is_two_runs_whatever_its_line_ends(separator: str) -> Non
 
 @pytest.mark.parametrize("window", [1, 150, 1000])
 def test_a_run_is_the_same_however_much_is_looked_at_at_once(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(templates, "_WINDOW", window)
+    monkeypatch.setattr(templates, "WINDOW", window)
     odd = stream(20, "\n\n: ping\n\n") + stream(40).replace(b"word 7", b"\\n")
     body = stream(60) + stream(9, obfuscation="x") + odd
     assert_the_same(exchange(), cut(body, [100] * 99), body)
-    assert len(batch.runs(exchange(), cut(body, [100]), body)) < 40
+    assert len(decode(exchange(), cut(body, [100]), body).runs) < 45
 
 
-def test_what_has_no_read_has_no_instant() -> None:
+def test_what_has_no_read_has_no_timestamp() -> None:
     body = stream(9)
-    reads = [read for read in cut(body, [100] * 20) if read[0] not in (2, 3, 4, 9)]
-    assert_the_same(exchange(), reads, body)
-    assert None in [at_ns for run in batch.runs(exchange(), reads, body) for at_ns in run.at_ns]
+    reads = [read for read in cut(body, [100] * 20) if read.seq not in (2, 3, 4, 9)]
+    assert None in assert_the_same(exchange(), reads, body).at_ns
 
 
 @pytest.mark.parametrize(
@@ -169,32 +171,31 @@ def test_what_has_no_read_has_no_instant() -> None:
         [],
     ],
 )
-def test_reads_that_do_not_follow_each_other_are_taken_as_decoding_takes_them(reads: list[Span]) -> None:
+def test_reads_need_not_follow_each_other(reads: list[tuple[int, int, int, int]]) -> None:
     body = stream(9)
-    fitting = [(seq, at_ns, start, len(body) - start if size == 9999 else size) for seq, at_ns, start, size in reads]
+    sizes = [len(body) - start if size == 9999 else size for _, _, start, size in reads]
+    fitting = [Read(seq, at_ns, None, start, size) for (seq, at_ns, start, _), size in zip(reads, sizes, strict=True)]
     assert_the_same(exchange(), fitting, body)
 
 
 def test_an_answer_without_a_body_and_an_empty_one_have_no_chunks() -> None:
-    assert batch.runs(exchange(), [], b"") == []
-    assert batch.runs(exchange(framing="none"), [(0, 1, 0, 9)], b"data: {}\n\n") == []
+    assert decode(exchange(), [], b"").runs == []
+    assert decode(exchange(framing="none"), [Read(0, 1, None, 0, 9)], b"data: {}\n\n").runs == []
 
 
 def test_more_than_is_decoded_of_one_body_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = stream(9)
     for limit in range(1, 30):
-        monkeypatch.setattr(derive, "MAX_ITEMS", limit)
-        monkeypatch.setattr(batch, "MAX_ITEMS", limit)
-        body = stream(9)
-        assert_the_same(exchange(), cut(body, [100]), body)
+        monkeypatch.setattr(decoder, "MAX_ITEMS", limit)
+        found = assert_the_same(exchange(), cut(body, [100]), body)
+        assert found.whole is (limit >= 20)
 
 
-def test_simple_events_are_given_as_they_stand_with_their_reads() -> None:
-    body = stream(2, "\r\n\r\n")
-    half = len(body) // 2
-    found = batch.events(exchange(), cut(body, [half]), body)
-    assert found is not None
-    assert (2 * found.line_end).join([*found.blocks, b""]) == body
-    assert (found.reads, found.at_ns) == ([0, 1, 1], [0, 1000, 1000])
-    assert found.runs == batch.runs(exchange(), cut(body, [half]), body)
-    assert batch.events(exchange(), cut(body, [half]), body[:-1]) is None
-    assert batch.events(exchange(coding="br"), cut(body, [half]), body) is None
+def test_an_item_is_read_from_its_bytes() -> None:
+    body = b"id: 7\ndata: {}\n\n: ping\ndata: a\n\nevent: x\n: in\ndata: {}\n\nerror: no\ndata: {}"
+    found = assert_the_same(exchange(), cut(body, []), body)
+    assert [(item.kind, item.type, item.id, item.data) for item in found.items()] == [
+        ("event", "message", "7", "{}"), ("comment", "", "", "ping"), ("event", "message", "7", "a"),
+        ("comment", "", "", "in"), ("event", "x", "7", "{}"), ("record", "error", "", "no"),
+        ("record", "message", "7", "{}"),
+    ]  # fmt: skip

@@ -1,0 +1,442 @@
+"""The decoder: a body and its reads in, its items and chunks in time out, as columns.
+
+An *item* is a piece of the body: an event or a comment by the standard, a record outside of any event, or a body that
+is no stream. A *chunk* is a payload in an item. Of a long answer nearly every payload repeats an earlier one but for
+one text: those are found several at a time (`templates`) and kept as one `Run`, without an object for each event.
+
+The time of an item, and of the chunks in it, is that of the read which holds its last byte. No body, however broken or
+hostile, is an error: what cannot be read is left out and flagged. Measures are derived in `derive`.
+"""
+
+import functools
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, repeat
+from typing import Final, NamedTuple
+
+from recorder.decode import chunks, encoding, sse
+from recorder.decode.chat import Chunk
+from recorder.decode.outcome import Exchange, Read, Reads
+from recorder.decode.templates import Templates, filler
+
+MAX_ITEMS: Final = 1_000_000
+"""Items and chunks decoded of one body: more than 64 MiB of a real stream holds."""
+
+KINDS: Final = ("event", "comment", "record", "body")
+EVENT, COMMENT, RECORD, BODY = range(4)
+
+_STREAM_TYPES = frozenset({"text/event-stream", "application/vnd.amazon.eventstream"})
+_LINE_TYPES = frozenset(
+    {
+        "application/x-ndjson",
+        "application/ndjson",
+        "application/jsonl",
+        "application/x-jsonlines",
+        "application/stream+json",
+    }
+)
+_LOOKS_LIKE_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data[:\r\n]|event:|id:|retry:|:)")
+_LOOKS_LIKE_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
+_ERROR_LINE = re.compile(rb"(?:^|(?<=[\r\n]))error:([^\r\n]*)")
+_LF: Final = b"\n\n"
+_CRLF: Final = b"\r\n\r\n"
+
+
+class Item(NamedTuple):
+    """One piece of a body, at the timestamp of the read (`read` is its seq) that holds its last byte.
+
+    A standard event or comment; a `record`, which is a payload outside of any event, such as a line of NDJSON; or a
+    whole `body` that is not a stream. `seq` counts them all from 0 in the order in which they were completed.
+    """
+
+    seq: int
+    kind: str
+    at_ns: int | None
+    read: int | None
+    type: str
+    id: str
+    data: str
+    start: int
+    end: int
+
+
+class TimedChunk(NamedTuple):
+    """A chunk at the timestamp of its last byte, offset `end`; `item` is the seq of the item that holds it."""
+
+    item: int
+    at_ns: int | None
+    read: int | None
+    chunk: Chunk
+    end: int
+
+
+@dataclass(slots=True)
+class Run:
+    """One chunk, or several in a row that are equal but for one text, each in an item of its own.
+
+    `part` (one of `templates.PARTS`) names that text, `texts` has it for each chunk; a chunk by itself has the part
+    None. `item` is the number of the first one's item; the others are in the items that follow it.
+    """
+
+    chunk: Chunk
+    part: str | None
+    texts: list[str]
+    item: int
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def items(self) -> slice:
+        """The items of its chunks, to be taken from a column."""
+        return slice(self.item, self.item + len(self.texts))
+
+    @property
+    def is_one_text(self) -> bool:
+        """Whether all of several chunks add to the same text of the answer, and to no other."""
+        tools = self.chunk.pieces[0].tools
+        return len(tools) == 1 and not tools[0].name if self.part == "arguments" else not tools
+
+    def chunk_of(self, place: int) -> Chunk:
+        """Return one of its chunks with its own text."""
+        return self.chunk if self.part is None else filler(self.chunk, self.part)(self.texts[place])
+
+    def chunks(self) -> list[Chunk]:
+        """Return its chunks, each with its own text."""
+        return [self.chunk] if self.part is None else list(map(filler(self.chunk, self.part), self.texts))
+
+
+@dataclass
+class Decoded:
+    """A decoded body. `data` is the body without its content coding, `whole` whether all of it was decoded.
+
+    Columns with one value for each item, in the order in which they were completed: `kinds` (indexes into `KINDS`),
+    `starts` and `ends` (offsets in `data`), `at_ns` and `reads` (timestamp and seq of the read that completed it; None
+    where the tape lacks that read). `runs` hold the chunks. `read_ends` is where in `data` each read ends, `read_at_ns`
+    when it came; what no read covers has None. `dialect` is the one that claimed the payload, "unknown" if none did,
+    None if there is none. `done_item` is the item with the last `[DONE]`.
+    """
+
+    data: bytes
+    stream: bool
+    whole: bool = True
+    kinds: bytearray = field(default_factory=bytearray)
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    at_ns: Sequence[int | None] = ()
+    reads: Sequence[int | None] = ()
+    runs: list[Run] = field(default_factory=list)
+    flags: set[str] = field(default_factory=set)
+    dialect: str | None = None
+    done_item: int | None = None
+    read_ends: Sequence[int] = ()
+    read_at_ns: Sequence[int | None] = ()
+    ids: dict[int, str] = field(default_factory=dict)
+    fields: dict[int, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def done(self) -> bool:
+        """Whether `[DONE]` came."""
+        return self.done_item is not None
+
+    @property
+    def done_ns(self) -> int | None:
+        """When the last `[DONE]` came."""
+        return None if self.done_item is None else self.at_ns[self.done_item]
+
+    def item(self, no: int) -> Item:
+        """Return an item with its text, read from its bytes."""
+        start, end, kind = self.starts[no], self.ends[no], self.kinds[no]
+        raw, type = self.data[start:end], ""
+        if no in self.fields:
+            type, text = self.fields[no]
+        elif kind == EVENT:
+            type, text = sse.fields(raw)
+        elif kind == COMMENT:
+            text = raw[1:].removeprefix(b" ").rstrip(b"\r\n").decode("utf-8", "replace")
+        elif kind == BODY:
+            text = raw.decode("utf-8-sig", "replace") if encoding.is_utf8(raw) else ""
+        else:
+            text = raw.decode("utf-8", "replace")
+        return Item(no, KINDS[kind], self.at_ns[no], self.reads[no], type, self.ids.get(no, ""), text, start, end)
+
+    def items(self) -> list[Item]:
+        """Return all items with their texts."""
+        return list(map(self.item, range(len(self.kinds))))
+
+    def chunk(self, no: int) -> Chunk:
+        """Return a chunk by its number."""
+        place = bisect_right(self._firsts, no) - 1
+        return self.runs[place].chunk_of(no - self._firsts[place])
+
+    @functools.cached_property
+    def _firsts(self) -> list[int]:
+        """The number of each run's first chunk."""
+        return list(accumulate(map(len, self.runs), initial=0))
+
+    def chunks(self) -> Iterator[TimedChunk]:
+        """Yield all chunks with their texts."""
+        for run in self.runs:
+            for item, chunk in enumerate(run.chunks(), run.item):
+                yield TimedChunk(item, self.at_ns[item], self.reads[item], chunk, self.ends[item])
+
+
+def decode(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
+    """Decode a body. `reads` may cover less or more than the body: what has no read has no timestamp."""
+    columns = Reads.of(reads)
+    span_ends, places = encoding.spans(columns.start, columns.size, len(body))
+    plain = encoding.plain(exchange.content_encoding, body, span_ends)
+    decoded = Decoded(plain.data, is_stream(exchange, plain.data), whole=plain.flag is None)
+    if plain.flag is not None:
+        decoded.flags.add(plain.flag)
+    if decoded.stream:
+        _StreamDecoder(decoded, is_lines=_media_type(exchange) in _LINE_TYPES).run()
+    elif plain.data:
+        _decode_whole(decoded)
+    _set_times(decoded, columns, plain.ends, places, is_identity=plain.ends is span_ends)
+    decoded.dialect = _dialect(decoded)
+    return decoded
+
+
+def is_stream(exchange: Exchange, data: bytes) -> bool:
+    """Return whether a body, here without its content coding, is an event stream: by its type, else its beginning."""
+    is_typed = _media_type(exchange) in _STREAM_TYPES | _LINE_TYPES
+    return exchange.framing != "none" and (is_typed or _LOOKS_LIKE_EVENTS.match(data) is not None)
+
+
+def _media_type(exchange: Exchange) -> str:
+    return (exchange.content_type or "").partition(";")[0].strip().lower()
+
+
+def _decode_whole(decoded: Decoded) -> None:
+    """Decode a body that is no stream: one item, and the payload in it, if any."""
+    data = decoded.data
+    decoded.kinds.append(BODY)
+    decoded.starts.append(0)
+    decoded.ends.append(len(data))
+    if _LOOKS_LIKE_JSON.match(data):
+        chunk = chunks.read(data.decode("utf-8-sig", "replace"))
+        if chunk is not chunks.MALFORMED:
+            decoded.runs.append(Run(chunk, None, [""], 0))
+
+
+def _set_times(
+    decoded: Decoded, reads: Reads, span_ends: Sequence[int], places: Sequence[int], *, is_identity: bool
+) -> None:
+    """Set the columns that come from the reads; `places` has the read of each span, -1 where there is none."""
+    # Where each event came in a read of its own, the columns are those of the reads.
+    if is_identity and decoded.ends == span_ends:
+        owners = places
+    else:
+        padded = [*places, -1]
+        owners = [padded[span] for span in map(bisect_left, repeat(span_ends), decoded.ends)]
+    at_ns: list[int | None] = [*reads.at_ns, None]
+    seqs: list[int | None] = [*reads.seq, None]
+    decoded.at_ns = [at_ns[place] for place in owners]
+    decoded.reads = [seqs[place] for place in owners]
+    decoded.read_ends, decoded.read_at_ns = span_ends, [at_ns[place] for place in places]
+
+
+def _dialect(decoded: Decoded) -> str | None:
+    if not decoded.stream:
+        return next((run.chunk.dialect for run in decoded.runs if run.chunk.pieces), None)
+    claimed = next((run.chunk.dialect for run in decoded.runs if run.chunk.dialect), None)
+    if claimed is not None:
+        return claimed
+    if decoded.flags & {"malformed", "undecoded"} or any(run.chunk.counts for run in decoded.runs):
+        return "unknown"
+    # Only the chat family ends with [DONE].
+    return "chat" if decoded.done else None
+
+
+class _TooMany(Exception):
+    """The body holds more items than are decoded."""
+
+
+class _StreamDecoder:
+    """Fills a `Decoded` from its data: standard events first, then what stands between them."""
+
+    def __init__(self, decoded: Decoded, *, is_lines: bool) -> None:
+        self._decoded = decoded
+        self._data = decoded.data
+        self._is_lines = is_lines
+        self._cursor = sse.Cursor(self._data)
+        self._covered = self._cursor.at
+        self._templates = Templates()
+        self._blank = _CRLF if b"\r" in self._data else _LF
+        self._count = 0
+
+    def run(self) -> None:
+        """Decode the data, as far as `MAX_ITEMS` goes."""
+        try:
+            self._run()
+        except _TooMany:
+            self._decoded.flags.add("decode_limit")
+            self._decoded.whole = False
+
+    def _run(self) -> None:
+        cursor, size = self._cursor, len(self._data)
+        while cursor.at < size:
+            if cursor.in_block or cursor.id or not self._take_repeated():
+                item = cursor.step()
+                if item is not None:
+                    self._take(item)
+        tail = cursor.finish()
+        self._between(tail.start if tail else size)
+        if tail:
+            self._tail(tail)
+        self._error_lines()
+
+    def _take_repeated(self) -> bool:
+        """Take the events from here on whose payloads repeat an earlier one; return whether there are any."""
+        start = self._cursor.at
+        found = self._templates.find(self._data, start, self._blank)
+        if found is None:
+            return False
+        template, texts, sizes = found
+        self._between(start)
+        self._check_room()
+        room = (MAX_ITEMS - self._count + 1) // 2
+        borders = list(accumulate(sizes[:room], initial=start))
+        decoded = self._decoded
+        decoded.runs.append(Run(template.chunk, template.part, texts[:room], len(decoded.kinds)))
+        decoded.kinds += bytes((EVENT,)) * (len(borders) - 1)
+        decoded.starts += borders[:-1]
+        # A line ends at its CR: the LF after it is not waited for.
+        decoded.ends += borders[1:] if self._blank is _LF else [border - 1 for border in borders[1:]]
+        if len(texts) > room:
+            raise _TooMany
+        self._count += 2 * len(texts)
+        self._cursor.at, self._covered = borders[-1], decoded.ends[-1]
+        return True
+
+    def _take(self, item: sse.Event | sse.Comment) -> None:
+        if item.start > self._covered:
+            self._between(item.start)
+        self._covered = max(self._covered, item.end)
+        if isinstance(item, sse.Event):
+            self._event(item)
+        else:
+            self._item(COMMENT, item.start, item.end)
+
+    def _event(self, event: sse.Event) -> None:
+        item = self._item(EVENT, event.start, event.end)
+        if event.id:
+            self._decoded.ids[item] = event.id
+        chunk = chunks.read(event.data, event.type)
+        if chunk is chunks.MALFORMED or self._data[event.start] == 0x7B:
+            for repaired in self._repaired(event):
+                self._add(repaired, item)
+        elif chunk is chunks.EMPTY:
+            self._empty(event, item)
+        elif chunk is chunks.DONE:
+            self._add(chunk, item)
+        else:
+            self._append(chunk, item)
+            if event.type == "message" and "\n" not in event.data:
+                self._templates.learn(event.data, chunk)
+
+    def _empty(self, event: sse.Event, item: int) -> None:
+        """Take an event without data, unless its payload stands on the lines below, without a prefix."""
+        found = self._repaired(event) if b"{" in self._data[event.start : event.end] else []
+        for chunk in [chunks.EMPTY] if not found or chunks.MALFORMED in found else found:
+            self._add(chunk, item)
+
+    def _item(self, kind: int, start: int, end: int) -> int:
+        self._check_room()
+        decoded = self._decoded
+        decoded.kinds.append(kind)
+        decoded.starts.append(start)
+        decoded.ends.append(end)
+        self._count += 1
+        return len(decoded.kinds) - 1
+
+    def _check_room(self) -> None:
+        if self._count >= MAX_ITEMS:
+            raise _TooMany
+
+    def _append(self, chunk: Chunk, item: int) -> None:
+        self._decoded.runs.append(Run(chunk, None, [""], item))
+        self._count += 1
+
+    def _add(self, chunk: Chunk, item: int) -> None:
+        self._check_room()
+        if chunk is chunks.DONE:
+            self._decoded.done_item = item
+        elif chunk is chunks.EMPTY:
+            self._decoded.flags.add("empty_data")
+        elif chunk is chunks.MALFORMED:
+            self._decoded.flags.add("malformed")
+        else:
+            self._append(chunk, item)
+
+    def _tail(self, tail: sse.Event) -> None:
+        # The standard discards it. If it can be read, it was sent; if not, it is where the stream was cut.
+        sent = [chunk for chunk in self._repaired(tail) if chunk is not chunks.MALFORMED and chunk is not chunks.EMPTY]
+        if sent:
+            self._decoded.flags.add("unterminated")
+            item = self._item(RECORD, tail.start, tail.end)
+            self._decoded.fields[item] = tail.type, tail.data
+            if tail.id:
+                self._decoded.ids[item] = tail.id
+            for chunk in sent:
+                self._add(chunk, item)
+
+    def _repaired(self, event: sse.Event) -> list[Chunk]:
+        found, flags = chunks.repair(self._data[event.start : event.end].decode("utf-8", "replace"), event.type)
+        self._decoded.flags.update(flags)
+        return found
+
+    def _between(self, end: int) -> None:
+        """Take the payloads that stand outside of any event, up to `end`."""
+        start = self._covered
+        if not self._data[start:end].strip():
+            return
+        # Escaped, not replaced: the length of each character in bytes must not be lost.
+        region = self._data[start:end].decode("utf-8", "surrogateescape")
+        done = 0
+        for chunk, stop in chunks.unframed(region):
+            text = region[done:stop]
+            begin, start = start, start + len(text.encode("utf-8", "surrogateescape"))
+            done = stop
+            is_payload = chunk is chunks.DONE or chunk.fault is not None or bool(chunk.dialect)
+            if not self._is_lines and not is_payload:
+                continue
+            if not self._is_lines:
+                self._decoded.flags.add("unframed")
+            self._add(chunk, self._item(RECORD, begin + len(text) - len(text.lstrip()), start))
+
+    def _error_lines(self) -> None:
+        if b"error:" not in self._data:
+            return
+        found = False
+        for line in _ERROR_LINE.finditer(self._data):
+            if line[1].strip():
+                text = line[1].decode("utf-8", "replace")
+                item = self._item(RECORD, line.start(), min(line.end() + 1, len(self._data)))
+                self._decoded.fields[item] = "error", text.strip()
+                self._add(Chunk("", fault=chunks.error_field(text)), item)
+                found = True
+        if found:
+            self._decoded.flags.add("error_field")
+            self._reorder()
+
+    def _reorder(self) -> None:
+        """Number the items anew in the order in which they were completed, after some were found late."""
+        decoded = self._decoded
+        order = sorted(range(len(decoded.ends)), key=decoded.ends.__getitem__)
+        numbers = {old: new for new, old in enumerate(order)}
+        decoded.kinds = bytearray(decoded.kinds[item] for item in order)
+        decoded.starts = [decoded.starts[item] for item in order]
+        decoded.ends = [decoded.ends[item] for item in order]
+        decoded.ids = {numbers[item]: id for item, id in decoded.ids.items()}
+        decoded.fields = {numbers[item]: fields for item, fields in decoded.fields.items()}
+        decoded.done_item = None if decoded.done_item is None else numbers[decoded.done_item]
+        alone = [
+            Run(chunk, None, [""], numbers[item])
+            for run in decoded.runs
+            for item, chunk in enumerate(run.chunks(), run.item)
+        ]
+        decoded.runs = sorted(alone, key=lambda run: decoded.ends[run.item])
