@@ -8,7 +8,7 @@ another for each. Which exchanges there are and what stands beside the drawing i
 import math
 import struct
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -52,13 +52,8 @@ def line(at: Sequence[int], end_ns: int | None, axis_ns: int, cells: int) -> str
     """
     if axis_ns <= 0:
         return ""
-    drawn = [" "] * cells
-    if at:
-        drawn = list(sparkline(at, cells, (0, axis_ns))) or drawn
-        _mark(drawn, cell(at[0], axis_ns, cells), FIRST)
-    if end_ns is not None and (not at or cell(end_ns, axis_ns, cells) > cell(at[-1], axis_ns, cells)):
-        _mark(drawn, cell(end_ns, axis_ns, cells), END)
-    return "".join(drawn).rstrip(" ")
+    drawn = list(sparkline(at, cells, (0, axis_ns))) if at else []
+    return _with_ends(drawn or [" "] * cells, (at[0], at[-1]) if at else None, end_ns, axis_ns)
 
 
 def placed(drawing: str, first_ns: int, last_ns: int, end_ns: int | None, axis_ns: int, cells: int) -> str:
@@ -68,20 +63,29 @@ def placed(drawing: str, first_ns: int, last_ns: int, end_ns: int | None, axis_n
         place = cell(first_ns + number * (last_ns - first_ns) // len(drawing), axis_ns, cells)
         if place < cells:
             drawn[place] = max(drawn[place], sign)
-    _mark(drawn, cell(first_ns, axis_ns, cells), FIRST)
-    if end_ns is not None and cell(end_ns, axis_ns, cells) > cell(last_ns, axis_ns, cells):
-        _mark(drawn, cell(end_ns, axis_ns, cells), END)
+    return _with_ends(drawn, (first_ns, last_ns), end_ns, axis_ns)
+
+
+def _with_ends(drawn: list[str], outputs: tuple[int, int] | None, end_ns: int | None, axis_ns: int) -> str:
+    """Mark the first output, and the end unless it is in the cell of the last output."""
+    first, last = (cell(at_ns, axis_ns, len(drawn)) for at_ns in outputs) if outputs else (len(drawn), -1)
+    end = -1 if end_ns is None else cell(end_ns, axis_ns, len(drawn))
+    for place, sign in ((first, FIRST), *([(end, END)] if end > last else [])):
+        if place < len(drawn) and drawn[place] == " ":
+            drawn[place] = sign
     return "".join(drawn).rstrip(" ")
 
 
 def scale_ns(longest_ns: int) -> int:
-    """Return the length of an axis for exchanges that last so long at most: a round one, so that it seldom changes."""
-    return _step(longest_ns)
+    """Return the smallest round time of at least so many ns: as the length of an axis, it seldom changes."""
+    rounds = (step * int(10**exponent) for exponent in range(20) for step in _STEPS)
+    return next(step for step in rounds if step >= max(longest_ns, 1))
 
 
-def scale(axis_ns: int) -> str:
-    """Return what an axis goes up to, such as `5 s`."""
-    return _amount(axis_ns)
+def scale(ns: int) -> str:
+    """Return a time in its largest unit, such as `5 s`."""
+    minus = MINUS if ns < 0 else ""
+    return next((f"{minus}{abs(ns) / size:.4g} {unit}" for size, unit in _UNITS if abs(ns) >= size), "0")
 
 
 def timestamps(first_ns: int | None, gaps: bytes | None) -> list[int]:
@@ -89,25 +93,45 @@ def timestamps(first_ns: int | None, gaps: bytes | None) -> list[int]:
 
     There is none if the first is unknown.
     """
+    if first_ns is None:
+        return []
     gaps = gaps or b""
-    return (
-        [] if first_ns is None else list(accumulate(struct.unpack_from(f"<{len(gaps) // 8}q", gaps), initial=first_ns))
-    )
+    return list(accumulate(struct.unpack_from(f"<{len(gaps) // 8}q", gaps), initial=first_ns))
 
 
 def axis(axis_ns: int, cells: int, zero_ns: int = 0) -> str:
-    """Draw the axis: a tick and its instant, for as many round instants as there is room for.
+    """Draw the axis: a tick and its time, for as many round times as there is room for.
 
     They count from `zero_ns`; what is before it has a minus.
     """
-    step = _step(axis_ns * min(_LEAST_BETWEEN_TICKS, cells) // max(cells, 1))
+    step = scale_ns(axis_ns * min(_LEAST_BETWEEN_TICKS, cells) // max(cells, 1))
+    return _ticks(axis_ns, cells, -zero_ns, step, scale)
+
+
+def clock_axis(axis_ns: int, cells: int, began_ns: int) -> str:
+    """Draw an axis whose ticks are round times of day: it begins at `began_ns`, in ns since midnight."""
+    fitting = (step for step in _CLOCK_STEPS_NS if step * cells >= axis_ns * (len(_time_of_day(0, step)) + 3))
+    step = next(fitting, _CLOCK_STEPS_NS[-1])
+    return _ticks(axis_ns, cells, began_ns, step, lambda ns: _time_of_day(ns, step))
+
+
+def _ticks(axis_ns: int, cells: int, start_ns: int, step: int, written: Callable[[int], str]) -> str:
+    """Draw a tick at each multiple of a step on an axis that begins at `start_ns`, with its time if there is room."""
     drawn = ""
-    for at in range(-(zero_ns // step) * step, max(axis_ns, 0) - zero_ns + 1, step):
-        place = (at + zero_ns) * cells // axis_ns if axis_ns > 0 else 0
-        label = f"{TICK}{_amount(at)}"
+    for at in range(-(-start_ns // step) * step, start_ns + max(axis_ns, 0) + 1, step):
+        place = (at - start_ns) * cells // axis_ns if axis_ns > 0 else 0
+        label = f"{TICK}{written(at)}"
         if place + len(label) <= cells:
             drawn += " " * (place - len(drawn)) + label
     return drawn
+
+
+def _time_of_day(ns: int, step_ns: int) -> str:
+    """Return a time of day as precise as steps of it need."""
+    seconds, rest = divmod(ns, 10**9)
+    hours, minutes = divmod(seconds // 60, 60)
+    fraction = f".{rest // 10**6:03}" if step_ns < 10**9 else ""
+    return f"{hours % 24:02}:{minutes:02}:{seconds % 60:02}{fraction}"
 
 
 def height(gap_ns: int, rows: int) -> int:
@@ -130,7 +154,7 @@ def bars(heights: Sequence[int], rows: int) -> list[str]:
 def bounds(rows: int) -> list[str]:
     """Return what gap each of 1, 2, 4 or 8 rows of bars begins with, from the top; the lowest begins with none."""
     steps = [SPARK_STEPS_NS[8 * row // rows - 1] for row in range(rows - 1, 0, -1)]
-    return [*(_amount(step) for step in steps), ""]
+    return [*(scale(step) for step in steps), ""]
 
 
 def without_label(axis: str, at: int) -> str:
@@ -142,46 +166,6 @@ def without_label(axis: str, at: int) -> str:
     return f"{axis[: tick + 1]}{' ' * len(label)}{axis[tick + 1 + len(label) :]}" if within else axis
 
 
-def clock_axis(axis_ns: int, cells: int, began_ns: int) -> str:
-    """Draw an axis whose ticks are round times of day: it begins at `began_ns`, in ns since midnight."""
-    step = _CLOCK_STEPS_NS[-1]
-    for candidate in _CLOCK_STEPS_NS:
-        if candidate * cells >= axis_ns * (len(_time_of_day(0, candidate)) + 3):
-            step = candidate
-            break
-    drawn = ""
-    for at in range(-(-began_ns // step) * step, began_ns + max(axis_ns, 0) + 1, step):
-        place = (at - began_ns) * cells // axis_ns if axis_ns > 0 else 0
-        label = f"{TICK}{_time_of_day(at, step)}"
-        if place + len(label) <= cells:
-            drawn += " " * (place - len(drawn)) + label
-    return drawn
-
-
-def _time_of_day(ns: int, step_ns: int) -> str:
-    """Return a time of day as precise as steps of it need."""
-    seconds, rest = divmod(ns, 10**9)
-    hours, minutes = divmod(seconds // 60, 60)
-    fraction = f".{rest // 10**6:03}" if step_ns < 10**9 else ""
-    return f"{hours % 24:02}:{minutes:02}:{seconds % 60:02}{fraction}"
-
-
 def cell(at_ns: int, axis_ns: int, cells: int) -> int:
-    """Return the cell of an instant; one on a border belongs to the cell before it, as in `sparkline`."""
+    """Return the cell of a timestamp; one on a border belongs to the cell before it, as in `sparkline`."""
     return max(-(-at_ns * cells // axis_ns) - 1, 0)
-
-
-def _mark(drawn: list[str], cell: int, sign: str) -> None:
-    if cell < len(drawn) and drawn[cell] == " ":
-        drawn[cell] = sign
-
-
-def _step(least: int) -> int:
-    """Give the smallest round number of ns that is not below `least`."""
-    rounds = (step * int(10**exponent) for exponent in range(20) for step in _STEPS)
-    return next(step for step in rounds if step >= max(least, 1))
-
-
-def _amount(ns: int) -> str:
-    minus = MINUS if ns < 0 else ""
-    return next((f"{minus}{abs(ns) / size:.4g} {unit}" for size, unit in _UNITS if abs(ns) >= size), "0")

@@ -85,8 +85,8 @@ def test_flags_are_ranked_the_gravest_first() -> None:
 def test_slow_is_toned_and_numbers_change_their_unit() -> None:
     assert cells_of("ttft", row(ttft_ms=388.4)) == [("388", "plain")]
     assert cells_of("ttft", row(ttft_ms=9999.0)) == [("9,999", "warning")]
-    assert cells_of("ttft", row(ttft_ms=10_000.0)) == [("10.0s", "error")]
-    assert cells_of("gapmax", row(max_stall_ms=2000.0)) == [("2,000", "error")]
+    assert cells_of("ttft", row(ttft_ms=10_000.1)) == [("10.0s", "error")]
+    assert cells_of("gapmax", row(max_stall_ms=2000.1)) == [("2,000", "error")]
 
 
 def test_the_word_of_an_outcome_is_before_the_flags_where_it_has_no_column() -> None:

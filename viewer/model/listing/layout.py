@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
+from recorder.decode.stalls import DEFAULT
 from viewer import formatting, rows, sparkline
 from viewer.model.states import NOTABLE, ORPHAN, Look, Part, Tone, elapsed_ms, laid_out, moment, short_ms, state
 from viewer.rows import Row
@@ -192,7 +193,7 @@ def _figure(
             return [_unknown(row, look)]
         text = written(value)
         if row["outcome"] != "open":
-            return [(text, "error" if value >= bad else "warning" if value >= slow else "plain")]
+            return [(text, "error" if value > bad else "warning" if value > slow else "plain")]
         return [(f"{text}+" if grows and _runs(row, look) and len(text) < width else text, "muted")]
 
     return shown
@@ -278,10 +279,10 @@ COLUMNS: Final = (
            unit="ms"),
     Column("icl50", "ICL50", 6, 6, 9, _figure("icl_p50_ms", short_ms, 100, 500), "icl_p50_ms", "5", right=True,
            unit="ms"),
-    Column("gapmax", "GAPMAX", 6, 7, 6, _figure("max_stall_ms", short_ms, 500, 2000), "max_stall_ms", "g", right=True,
-           unit="ms"),
-    Column("silence", "SILENCE", 7, 8, 16, _figure("max_silence_ms", short_ms, 500, 2000), "max_silence_ms", "l",
+    Column("gapmax", "GAPMAX", 6, 7, 6, _figure("max_stall_ms", short_ms, 500, DEFAULT.stall_ms), "max_stall_ms", "g",
            right=True, unit="ms"),
+    Column("silence", "SILENCE", 7, 8, 16, _figure("max_silence_ms", short_ms, 500, DEFAULT.stall_ms), "max_silence_ms",
+           "l", right=True, unit="ms"),
     Column("events", "EV", 5, 6, 14, _figure("events", formatting.count), "events", "n", right=True),
     Column("tokens", "TOK", 5, 6, 8, _figure("completion_tokens", formatting.count), "completion_tokens", "k",
            right=True),
