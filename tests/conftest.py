@@ -1,6 +1,7 @@
 """What all tests share: a place for a tape, and the promise that every tape they leave behind is whole."""
 
 import functools
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,15 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("nightly" if config.option.markexpr == "nightly" else "default")
     # The processes that tests start find the checkout, installed or not.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    gc.disable()  # half a million objects come into being that stay
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -82,10 +82,11 @@ def record(
         ca_file=ca_file,
         keep=Keep(keep.total_seconds() if keep else None, max_db_size) if keep or max_db_size else None,
     )
-    sys.exit(run(lambda: _record(settings, verbose)))
+    sys.exit(run(lambda: serve(settings, verbose)))
 
 
-async def _record(settings: "Options", verbose: bool = False) -> int:
+async def serve(settings: "Options", verbose: bool = False) -> int:
+    """Record until a signal asks for the end; return the exit code."""
     import asyncio
 
     from recorder.clock import SYSTEM

@@ -92,7 +92,7 @@ class Recorder:
         """Open the tape, then accept connections; raises `WiretapeError` if either cannot be had."""
         local.raise_descriptor_limit()
         try:
-            transport = Transport(_tls(self._options.ca_file), self._options.limits)
+            transport = Transport(tls_context(self._options.ca_file), self._options.limits)
             await self.tap.start()
         except BaseException:
             self._sock.close()
@@ -124,7 +124,7 @@ class Recorder:
         self.tap.cut()
 
 
-def _tls(ca_file: Path | None) -> ssl.SSLContext:
+def tls_context(ca_file: Path | None) -> ssl.SSLContext:
     """Trust the system's store (or `SSL_CERT_FILE`), and `ca_file` besides."""
     context = ssl.create_default_context()
     if ca_file is not None:

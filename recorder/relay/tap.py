@@ -32,7 +32,7 @@ GATHER_SECONDS = 0.008
 _PIPE_BYTES = 4 << 20
 _JOINED_BYTES = 256 << 10
 _LATER_SECONDS = 0.05
-_HEARTBEAT_SECONDS = 5.0
+HEARTBEAT_SECONDS = 5.0
 _LAST_SECONDS = 0.5
 _CUT_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
@@ -88,7 +88,7 @@ class Tap:
         self._keep = keep
         self._announced: journal.Deleting | None = None
         self._on_finished, self._on_trouble = on_finished, on_trouble
-        self._clock, self._queue_bytes = clock, queue_bytes
+        self._clock, self.queue_bytes = clock, queue_bytes
         self._seq = 0
         self._pending: deque[_Pending] = deque()
         self._pending_bytes = 0
@@ -145,7 +145,7 @@ class Tap:
         self._outbox = deque((*preamble, *(pending.data for pending in self._pending)))
         self._flush()
         try:
-            answer = await _answer(process)
+            answer = await read_answer(process)
             if not isinstance(answer, journal.Ready):
                 await self._read_last(process, answer)
                 raise _start_failure(answer)
@@ -166,7 +166,7 @@ class Tap:
     async def _read_last(self, process: asyncio.subprocess.Process, answer: journal.Answer | None) -> None:
         """Read what a writer that refuses the tape for good found on it: what earlier writers stored may be gone."""
         if isinstance(answer, journal.Fatal) and answer.final:
-            last = await _answer(process)
+            last = await read_answer(process)
             self._verified = last if isinstance(last, journal.Verified) else None
 
     async def _keep_writer_running(self) -> None:
@@ -211,7 +211,7 @@ class Tap:
     async def _read_answers(self, process: asyncio.subprocess.Process) -> bool:
         """Handle answers until the writer ends; return whether it ever acknowledged anything."""
         useful = False
-        while answer := await _answer(process):
+        while answer := await read_answer(process):
             match answer:
                 case journal.Ack():
                     useful = True
@@ -346,7 +346,7 @@ class Tap:
 
     async def _send_heartbeats(self) -> None:
         while True:
-            await asyncio.sleep(_HEARTBEAT_SECONDS)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
             # While streams run there is always a frame without an acknowledgement yet.
             if self._waiting_ns(self._clock.now()) <= LATE_NS:
                 self.put(journal.Heartbeat(self._clock.wall()))
@@ -383,15 +383,15 @@ class Tap:
 
     def has_room(self, size: int) -> bool:
         """Return whether `size` more bytes may be kept."""
-        return not self._gave_up and self._pending_bytes + size <= self._queue_bytes
+        return not self._gave_up and self._pending_bytes + size <= self.queue_bytes
 
     def has_room_for_request(self, size: int) -> bool:
         """Return whether a request body may be kept: bodies leave a quarter of the room to what responses bring."""
-        return not self._gave_up and self._pending_bytes + size <= self._queue_bytes // 4 * 3
+        return not self._gave_up and self._pending_bytes + size <= self.queue_bytes // 4 * 3
 
     def admits(self) -> bool:
         """Return whether another exchange may be recorded: what must not be lost has a bound, too."""
-        return not self._gave_up and self._pending_bytes <= 2 * self._queue_bytes
+        return not self._gave_up and self._pending_bytes <= 2 * self.queue_bytes
 
     def lag_ns(self) -> int:
         """Return the time from a frame's queueing to its commit: the last one's, or of what waits, if longer."""
@@ -477,7 +477,7 @@ class Tap:
         await self._process.wait()
 
 
-async def _answer(process: asyncio.subprocess.Process) -> journal.Answer | None:
+async def read_answer(process: asyncio.subprocess.Process) -> journal.Answer | None:
     """Wait for the writer's next answer; None at its end, even if that came in the middle of a line.
 
     Raises `WriterFailed` for anything that is no answer; there is no telling then what is committed.

@@ -61,23 +61,23 @@ class Reads(httpx.AsyncByteStream):
     """
 
     def __init__(self, connection: "Connection") -> None:
-        self._connection = connection
+        self.connection = connection
         self.paused = 0
         self.surplus = False
 
     async def next(self) -> tuple[int, bytes] | None:
         """Wait for the next read: its instant in ns and its body bytes; None after the last."""
-        return await self._connection.next_read()
+        return await self.connection.next_read()
 
     @property
     def ended_at(self) -> int:
         """The instant in ns of the last thing that the socket told: at the end, that of the end."""
-        return self._connection.stamp
+        return self.connection.stamp
 
     def left(self) -> list[tuple[int, bytes]]:
         """Return the reads that came but were never taken."""
-        rest = list(self._connection.queue)
-        self._connection.queue.clear()
+        rest = list(self.connection.queue)
+        self.connection.queue.clear()
         return rest
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -86,7 +86,7 @@ class Reads(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         """Close the connection."""
-        self._connection.close()
+        self.connection.close()
 
 
 class Connection(asyncio.Protocol):
@@ -429,7 +429,7 @@ class Transport(httpx.AsyncBaseTransport):
         except OSError as error:
             if local.is_local(error):
                 raise UpstreamError("local", local.cause(error)) from error
-            raise UpstreamError(_why_not_connected(error), words(error)) from error
+            raise UpstreamError(why_not_connected(error), words(error)) from error
         return connection
 
     async def _answer(self, connection: Connection) -> Head:
@@ -456,7 +456,8 @@ def _head_bytes(request: httpx.Request) -> bytes:
     return b"".join([*lines, b"\r\n"])
 
 
-def _why_not_connected(error: OSError) -> str:
+def why_not_connected(error: OSError) -> str:
+    """Return the outcome detail of a connection that failed with `error`."""
     if isinstance(error, ssl.SSLError | ssl.CertificateError):
         return "tls"
     if isinstance(error, socket.gaierror):

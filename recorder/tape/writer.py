@@ -39,7 +39,7 @@ WINDOW_READS = 2000
 """… or when it holds this much."""
 _PIPE_READ = 1 << 18
 _PIPE_PIECES = 16
-_RETRY_SECONDS = 0.5
+RETRY_SECONDS = 0.5
 _LAST_TRIES = 20
 _IDLE_SECONDS = 1.0
 _CHECK_SECONDS = 1.0
@@ -278,7 +278,7 @@ class Writer:
                     raise
                 if tries == 1:
                     answer(journal.Trouble(str(getattr(error, "orig", error))))
-                threading.Event().wait(_RETRY_SECONDS)
+                threading.Event().wait(RETRY_SECONDS)
             else:
                 if tries:
                     answer(journal.Trouble(""))

@@ -157,7 +157,7 @@ def test_it_fails_if_anything_could_not_be_stored(
     async def main() -> int:
         async with ScriptedUpstream(choose) as upstream:
             told = service.Options(tmp_path / "tape.db", [providers.parse(upstream.url)])
-            recording = asyncio.create_task(record._record(told))
+            recording = asyncio.create_task(record.serve(told))
             base = await until(lambda: capfd.readouterr().out.strip())
             os.kill(children(os.getpid())[-1], signal.SIGSTOP)  # as a disk that never answers
             got = await fetch(base, post("/x"))

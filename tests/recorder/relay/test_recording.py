@@ -84,7 +84,7 @@ def test_reads_without_room_are_a_counted_gap_and_the_body_is_an_exact_prefix(ta
         recording.begin(begin("e1"))
         for no, data in enumerate(pieces):
             recording.read(2000 + no, 2000 + no, data)
-        tap._queue_bytes += 100_000
+        tap.queue_bytes += 100_000
         recording.read(3000, 3000, b"there is room again, but a hole would be before it")
         recording.end("end", None, 4000, None)
         dropped.append(tap.counts.dropped_bytes)

@@ -106,7 +106,7 @@ def test_a_ca_file_that_is_none_is_said_and_nothing_stays_open(tmp_path: Path) -
 
 
 def test_a_ca_file_is_trusted_besides_the_systems(authority: Path) -> None:
-    ours = len(service._tls(authority / "ca.pem").get_ca_certs())
+    ours = len(service.tls_context(authority / "ca.pem").get_ca_certs())
     assert ours == len(ssl.create_default_context().get_ca_certs()) + 1
 
 

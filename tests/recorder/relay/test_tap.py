@@ -273,14 +273,14 @@ def test_an_answer_cut_short_is_the_end_of_the_writer() -> None:
         reader.feed_data(line + line[:-3])
         reader.feed_eof()
         process: Any = SimpleNamespace(stdout=reader)
-        assert await tap._answer(process) == journal.Trouble("full")
-        assert await tap._answer(process) is None
+        assert await tap.read_answer(process) == journal.Trouble("full")
+        assert await tap.read_answer(process) is None
 
     play(scenario())
 
 
 def test_an_idle_tap_says_that_it_is_alive(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tap, "_HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(tap, "HEARTBEAT_SECONDS", 0.01)
 
     async def scenario() -> None:
         async with started(tape) as running:
@@ -295,7 +295,7 @@ def test_an_idle_tap_says_that_it_is_alive(tape: Path, monkeypatch: pytest.Monke
 
 
 def test_a_busy_tap_says_that_it_is_alive(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tap, "_HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(tap, "HEARTBEAT_SECONDS", 0.05)
 
     async def scenario() -> None:
         async with started(tape) as running:
@@ -502,7 +502,7 @@ import signal, sys
 from pathlib import Path
 from recorder.tape import file as tapefile, writer
 from recorder.tape.store import Store
-writer._RETRY_SECONDS = 0.02
+writer.RETRY_SECONDS = 0.02
 path = Path(sys.argv[4])
 with tapefile.writing(path, sys.argv[5]) as connection:
     driver = connection.connection.dbapi_connection

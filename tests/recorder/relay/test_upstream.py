@@ -14,7 +14,7 @@ import pytest
 from recorder.clock import Clock
 from recorder.demo.upstream import Scene, ScriptedUpstream, answer
 from recorder.errors import UpstreamError
-from recorder.relay.upstream import UNSENT_BYTES, Instants, Limits, Reads, Transport
+from recorder.relay.upstream import UNSENT_BYTES, Instants, Limits, Reads, Transport, why_not_connected
 from tests.relay import LOOPS, on_loop, serving, until
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
@@ -84,7 +84,7 @@ async def test_a_reset_loses_nothing_that_came_before_it(loop: Loop) -> None:
     async with ScriptedUpstream(lambda _: Scene([(0, CHUNKED), *pieces, (0.1, b"")], "reset")) as upstream:
         response = await Transport().handle_async_request(request(upstream.url))
         reads = response.extensions["reads"]
-        await until(lambda: reads._connection.ended)  # the reset is here before anything has been taken
+        await until(lambda: reads.connection.ended)  # the reset is here before anything has been taken
         taken, ended = await drain(reads)
         assert (len(b"".join(taken)), ended) == (102_400, "reset")
 
@@ -98,7 +98,7 @@ async def test_an_instant_is_that_of_the_read_and_not_of_its_taking(loop: Loop) 
         transport = Transport(clock=Clock(now=lambda: next(ticks)))
         response = await transport.handle_async_request(request(upstream.url, instants=instants))
         reads = response.extensions["reads"]
-        await until(lambda: reads._connection.ended)
+        await until(lambda: reads.connection.ended)
         await asyncio.sleep(0)
         first, second = await reads.next(), await reads.next()
         assert await reads.next() is None
@@ -211,7 +211,7 @@ async def test_upstream_waits_for_a_taker_that_is_slow(loop: Loop) -> None:
         reads = response.extensions["reads"]
         await until(lambda: reads.paused)
         await asyncio.sleep(0.5)  # longer than the limit: a silence of the taker's is not upstream's
-        assert sum(len(data) for _, data in reads._connection.queue) < UNSENT_BYTES + (1 << 20)
+        assert sum(len(data) for _, data in reads.connection.queue) < UNSENT_BYTES + (1 << 20)
         taken, ended = await drain(reads)
         assert (sum(map(len, taken)), ended) == (400 * len(block), None)
 
@@ -251,7 +251,7 @@ async def test_reads_that_nobody_took_are_left(loop: Loop) -> None:
     async with ScriptedUpstream(lambda _: answer([(0.0, b"a"), (0.02, b"b")])) as upstream:
         response = await Transport().handle_async_request(request(upstream.url))
         reads = response.extensions["reads"]
-        await until(lambda: reads._connection.ended)
+        await until(lambda: reads.connection.ended)
         assert (await reads.next())[1] == b"a"
         await reads.aclose()
         assert [data for _, data in reads.left()] == [b"b"]
@@ -340,8 +340,6 @@ async def test_a_plain_upstream_where_tls_was_expected_is_a_tls_error(loop: Loop
 
 
 def test_errors_of_connecting_are_told_apart() -> None:
-    from recorder.relay.upstream import _why_not_connected
-
-    assert _why_not_connected(OSError(errno.ENETUNREACH, "unreachable")) == "refused"
-    assert _why_not_connected(ConnectionAbortedError("handshake")) == "reset"
-    assert _why_not_connected(ssl.SSLError("bad")) == "tls"
+    assert why_not_connected(OSError(errno.ENETUNREACH, "unreachable")) == "refused"
+    assert why_not_connected(ConnectionAbortedError("handshake")) == "reset"
+    assert why_not_connected(ssl.SSLError("bad")) == "tls"

@@ -56,7 +56,7 @@ import signal, sys
 from pathlib import Path
 from recorder.tape import journal, file as tapefile, writer
 from recorder.tape.store import Store
-writer._RETRY_SECONDS = 0.02
+writer.RETRY_SECONDS = 0.02
 with tapefile.writing(Path(sys.argv[1]), sys.argv[2]) as connection:
     driver = connection.connection.dbapi_connection
     limit = lambda pages: driver.execute(f"PRAGMA max_page_count={pages}")
