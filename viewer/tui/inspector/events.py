@@ -104,7 +104,7 @@ class EventsPane(Pane):
         self.post_message(self.Resized())
 
     def _lay_out(self) -> None:
-        self.set_count(max(len(self._only), 1))
+        self.set_lines(max(len(self._only), 1))
         self.reveal(self._row(self._selected), 2)
 
     def on_click(self, event: Click) -> None:

@@ -68,7 +68,7 @@ class PagePane(Pane):
             self._rows += _wrapped(line, width)
             if len(self._rows) > _MOST_LINES:
                 break
-        self.set_count(len(self._rows))
+        self.set_lines(len(self._rows))
         self.redraw()
 
 

@@ -56,7 +56,7 @@ class TreePane(Pane):
     def show(self, nodes: Sequence[Node]) -> None:
         """Show another event's parts."""
         self._parts, self._selected = nodes, 0
-        self.set_count(len(nodes))
+        self.set_lines(len(nodes))
         self.scroll_to(y=0, animate=False, force=True)
         self.redraw()
 
@@ -180,7 +180,7 @@ class BytesPane(Pane):
     def _lay_out(self) -> None:
         if self._opened is None:
             return
-        self.set_count(self._rows(self._opened))
+        self.set_lines(self._rows(self._opened))
         self.scroll_to(y=0, animate=False, force=True)
         if self.view == "wire" and isinstance(self._dump, TextDump):
             own = next((number for number, row in enumerate(self._dump.rows) if row.mine), 0)

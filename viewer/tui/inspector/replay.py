@@ -206,7 +206,7 @@ class ReplayPane(Pane):
 
     def _arrange(self) -> None:
         if self._answer is not None:
-            self.set_count(len(self._answer) if self._answer.parts else len(self._wrapped_note))
+            self.set_lines(len(self._answer) if self._answer.parts else len(self._wrapped_note))
             self.redraw()
             self.reveal(self._row_of(self._position), 2)
 

@@ -23,7 +23,7 @@ from viewer.model.listing.layout import Slot
 from viewer.model.states import Look, Part
 from viewer.tui.base import paint, theme
 from viewer.tui.widgets.cursor import CURSOR, MARGIN, CursorList, Toned
-from viewer.tui.widgets.lines import Lines
+from viewer.tui.widgets.pane import Lines
 
 _STRIPS_KEPT = 512
 _LOADING = "…"

@@ -1,15 +1,13 @@
-"""A pane of lines that are drawn only when they can be seen, and the rule with its title above it.
-
-A pane of its own kind says how many lines it has and what stands in each; which of them are to be drawn anew, too.
-Keys are the screen's, so that they mean the same in every pane.
-"""
+"""Lines that scroll and are drawn only when they can be seen, and the rule with a title above them."""
 
 from collections.abc import Iterable
 from typing import Final
 
 from rich.cells import cell_len
 from rich.style import Style
-from textual.geometry import Region
+from textual.geometry import Region, Size
+from textual.reactive import Reactive
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -18,88 +16,81 @@ from viewer.model import states
 from viewer.tui.base import paint
 from viewer.tui.base.paint import Part
 from viewer.tui.base.theme import CachedLines, theme_styles
-from viewer.tui.widgets.lines import Lines
 
 LARGEST: Final = 10_000_000
-"""More lines than this cannot be scrolled to."""
+"""The most lines that can be scrolled to."""
 
 
-class Heading(Widget):
-    """A rule with a title; its text is brighter where keys go."""
+class Lines(ScrollView):
+    """A `ScrollView` with a scrollbar that is always there, so that more lines need no new layout of the screen.
 
-    DEFAULT_CSS = "Heading { height: 1; }"
+    Subclasses draw their lines in `render_line`.
+    """
 
-    def __init__(self, text: str = "", *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._text = text
-        self._active = False
+    DEFAULT_CSS = """
+    Lines {
+        height: 1fr; overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1;
+        scrollbar-background: $background; background: $background;
+    }
+    """
 
-    def show(self, text: str, *, active: bool = False) -> None:
-        """Show another title."""
-        if (text, active) != (self._text, self._active):
-            self._text, self._active = text, active
-            self.refresh()
+    # As `Widget` has it, each change of it would lay out the screen, which takes longer than drawing the lines.
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0))
 
-    def render_line(self, y: int) -> Strip:
-        """Draw the rule."""
-        look = theme_styles(self)
-        title, rule = look["accent" if self._active else "plain"], look["muted"]
-        text = states.cut(safe(self._text), self.size.width - 3)
-        drawn: list[Part] = [("─ ", rule), (text, title), (" ", None), ("─" * self.size.width, rule)]
-        return paint.strip(drawn, self.size.width, look["ground"])
+    def watch_virtual_size(self, size: Size) -> None:
+        """Tell the scrollbar of lines that came or went, and scroll back from where there are none any more."""
+        if self.show_vertical_scrollbar:
+            self.vertical_scrollbar.window_virtual_size = size.height
+        self.scroll_y = self.validate_scroll_y(self.scroll_y)
 
+    def set_lines(self, count: int) -> None:
+        """Set the number of lines."""
+        self.virtual_size = Size(self.size.width, min(count, LARGEST))
 
-def fitted(parts: Iterable[Part], width: int) -> list[Part]:
-    """Cut the parts of a line where there is no room, `…` standing for the rest."""
-    kept: list[Part] = []
-    room = width
-    for text, style in parts:
-        shown = safe(text)
-        size = cell_len(shown)
-        if size > room:
-            return [*kept, (states.cut(shown, room), style)] if room else _ended(kept)
-        kept.append((shown, style))
-        room -= size
-    return kept
+    def scroll_to_line(self, top: int) -> None:
+        """Scroll until a line is the first in sight, as far as there are lines."""
+        self.scroll_to(y=max(0, min(top, self.virtual_size.height - self.size.height)), animate=False, force=True)
 
+    def scroll_lines(self, lines: int) -> None:
+        """Scroll by so many lines."""
+        self.scroll_to_line(self.scroll_offset.y + lines)
 
-def _ended(parts: list[Part]) -> list[Part]:
-    """Let the last of these parts end with `…`."""
-    if not parts:
-        return parts
-    text, style = parts[-1]
-    return [*parts[:-1], (states.cut(f"{text} ", cell_len(text)), style)]
+    def reveal(self, line: int, margin: int = 0, *, ahead: bool = False) -> None:
+        """Scroll as little as it takes to see a line with so many lines around it.
+
+        If what lies `ahead` will be needed next, scroll further at once: scrolling draws every line anew.
+        """
+        height, top = max(self.size.height, 1), self.scroll_offset.y
+        margin = min(margin, (height - 1) // 2)
+        if line < top + margin:
+            self.scroll_to_line(line - margin)
+        elif line > top + height - 1 - margin:
+            self.scroll_to_line(line - margin if ahead else line + margin - height + 1)
 
 
 class Pane(Lines, CachedLines, can_focus=False, inherit_bindings=False):
-    """Lines that scroll; a kind of pane gives `line`. Keys are handed on by whoever has the focus: `active` tells."""
+    """Lines that a subclass defines in `line`. Keys are the screen's; `active` says that they apply to this pane."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._count = 0
         self.active = False
 
     def line(self, number: int) -> Iterable[Part]:
-        """Say what stands in a line."""
+        """Return what stands in a line."""
         raise NotImplementedError
 
     def behind(self, number: int) -> Style:
-        """Say what is behind the text of a line."""
+        """Return what is behind the text of a line."""
         return self.look("ground")
 
     def activate(self, active: bool) -> None:
-        """Show that keys come to this pane, or that they do not."""
+        """Show that keys apply to this pane, or that they do not."""
         if active != self.active:
             self.active = active
             self.refresh()
 
-    def set_count(self, count: int) -> None:
-        """Have so many lines."""
-        self._count = min(count, LARGEST)
-        self.set_lines(self._count)
-
     def look(self, name: str) -> Style:
-        """Give the look of a tone, or another by its name."""
+        """Return a style of the theme: that of a tone, or another by its name."""
         return theme_styles(self)[name]
 
     def redraw(self, *rows: tuple[int, int]) -> None:
@@ -116,7 +107,48 @@ class Pane(Lines, CachedLines, can_focus=False, inherit_bindings=False):
     def render_line(self, y: int) -> Strip:
         """Draw the line that is `y` below the top of the view."""
         number = self.scroll_offset.y + y
-        if number >= self._count:
+        if number >= self.virtual_size.height:
             return Strip.blank(self.size.width, self.look("ground"))
         room = self.size.width - self.styles.scrollbar_size_vertical  # which covers what is drawn there
         return paint.strip(fitted(self.line(number), room), self.size.width, self.behind(number))
+
+
+class Heading(Widget):
+    """A rule with a title, which is brighter where keys go."""
+
+    DEFAULT_CSS = "Heading { height: 1; }"
+
+    def __init__(self, text: str = "", *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._text = text
+        self._active = False
+
+    def show(self, text: str, *, active: bool = False) -> None:
+        """Show another title."""
+        if (text, active) != (self._text, self._active):
+            self._text, self._active = text, active
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the rule."""
+        styles = theme_styles(self)
+        title, rule = styles["accent" if self._active else "plain"], styles["muted"]
+        text = states.cut(safe(self._text), self.size.width - 3)
+        parts: list[Part] = [("─ ", rule), (text, title), (" ", None), ("─" * self.size.width, rule)]
+        return paint.strip(parts, self.size.width, styles["ground"])
+
+
+def fitted(parts: Iterable[Part], width: int) -> list[Part]:
+    """Cut the parts of a line where there is no room, `…` standing for the rest."""
+    kept: list[Part] = []
+    room = width
+    for text, style in parts:
+        text = safe(text)
+        size = cell_len(text)
+        if size > room and room:
+            return [*kept, (states.cut(text, room), style)]
+        if size > room:  # the last one that fits ends with `…`
+            return [*kept[:-1], *((states.cut(f"{last} ", cell_len(last)), its) for last, its in kept[-1:])]
+        kept.append((text, style))
+        room -= size
+    return kept
