@@ -1,10 +1,10 @@
 """More than two exchanges beside each other: a table of their figures, with their gaps on one axis; there is no race.
 
-What stands in it is `ranking`'s, where it comes from `comparing`'s. While one of them runs, it is read again whenever
-somebody has written to the tape.
+While one of them runs, they are read again whenever somebody has written to the tape.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import ComposeResult
@@ -19,7 +19,7 @@ from viewer import formatting
 from viewer.model.listing import ranking
 from viewer.model.listing.catalog import Marks
 from viewer.model.listing.ranking import LABELS, ORDERS, Entry
-from viewer.model.states import Part
+from viewer.rows import Row
 from viewer.tui.base import paint
 from viewer.tui.base.host import host
 from viewer.tui.base.keys import BACK, HELP
@@ -82,7 +82,7 @@ class CompareManyScreen(Screen[None]):
 
     DEFAULT_CSS = """
     CompareManyScreen { layout: vertical; }
-    CompareManyScreen #told, CompareManyScreen #legend { height: 1; padding: 0 1; color: $text-muted; }
+    CompareManyScreen #about, CompareManyScreen #legend { height: 1; padding: 0 1; color: $text-muted; }
     CompareManyScreen Static { text-wrap: nowrap; text-overflow: ellipsis; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -96,48 +96,43 @@ class CompareManyScreen(Screen[None]):
     def __init__(self, numbers: Sequence[int]) -> None:
         super().__init__()
         self._numbers = tuple(numbers)
-        self._found: list[Entry] = []
+        self._read: list[Entry] = []
         self._entries: list[Entry] = []
-        self._ids: dict[int, str] = {}
+        self._known: dict[int, str] = {}
         self._version: tuple[int, int] | None = None
         self._by: str | None = None
         self._reverse = False
         self._is_reading = False
         # Kept here, and not looked up: an answer may come when the screen has been left.
         self._head = HeaderLine()
-        self._told = Static(paint.content(""), id="told")
+        self._about = Static(paint.content(""), id="about")
         self._table = RankedTable()
 
     def compose(self) -> ComposeResult:
         """Lay out the title, the table, a line about the exchange under the cursor, and what the signs mean."""
-        yield self._head
-        yield self._table
-        yield self._told
-        yield Static(paint.content(_LEGEND), id="legend")
-        yield KeyLine()
+        yield from (self._head, self._table, self._about, Static(paint.content(_LEGEND), id="legend"), KeyLine())
 
     def on_mount(self) -> None:
         """Read the exchanges, and go on looking at those that run."""
-        self._head.show([("compare", "strong"), (" · reading …", "muted")], [])
+        self._head.show([("compare", "strong"), (" · reading …", "muted")])
         self._table.focus()
-        _: Worker[None] = self.run_worker(self._read, group="load")
+        _: Worker[None] = self.run_worker(self._load, group="load")
         self.set_interval(_POLL_S, self._poll)
 
     def copies(self) -> list[tuple[str, str]]:
-        """Give what can be copied: what shows the one under the cursor, the ids of all."""
-        chosen = self._table.selected
-        if chosen is None:
+        """Return what can be copied: what shows the one under the cursor, the ids of all."""
+        if self._table.selected is None:
             return []
-        id, tape = str(chosen.row["id"]), host(self).tape.path
-        verbs = [(verb, offers.command(tape, verb, id)) for verb in ("show", "view")]
-        listed = offers.command(tape, "ls", "-f", f"id:{','.join(self._shown_ids())}", "--spark")
-        return [("id", id), *verbs, ("all ids", "\n".join(self._shown_ids())), ("their list", listed)]
+        id, ids, command = str(self._table.selected.row["id"]), self._ids, partial(offers.command, host(self).tape.path)
+        listed = command("ls", "-f", f"id:{','.join(ids)}", "--spark")
+        verbs = [(verb, command(verb, id)) for verb in ("show", "view")]
+        return [("id", id), *verbs, ("all ids", "\n".join(ids)), ("their list", listed)]
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        """Give what can be exported: all of them, their chunks, their reads."""
+        """Return what can be exported: all of them, their chunks, their reads."""
         if not self._entries:
             return []
-        exported = offers.arguments(host(self).tape.path, "export", *self._shown_ids())
+        exported = offers.arguments(host(self).tape.path, "export", *self._ids)
         count = counted(len(self._entries), "exchange")
         tables = [(f"{table} of {count}", [*exported, "--table", table]) for table in ("chunks", "reads", "texts")]
         return [(count, exported), *tables]
@@ -164,39 +159,40 @@ class CompareManyScreen(Screen[None]):
         self._show()
 
     def on_cursor_list_moved(self) -> None:
-        """Tell more of the exchange under the cursor."""
-        chosen = self._table.selected
-        self._told.update(paint.content("" if chosen is None else _told(chosen)))
+        """Describe the exchange under the cursor."""
+        entry = self._table.selected
+        self._about.update(paint.content("" if entry is None else _description(entry.row)))
 
-    def _shown_ids(self) -> list[str]:
+    @property
+    def _ids(self) -> list[str]:
         return [str(one.row["id"]) for one in self._entries]
 
     def _poll(self) -> None:
-        grows = any(one.row["outcome"] == "open" for one in self._found)
+        grows = any(one.row["outcome"] == "open" for one in self._read)
         if grows and self.is_current and not self._is_reading:
-            _: Worker[None] = self.run_worker(self._read, group="load")
+            _: Worker[None] = self.run_worker(self._load, group="load")
 
-    async def _read(self) -> None:
+    async def _load(self) -> None:
         self._is_reading = True
         try:
             with ErrorReporter(self._fail):
-                version, found = await host(self).tape.ask(self._ask)
-                self._take(version, self._found if found is None else found)
+                version, entries = await host(self).tape.ask(self._question)
+                self._take(version, self._read if entries is None else entries)
         finally:
             self._is_reading = False
 
-    def _ask(self, connection: "Connection") -> tuple[tuple[int, int], list[Entry] | None]:
-        """Read the exchanges, if anybody has written since they were read; this is done in the tape's thread."""
+    def _question(self, connection: "Connection") -> tuple[tuple[int, int], list[Entry] | None]:
+        """Return the exchanges, None if nobody has written since they were read, and the version of the tape."""
         from viewer.tape import comparing, exchange
 
         version = exchange.version(connection), host(self).tape.openings
         return version, None if version == self._version else comparing.entries(connection, self._numbers)
 
-    def _take(self, version: tuple[int, int], found: list[Entry]) -> None:
-        """Take over what was read; a number that another exchange has now, on another tape, is gone."""
+    def _take(self, version: tuple[int, int], entries: list[Entry]) -> None:
+        """Show what was read; a number that another exchange has now, on another tape, is gone."""
         self._version = version
-        self._found = [one for one in found if self._ids.setdefault(one.no, one.row["id"]) == one.row["id"]]
-        self._entries = [one.by_now(host(self).clock) for one in self._found]
+        self._read = [one for one in entries if self._known.setdefault(one.no, one.row["id"]) == one.row["id"]]
+        self._entries = [one.by_now(host(self).clock) for one in self._read]
         self._show()
 
     def _show(self) -> None:
@@ -209,29 +205,23 @@ class CompareManyScreen(Screen[None]):
         hosts = {formatting.line(formatting.host(one.row["upstream"])) for one in entries}
         by = "" if self._by is None else f" · by {LABELS[self._by]}"
         together = f" · all {hosts.pop()}" if len(hosts) == 1 else ""
-        told: list[Part] = [(f" · {counted(len(entries), 'exchange')}{by}{together}", "plain")]
-        told += [(f" · {gone} more: not on the tape any more", "warning")] if gone else []
-        self._head.show([("compare", "strong"), *told], [])
+        missing = f" · {gone} more: not on the tape any more" if gone else ""
+        title = f" · {counted(len(entries), 'exchange')}{by}{together}"
+        self._head.show([("compare", "strong"), (title, "plain"), (missing, "warning")])
 
     def _fail(self, trouble: str) -> None:
-        self._head.show([("compare", "strong"), (f" · {trouble}", "error")], [])
+        self._head.show([("compare", "strong"), (f" · {trouble}", "error")])
 
 
 def comparison(marks: Marks, selected: int | None) -> Screen[None] | None:
-    """Give the screen that compares what is marked: two race, more stand in a table; None if there are not two."""
+    """Return the screen that compares what is marked: two race, more stand in a table; None if there are not two."""
     if len(marks) > 2:
         return CompareManyScreen(list(marks))
     pair = marks.pair(selected)
     return None if pair is None else CompareScreen(*pair)
 
 
-def _told(one: Entry) -> str:
-    row = one.row
-    said = [
-        row["id"],
-        formatting.line(row["model"]),
-        formatting.line(formatting.host(row["upstream"])),
-        formatting.outcome(row),
-    ]
-    said += [formatting.line(" ".join(row["flags"]))] if row["flags"] else []
-    return " · ".join(said)
+def _description(row: Row) -> str:
+    texts = [row["id"], row["model"], formatting.host(row["upstream"])]
+    flags = [formatting.line(" ".join(row["flags"]))] if row["flags"] else []
+    return " · ".join([*map(formatting.line, texts), formatting.outcome(row), *flags])

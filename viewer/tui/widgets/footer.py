@@ -1,8 +1,7 @@
 """The last line: the keys that a screen names first, as many as there is room for, each of them whole.
 
-However little room there is, the key for help and the one that leaves are among them. Which keys there are, and which
-of them are of use just now, is the screen's; Textual's own footer has a widget for each key, and whenever one changes,
-it takes all of them away and lays out the screen anew.
+However little room there is, the key for help and the one that leaves are among them. Textual's own footer has a widget
+for each key, and whenever one changes, it removes all of them and lays out the screen anew.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,25 +11,24 @@ from typing import ClassVar, Final
 
 from rich.cells import cell_len
 from rich.style import Style
-from textual.events import Leave, MouseDown, MouseMove
+from textual.events import MouseDown, MouseMove
 from textual.strip import Strip
 from textual.widget import Widget
 
 from viewer.tui.base import paint, theme
 
 _ALWAYS: Final = frozenset({"help", "leave"})
-_DIM: Final = Style(dim=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class FooterKey:
     """A key, how it is written, and what it does, in a word and in full."""
 
     key: str
     written: str
     word: str
     action: str
-    told: str
+    tooltip: str
     enabled: bool
 
     @property
@@ -54,19 +52,19 @@ class KeyLine(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._keys: list[Named] = []
-        self._hovered: Named | None = None
+        self._keys: list[FooterKey] = []
+        self._hovered: FooterKey | None = None
 
     def on_mount(self) -> None:
         """Name the keys as soon as they are known, and others whenever they change."""
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self._read())
 
     def on_unmount(self) -> None:
-        """Be forgotten: what listens is kept."""
+        """Unsubscribe: a signal keeps its subscribers alive."""
         self.screen.bindings_updated_signal.unsubscribe(self)
 
     @property
-    def shown(self) -> list[Named]:
+    def shown(self) -> list[FooterKey]:
         """The keys that there is room for."""
         always = [at for at, key in enumerate(self._keys) if key.action.rpartition(".")[2] in _ALWAYS]
         room = self.size.width + 1  # the last blank may be cut
@@ -74,9 +72,13 @@ class KeyLine(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Draw the keys."""
-        ground = theme.behind(self, "key-line--key")
-        parts = [part for key in self.shown for part in self._drawn(key)]
-        return paint.strip(parts, self.size.width, ground)
+        parts: list[paint.Part] = []
+        for key in self.shown:
+            more = theme.behind(self, "key-line--hover") if key == self._hovered else Style()
+            more += Style(dim=not key.enabled or None)
+            parts.append((f" {key.written} ", theme.style(self, "key-line--key") + more))
+            parts.append((f"{key.word} ", theme.style(self, "key-line--word") + more))
+        return paint.strip(parts, self.size.width, theme.behind(self, "key-line--key"))
 
     def on_mouse_down(self, event: MouseDown) -> None:
         """Press the key that was clicked."""
@@ -90,49 +92,38 @@ class KeyLine(Widget):
         """Show which key a click would press, and what it does."""
         self._hover(self._at(event.x))
 
-    def on_leave(self, event: Leave) -> None:
-        """A click would press none."""
+    def on_leave(self) -> None:
+        """Show no key as one that a click would press."""
         self._hover(None)
 
-    def _hover(self, key: Named | None) -> None:
+    def _hover(self, key: FooterKey | None) -> None:
         if key != self._hovered:
-            self._hovered, self.tooltip = key, key.told if key is not None else None
+            self._hovered, self.tooltip = key, key.tooltip if key is not None else None
             self.refresh()
 
-    def _at(self, x: int) -> Named | None:
-        shown = self.shown
-        ends = accumulate(key.width for key in shown)
-        return next((key for key, end in zip(shown, ends, strict=True) if x < end), None)
-
-    def _drawn(self, key: Named) -> list[paint.Part]:
-        look, word = theme.style(self, "key-line--key"), theme.style(self, "key-line--word")
-        if key == self._hovered:
-            behind = theme.behind(self, "key-line--hover")
-            look, word = look + behind, word + behind
-        if not key.enabled:
-            look, word = look + _DIM, word + _DIM
-        return [(f" {key.written} ", look), (f"{key.word} ", word)]
+    def _at(self, x: int) -> FooterKey | None:
+        ends = accumulate(key.width for key in self.shown)
+        return next((key for key, end in zip(self.shown, ends, strict=True) if x < end), None)
 
     def _read(self) -> None:
-        named: dict[str, Named] = {}
+        keys: dict[str, FooterKey] = {}
         for _, binding, enabled, tooltip in self.screen.active_bindings.values():
-            if binding.show and binding.action not in named:
+            if binding.show and binding.action not in keys:
                 written, word = self.app.get_key_display(binding), binding.description
-                named[binding.action] = Named(binding.key, written, word, binding.action, tooltip or word, enabled)
-        if [*named.values()] != self._keys:
-            self._keys = [*named.values()]
+                keys[binding.action] = FooterKey(binding.key, written, word, binding.action, tooltip or word, enabled)
+        if [*keys.values()] != self._keys:
+            self._keys = [*keys.values()]
             self.refresh()
 
 
 def fitting(widths: Sequence[int], room: int, always: Iterable[int]) -> list[int]:
-    """Give the places of those that fit `room` together: first those that `always` come, then the others in order."""
+    """Return the places of those that fit `room` together: first those that `always` do, then the others in order."""
     kept = set(always)
     room -= sum(widths[at] for at in kept)
     for at, width in enumerate(widths):
-        if at in kept:
-            continue
-        room -= width
-        if room < 0:
-            break
-        kept.add(at)
+        if at not in kept:
+            room -= width
+            if room < 0:
+                break
+            kept.add(at)
     return sorted(kept)

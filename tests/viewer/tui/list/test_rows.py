@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
+import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from tests.viewer.model.test_states import row
 from tests.viewer.tui.staging import wait_for
+from viewer.model.listing import layout
 from viewer.model.listing.catalog import PAGE, Catalog
+from viewer.rows import Row
 from viewer.tui.list.rows import StreamRows
 
 COUNT = 20 * PAGE
@@ -77,13 +81,22 @@ def test_what_is_being_read_is_not_asked_for_again() -> None:
     listed(steps)
 
 
-def test_the_next_page_is_drawn_before_it_is_in_sight() -> None:
+def test_the_next_page_is_drawn_before_it_is_in_sight(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    line = layout.line
+
+    def noted(row: Row, *rest: Any) -> Any:
+        drawn.append(row["no"])
+        return line(row, *rest)
+
+    monkeypatch.setattr(layout, "line", noted)
+
     async def steps(app: Listed, pilot: Pilot[None]) -> None:
         app.rows.go_to(10 * PAGE + 60)
         await wait_for(pilot, lambda: app.asked)
         app.fill()
         first = app.rows.scroll_offset.y
-        ahead = (app.rows.catalog.number(first + 2 * HEIGHT - 1), False, False)
-        await wait_for(pilot, lambda: ahead in app.rows._strips)
+        ahead = app.rows.catalog.number(first + 2 * HEIGHT - 1)
+        await wait_for(pilot, lambda: ahead in drawn)
 
     listed(steps)
