@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from recorder.decode.decoder import decode
 from recorder.decode.derive import derive
 from recorder.decode.outcome import Exchange, Read
-from viewer.timing.timed import Timed
+from viewer.timing.attribution import Attribution
 
 from .conftest import event
 
@@ -42,9 +42,9 @@ def facts(
     return exchange, found, b"".join(part[1] for part in parts)
 
 
-def timed(*parts: Part, **other: object) -> Timed:
+def timed(*parts: Part, **other: object) -> Attribution:
     exchange, reads, body = facts(*parts, **other)  # type: ignore[arg-type]
-    return Timed(exchange, reads, decode(exchange, reads, body))
+    return Attribution(exchange, reads, decode(exchange, reads, body))
 
 
 def outcome(*parts: Part, **other: object) -> str:

@@ -29,7 +29,7 @@ _FORMAT = "a page; on a pipe tsv of timing, events and reads, bytes of text and 
 def _summary(connection: "Connection", no: int, output: Output, limits: Thresholds) -> None:
     from viewer.report import exchange
     from viewer.tape import queries
-    from viewer.timing.timed import Timed
+    from viewer.timing.attribution import Attribution
     from viewer.timing.verdicts import verdicts
 
     row = queries.detail(connection, no)
@@ -38,7 +38,7 @@ def _summary(connection: "Connection", no: int, output: Output, limits: Threshol
         del row["sparkline"], row["dialect"]
         output.put_one(row | {"request_headers": request_headers, "response_headers": response_headers})
         return
-    judged = verdicts(Timed(*queries.observed(connection, no)), row["outcome"], limits)
+    judged = verdicts(Attribution(*queries.observed(connection, no)), row["outcome"], limits)
     writing.show(exchange.page(row, judged, response_headers, writing.width()))
     writing.show(exchange.headers("response headers", response_headers))
     if not writing.on_terminal():
@@ -49,9 +49,9 @@ def _timing(connection: "Connection", no: int, output: Output, limits: Threshold
     from viewer.report import exchange
     from viewer.tape import queries
     from viewer.timing import verdicts
-    from viewer.timing.timed import Timed
+    from viewer.timing.attribution import Attribution
 
-    timed = Timed(*queries.observed(connection, no))
+    timed = Attribution(*queries.observed(connection, no))
     judged = verdicts.verdicts(timed, queries.detail(connection, no)["outcome"], limits)
     if output.is_table:
         writing.show(exchange.timing(timed.slowness(), judged, limits, writing.width()))

@@ -1,22 +1,28 @@
-"""Pure: who was slow, as far as the instants of an exchange's reads can tell: upstream, the relay or the client.
+"""Pure: who was slow, as far as the timestamps of an exchange's reads can tell: upstream, the relay or the client.
 
 A read's way to the client is a *step*: from when the relay could take it (it had come, and the one before it was
 handed on) to when it was handed to the system. Nothing waits for a client until the system's buffers are full, so a
 client that reads slowly shows only in large answers, and there as a long step during which the relay lived on: other
-reads came. What cannot be told apart stays unknown. A silence is upstream's, or the network's before the relay, unless
-reading was paused for the client meanwhile, or what ended it came all at once. Verdicts are given in `verdicts`.
+reads came. A silence is upstream's, or the network's before the relay, unless reading was paused for the client
+meanwhile, or what ended it came all at once. What cannot be told apart stays unknown: reads may be missing from the
+tape, the relay may not have run. Verdicts are given in `verdicts`.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+import functools
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, takewhile
+from itertools import accumulate, pairwise, repeat, takewhile
 from typing import Final, Literal, NamedTuple
 
+from recorder.decode.decoder import COMMENT, EVENT, Decoded, Run
 from recorder.decode.metrics import percentile
-from recorder.decode.outcome import Read
+from recorder.decode.outcome import Exchange, Read
+from viewer.rows import Row
 
 Who = Literal["upstream", "relay", "client"]
+Unclear = Literal["instants", "missing", "at_once", "handing_on"]
 
 FREE_BYTES: Final = 32 << 10
 """As long as no more was handed on, no write can wait for the client: it fits into the server's own buffer."""
@@ -28,6 +34,8 @@ _SHORT_NS: Final = 10_000_000
 _SEVERAL: Final = 3
 _AROUND: Final = 8
 _FEWEST_AROUND: Final = 3
+_ORDINARY_NS: Final = 100_000_000
+"""Up to so long a silence, that the network brings several chunks at once says nothing."""
 
 
 class Step(NamedTuple):
@@ -73,28 +81,177 @@ class Slowness:
     delay: Spread | None
 
 
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Whose a silence between two reads was, and for how many ns of it reading was paused for the client."""
+
+    who: Who | None
+    paused_ns: int = 0
+    unclear: Unclear | None = None
+
+
+class ChunkTime(NamedTuple):
+    """A chunk by its number in the stream: its item, the timestamp and seq of its read, and the offset of its end."""
+
+    no: int
+    item: int
+    at_ns: int | None
+    read: int | None
+    end: int
+
+
+class Attribution:
+    """Who was slow in one exchange, from its reads and the output chunks that have a timestamp (`outputs`).
+
+    Of an answer that is no chat stream, or failed, no chunk is known to be output. A read is named by its *place* among
+    those on the tape, from which reads may be missing; `places` are those that completed the outputs, and `brought`
+    says how many each of these brought. `ends_known` is whether the tape has the last output and its timestamp.
+    """
+
+    def __init__(self, exchange: Exchange, reads: Sequence[Read], decoded: Decoded) -> None:
+        self.exchange, self.reads, self.decoded = exchange, reads, decoded
+        succeeded = exchange.status is not None and exchange.status < 300
+        self.stream = succeeded and decoded.stream and decoded.dialect in ("chat", None)
+        outputs = [one for run, one in _chunks(decoded) if run.chunk.output] if self.stream else []
+        self.outputs = [one for one in outputs if one.at_ns is not None]
+        self.ends_known = not exchange.gap_bytes and outputs[-1:] == self.outputs[-1:]
+        self._places = {read.seq: place for place, read in enumerate(reads)}
+        self.places = [self.place(one) for one in self.outputs]
+        counts = Counter(self.places)
+        self._nth = {place: nth for nth, place in enumerate(counts)}
+        self.brought = list(counts.values())
+        # Until each read: for how many ns reading had been paused for the client, and how often bytes are missing.
+        waits = zip(pauses(reads) if exchange.paused else repeat(0), pairwise(reads), strict=False)
+        paused = (min(wait, after.at_ns - before.at_ns) for wait, (before, after) in waits)
+        self._paused = list(accumulate(paused, initial=0))
+        breaks = (before.start + before.size != after.start for before, after in pairwise(reads))
+        self._breaks = list(accumulate(breaks, initial=0))
+
+    @functools.cached_property
+    def steps(self) -> list[Step]:
+        """The steps of the reads."""
+        return steps(self.reads, self.exchange.paused, coarse=self.exchange.coarse_clock)
+
+    @property
+    def error(self) -> ChunkTime | None:
+        """The first chunk by which upstream said that it failed."""
+        failed = (
+            one
+            for run, one in _chunks(self.decoded)
+            if run.chunk.fault is not None or any(piece.finish_reason == "error" for piece in run.chunk.pieces)
+        )
+        return next(failed, None)
+
+    def place(self, chunk: ChunkTime) -> int:
+        """Return the place of the read that completed a chunk which has a timestamp."""
+        assert chunk.read is not None
+        return self._places[chunk.read]
+
+    def brought_by(self, place: int) -> int:
+        """Return how many output chunks a read with output brought."""
+        return self.brought[self._nth[place]]
+
+    def slowness(self) -> Slowness:
+        """Return who was slow over the whole exchange."""
+        is_clear = not (self.exchange.coarse_clock or self._breaks[-1] or self._paused[-1])
+        gaps = defaultdict[str | None, list[int]](list)
+        for first, last in pairwise(self.places):
+            lasted = self._lasted(first, last)
+            if is_clear and lasted <= _ORDINARY_NS and first != last:  # what `silent` would say, of nearly all of them
+                gaps["upstream"].append(lasted)
+            elif first != last:
+                silence = self.silent(first, last)
+                gaps[silence.who or silence.unclear].append(lasted)
+        return slowness(gaps["upstream"], self.reads, self.steps, gaps["missing"] + gaps["at_once"])
+
+    def silent(self, first: int, last: int) -> Silence:
+        """Return whose a silence was between the places of two reads with output."""
+        if self.exchange.coarse_clock:
+            return Silence(None, unclear="instants")
+        if self.misses(first, last):
+            return Silence(None, unclear="missing")
+        lasted, paused = self._lasted(first, last), self._paused[last] - self._paused[first]
+        if paused > lasted / 2:
+            return Silence("client", paused)
+        if lasted > _ORDINARY_NS and came_at_once(self.brought, self._nth[last]):
+            return Silence(None, paused, "at_once")
+        return Silence("upstream", paused)
+
+    def misses(self, first: int, last: int) -> bool:
+        """Return whether the tape lacks reads between two places; from -1 on, from the beginning."""
+        if first < 0 and self.reads and self.reads[0].start:
+            return True
+        last = min(last, len(self.reads) - 1)
+        return last > first and self._breaks[last] > self._breaks[max(first, 0)]
+
+    def meanwhile(self, first: int, last: int, start: int, end: int) -> Row:
+        """Count what came in the reads between the places `first` and `last`, and in the data from `start` to `end`."""
+        decoded = self.decoded
+        between = slice(bisect_right(decoded.ends, start), bisect_left(decoded.ends, end))
+        came = Counter(
+            kind
+            for kind, read in zip(decoded.kinds[between], decoded.reads[between], strict=True)
+            if read is not None and first < self._places[read] < last
+        )
+        return {
+            "reads_meanwhile": max(last - first - 1, 0),
+            "comments_meanwhile": came[COMMENT],
+            "events_meanwhile": came[EVENT],
+        }
+
+    def held(self, first: int, last: int) -> Row:
+        """Return the longest step of the relay, and the longest wait for the client, from place `first` to `last`."""
+        ended = [(step.who, step.ns) for step in self.steps[first : last + 1] if step.ns is not None]
+        is_clear = bool(ended) and all(who is not None for who, _ in ended)
+        return {
+            "relay_ns": max((ns for who, ns in ended if who == "relay"), default=None),
+            "client_ns": max((ns for who, ns in ended if who == "client"), default=0) if is_clear else None,
+        }
+
+    def _lasted(self, first: int, last: int) -> int:
+        return self.reads[last].at_ns - self.reads[first].at_ns
+
+
+def _chunks(decoded: Decoded) -> Iterator[tuple[Run, ChunkTime]]:
+    """Yield every chunk, with the run that it is in."""
+    first = 0
+    for run in decoded.runs:
+        numbers, items = range(first, first + len(run)), range(run.items.start, run.items.stop)
+        columns = (decoded.at_ns[run.items], decoded.reads[run.items], decoded.ends[run.items])
+        yield from ((run, ChunkTime(*one)) for one in zip(numbers, items, *columns, strict=True))
+        first += len(run)
+
+
 def steps(reads: Sequence[Read], paused: int, *, coarse: bool = False) -> list[Step]:
-    """Give the steps of reads up to the first that was never handed on, which has no end.
+    """Return the steps of reads up to the first that was never handed on, which has no end.
 
     `paused` is how often reading had to wait for the client; `coarse`: the instants are not those of socket reads.
     """
     instants = [read.at_ns for read in reads]
-    found: list[Step] = []
+    taken: list[Step] = []
     before = 0
     for read in reads:
-        seq, at_ns, relayed_ns, _, _ = read
-        began = at_ns if at_ns > before else before
-        found.append(Step(seq, began, relayed_ns, None if coarse else _holder(read, began, instants, paused)))
-        if relayed_ns is None:
+        began = max(read.at_ns, before)
+        taken.append(Step(read.seq, began, read.relayed_ns, None if coarse else _holder(read, began, instants, paused)))
+        if read.relayed_ns is None:
             break
-        before = relayed_ns
-    return found
+        before = read.relayed_ns
+    return taken
+
+
+def _holder(read: Read, began: int, instants: Sequence[int], paused: int) -> Literal["relay", "client"] | None:
+    ended = read.relayed_ns
+    if read.start <= FREE_BYTES or (ended is not None and ended - began < _SHORT_NS):
+        return "relay"
+    following = bisect_right(instants, began)
+    lived = following < len(instants) and (ended is None or instants[following] < ended)
+    return "client" if paused or lived else None
 
 
 def slowness(
     gaps: Sequence[int], reads: Sequence[Read], taken: Sequence[Step], doubted: Sequence[int] = ()
 ) -> Slowness:
-    """Sum up the gaps of upstream's between reads with output, the reads and their steps.
+    """Summarise upstream's gaps between reads with output, the reads and their steps.
 
     `doubted` are the gaps of which it is unclear whether they are upstream's.
     """
@@ -106,8 +263,15 @@ def slowness(
     return Slowness(*(_spread(values) for values in (gaps, own, waits, unclear, delays)))
 
 
+def _spread(values: Iterable[int]) -> Spread | None:
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    return Spread(len(ordered), percentile(ordered, 0.5), percentile(ordered, 0.99), ordered[-1])
+
+
 def pauses(reads: Sequence[Read]) -> list[int]:
-    """Give for each read how long after it upstream had to wait for the client, before reading went on; mostly 0.
+    """Return for each read how long after it upstream had to wait for the client, before reading went on; mostly 0.
 
     It says what the relay does with so many bytes, and holds only where it did pause at all.
     """
@@ -127,7 +291,7 @@ def pauses(reads: Sequence[Read]) -> list[int]:
 
 
 def came_at_once(brought: Sequence[int], place: int) -> bool:
-    """Say whether a read brought together what had come one by one: it was held back on the way, or was not taken.
+    """Return whether a read brought together what had come one by one: it was held back on the way, or was not taken.
 
     `brought` is how many output chunks each read with output brought. So it is where this one brought three or more,
     and of up to eight before it and eight after it, of which there must be three, more than half brought just one.
@@ -136,19 +300,3 @@ def came_at_once(brought: Sequence[int], place: int) -> bool:
         return False
     around = [*brought[max(place - _AROUND, 0) : place], *brought[place + 1 : place + 1 + _AROUND]]
     return len(around) >= _FEWEST_AROUND and sum(count == 1 for count in around) > len(around) / 2
-
-
-def _holder(read: Read, began: int, instants: Sequence[int], paused: int) -> Literal["relay", "client"] | None:
-    ended = read.relayed_ns
-    if read.start <= FREE_BYTES or (ended is not None and ended - began < _SHORT_NS):
-        return "relay"
-    following = bisect_right(instants, began)
-    lived = following < len(instants) and (ended is None or instants[following] < ended)
-    return "client" if paused or lived else None
-
-
-def _spread(values: Iterable[int]) -> Spread | None:
-    ordered = sorted(values)
-    if not ordered:
-        return None
-    return Spread(len(ordered), percentile(ordered, 0.5), percentile(ordered, 0.99), ordered[-1])

@@ -3,28 +3,20 @@
 A *stall* is a silence above the threshold: between two reads with output (`gap`: as the tape's flag has it), before an
 error or an end that came too early (`end`), or only on the way to the client, which got late what had come in time
 (`delivery`). A *burst* is an answer that did not come as a stream: many chunks to a read (`buffered`), or one by one
-and yet all in a flash (`fake`). Whose a silence was is `timed`'s to say, the limits are `thresholds`'s; how a verdict
-reads is `wording`'s.
+and yet all in a flash (`fake`). Whose a silence was is `attribution`'s to say; how a verdict reads is `wording`'s.
 """
 
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from recorder.decode.chat import Chunk
 from recorder.decode.stalls import Thresholds, output_gaps
 from viewer import rows
 from viewer.rows import Row
-from viewer.timing.attribution import Who
-from viewer.timing.timed import ChunkTime, Timed, Unclear
-
-
-def doc(meaning: str) -> dict[str, str]:
-    """Return field metadata that says what a field means."""
-    return {"doc": meaning}
-
+from viewer.timing.attribution import Attribution, ChunkTime, Unclear, Who
 
 WORDS: Final = 80
 """So many characters of the text before and after a stall are given."""
@@ -32,92 +24,80 @@ WORDS: Final = 80
 _CUT: Final = frozenset({"timeout", "client_closed", "truncated", "interrupted", "error_event"})
 
 
+def _always(meaning: str) -> Any:
+    return field(metadata={"doc": meaning})
+
+
+def _maybe(meaning: str) -> Any:
+    return field(default=None, metadata={"doc": meaning})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """One verdict; the meaning of each field is its metadata. What does not apply, or is unknown, is None."""
 
-    kind: Literal["stall", "burst"] = field(metadata=doc("stall or burst"))
-    form: Literal["gap", "end", "delivery", "buffered", "fake"] = field(
-        metadata=doc(
-            "stall: gap (between reads with output), end (before an error or the end), delivery (came in time, was "
-            "handed on late); burst: buffered (many chunks to a read), fake (one by one, but all in a flash)"
-        )
+    kind: Literal["stall", "burst"] = _always("stall or burst")
+    form: Literal["gap", "end", "delivery", "buffered", "fake"] = _always(
+        "stall: gap (between reads with output), end (before an error or the end), delivery (came in time, was handed "
+        "on late); burst: buffered (many chunks to a read), fake (one by one, but all in a flash)"
     )
-    who: Who | None = field(
-        metadata=doc("who was slow: upstream (or the network before it), relay, client; null: unclear")
+    who: Literal["upstream", "relay", "client"] | None = _always(
+        "who was slow: upstream (or the network before it), relay, client; null: unclear"
     )
-    from_ns: int = field(metadata=doc("T0 to the beginning of the silence, or to the first chunk of the burst"))
-    lasted_ns: int = field(metadata=doc("how long the silence, or the burst, lasted"))
-    read: int | None = field(default=None, metadata=doc("the read that ended the silence, or began the burst"))
-    event: int | None = field(default=None, metadata=doc("the event of that read with the next output"))
-    chunk: int | None = field(default=None, metadata=doc("the chunk of that read with the next output"))
-    before: str | None = field(
-        default=None, metadata=doc(f"the last text before the silence, at most {WORDS} characters")
+    from_ns: int = _always("T0 to the beginning of the silence, or to the first chunk of the burst")
+    lasted_ns: int = _always("how long the silence, or the burst, lasted")
+    read: int | None = _maybe("the read that ended the silence, or began the burst")
+    event: int | None = _maybe("the event of that read with the next output")
+    chunk: int | None = _maybe("the chunk of that read with the next output")
+    before: str | None = _maybe(f"the last text before the silence, at most {WORDS} characters")
+    after: str | None = _maybe(f"the first text after it, at most {WORDS} characters")
+    reads_meanwhile: int | None = _maybe("reads without output during the silence")
+    comments_meanwhile: int | None = _maybe("comments during it, usually keep-alives")
+    events_meanwhile: int | None = _maybe("events without output during it")
+    relay_ns: int | None = _maybe("the longest that the relay took with a read of before or after")
+    client_ns: int | None = _maybe(
+        "the longest that one of them waited for the client, or how long reading was paused for it; null: unclear"
     )
-    after: str | None = field(default=None, metadata=doc(f"the first text after it, at most {WORDS} characters"))
-    reads_meanwhile: int | None = field(default=None, metadata=doc("reads without output during the silence"))
-    comments_meanwhile: int | None = field(default=None, metadata=doc("comments during it, usually keep-alives"))
-    events_meanwhile: int | None = field(default=None, metadata=doc("events without output during it"))
-    relay_ns: int | None = field(
-        default=None, metadata=doc("the longest that the relay took with a read of before or after")
-    )
-    client_ns: int | None = field(
-        default=None,
-        metadata=doc(
-            "the longest that one of them waited for the client, or how long reading was paused for it; null: unclear"
-        ),
-    )
-    output_chunks: int | None = field(
-        default=None, metadata=doc("burst: its output chunks; gap: those that the read which ended it brought")
-    )
-    output_reads: int | None = field(default=None, metadata=doc("burst: the reads that they came in"))
-    chunks_per_read: float | None = field(default=None, metadata=doc("burst: output chunks for each of these reads"))
-    ttft_ns: int | None = field(default=None, metadata=doc("burst: T0 to the first output chunk"))
-    latency_ns: int | None = field(default=None, metadata=doc("burst: T0 to the last output chunk"))
-    unclear: Unclear | None = field(
-        default=None,
-        metadata=doc(
-            "why it is unclear who was slow: instants (not those of socket reads), missing (reads of then are not on "
-            "the tape), at_once (what usually came one by one came together: it was held back on the way, or the relay "
-            "did not run), handing_on (relay or client)"
-        ),
+    output_chunks: int | None = _maybe("burst: its output chunks; gap: those that the read which ended it brought")
+    output_reads: int | None = _maybe("burst: the reads that they came in")
+    chunks_per_read: float | None = _maybe("burst: output chunks for each of these reads")
+    ttft_ns: int | None = _maybe("burst: T0 to the first output chunk")
+    latency_ns: int | None = _maybe("burst: T0 to the last output chunk")
+    unclear: Literal["instants", "missing", "at_once", "handing_on"] | None = _maybe(
+        "why it is unclear who was slow: instants (not those of socket reads), missing (reads of then are not on the "
+        "tape), at_once (what usually came one by one came together: it was held back on the way, or the relay did "
+        "not run), handing_on (relay or client)"
     )
 
 
-FIELDS: Final = tuple(
-    f"{one.name.removesuffix('_ns')}_ms" if one.name.endswith("_ns") else one.name
-    for one in dataclasses.fields(Verdict)
-)
-"""The fields of a verdict's row: the contract."""
+_MEANINGS: Final = {one.name: one.metadata["doc"] for one in dataclasses.fields(Verdict)}
 
 
 def schema() -> dict[str, str]:
-    """Give each field of a row and what it means."""
-    meanings = (one.metadata["doc"] for one in dataclasses.fields(Verdict))
-    return dict(zip(FIELDS, meanings, strict=True))
+    """Return the fields of a verdict's row, the contract, and what each means."""
+    return {rows.field_name(name): meaning for name, meaning in _MEANINGS.items()}
+
+
+FIELDS: Final = tuple(schema())
 
 
 def row(verdict: Verdict) -> Row:
-    """Give a verdict's row, durations in ms."""
-    found: Row = {}
-    for name in FIELDS:
-        stored = rows.stored_name(name)
-        value = getattr(verdict, stored)
-        found[name] = rows.ms(value) if stored != name else value
-    return found
+    """Return a verdict's row, durations in ms."""
+    values = ((name, getattr(verdict, name)) for name in _MEANINGS)
+    return {rows.field_name(name): rows.ms(value) if name.endswith("_ns") else value for name, value in values}
 
 
-def verdicts(timed: Timed, outcome: str, limits: Thresholds) -> list[Verdict]:
+def verdicts(timed: Attribution, outcome: str, limits: Thresholds) -> list[Verdict]:
     """Judge one exchange: its stalls in their order, then its burst. With the default limits, stalls of the form `gap`
     and bursts are what the tape's flags say. One wait for the client is one stall.
     """
     gaps = list(_gaps(timed, limits))
     late = (one for one in _deliveries(timed, limits.stall_ns) if not any(_is_same(one, gap) for gap in gaps))
-    found = [*gaps, *late, *_ends(timed, outcome, limits.stall_ns)]
-    return [*sorted(found, key=lambda verdict: verdict.from_ns), *_bursts(timed, limits)]
+    stalls = [*gaps, *late, *_ends(timed, outcome, limits.stall_ns)]
+    return [*sorted(stalls, key=lambda verdict: verdict.from_ns), *_bursts(timed, limits)]
 
 
-def _gaps(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
+def _gaps(timed: Attribution, limits: Thresholds) -> Iterator[Verdict]:
     at = [_at(one) for one in timed.outputs]
     for nth, lasted in output_gaps(at, timed.places):
         if limits.is_stall(lasted):
@@ -139,12 +119,12 @@ def _gaps(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
             )
 
 
-def _deliveries(timed: Timed, limit: int) -> Iterator[Verdict]:
-    """Find what was handed on long after what came before it, though it had come in time."""
+def _deliveries(timed: Attribution, limit: int) -> Iterator[Verdict]:
+    """Yield what was handed on long after what came before it, though it had come in time."""
     relayed = [read.relayed_ns for read in timed.reads]
     for nth, (first, last) in enumerate(pairwise(timed.places)):
-        given, got = relayed[first], relayed[last]
-        if first == last or given is None or got is None or got - given <= limit:
+        began, ended = relayed[first], relayed[last]
+        if first == last or began is None or ended is None or ended - began <= limit:
             continue
         before, after = timed.outputs[nth : nth + 2]
         if _at(after) - _at(before) <= limit:
@@ -154,8 +134,8 @@ def _deliveries(timed: Timed, limit: int) -> Iterator[Verdict]:
                 kind="stall",
                 form="delivery",
                 who=who,
-                from_ns=given,
-                lasted_ns=got - given,
+                from_ns=began,
+                lasted_ns=ended - began,
                 unclear=_doubt(timed, first, last) if who is None else None,
                 **_where(timed, before, after),
                 **timed.meanwhile(first, last, before.end, after.end),
@@ -163,21 +143,21 @@ def _deliveries(timed: Timed, limit: int) -> Iterator[Verdict]:
             )
 
 
-def _doubt(timed: Timed, first: int, last: int) -> Unclear:
-    """Say why it is unclear who held up what was handed on between two places."""
+def _doubt(timed: Attribution, first: int, last: int) -> Unclear:
+    """Return why it is unclear who held up what was handed on between two places."""
     if timed.exchange.coarse_clock:
         return "instants"
     return "missing" if timed.misses(first, last) else "handing_on"
 
 
 def _is_same(late: Verdict, gap: Verdict) -> bool:
-    """Say whether it was one wait for the client that held up a delivery and, reading being paused, made a gap."""
+    """Return whether it was one wait for the client that held up a delivery and, reading being paused, made a gap."""
     overlap = late.from_ns < gap.from_ns + gap.lasted_ns and gap.from_ns < late.from_ns + late.lasted_ns
     return overlap and late.who == gap.who == "client"
 
 
-def _ends(timed: Timed, outcome: str, limit: int) -> Iterator[Verdict]:
-    """Find the silence that a stream never came out of: of the client, which took no more, or else of upstream."""
+def _ends(timed: Attribution, outcome: str, limit: int) -> Iterator[Verdict]:
+    """Yield the silence that a stream never came out of: of the client, which took no more, or else of upstream."""
     end = timed.exchange.end_ns
     if not timed.stream or outcome not in _CUT or end is None:
         return
@@ -198,8 +178,8 @@ def _ends(timed: Timed, outcome: str, limit: int) -> Iterator[Verdict]:
         yield from _silent_ends(timed, outcome, limit, end)
 
 
-def _silent_ends(timed: Timed, outcome: str, limit: int, end: int) -> Iterator[Verdict]:
-    """Find the silence between the last output and the end, or the error that came before it.
+def _silent_ends(timed: Attribution, outcome: str, limit: int, end: int) -> Iterator[Verdict]:
+    """Yield the silence between the last output and the end, or the error that came before it.
 
     Where the tape lacks the end of the body, how long it was silent is not known.
     """
@@ -232,7 +212,7 @@ def _silent_ends(timed: Timed, outcome: str, limit: int, end: int) -> Iterator[V
     )
 
 
-def _bursts(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
+def _bursts(timed: Attribution, limits: Thresholds) -> Iterator[Verdict]:
     at, reads, count = [_at(one) for one in timed.outputs], len(timed.brought), len(timed.outputs)
     if not limits.is_burst(at, timed.places):
         return
@@ -255,14 +235,14 @@ def _bursts(timed: Timed, limits: Thresholds) -> Iterator[Verdict]:
     )
 
 
-def _where(timed: Timed, before: ChunkTime, after: ChunkTime) -> Row:
+def _where(timed: Attribution, before: ChunkTime, after: ChunkTime) -> Row:
     chunk = timed.decoded.chunk
     words = {"before": _words(chunk(before.no), last=True), "after": _words(chunk(after.no))}
     return {"read": after.read, "event": after.item, "chunk": after.no, **words}
 
 
 def _words(chunk: Chunk, *, last: bool = False) -> str | None:
-    """Give what a chunk adds to the text, whichever: the end of it or its beginning; None if it adds none."""
+    """Return what a chunk adds to the text, whichever: the end of it or its beginning; None if it adds none."""
     for piece in chunk.pieces:
         called = "".join(tool.name + tool.arguments for tool in piece.tools)
         if text := piece.content or piece.reasoning or piece.refusal or called:

@@ -13,7 +13,7 @@ from viewer.model.exchange import pages
 from viewer.report import exchange
 from viewer.tape import queries
 from viewer.tape.exchange import known
-from viewer.timing.timed import Timed
+from viewer.timing.attribution import Attribution
 from viewer.timing.verdicts import Verdict, verdicts
 
 
@@ -47,7 +47,7 @@ def test_a_page_names_errors_flags_and_tool_calls(connection: Connection) -> Non
     assert 'get_weather({"city":"Oslo"})' in plain(exchange.page(detail(connection, TOOLS), []))
 
 
-def judged(*parts: Part, stall_ms: float = 2000) -> tuple[Timed, list[Verdict]]:
+def judged(*parts: Part, stall_ms: float = 2000) -> tuple[Attribution, list[Verdict]]:
     one = timed(*parts)
     return one, verdicts(one, outcome(*parts), Thresholds(stall_ms=stall_ms))
 

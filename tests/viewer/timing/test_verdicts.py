@@ -18,8 +18,7 @@ from tests.viewer.conftest import event
 from tests.viewer.timed_exchanges import COMMENT, EMPTY, MS, Part, evenly, facts, outcome, timed, word
 from viewer.tape import queries
 from viewer.timing import verdicts
-from viewer.timing.attribution import FREE_BYTES
-from viewer.timing.timed import Timed
+from viewer.timing.attribution import FREE_BYTES, Attribution
 from viewer.timing.verdicts import Verdict
 
 LIMITS = Thresholds()
@@ -166,15 +165,15 @@ def test_where_the_end_of_the_body_is_missing_no_silence_before_the_end_is_known
     assert [told(one) for one in judged(*parts, by="eof", end=5000)] == [("stall", "end", "upstream")]
     assert judged(*parts, by="eof", end=5000, gap_bytes=70) == []
     exchange, reads, body = facts(*parts, (300, word()), by="eof", end=5000)
-    lost = Timed(exchange, reads[:2], decode(exchange, reads[:2], body))
+    lost = Attribution(exchange, reads[:2], decode(exchange, reads[:2], body))
     assert verdicts.verdicts(lost, "truncated", LIMITS) == []
 
 
-def without(*seqs: int, parts: list[Part], **other: object) -> Timed:
+def without(*seqs: int, parts: list[Part], **other: object) -> Attribution:
     """An exchange with reads missing from the tape."""
     exchange, reads, body = facts(*parts, **other)  # type: ignore[arg-type]
     left = [read for read in reads if read.seq not in seqs]
-    return Timed(exchange, left, decode(exchange, left, body))
+    return Attribution(exchange, left, decode(exchange, left, body))
 
 
 def test_a_silence_across_missing_reads_is_unclear() -> None:
@@ -226,7 +225,7 @@ def test_a_silence_ends_with_a_finish_reason_of_an_error() -> None:
 def test_twenty_thousand_reads_that_wait_for_the_client_are_judged_at_once() -> None:
     lagging = timed(*((at, word("x" * 64), 20_000 + at) for at in range(20_000)), paused=1)
     began = time.process_time()
-    again = Timed(lagging.exchange, lagging.reads, lagging.decoded)
+    again = Attribution(lagging.exchange, lagging.reads, lagging.decoded)
     assert verdicts.verdicts(again, "complete", LIMITS) == []
     assert again.slowness().client is not None
     assert time.process_time() - began < 5  # what looked at each read again for each gap took minutes
@@ -301,7 +300,7 @@ def test_a_tape_is_judged_by_default_as_it_is_flagged(synthetic_tape: Path) -> N
     seen = set[str]()
     with queries.opened(synthetic_tape) as connection:
         for no, row in enumerate(list(queries.exchanges(connection, ("outcome", "flags"))), 1):
-            found = verdicts.verdicts(Timed(*queries.observed(connection, no)), row["outcome"], LIMITS)
+            found = verdicts.verdicts(Attribution(*queries.observed(connection, no)), row["outcome"], LIMITS)
             assert flags(found) == set(row["flags"]) & {"stall", "burst"}
             seen |= flags(found)
     assert "stall" in seen

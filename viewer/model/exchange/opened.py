@@ -22,8 +22,7 @@ from viewer.model.exchange.markers import Marker
 from viewer.model.exchange.transcript import UNKNOWN, Transcript
 from viewer.rows import Row
 from viewer.timing import verdicts
-from viewer.timing.attribution import Slowness
-from viewer.timing.timed import Timed
+from viewer.timing.attribution import Attribution, Slowness
 from viewer.timing.verdicts import Verdict
 
 Judged = dict[str, Any]
@@ -133,8 +132,8 @@ def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, tuple[Callable[[
         )
 
     @functools.cache
-    def timed() -> Timed:
-        return Timed(facts, its_reads, decoded)
+    def timed() -> Attribution:
+        return Attribution(facts, its_reads, decoded)
 
     def judged() -> Judged:
         with _unhurried():

@@ -35,7 +35,7 @@ class Transcript:
     """The events of an exchange in columns, and its texts.
 
     `at` holds the instant of each event in ns since T0, never falling: that of the event before where its own is not on
-    the tape (`timed` tells; see `come_by`). `reads` is the seq of the read that completed it, `starts` and `ends` are
+    the tape (see `come_by`). `reads` is the seq of the read that completed it, `starts` and `ends` are
     its bytes in `data`, the body without its content coding, and `kinds` an index into `KINDS`.
     """
 

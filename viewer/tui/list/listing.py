@@ -291,13 +291,13 @@ def _rows(connection: "Connection", numbers: Sequence[int]) -> list[Row]:
 
 def _details(connection: "Connection", number: int, limits: Thresholds) -> Details:
     from viewer.tape import live, queries
-    from viewer.timing.timed import Timed
+    from viewer.timing.attribution import Attribution
     from viewer.timing.verdicts import verdicts
 
     row = live.preview(connection, number)
     if row is None or row["outcome"] == "open" or row["bytes"] > LARGE:
         return Details(row)
-    return Details(row, verdicts(Timed(*queries.observed(connection, number)), row["outcome"], limits))
+    return Details(row, verdicts(Attribution(*queries.observed(connection, number)), row["outcome"], limits))
 
 
 def _terms(connection: "Connection", filter: Filter) -> list[Term]:

@@ -13,7 +13,7 @@ from viewer.model.listing import preview
 from viewer.model.states import Look
 from viewer.rows import Row
 from viewer.tape import live, queries
-from viewer.timing.timed import Timed
+from viewer.timing.attribution import Attribution
 from viewer.timing.verdicts import Verdict, verdicts
 
 LOOK, RECORDED = Look(), Look(wall_ns=1_772_366_430 * 10**9, recording=True)
@@ -111,7 +111,7 @@ def test_figures_leave_out_what_is_not_known(connection: Connection) -> None:
 
 def test_verdicts_come_before_flags_and_say_it_once(connection: Connection) -> None:
     row = previewed(connection, 2)
-    judged = verdicts(Timed(*queries.observed(connection, 2)), row["outcome"], Thresholds())
+    judged = verdicts(Attribution(*queries.observed(connection, 2)), row["outcome"], Thresholds())
     told = list(preview.evidence(row, judged))
     assert [name for name, _, _ in told].count("stall") == 1
     assert told[0][0] == "stall"

@@ -3,13 +3,13 @@
 from recorder.decode.decoder import decode
 from tests.viewer.conftest import event
 from tests.viewer.timed_exchanges import COMMENT, MS, evenly, facts, timed, word
-from viewer.timing.timed import Silence, Timed
+from viewer.timing.attribution import Attribution, Silence
 
 
 def test_a_read_is_named_by_its_place_among_those_on_the_tape() -> None:
     exchange, reads, body = facts(*evenly(5, 10))
     left = [read for read in reads if read.seq != 1]
-    found = Timed(exchange, left, decode(exchange, left, body))
+    found = Attribution(exchange, left, decode(exchange, left, body))
     assert [found.place(chunk) for chunk in found.outputs] == [0, 1, 2, 3]
     assert [found.misses(0, 1), found.misses(1, 3)] == [True, False]
 
