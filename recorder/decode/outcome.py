@@ -56,6 +56,17 @@ OUTCOMES: Final[dict[Outcome, str]] = {
     "complete": "[DONE], or a finish reason for every choice, or the end of a body that is not a stream",
 }
 
+DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
+    "connect_error": ("dns", "refused", "tls", "reset", "protocol", "local"),
+    "timeout": ("connect", "headers", "idle"),
+    "http_error": ("rate_limited", "client_error", "server_error", "redirect"),
+    "error_event": ("before_output", "mid_stream", "finish"),
+    "client_closed": ("stalled",),
+    "truncated": ("eof", "reset", "length", "framing"),
+    "interrupted": ("shutdown", "local"),
+}
+"""What can be said more of an outcome."""
+
 FLAGS: Final[dict[str, str]] = {
     "backpressure": "the client read so slowly that reading from upstream was paused",
     "burst": stalls.DEFAULT.burst_meaning,

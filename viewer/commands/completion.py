@@ -37,7 +37,9 @@ VARIABLE = "_WIRETAPE_COMPLETE"
 
 TOPICS: Final = {
     "filters": "the language of --filter, with examples",
-    "fields": "every field that filters and --columns know, with its unit",
+    "fields": "every field that filters and --columns know: its meaning and its unit",
+    "outcomes": "how an exchange can end, and the flags that say what else is worth knowing",
+    "upstreams": "the APIs that are served by name where no --upstream is given",
 }
 """The topics of `help` that are no commands."""
 

@@ -4,7 +4,7 @@ Only click is imported at the top: `--help` must not wait for a database library
 values comes from the tables that the parser of filters uses.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import click
@@ -66,15 +66,14 @@ class Section(NamedTuple):
 @click.argument("topics", nargs=-1, metavar="[TOPIC|COMMAND]...", shell_complete=completion.topics)
 @click.pass_context
 def help_(context: click.Context, topics: tuple[str, ...]) -> None:
-    """Explain the filter language (help filters), every field (help fields), or a command (help ls)."""
+    """Explain filters, fields, outcomes, upstreams (help filters …), or a command (help ls)."""
     root = context.find_root()
     if not topics:
         click.echo(_overview(root))
-    elif topics in (("filters",), ("fields",)):
-        _print(_filters() if topics[0] == "filters" else _fields())
+    elif len(topics) == 1 and topics[0] in _SECTIONS:
+        _print(_SECTIONS[topics[0]]())
     else:
-        found = _command(root, topics)
-        click.echo(found.get_help())
+        click.echo(_command(root, topics).get_help())
 
 
 def _overview(root: click.Context) -> str:
@@ -148,6 +147,33 @@ def _fields() -> Iterator[Section]:
             title, [(", ".join([field.name, *others(field.name)]), meanings[field.name]) for field in own], note
         )
 
+
+def _outcomes() -> Iterator[Section]:
+    """Yield the outcomes with their details, and the flags."""
+    from recorder.decode.outcome import DETAILS, FLAGS, OUTCOMES
+
+    outcomes = {name: f"{meaning}: {', '.join(DETAILS[name])}" if name in DETAILS else meaning
+                for name, meaning in OUTCOMES.items()}  # fmt: skip
+    note = (
+        "An exchange has one outcome, judged by what came; of these, the first that fits. Behind it stand its details."
+    )
+    yield Section("Outcomes", list(outcomes.items()), note)
+    yield Section("Flags", sorted(FLAGS.items()), "An exchange has any number of flags.")
+
+
+def _upstreams() -> Iterator[Section]:
+    """Yield where the well-known APIs are served."""
+    from recorder.relay.providers import WELL_KNOWN
+
+    served = [(f"/{name}/…", url) for name, url in WELL_KNOWN.items()]
+    yield Section(
+        "Served at http://127.0.0.1:8377", served, "Others are named by --upstream URL or --upstream NAME=URL."
+    )
+
+
+_SECTIONS: Final[dict[str, Callable[[], Iterator[Section]]]] = {
+    "filters": _filters, "fields": _fields, "outcomes": _outcomes, "upstreams": _upstreams,
+}  # fmt: skip
 
 COMMANDS: list[click.Command] = [help_]
 """The commands of this module, for the group."""

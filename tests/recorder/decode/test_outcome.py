@@ -4,6 +4,7 @@ from typing import get_args
 import pytest
 
 from recorder.decode.outcome import (
+    DETAILS,
     ENDED_BY,
     FLAGS,
     OUTCOMES,
@@ -129,8 +130,9 @@ def test_facts_that_harm_the_measurement_are_flags():
 def test_every_combination_has_an_outcome():
     evidences = [BODY, CUT, WHOLE, FINISHED, FOREIGN, BROKEN, FAILED, FAILED_DONE, FINISH_ERROR]
     for ended_by, status, evidence in itertools.product([*ENDED_BY, None], [None, 200, 302, 429, 500], evidences):
-        outcome, _ = judge(exchange(ended_by, status), evidence)
+        outcome, detail = judge(exchange(ended_by, status), evidence)
         assert outcome in OUTCOMES
+        assert detail is None or detail in DETAILS[outcome]
         assert transport_flags(exchange(ended_by, status), outcome) <= set(FLAGS)
 
 
