@@ -150,10 +150,6 @@ class Race:
         self.playback = Playback((), 0, now)
         self._merge()
 
-    def toggle(self) -> None:
-        """Play or pause; freeze an end that is followed, and at the end of what still runs follow it."""
-        self.playback.toggle(is_live=any(self.is_live))
-
     def catch_up(self) -> None:
         """Follow the end of what still runs once playing has reached it."""
         if any(self.is_live):

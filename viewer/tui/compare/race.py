@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Final
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.screen import Screen
 from textual.worker import Worker
 
 from viewer import formatting
@@ -24,18 +23,16 @@ from viewer.model.states import ORPHAN
 from viewer.model.text import diff
 from viewer.model.text.diff import Divergence
 from viewer.rows import Row
-from viewer.timing.playback import CAPS, SPEEDS
 from viewer.tui.base.host import Host, host
 from viewer.tui.base.keys import BACK, HELP
 from viewer.tui.compare.lane import LanePane, ScoreTable
 from viewer.tui.dialogs import offers
-from viewer.tui.playing.driver import Driver
+from viewer.tui.playing.driver import Driver, Move, PlaybackScreen
 from viewer.tui.playing.loader import Loader
-from viewer.tui.playing.timeline import RaceStrips, Scrubbing
+from viewer.tui.playing.timeline import RaceStrips
 from viewer.tui.widgets.bar import HeaderLine
 from viewer.tui.widgets.footer import KeyLine
 
-_SECOND: Final = 1_000_000_000
 _POLL_S: Final = 0.15
 _SHORT_ID: Final = 8
 _hidden = partial(Binding, show=False)
@@ -92,7 +89,7 @@ class Side:
         self._fails()
 
 
-class CompareScreen(Screen[None]):
+class CompareScreen(PlaybackScreen):
     """Lets two exchanges race: A is the first, B the second, and a difference is B − A."""
 
     DEFAULT_CSS = """
@@ -104,15 +101,10 @@ class CompareScreen(Screen[None]):
         Binding("space", "play", "race", id="replay.play", tooltip="race or pause"),
         Binding("full_stop", "step(1)", "step both", key_display=". ,", id="replay.step_forward"),
         _hidden("comma", "step(-1)", "step both back", key_display=",", id="replay.step_back"),
-        _hidden("less_than_sign", "faster(-1)", "play slower (speed)", id="replay.slower"),
+        _hidden("less_than_sign", "faster(-1)", "play slower (speed)", key_display="<", id="replay.slower"),
         _hidden("greater_than_sign", "faster(1)", "play faster (speed)", id="replay.faster"),
-        _hidden("equals_sign", "faster(0)", "normal speed", id="replay.normal_speed"),
-        _hidden("left", "seek(-1)", "a second back", id="replay.second_back"),
-        _hidden("right", "seek(1)", "a second on", id="replay.second_on"),
-        _hidden("H,shift+left", "jump(-10)", "a tenth back", id="replay.tenth_back"),
-        _hidden("L,shift+right", "jump(10)", "a tenth on", id="replay.tenth_on"),
-        _hidden("home", "end(0)", "to the start", id="replay.start"),
-        _hidden("end,G", "end(1)", "to the end", id="replay.end"),
+        _hidden("equals_sign", "faster(0)", "normal speed", key_display="=", id="replay.normal_speed"),
+        *PlaybackScreen.PLAYBACK_KEYS,
         _hidden("f", "follow", "follow the end of what still runs", id="replay.follow"),
         Binding("i", "idle", "idle", id="replay.idle", tooltip="cut short what is silence of both"),
         Binding("A", "align", "align", id="compare.align", tooltip="align by request, first byte, content or offset"),
@@ -149,13 +141,11 @@ class CompareScreen(Screen[None]):
         """Read both exchanges, and go on looking at those that run."""
         self._head.show([("compare", "strong"), (" · reading …", "muted")])
         self._sides = [Side(host(self), no, self._show_title) for no in self._numbers]
-        self.app.app_suspend_signal.subscribe(self, lambda _: self._pause(), immediate=True)
         _: Worker[None] = self.run_worker(self._load, exclusive=True, group="load")
         self.set_interval(_POLL_S, self._poll)
 
     def on_unmount(self) -> None:
-        """Stop what is still being read, and unsubscribe: a signal keeps its subscribers alive."""
-        self.app.app_suspend_signal.unsubscribe(self)
+        """Stop what is still being read."""
         for side in self._sides:
             side.loader.close()
 
@@ -180,45 +170,12 @@ class CompareScreen(Screen[None]):
         tables = [(f"{table} of both", [*exported, "--table", table]) for table in ("chunks", "reads", "texts")]
         return [("both exchanges", exported), *tables, ("HAR of both", [*exported, "--format", "har"])]
 
-    def action_play(self) -> None:
-        """Play or pause; at the end from the start. While the end is followed, freeze there, and go on."""
-        self._command(lambda race: race.toggle())
-
-    def action_step(self, count: int) -> None:
-        """Go on or back by so many events, whichever lane's they are."""
-        self._seek(lambda race: race.playback.step(count))
-
-    def action_seek(self, seconds: int) -> None:
-        """Go on or back by seconds."""
-        self._seek(lambda race: race.playback.seek_to(race.playback.media_ns + seconds * _SECOND))
-
-    def action_jump(self, percent: int) -> None:
-        """Go on or back by a share of the whole."""
-        self._seek(lambda race: race.playback.seek_to(race.playback.media_ns + race.playback.end_ns * percent // 100))
-
-    def action_end(self, at: int) -> None:
-        """Go to the start (0) or to the end (1)."""
-        self._seek(lambda race: race.playback.seek_to(race.playback.end_ns * at))
-
     def action_follow(self) -> None:
         """Stay at the end as long as one of them runs."""
         if self._race is not None and not any(self._race.is_live):
             self.notify("neither runs any more: there is nothing to follow", timeout=2, markup=False)
             return
         self._command(lambda race: race.follow())
-
-    def action_faster(self, by: int) -> None:
-        """Take the next speed up or down, or with 0 the normal one."""
-
-        def change(race: Race) -> None:
-            at = SPEEDS.index(race.playback.speed) + by if by else SPEEDS.index(1.0)
-            race.playback.set_speed(SPEEDS[max(0, min(at, len(SPEEDS) - 1))])
-
-        self._command(change)
-
-    def action_idle(self) -> None:
-        """Cut long silences shorter, or show them as long as they were."""
-        self._command(lambda race: race.playback.set_cap(CAPS[(CAPS.index(race.playback.cap_ns) + 1) % len(CAPS)]))
 
     def action_align(self) -> None:
         """Align both by something else."""
@@ -242,14 +199,19 @@ class CompareScreen(Screen[None]):
         self._race.playback.pause()
         self._show()
 
-    def _seek(self, change: Callable[[Race], None]) -> None:
-        """Move the playhead: whoever does that follows no end any more."""
+    @property
+    def is_live(self) -> bool:
+        """Whether either still runs."""
+        return self._race is not None and any(self._race.is_live)
 
-        def leave(race: Race) -> None:
-            race.playback.following = False
-            change(race)
+    def command(self, change: Move, *, seeks: bool = False) -> None:
+        """Change the playback of both, and show what has become of it; a change that `seeks` ends following."""
 
-        self._command(leave)
+        def move(race: Race) -> None:
+            race.playback.following = race.playback.following and not seeks
+            change(race.playback)
+
+        self._command(move)
 
     def _command(self, change: Callable[[Race], None]) -> None:
         """Change the race, and show what has become of it."""
@@ -258,15 +220,6 @@ class CompareScreen(Screen[None]):
             change(self._race)
             self._drive(self._race)
             self._show()
-
-    def on_scrubbing_scrubbed(self, message: Scrubbing.Scrubbed) -> None:
-        """Go to the instant that somebody points at."""
-        self._seek(lambda race: race.playback.seek_to(message.at_ns))
-
-    def _pause(self) -> None:
-        """Pause, since nobody sees anything until the terminal is the viewer's again."""
-        if self._race is not None and self._race.playback.playing:
-            self._command(lambda race: race.playback.pause())
 
     async def _load(self) -> None:
         for side in self._sides:  # a large one is decoded beside this, from then on

@@ -4,14 +4,13 @@ All panes share one playhead, a `Playback`, which a `Driver` plays. What is know
 body has been decoded beside the loop. A stream that still runs is read again as it grows.
 """
 
-import functools
+from functools import partial
 from typing import ClassVar, Final, Self
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.geometry import Region
-from textual.screen import Screen
 
 from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
@@ -21,7 +20,7 @@ from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.pages import is_dead
 from viewer.model.exchange.pulse import Pulse
 from viewer.tape import socket_reads
-from viewer.timing.playback import CAPS, SPEEDS, Playback
+from viewer.timing.playback import Playback
 from viewer.tui.base.host import Superseded, host, in_thread
 from viewer.tui.base.keys import BACK, HELP
 from viewer.tui.dialogs.menus import AskScreen
@@ -29,18 +28,17 @@ from viewer.tui.dialogs.offers import Copy
 from viewer.tui.inspector import pages, search
 from viewer.tui.inspector.panes import InspectorPanes, applies
 from viewer.tui.inspector.raw import BytesPane
-from viewer.tui.inspector.search import Move, Search
-from viewer.tui.playing.driver import Driver
+from viewer.tui.inspector.search import Search
+from viewer.tui.playing.driver import Driver, Move, PlaybackScreen
 from viewer.tui.playing.loader import KeyQueue, Loader, queued
-from viewer.tui.playing.timeline import Scrubbing, Timeline
+from viewer.tui.playing.timeline import Timeline
 from viewer.tui.widgets.footer import KeyLine
 
 _POLL_S: Final = 0.15
-_SECOND: Final = 1_000_000_000
-_hidden = functools.partial(Binding, show=False)
+_hidden = partial(Binding, show=False)
 
 
-class InspectorScreen(Screen[None]):
+class InspectorScreen(PlaybackScreen):
     """The exchange with the number `no` on the tape; `at` is a position to begin at, as it is typed, else the end."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -56,12 +54,7 @@ class InspectorScreen(Screen[None]):
         Binding("greater_than_sign", "faster(1)", "faster", key_display=">", tooltip="play faster (speed)",
                 id="replay.faster"),
         _hidden("equals_sign", "faster(0)", "normal speed", key_display="=", id="replay.normal_speed"),
-        _hidden("left", "seek(-1)", "a second back", key_display="←", id="replay.second_back"),
-        _hidden("right", "seek(1)", "a second on", key_display="→", id="replay.second_on"),
-        _hidden("H,shift+left", "jump(-10)", "a tenth back", key_display="H", id="replay.tenth_back"),
-        _hidden("L,shift+right", "jump(10)", "a tenth on", key_display="L", id="replay.tenth_on"),
-        _hidden("home", "end(0)", "to the start", id="replay.start"),
-        _hidden("end,G", "end(1)", "to the end", id="replay.end"),
+        *PlaybackScreen.PLAYBACK_KEYS,
         _hidden("left_square_bracket", "mark('', -1)", "marker before", key_display="[", id="replay.marker_before"),
         _hidden("right_square_bracket", "mark('', 1)", "next marker", key_display="]", id="replay.marker_after"),
         _hidden("e", "mark('E', 1)", "next error", id="replay.error_after"),
@@ -105,13 +98,11 @@ class InspectorScreen(Screen[None]):
         clock = host(self).clock
         self.playback, self._pulse = Playback((), 0, clock.now), Pulse(clock)
         self.driver = Driver(self.playback, clock, self._played, self._ticked)
-        self.app.app_suspend_signal.subscribe(self, lambda _: self._pause(), immediate=True)
         self._load()
         self.run_worker(self.driver.run(), group="drive")
 
     def on_unmount(self) -> None:
-        """Abandon what is still being read, and unsubscribe: a signal keeps its subscribers alive."""
-        self.app.app_suspend_signal.unsubscribe(self)
+        """Abandon what is still being read."""
         if self._loader is not None:
             self._loader.close()
 
@@ -206,8 +197,8 @@ class InspectorScreen(Screen[None]):
         if self.driver is not None:
             self.driver.wake()
 
-    def _pause(self) -> None:
-        """Pause while another program has the terminal."""
+    def pause(self) -> None:
+        """Pause at once if it is playing, whatever keys are waiting."""
         if self.playback.playing:
             self._command(lambda playback: playback.pause(), seeks=False)
 
@@ -236,61 +227,38 @@ class InspectorScreen(Screen[None]):
             await self.panes.timeline.draw(self._known, self._opened, self.playback)
             self.panes.titles()
 
-    def _command(self, change: Move, *, seeks: bool = True) -> None:
-        """Change the playback and show it; a change that `seeks` ends following."""
-        if self._opened is None:
-            return
-        if seeks:
-            self.playback.following = False
-        change(self.playback)
+    def command(self, change: Move, *, seeks: bool = False) -> None:
+        """Change the playback and show it, once the exchange is decoded; a change that `seeks` ends following."""
+        self.key_queue.do(partial(self._command, change, seeks=seeks))
+
+    def _command(self, change: Move, *, seeks: bool) -> None:
+        playback = self.playback
+        cap_ns, playback.following = playback.cap_ns, playback.following and not seeks
+        change(playback)
         self._moved(jumped=seeks)
+        if playback.cap_ns != cap_ns:
+            self._draw()
         if self.driver is not None:
             self.driver.wake()
 
-    def _move(self, change: Move | None) -> None:
-        if change is not None:
-            self._command(change)
-
     def _go(self, position: int | None) -> None:
         if position is not None:
-            self._command(lambda playback: playback.seek(position))
+            self._command(lambda playback: playback.seek(position), seeks=True)
 
     @queued()
     def go_to(self, text: str) -> None:
         """Go to a position as it is typed, as `markers.parse_goal` reads it."""
         assert self._opened is not None
-        self._move(self._search.go_to(text, self.playback, self._opened.transcript, self.panes.times))
+        change = self._search.go_to(text, self.playback, self._opened.transcript, self.panes.times)
+        if change is not None:
+            self._command(change, seeks=True)
 
     @queued()
     def action_again(self, direction: int) -> None:
         """Go to the next match of the last search, or to the one before."""
         assert self._opened is not None
-        self._move(self._search.again(self.playback, self._opened.transcript, self.panes.only, back=direction < 0))
-
-    @queued()
-    def action_play(self) -> None:
-        """Play or pause; at the end from the start. While the end is followed, freeze there, and follow it again."""
-        self._command(lambda playback: playback.toggle(is_live=self.is_live), seeks=False)
-
-    @queued()
-    def action_step(self, count: int) -> None:
-        """Go on, or back, by events."""
-        self._command(lambda playback: playback.step(count))
-
-    @queued()
-    def action_seek(self, seconds: int) -> None:
-        """Go on, or back, by seconds."""
-        self._command(lambda playback: playback.seek_to(playback.media_ns + seconds * _SECOND))
-
-    @queued()
-    def action_jump(self, percent: int) -> None:
-        """Go on, or back, by a share of the stream."""
-        self._command(lambda playback: playback.seek_to(playback.media_ns + playback.end_ns * percent // 100))
-
-    @queued()
-    def action_end(self, at: int) -> None:
-        """Go to the start (0) or to the end (1)."""
-        self._command(lambda playback: playback.seek_to(playback.end_ns * at))
+        transcript, matches = self._opened.transcript, self.panes.only
+        self._go(self._search.again(self.playback, transcript, matches, back=direction < 0))
 
     @queued(judged=True)
     def action_mark(self, signs: str, direction: int) -> None:
@@ -308,24 +276,10 @@ class InspectorScreen(Screen[None]):
         self._go(search.first(self._opened.transcript, self.playback.position))
 
     @queued()
-    def action_faster(self, by: int) -> None:
-        """Take the next speed up or down, or with 0 the normal one."""
-        at = SPEEDS.index(self.playback.speed) + by if by else SPEEDS.index(1.0)
-        speed = SPEEDS[max(0, min(at, len(SPEEDS) - 1))]
-        self._command(lambda playback: playback.set_speed(speed), seeks=False)
-
-    @queued()
-    def action_idle(self) -> None:
-        """Change how long silences are cut to, or show them in full."""
-        cap = CAPS[(CAPS.index(self.playback.cap_ns) + 1) % len(CAPS)]
-        self._command(lambda playback: playback.set_cap(cap), seeks=False)
-        self._draw()
-
-    @queued()
     def action_follow(self) -> None:
         """Stay at the end of a stream that still runs."""
         if self.is_live:
-            self._command(lambda playback: playback.seek_to(playback.end_ns))
+            self._command(lambda playback: playback.seek_to(playback.end_ns), seeks=True)
             self.playback.following = True
             self._ticked()
         else:
@@ -378,12 +332,12 @@ class InspectorScreen(Screen[None]):
 
     def _seek(self, position: int) -> None:
         """Go to where somebody pointed."""
-        self._command(lambda playback: playback.step(position - playback.position))
+        self.command(lambda playback: playback.step(position - playback.position), seeks=True)
 
     @work(group="reads", exclusive=True)
     async def on_bytes_pane_wanted(self, message: BytesPane.Wanted) -> None:
         """Read more about some socket reads."""
-        question = functools.partial(socket_reads.between, no=self._no, first=message.first, last=message.last)
+        question = partial(socket_reads.between, no=self._no, first=message.first, last=message.last)
         try:
             self.panes.bytes.take(await host(self).tape.ask(question, "reads"))
         except WiretapeError as error:
@@ -402,7 +356,7 @@ class InspectorScreen(Screen[None]):
 
     async def _read_notes(self, id: str) -> None:
         try:
-            self._notes = await in_thread(functools.partial(notes.read, host(self).tape.path, id))
+            self._notes = await in_thread(partial(notes.read, host(self).tape.path, id))
         except WiretapeError as error:
             self.notify(str(error), severity="error", markup=False)
 
@@ -413,16 +367,12 @@ class InspectorScreen(Screen[None]):
         if self._known is None:
             return
         try:
-            await in_thread(functools.partial(notes.write, host(self).tape.path, self._known.row["id"], self._notes))
+            await in_thread(partial(notes.write, host(self).tape.path, self._known.row["id"], self._notes))
         except WiretapeError as error:
             self.notify(str(error), severity="error", markup=False)
 
     def _warn(self, text: str) -> None:
         self.notify(text, severity="warning", markup=False)
-
-    def on_scrubbing_scrubbed(self, message: Scrubbing.Scrubbed) -> None:
-        """Go to the timestamp that somebody points at."""
-        self._command(lambda playback: playback.seek_to(message.at_ns))
 
     def on_timeline_resized(self, message: Timeline.Resized) -> None:
         """Draw the timeline for its new width."""

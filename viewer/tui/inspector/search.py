@@ -8,9 +8,7 @@ from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.opened import Opened
 from viewer.model.exchange.transcript import Transcript
 from viewer.timing.playback import Playback
-
-Move = Callable[[Playback], None]
-"""What puts a playhead elsewhere."""
+from viewer.tui.playing.driver import Move
 
 _FIRSTS = ("content", "reasoning", "tool", "refusal")
 
@@ -38,8 +36,8 @@ class Search:
 
     def again(
         self, playback: Playback, transcript: Transcript, matches: Sequence[int] | None, *, back: bool
-    ) -> Move | None:
-        """Return what moves to the next match, or to the one before; None if there is none.
+    ) -> int | None:
+        """Return the position of the next match, or of the one before; None if there is none.
 
         `matches` are the events that match the filter, ascending; None if there is no filter.
         """
@@ -52,8 +50,8 @@ class Search:
         else:
             return self._fails("nothing looked for yet: g and words, or / and a filter for events")
         if position is None:
-            return self._fails(missing)
-        return lambda moved: moved.seek(position)
+            self._fails(missing)
+        return position
 
 
 def refusal(text: str, playback: Playback, transcript: Transcript, times: Times) -> str | None:

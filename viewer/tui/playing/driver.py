@@ -1,17 +1,25 @@
-"""Playing in real time: each event comes at its absolute deadline, and how late it was is kept.
+"""Playing in real time, and the screens whose keys move a playhead.
 
-The driver sleeps until a millisecond before an event is due and then yields until it is; all that is due then comes at
-once. Drawing takes longer than that, and blocks the loop: a refresh is asked for only where it fits before the next
-event, or when what came before has waited too long to be seen.
+Each event comes at its absolute deadline, and how late it was is kept. The driver sleeps until a millisecond before an
+event is due and then yields until it is; all that is due then comes at once. Drawing takes longer than that, and blocks
+the loop: a refresh is asked for only where it fits before the next event, or when what came before has waited too long.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import ClassVar, Final
+
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
 
 from recorder.clock import Clock
-from viewer.timing.playback import Playback
+from viewer.timing.playback import CAPS, SPEEDS, Playback
+from viewer.tui.playing.timeline import Scrubbing
+
+Move = Callable[[Playback], None]
+"""What changes a playback."""
 
 _EARLY_NS: Final = 1_000_000
 _FRAME_NS: Final = 50_000_000
@@ -21,6 +29,7 @@ _DRAWING_NS: Final = 13_000_000
 _UNSEEN_NS: Final = 33_000_000
 """How long an event may wait until it is shown."""
 
+_SECOND_NS: Final = 1_000_000_000
 _AT_ONCE: Final = 2_000
 _BREATH_S: Final = 1 / 60
 _KEPT: Final = 2_000
@@ -91,3 +100,77 @@ class Driver:
         self._woken.clear()
         if timer is not None:
             timer.cancel()
+
+
+class PlaybackScreen(Screen[None]):
+    """A screen whose keys and timelines move a playhead; its subclass defines `command` and `is_live`."""
+
+    _hidden = partial(Binding, show=False)
+    PLAYBACK_KEYS: ClassVar[list[BindingType]] = [
+        _hidden("left", "seek(-1)", "a second back", key_display="←", id="replay.second_back"),
+        _hidden("right", "seek(1)", "a second on", key_display="→", id="replay.second_on"),
+        _hidden("H,shift+left", "jump(-10)", "a tenth back", key_display="H", id="replay.tenth_back"),
+        _hidden("L,shift+right", "jump(10)", "a tenth on", key_display="L", id="replay.tenth_on"),
+        _hidden("home", "end(0)", "to the start", id="replay.start"),
+        _hidden("end,G", "end(1)", "to the end", id="replay.end"),
+    ]
+
+    def on_mount(self) -> None:
+        """Pause when another program gets the terminal: nobody sees anything then."""
+        self.app.app_suspend_signal.subscribe(self, lambda _: self.pause(), immediate=True)
+
+    def on_unmount(self) -> None:
+        """Unsubscribe: a signal keeps its subscribers alive."""
+        self.app.app_suspend_signal.unsubscribe(self)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether what is played still goes on."""
+        raise NotImplementedError
+
+    def command(self, change: Move, *, seeks: bool = False) -> None:
+        """Change the playback once there is one, and show it; a change that `seeks` ends following."""
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """Pause if it is playing."""
+        self.command(lambda playback: playback.pause() if playback.playing else None)
+
+    def action_play(self) -> None:
+        """Play or pause; at the end from the start. While the end is followed, freeze there, and follow it again."""
+        self.command(lambda playback: playback.toggle(is_live=self.is_live))
+
+    def action_step(self, count: int) -> None:
+        """Go on, or back, by events."""
+        self.command(lambda playback: playback.step(count), seeks=True)
+
+    def action_seek(self, seconds: int) -> None:
+        """Go on, or back, by seconds."""
+        self.command(lambda playback: playback.seek_to(playback.media_ns + seconds * _SECOND_NS), seeks=True)
+
+    def action_jump(self, percent: int) -> None:
+        """Go on, or back, by a share of the whole."""
+        self.command(
+            lambda playback: playback.seek_to(playback.media_ns + playback.end_ns * percent // 100), seeks=True
+        )
+
+    def action_end(self, at: int) -> None:
+        """Go to the start (0) or to the end (1)."""
+        self.command(lambda playback: playback.seek_to(playback.end_ns * at), seeks=True)
+
+    def action_faster(self, by: int) -> None:
+        """Take the next speed up or down, or with 0 the normal one."""
+
+        def change(playback: Playback) -> None:
+            at = SPEEDS.index(playback.speed) + by if by else SPEEDS.index(1.0)
+            playback.set_speed(SPEEDS[max(0, min(at, len(SPEEDS) - 1))])
+
+        self.command(change)
+
+    def action_idle(self) -> None:
+        """Change how long silences are cut to, or show them in full."""
+        self.command(lambda playback: playback.set_cap(CAPS[(CAPS.index(playback.cap_ns) + 1) % len(CAPS)]))
+
+    def on_scrubbing_scrubbed(self, message: Scrubbing.Scrubbed) -> None:
+        """Go to the timestamp that somebody points at."""
+        self.command(lambda playback: playback.seek_to(message.at_ns), seeks=True)

@@ -273,13 +273,13 @@ def test_play_freezes_what_is_followed_and_at_its_end_goes_on_following() -> Non
     race = Race(lane(FAST), live(SLOW), now)
     race.follow()
     end = race.playback.end_ns
-    race.toggle()
+    race.playback.toggle(is_live=any(race.is_live))
     assert (race.playback.following, race.playback.playing, race.playback.media_ns) == (False, False, end)
-    race.toggle()
+    race.playback.toggle(is_live=any(race.is_live))
     assert (race.playback.following, race.playback.playing, race.playback.media_ns) == (True, False, end)
-    race.toggle()
+    race.playback.toggle(is_live=any(race.is_live))
     race.pass_on((0, end + 500 * MS))
-    race.toggle()
+    race.playback.toggle(is_live=any(race.is_live))
     assert (race.playback.following, race.playback.playing, race.playback.media_ns) == (False, True, end)
     now.at += 500 * MS
     race.playback.advance()
