@@ -6,7 +6,6 @@ it, `inspecting`'s.
 """
 
 import contextlib
-import dataclasses
 import pickle
 import subprocess
 import sys
@@ -30,7 +29,7 @@ _LARGEST_AHEAD: Final = 32 << 20
 """Whoever wants another exchange waits until this one is read: 12 MiB of 100,000 reads take 0.09 s."""
 
 _FURTHER: Final = 2
-"""So many stages of judging, as of `opening.stages`, follow what decoding gives."""
+"""So many stages of judging, as of `opened.begin`, follow what decoding gives."""
 
 _PIPE_BYTES: Final = 1 << 20
 """What comes of a hundred thousand events is 20 MB: the fewer times either side waits for the other, the better."""
@@ -154,7 +153,7 @@ class Decoder:
             for _ in range(_FURTHER):
                 if begun is not None:
                     begun(found)
-                found = dataclasses.replace(found, **pickle.load(answered))
+                found = found.with_stage(pickle.load(answered))
             return found
 
     def _why(self) -> str:

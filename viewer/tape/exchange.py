@@ -111,7 +111,7 @@ def decode_asked() -> None:
         sys.exit(str(error))
     except NoResultFound:
         sys.exit("it is not on the tape any more")
-    found, further = opened.stages(answer, limits)
+    found, further = opened.begin(answer, limits)
     _tell(found)
     for stage in further:
         _tell(stage())

@@ -14,8 +14,7 @@ import msgspec
 
 from recorder.sanitize import safe
 from viewer.model.exchange import events
-from viewer.model.exchange.tracks import Track, Voice
-from viewer.model.exchange.transcript import Transcript
+from viewer.model.exchange.transcript import Track, Transcript, Voice
 from viewer.model.text.wrap import WrappedText, are_graphemes, grapheme_boundary, grapheme_ends
 
 if TYPE_CHECKING:

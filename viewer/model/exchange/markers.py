@@ -14,8 +14,7 @@ from typing import Final, Literal
 
 from viewer import formatting
 from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.tracks import Track
-from viewer.model.exchange.transcript import KINDS, OUTPUT, Transcript
+from viewer.model.exchange.transcript import KINDS, OUTPUT, Track, Transcript
 from viewer.timing.playback import Playback
 
 SIGNS: Final = {

@@ -1,16 +1,11 @@
-"""Pure: all of an exchange from what the tape holds of it: its body decoded, its texts in time, what is wrong with it.
+"""Pure: all of an exchange from what the tape holds of it: its body decoded, its texts in time, what is wrong."""
 
-It takes as long as decoding does. Reading the tape, and where this is done, are left to `inspecting`.
-"""
-
-import dataclasses
 import functools
 import gc
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from recorder.decode import encoding
 from recorder.decode.decoder import decode
@@ -24,9 +19,6 @@ from viewer.rows import Row
 from viewer.timing import verdicts
 from viewer.timing.attribution import Attribution, Slowness
 from viewer.timing.verdicts import Verdict
-
-Judged = dict[str, Any]
-"""The fields of an `Opened` that a stage of judging it gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +50,28 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Judgement:
+    """What judging adds to what was decoded: the verdicts, and the markers with those of stalls."""
+
+    verdicts: list[Verdict]
+    markers: list[Marker]
+
+
+Stage = Judgement | Slowness
+"""What a stage after decoding brings: `Opened.with_stage` takes them in this order."""
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """All of an exchange: its facts, its texts in time, what is wrong with it, and its reads in columns.
 
     `borders` are where reads begin in the decoded body, `owners` which they are, UNKNOWN from where no read is known to
-    have brought it: none if the body came compressed.
-    Until it is `judged`, there are no verdicts and no markers of stalls; `slowness` comes last, and is None until then.
+    have brought it: none if the body came compressed. `verdicts` and stall markers are empty until `judged` is true.
+    `slowness` is computed last and is None until then.
     """
 
     facts: Exchange
     transcript: Transcript
-    verdicts: list[Verdict]
-    slowness: Slowness | None
     limits: Thresholds
     markers: list[Marker]
     end_ns: int
@@ -78,79 +80,79 @@ class Opened:
     borders: "array[int]" = field(repr=False)
     owners: "array[int]" = field(repr=False)
     missing: int = 0
-    judged: bool = True
+    judged: bool = False
+    verdicts: list[Verdict] = field(default_factory=list)
+    slowness: Slowness | None = None
 
     @property
     def longest(self) -> Marker | None:
         """The longest stall; None if there is none."""
-        gaps = [one for one in self.verdicts if one.kind == "stall" and one.form == "gap"]
-        worst = max(gaps, key=lambda one: one.lasted_ns, default=None)
-        ended = None if worst is None else worst.from_ns + worst.lasted_ns
-        return next((one for one in self.markers if one.sign == "S" and one.at_ns == ended), None)
+        gaps = [verdict for verdict in self.verdicts if verdict.kind == "stall" and verdict.form == "gap"]
+        worst = max(gaps, key=lambda verdict: verdict.lasted_ns, default=None)
+        end_ns = None if worst is None else worst.from_ns + worst.lasted_ns
+        return next((marker for marker in self.markers if marker.sign == "S" and marker.at_ns == end_ns), None)
 
     @property
     def live(self) -> bool:
         """Whether it still runs."""
         return self.facts.ended_by is None
 
+    def with_stage(self, stage: Stage) -> "Opened":
+        """Return it with what a further stage brings."""
+        if isinstance(stage, Slowness):
+            return replace(self, slowness=stage)
+        return replace(self, judged=True, verdicts=stage.verdicts, markers=stage.markers)
+
 
 def opened(answer: Stored, limits: Thresholds) -> Opened:
     """Decode an answer, or what there is of it so far, and judge it: slow for a long one, and it needs no tape."""
-    found, further = stages(answer, limits)
-    for stage in further:
-        found = dataclasses.replace(found, **stage())
-    return found
+    opened, stages = begin(answer, limits)
+    for stage in stages:
+        opened = opened.with_stage(stage())
+    return opened
 
 
-def stages(answer: Stored, limits: Thresholds) -> tuple[Opened, tuple[Callable[[], Judged], Callable[[], Judged]]]:
-    """Decode an answer; give what that brings, and two that take longer: what judges it, and what tells who was slow.
-
-    `replace` takes what these give.
-    """
-    with _unhurried():
-        facts, its_reads = answer.facts, answer.reads
-        decoded = decode(facts, its_reads, answer.body)
+def begin(answer: Stored, limits: Thresholds) -> tuple[Opened, tuple[Callable[[], Stage], Callable[[], Stage]]]:
+    """Decode an answer; return what that brings, and two stages that take longer: judging it, and who was slow."""
+    with _gc_paused():
+        facts, reads = answer.facts, answer.reads
+        decoded = decode(facts, reads, answer.body)
         transcript = Transcript(decoded)
-        end = max(facts.end_ns or 0, its_reads[-1].at_ns if its_reads else 0)
-        transcript.come_by(end)
-        first = next((read.at_ns for read in its_reads if read.size), None)
-        borders, owners = _borders(facts, its_reads, len(transcript.data))
-        begun = Opened(
+        end_ns = max(facts.end_ns or 0, reads[-1].at_ns if reads else 0)
+        transcript.come_by(end_ns)
+        first_ns = next((read.at_ns for read in reads if read.size), None)
+        opened = Opened(
             facts,
             transcript,
-            [],
-            None,
             limits,
-            markers.markers(transcript, first),
-            end,
-            array("q", its_reads.at_ns),
-            array("q", its_reads.size),
-            borders,
-            owners,
-            facts.gap_bytes,
-            judged=False,
+            markers.markers(transcript, first_ns),
+            end_ns,
+            array("q", reads.at_ns),
+            array("q", reads.size),
+            *_borders(facts, reads, len(transcript.data)),
+            missing=facts.gap_bytes,
         )
 
     @functools.cache
-    def timed() -> Attribution:
-        return Attribution(facts, its_reads, decoded)
+    def attribution() -> Attribution:
+        return Attribution(facts, reads, decoded)
 
-    def judged() -> Judged:
-        with _unhurried():
-            told = verdicts.verdicts(timed(), answer.outcome, limits)
-            stalls = [one.from_ns + one.lasted_ns for one in told if one.kind == "stall" and one.form == "gap"]
-            return {"verdicts": told, "markers": markers.markers(transcript, first, stalls), "judged": True}
+    def judge() -> Stage:
+        with _gc_paused():
+            judged = verdicts.verdicts(attribution(), answer.outcome, limits)
+            stalls = [one.from_ns + one.lasted_ns for one in judged if one.kind == "stall" and one.form == "gap"]
+            return Judgement(judged, markers.markers(transcript, first_ns, stalls))
 
-    def summed_up() -> Judged:
-        with _unhurried():
-            return {"slowness": timed().slowness()}
+    def attribute() -> Stage:
+        with _gc_paused():
+            return attribution().slowness()
 
-    return begun, (judged, summed_up)
+    return opened, (judge, attribute)
 
 
 @contextmanager
-def _unhurried() -> Iterator[None]:
-    """Leave what is made here out of collections of garbage: each would hold up the screen for as long as it takes."""
+def _gc_paused() -> Iterator[None]:
+    """Leave what is made here out of garbage collections: each would hold up the screen for as long as it takes."""
     enabled = gc.isenabled()
     gc.disable()
     try:

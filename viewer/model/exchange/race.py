@@ -19,8 +19,7 @@ from viewer.model.exchange.clocks import seconds
 from viewer.model.exchange.events import without_nul
 from viewer.model.exchange.markers import label
 from viewer.model.exchange.strips import Wait
-from viewer.model.exchange.tracks import Track
-from viewer.model.exchange.transcript import OUTPUT, Transcript
+from viewer.model.exchange.transcript import OUTPUT, Track, Transcript
 from viewer.model.silence import Silence
 from viewer.model.states import Part as StatusPart
 from viewer.model.states import state

@@ -1,4 +1,4 @@
-"""Transcripts: what was said until any place of the playhead, and what each event is."""
+"""What an exchange said, event by event, and its texts as they grew."""
 
 import random
 from pathlib import Path
@@ -12,8 +12,7 @@ from recorder.decode.encoding import Cleaner
 from recorder.decode.outcome import Exchange, Read
 from tests.decoded import of_chunks
 from tests.viewer.conftest import COMPLETE, DONE, FAILED, TOOLS, event
-from viewer.model.exchange.tracks import Track
-from viewer.model.exchange.transcript import OUTPUT, Transcript
+from viewer.model.exchange.transcript import OUTPUT, Track, Transcript
 from viewer.tape import queries
 
 STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").iterdir())
@@ -130,3 +129,31 @@ def test_at_any_place_the_texts_are_those_of_the_chunks_so_far(path: Path) -> No
 def test_only_output_has_text(path: Path) -> None:
     transcript = Transcript(decoded(path.read_bytes()))
     assert {kind for at, kind in enumerate(kinds(transcript)) if transcript.text(at)} <= OUTPUT
+
+
+def test_deltas_are_found_by_the_characters_that_they_added() -> None:
+    track = Track()
+    for at, text in ((1, "ab"), (3, "c"), (3, "d"), (7, "ef")):
+        track.add(at, text)
+    assert [(delta.event, delta.start, delta.end) for delta in track.deltas()] == [(1, 0, 2), (3, 2, 4), (7, 4, 6)]
+    assert [delta.event for delta in track.deltas(2, 4)] == [3]
+    assert [delta.event for delta in track.deltas(1, 5)] == [1, 3, 7]
+    assert list(track.deltas(6)) == []
+    assert (track.of(3), track.of(2), track.of(7)) == ("cd", "", "ef")
+
+
+def test_many_events_add_at_once_what_each_would_add() -> None:
+    one_by_one, at_once = Track(), Track()
+    for number, text in ((2, "a"), (3, "bc"), (4, "d")):
+        one_by_one.add(number, text)
+    at_once.add(2, "a")
+    at_once.extend(range(3, 5), ["bc", "d"])
+    assert (at_once.text, at_once.events, at_once.ends) == (one_by_one.text, one_by_one.events, one_by_one.ends)
+    assert [at_once.length(position) for position in range(6)] == [0, 0, 0, 1, 3, 4]
+
+
+def test_a_character_in_two_halves_belongs_to_the_event_that_brings_the_second() -> None:
+    track = Track()
+    track.add(1, "a\ud83d")
+    track.add(2, "\ude00b")
+    assert (track.text, list(track.ends), track.of(2)) == ("a\U0001f600b", [1, 3], "\U0001f600b")
