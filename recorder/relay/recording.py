@@ -6,7 +6,7 @@ from recorder.clock import Clock
 from recorder.relay.tap import Tap
 from recorder.relay.upstream import Instants, Reads
 from recorder.tape import journal
-from recorder.tape.unstored import Relayed
+from recorder.tape.losses import Relayed
 
 REQUEST_STORED_BYTES = 16 << 20
 """A request body is stored up to this; its size and hash are those of the whole."""

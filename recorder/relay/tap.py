@@ -21,9 +21,8 @@ from recorder.errors import BY_EXIT_CODE, LASTING, TapeGone, WiretapeError, Writ
 from recorder.plurals import counted
 from recorder.relay import local
 from recorder.tape import journal
-from recorder.tape.identity import Identity, identity
-from recorder.tape.losses import LATE_NS, Counts, LossReporter, Totals, reconcile
-from recorder.tape.unstored import Keeper, Relayed, Unstored
+from recorder.tape.lock import Identity, identity
+from recorder.tape.losses import LATE_NS, Counts, Keeper, LossReporter, Relayed, Totals, Unstored, reconcile
 
 QUEUE_BYTES = 64 << 20
 """Unacknowledged bytes kept at most; reads beyond it become gaps, and request bodies are left out."""

@@ -1,9 +1,9 @@
-"""Column types that take nothing from a tape on trust: every cell is checked when it is read, in this one place.
+"""Column types that trust nothing on a tape: every cell is checked when it is read, in this one place.
 
 SQLite keeps any value in any column, and whoever made a tape may have put there what they like. So each column of the
 schema has one of these types over its declared one. A cell that is not of its kind becomes unknown (None), or where a
-column is never unknown the `Kind.instead` of its kind; whoever reads sees only values of the declared type. What was
-found is noted in the `Damage` of the connection, which tells people which rows it was. Binding values is left to the
+column is never unknown the `instead` of its kind; whoever reads sees only values of the declared type. What was found
+is noted in the `Damage` of the connection, which tells people which rows it was. Binding values is left to the
 declared type.
 """
 
@@ -12,11 +12,11 @@ import json
 import math
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import NoneType
-from typing import Annotated, Any, Final
+from itertools import islice
+from typing import Annotated, Any, Final, get_origin
 
 import msgspec
 from sqlalchemy import (
@@ -44,6 +44,16 @@ from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
 from recorder.decode.outcome import OUTCOMES
 from recorder.errors import sqlite_code
 
+MOST: Final = 1 << 53
+"""What is measured (ns, bytes) is less than this, so that floats have it exactly and dates do not overflow."""
+Place = Annotated[int, msgspec.Meta(ge=0, lt=MOST)]
+Timestamp = Annotated[int, msgspec.Meta(gt=-MOST, lt=MOST)]
+
+_EPOCH: Final = "1970-01-01T00:00:00.000000Z"
+_KEYS: Final = ("no", "exchange_no", "session_no")
+_ROWS_LISTED: Final = 10
+_SHORT: Final = 256
+
 
 class ToolCall(msgspec.Struct):
     """A tool call as `measures.tool_calls` has it."""
@@ -54,38 +64,107 @@ class ToolCall(msgspec.Struct):
     arguments: str | None = None
 
 
-Pairs = list[tuple[str, str]]
-SHAPES: Final[dict[str, Any]] = {
-    "sessions.upstreams": Pairs,
-    "exchanges.request_headers": Pairs,
-    "exchanges.response_headers": Pairs,
-    "exchanges.labels": dict[str, str],
-    "measures.usage": dict[str, Any],
-    "measures.tool_calls": list[ToolCall],
-    "measures.choices": list[dict[str, Any]],
-}
-"""What the JSON columns hold."""
-
-MOST: Final = 1 << 53
-"""What is measured (ns, bytes) is less than this, so that floats have it exactly and dates do not overflow."""
-Place = Annotated[int, msgspec.Meta(ge=0, lt=MOST)]
-Timestamp = Annotated[int, msgspec.Meta(gt=-MOST, lt=MOST)]
-
-
-_EPOCH: Final = "1970-01-01T00:00:00.000000Z"
-_UNREADABLE: Final = "\ufffd"
-_SIZES: Final = frozenset({"start", "size", "seq", "bytes", "gap_bytes", "request_size"})
-_ROWS_TOLD: Final = 10
-_SHORT: Final = 256
-
-
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a column may hold: a test, what it means in words, and what stands for a bad cell that cannot be unknown."""
+    """What a column may hold: values of some types, within limits if there are any (both included), that fit a test.
 
-    is_good: Callable[[Any], bool]
+    `instead` stands for a bad cell that cannot be unknown.
+    """
+
     meaning: str
+    types: frozenset[type]
+    limits: tuple[float, float] | None = None
+    fits: Callable[[Any], bool] | None = None
     instead: Any = None
+
+    def is_good(self, value: Any) -> bool:
+        """Return whether a column may hold a value that is not None."""
+        if type(value) not in self.types or (self.limits and not self.limits[0] <= value <= self.limits[1]):
+            return False
+        return self.fits is None or self.fits(value)
+
+    def are_good(self, values: Sequence[Any]) -> bool:
+        """Return whether all values are good, None included; False if that takes a look at each of them."""
+        if self.fits is not None or not set(map(type, values)) - {type(None)} <= self.types:
+            return False
+        if self.limits is None:
+            return True
+        known = [value for value in values if value is not None]
+        return not known or (self.limits[0] <= min(known) and max(known) <= self.limits[1])
+
+
+def _is_moment(value: str) -> bool:
+    try:
+        return "1970" <= value[:4] < "9000" and datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _has_shape(shape: Any, text: str) -> bool:
+    return _short_has_shape(shape, text) if len(text) <= _SHORT else _short_has_shape.__wrapped__(shape, text)
+
+
+@functools.lru_cache(maxsize=1024)  # labels are the same in many exchanges
+def _short_has_shape(shape: Any, text: str) -> bool:
+    try:
+        msgspec.convert(json.loads(text, parse_constant=_refuse), shape)
+    except (ValueError, TypeError, RecursionError, msgspec.MsgspecError):
+        return False
+    return True
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+def _json(shape: Any) -> Kind:
+    empty = "{}" if get_origin(shape) is dict else "[]"
+    return Kind("JSON of its shape", frozenset({str}), None, functools.partial(_has_shape, shape), empty)
+
+
+_WHOLE: Final = frozenset({int})
+_NUMBERS: Final = frozenset({int, float})
+_BLOB: Final = frozenset({bytes})
+_PAIRS: Final = _json(list[tuple[str, str]])
+_TIMESTAMP: Final = Kind("a number of nanoseconds", _WHOLE, (1 - MOST, MOST - 1))
+_DURATION: Final = Kind("a number of nanoseconds", _NUMBERS, (math.nextafter(-MOST, 0), math.nextafter(MOST, 0)))
+_SIZE: Final = Kind("a size or a position", _WHOLE, (0, MOST - 1))
+_MOMENT: Final = Kind("a time in UTC", frozenset({str}), None, _is_moment, _EPOCH)
+_SIZES: Final = frozenset({"start", "size", "seq", "bytes", "gap_bytes", "request_size"})
+_NAMED: Final = {
+    "sessions.upstreams": _PAIRS,
+    "exchanges.request_headers": _PAIRS,
+    "exchanges.response_headers": _PAIRS,
+    "exchanges.labels": _json(dict[str, str]),
+    "measures.usage": _json(dict[str, Any]),
+    "measures.tool_calls": _json(list[ToolCall]),
+    "measures.choices": _json(list[dict[str, Any]]),
+    "measures.outcome": Kind("an outcome", frozenset({str}), None, OUTCOMES.__contains__, "open"),
+    "measures.icl": Kind("a packed array of numbers", _BLOB, None, lambda value: len(value) % 8 == 0),
+    "measures.gap_hist": Kind("a packed array of 64 numbers", _BLOB, None, lambda value: len(value) in (0, 4 * 64)),
+}
+_DECLARED: Final = (
+    (Boolean, Kind("0 or 1", _WHOLE, (0, 1))),
+    (Float, Kind("a finite number", _NUMBERS, (-sys.float_info.max, sys.float_info.max))),
+    (BigInteger, Kind("a whole number", _WHOLE)),
+    (Integer, Kind("a whole number of 32 bits", _WHOLE, (-(1 << 31), (1 << 31) - 1))),
+    (String, Kind("text", frozenset({str}), instead="\ufffd")),
+    (LargeBinary, Kind("a blob", _BLOB)),
+)
+"""What columns hold of which nothing else is known, by their declared types."""
+
+
+def _kind(declared: TypeEngine[Any], name: str) -> Kind:
+    if name in _NAMED:
+        return _NAMED[name]
+    column = name.partition(".")[2]
+    if column.endswith("_at"):
+        return _MOMENT
+    if column.endswith("_ns"):
+        return _TIMESTAMP if isinstance(declared, Integer) else _DURATION
+    if column in _SIZES:
+        return _SIZE
+    return next(kind for type, kind in _DECLARED if isinstance(declared, type))
 
 
 class Cell(TypeDecorator[Any]):
@@ -103,7 +182,7 @@ class Cell(TypeDecorator[Any]):
     ) -> None:
         super().__init__()
         self.declared, self.name, self.nullable, self.joined, self.decoded = declared, name, nullable, joined, decoded
-        self.impl = declared
+        self.impl, self.kind = declared, _kind(declared, name)
 
     def coerce_compared_value(self, op: Any, value: Any) -> Any:
         """Compare as the declared type does."""
@@ -114,33 +193,28 @@ class Cell(TypeDecorator[Any]):
         """The type of its values."""
         return self.declared.python_type
 
-    @property
-    def kind(self) -> Kind:
-        """What the column may hold."""
-        return _kind(self.declared, self.name)
-
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
         """Return a function that checks a value, and decodes JSON."""
-        is_good, name, damage = self.kind.is_good, self.name, damage_of(dialect)
-        instead = None if self.nullable else self.kind.instead
+        kind, name, damage = self.kind, self.name, damage_of(dialect)
+        types, instead = kind.types, None if self.nullable else kind.instead
         may_be_none = self.nullable or self.joined
 
         def checked(value: Any) -> Any:
-            if is_good(value) or (value is None and may_be_none):
+            if (value is None and may_be_none) or kind.is_good(value):
                 return value
             return damage.noted(name, instead)
 
-        if (types := _ANY_OF.get(is_good)) is not None:  # most cells: a call less for each
-            types |= {NoneType} if may_be_none else frozenset()
+        if kind.fits is None and kind.limits is None:  # most cells: a call less for each
+            if may_be_none:
+                types |= {type(None)}
             return lambda value: value if type(value) in types else damage.noted(name, instead)
-        if may_be_none and (is_good is _is_duration or is_good is _is_timestamp):
-            numeric = _WITHIN[is_good].types
+        if may_be_none and (kind is _TIMESTAMP or kind is _DURATION):
             return lambda value: (
                 value
-                if value is None or (type(value) in numeric and -MOST < value < MOST)
+                if value is None or (type(value) in types and -MOST < value < MOST)
                 else damage.noted(name, instead)
             )
-        if name in SHAPES and self.decoded:
+        if kind.instead in ("[]", "{}") and self.decoded:
             return lambda value: None if (text := checked(value)) is None else json.loads(text)
         if isinstance(self.declared, Boolean):
             return lambda value: None if (number := checked(value)) is None else bool(number)
@@ -148,17 +222,8 @@ class Cell(TypeDecorator[Any]):
 
     def takes(self, values: Sequence[Any]) -> bool:
         """Return whether all of these are good and left as they are; False if that takes a look at each of them."""
-        types = set(map(type, values))
-        if has_none := NoneType in types and (self.nullable or self.joined):
-            types.discard(NoneType)
-        is_good = self.kind.is_good
-        if (any_of := _ANY_OF.get(is_good)) is not None:
-            return types <= any_of
-        within = _WITHIN.get(is_good)
-        if within is None or not types <= within.types:
-            return False
-        numbers = [value for value in values if value is not None] if has_none else values
-        return not numbers or (within.least <= min(numbers) and max(numbers) <= within.greatest)
+        may_be_none = self.nullable or self.joined
+        return (may_be_none or None not in values) and self.kind.are_good(values)
 
 
 def fetch(connection: Connection, statement: Select[Any]) -> list[tuple[Any, ...]]:
@@ -198,17 +263,12 @@ def _all(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
 
 
 def check_when_read(metadata: MetaData) -> None:
-    """Give the columns of all tables, their keys apart, a type that checks what is read."""
+    """Set a type that checks what is read on the columns of all tables, their keys apart."""
     for table in metadata.tables.values():
         joined = table.name not in ("exchanges", "sessions")
         for column in table.c:
-            if column.name not in ("no", "exchange_no", "session_no"):
+            if column.name not in _KEYS:
                 column.type = Cell(column.type, f"{table.name}.{column.name}", bool(column.nullable), joined)
-
-
-def checked(table: Table) -> list[Column[Any]]:
-    """Return the columns of a table whose cells are checked."""
-    return [column for column in table.c if isinstance(column.type, Cell)]
 
 
 def declared(column: Column[Any]) -> TypeEngine[Any]:
@@ -218,25 +278,23 @@ def declared(column: Column[Any]) -> TypeEngine[Any]:
 
 def text_of(column: Column[Any]) -> Cell:
     """Return the type that gives a JSON column as text, checked all the same."""
-    cell = column.type
-    assert isinstance(cell, Cell)
+    cell: Any = column.type
     return Cell(cell.declared, cell.name, cell.nullable, cell.joined, decoded=False)
 
 
 def least(column: Column[Any]) -> ColumnElement[Any]:
     """Return the least value of a column, None of no rows: what is never unknown in a row may be so of none."""
-    return type_coerce(func.min(column), _of_rows(column))
+    return _of_rows(func.min(column), column)
 
 
 def greatest(column: Column[Any]) -> ColumnElement[Any]:
     """Return the greatest value of a column, None of no rows."""
-    return type_coerce(func.max(column), _of_rows(column))
+    return _of_rows(func.max(column), column)
 
 
-def _of_rows(column: Column[Any]) -> Cell:
-    cell = column.type
-    assert isinstance(cell, Cell)
-    return Cell(cell.declared, cell.name, cell.nullable, joined=True)
+def _of_rows(expression: ColumnElement[Any], column: Column[Any]) -> ColumnElement[Any]:
+    cell: Any = column.type
+    return type_coerce(expression, Cell(cell.declared, cell.name, cell.nullable, joined=True))
 
 
 @dataclass(slots=True)
@@ -255,18 +313,19 @@ class Damage:
         return instead
 
     def lines(self, connection: Connection, tables: MetaData) -> Iterator[str]:
-        """Find the damaged rows, and tell of each in one line."""
-        told: dict[tuple[str, int], list[str]] = {}
+        """Find the damaged rows, and yield a line for each."""
+        problems: dict[tuple[str, int], list[str]] = {}
         for name in sorted(self.columns | {_BEHIND[name] for name in self.columns if name in _BEHIND}):
             table, _, column = name.partition(".")
-            for key, problem in faults(connection, [tables.tables[table].c[column]], _ROWS_TOLD + 1):
-                told.setdefault((table, key), []).append(problem)
+            for key, problem in islice(faults(connection, [tables.tables[table].c[column]]), _ROWS_LISTED + 1):
+                problems.setdefault((table, key), []).append(problem)
         for no, problem in self.exchanges.items():
-            told.setdefault(("exchanges", no), []).append(problem)
-        for table, key in list(told)[:_ROWS_TOLD]:
+            problems.setdefault(("exchanges", no), []).append(problem)
+        for table, key in list(problems)[:_ROWS_LISTED]:
             cure = "run 'wiretape db rebuild'" if table == "measures" else "see 'wiretape db check'"
-            yield f"{row_of(connection, tables.tables[table], key)} is damaged: {'; '.join(told[table, key])}: {cure}"
-        if len(told) > _ROWS_TOLD:
+            row = row_of(connection, tables.tables[table], key)
+            yield f"{row} is damaged: {'; '.join(problems[table, key])}: {cure}"
+        if len(problems) > _ROWS_LISTED:
             yield "more rows are damaged: see 'wiretape db check'"
 
 
@@ -277,27 +336,20 @@ _BEHIND: Final = {"measures.model": "exchanges.request_model"}
 def damage_of(reader: Dialect | Engine | Connection) -> Damage:
     """Return what has been found damaged through an engine."""
     dialect = reader if isinstance(reader, Dialect) else reader.dialect
-    damage = dialect.__dict__.get("tape_damage")
-    if damage is None:
-        damage = dialect.__dict__["tape_damage"] = Damage()
+    damage: Damage = dialect.__dict__.setdefault("tape_damage", Damage())
     return damage
 
 
-def faults(
-    connection: Connection, columns: Sequence[Column[Any]], most: int | None = None
-) -> Iterator[tuple[int, str]]:
-    """Find the damaged cells of columns of one table: yield the key of the row and what is wrong, at most `most`."""
-    table = columns[0].table
+def faults(connection: Connection, columns: Iterable[Column[Any]]) -> Iterator[tuple[int, str]]:
+    """Find the damaged cells of columns of one table; yield the key of the row and what is wrong."""
+    checked = [column for column in columns if isinstance(column.type, Cell)]
+    table = checked[0].table
     key = table.c["no" if "no" in table.c else "exchange_no"]
-    tests = [(cell.name, cell.kind, cell.nullable) for column in columns if isinstance(cell := column.type, Cell)]
-    count = 0
-    for number, *values in connection.execute(select(key, *(type_coerce(column, NullType()) for column in columns))):
-        for (name, kind, nullable), value in zip(tests, values, strict=True):
-            if not (kind.is_good(value) if value is not None else nullable):
-                yield number, f"{name} is {_described(value)}, not {kind.meaning}"
-                count += 1
-                if count == most:
-                    return
+    cells: list[Any] = [column.type for column in checked]
+    for number, *values in connection.execute(select(key, *(type_coerce(column, NullType()) for column in checked))):
+        for cell, value in zip(cells, values, strict=True):
+            if not (cell.kind.is_good(value) if value is not None else cell.nullable):
+                yield number, f"{cell.name} is {_described(value)}, not {cell.kind.meaning}"
 
 
 def row_of(connection: Connection, table: Table, key: int) -> str:
@@ -311,156 +363,8 @@ def row_of(connection: Connection, table: Table, key: int) -> str:
 
 
 def _described(value: Any) -> str:
-    match value:
-        case None:
-            return "missing"
-        case bytes():
-            return f"a blob of {len(value)} bytes"
-        case str():
-            return "text"
-        case float() | int():
-            return f"{value:.6g}" if isinstance(value, float) else str(value)
-    return "something else"
-
-
-@functools.cache
-def _kind(declared: TypeEngine[Any], name: str) -> Kind:
-    if name == "measures.outcome":
-        return Kind(OUTCOMES.__contains__, "an outcome", "open")
-    if name in SHAPES:
-        return Kind(functools.partial(_has_shape, SHAPES[name]), "JSON of its shape", _empty(SHAPES[name]))
-    if name in _PACKED:
-        return _PACKED[name]
-    column = name.partition(".")[2]
-    if column.endswith("_at"):
-        return Kind(_is_moment, "a time in UTC", _EPOCH)
-    if column.endswith("_ns"):
-        whole = isinstance(declared, Integer)
-        return Kind(_is_timestamp if whole else _is_duration, "a number of nanoseconds")
-    if column in _SIZES:
-        return Kind(_is_size, "a size or a position")
-    return next(kind for type, kind in _DECLARED if isinstance(declared, type))
-
-
-def _is_text(value: Any) -> bool:
-    return type(value) is str
-
-
-def _is_blob(value: Any) -> bool:
-    return type(value) is bytes
-
-
-def _is_integer(value: Any) -> bool:
-    return type(value) is int
-
-
-def _is_small(value: Any) -> bool:
-    return type(value) is int and -(1 << 31) <= value < 1 << 31
-
-
-def _is_size(value: Any) -> bool:
-    return type(value) is int and 0 <= value < MOST
-
-
-def _is_flag(value: Any) -> bool:
-    return value in (0, 1) and type(value) is int
-
-
-def _is_timestamp(value: Any) -> bool:
-    return type(value) is int and -MOST < value < MOST
-
-
-def _is_duration(value: Any) -> bool:
-    return type(value) in (float, int) and -MOST < value < MOST
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (float, int) and math.isfinite(value)
-
-
-def _is_array(value: Any) -> bool:
-    return type(value) is bytes and len(value) % 8 == 0
-
-
-def _is_histogram(value: Any) -> bool:
-    return type(value) is bytes and len(value) in (0, 4 * 64)
-
-
-def _is_moment(value: Any) -> bool:
-    try:
-        return "1970" <= value[:4] < "9000" and datetime.fromisoformat(value).tzinfo is not None
-    except (TypeError, ValueError):
-        return False
-
-
-def _has_shape(shape: Any, value: Any) -> bool:
-    return _shape_is_known(shape, value) if isinstance(value, str) and len(value) <= _SHORT else _fits(shape, value)
-
-
-@functools.lru_cache(maxsize=1024)
-def _shape_is_known(shape: Any, text: str) -> bool:
-    """Say whether a short text has a shape: labels are the same in many exchanges."""
-    return _fits(shape, text)
-
-
-def _fits(shape: Any, value: Any) -> bool:
-    try:
-        _shaped(shape, value)
-    except (ValueError, TypeError, RecursionError, msgspec.MsgspecError):
-        return False
-    return True
-
-
-def _shaped(shape: Any, text: Any) -> Any:
-    if not isinstance(text, str):
-        raise TypeError
-    value = json.loads(text, parse_constant=_refuse)
-    msgspec.convert(value, shape)
-    return value
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
-
-
-def _empty(shape: Any) -> str:
-    return "{}" if getattr(shape, "__origin__", None) is dict else "[]"
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """What a test of numbers asks for: a type, and both ends included, limits."""
-
-    types: frozenset[type]
-    least: float
-    greatest: float
-
-
-_WHOLE: Final = frozenset({int})
-_NUMBERS: Final = frozenset({int, float})
-_WITHIN: Final[dict[Callable[[Any], bool], _Range]] = {
-    _is_timestamp: _Range(_WHOLE, 1 - MOST, MOST - 1),
-    _is_duration: _Range(_NUMBERS, math.nextafter(-MOST, 0), math.nextafter(MOST, 0)),
-    _is_number: _Range(_NUMBERS, -sys.float_info.max, sys.float_info.max),
-    _is_small: _Range(_WHOLE, -(1 << 31), (1 << 31) - 1),
-    _is_size: _Range(_WHOLE, 0, MOST - 1),
-}
-_ANY_OF: Final[dict[Callable[[Any], bool], frozenset[type]]] = {
-    _is_text: frozenset({str}),
-    _is_blob: frozenset({bytes}),
-    _is_integer: _WHOLE,
-}
-"""Tests that ask for nothing but a type."""
-_PACKED: Final = {
-    "measures.icl": Kind(_is_array, "a packed array of numbers"),
-    "measures.gap_hist": Kind(_is_histogram, "a packed array of 64 numbers"),
-}
-_DECLARED: Final = (
-    (Boolean, Kind(_is_flag, "0 or 1")),
-    (Float, Kind(_is_number, "a finite number")),
-    (BigInteger, Kind(_is_integer, "a whole number")),
-    (Integer, Kind(_is_small, "a whole number of 32 bits")),
-    (String, Kind(_is_text, "text", _UNREADABLE)),
-    (LargeBinary, Kind(_is_blob, "a blob")),
-)
-"""What columns hold of which nothing else is known, by their declared types."""
+    if isinstance(value, bytes):
+        return f"a blob of {len(value)} bytes"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return {type(None): "missing", str: "text"}.get(type(value)) or str(value)

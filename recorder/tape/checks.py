@@ -155,7 +155,7 @@ def _lacks_measures(connection: Connection, exchange: Row[Any]) -> bool:
 def _of_cells(connection: Connection) -> Iterator[str]:
     """Check that every cell is of its column's kind; reads and bodies are checked with their exchange."""
     for table in (sessions, exchanges, measures):
-        for key, problem in cells.faults(connection, cells.checked(table)):
+        for key, problem in cells.faults(connection, table.c):
             yield f"{cells.row_of(connection, table, key)}: {problem}"
 
 

@@ -7,7 +7,8 @@ lock on the whole file, which a network server (and macOS) would hold against SQ
 POSIX lock that excludes nobody: the kernel tells from it which process holds the tape now.
 
 Beside the tape, `<tape>.lock` is locked as a whole. It says in words who holds the tape, and older recorders look at
-nothing else. The operating system frees all of them when the holder dies.
+nothing else. The operating system frees all of them when the holder dies. `Watch` notices when the files themselves are
+removed, replaced or cut short under their writer.
 """
 
 import contextlib
@@ -18,14 +19,15 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from recorder.errors import TapeBusy, TapeGone
+from recorder.errors import TapeBusy, TapeError, TapeGone
 
 _TRIES = 10
 _TRY_SECONDS = 0.02
 _HELD_BYTE = 1 << 62
 _HOLDER_BYTE = _HELD_BYTE + 1
 _COMMAND_LENGTH = 100
-_SOMEBODY = "another wiretape"
+_UNKNOWN = "another wiretape"
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 if os.name == "nt":  # pragma: no cover
     import msvcrt
@@ -56,7 +58,7 @@ else:
 
     def _take_byte(descriptor: int) -> None:
         if _HAS_DESCRIPTION_LOCKS:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _wanted(_HELD_BYTE))
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _write_lock(_HELD_BYTE))
         else:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _HELD_BYTE)
 
@@ -68,16 +70,16 @@ else:
     def _is_taken(descriptor: int) -> bool:
         if not _HAS_DESCRIPTION_LOCKS:
             return _holder_pid(descriptor) is not None
-        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _wanted(_HELD_BYTE))
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _write_lock(_HELD_BYTE))
         return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
 
     def _holder_pid(descriptor: int) -> int | None:
         if sys.platform != "linux":
             return None
-        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, _wanted(_HOLDER_BYTE)))
+        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, _write_lock(_HOLDER_BYTE)))
         return pid if kind != fcntl.F_UNLCK and pid > 0 else None
 
-    def _wanted(byte: int) -> bytes:
+    def _write_lock(byte: int) -> bytes:
         return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
 
 
@@ -98,7 +100,7 @@ class Lock:
         closes any descriptor of a file loses SQLite's locks on it.
         """
         try:
-            descriptor = os.open(self._tape, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+            descriptor = os.open(self._tape, os.O_RDWR | _NO_FOLLOW)
         except OSError as error:
             raise TapeBusy(f"{self._tape} cannot be opened ({error.strerror}): use another tape") from error
         try:
@@ -122,20 +124,21 @@ class Lock:
             with contextlib.suppress(OSError):  # it is only for messages
                 _name_holder(self._file)
         path = lock_of(self._tape)
-        if _is_open(path, self._beside):
-            return
+        with contextlib.suppress(OSError):
+            if os.path.samestat(path.stat(), os.fstat(self._beside)):
+                return
         descriptor = _open(path)
         try:
             _take_whole(descriptor)
         except OSError as error:
-            words = _words(descriptor) or _SOMEBODY
+            holder = _lines(descriptor)[0] or _UNKNOWN
             os.close(descriptor)
-            raise TapeGone(f"{path} was removed, and {words} has taken it: nothing more is stored") from error
+            raise TapeGone(f"{path} was removed, and {holder} has taken it: nothing more is stored") from error
         os.dup2(descriptor, self._beside, inheritable=False)
         os.close(descriptor)
-        self.speak()
+        self.write_holder()
 
-    def speak(self) -> None:
+    def write_holder(self) -> None:
         """Write into the lock file who holds it."""
         with contextlib.suppress(OSError):  # a full disk: the lock holds all the same, and says less
             os.ftruncate(self._beside, 0)
@@ -148,8 +151,7 @@ def held(tape: Path, purpose: str) -> Iterator[Lock]:
 
     `Lock.on_file` locks the tape itself, once it exists.
     """
-    path = lock_of(tape)
-    descriptor = _open(path)
+    descriptor = _open(lock_of(tape))
     try:
         try:
             _in_time(lambda: _take_whole(descriptor))
@@ -157,7 +159,7 @@ def held(tape: Path, purpose: str) -> Iterator[Lock]:
             with _opened(tape) as file:
                 raise _busy(tape, _describe(file, descriptor)) from error
         lock = Lock(tape, purpose, descriptor)
-        lock.speak()
+        lock.write_holder()
         try:
             yield lock
         finally:
@@ -180,36 +182,31 @@ def holder(tape: Path) -> str:
     with _opened(lock_of(tape)) as beside, _opened(tape) as file:
         if file is not None and _is_taken(file):
             return _describe(file, beside)
-        # A recorder of an older version locks nothing else; asking takes its lock for a moment.
-        return _words(beside) or _SOMEBODY if beside is not None and _is_taken_whole(beside) else ""
+        if beside is None:
+            return ""
+        try:  # a recorder of an older version locks nothing else; asking takes its lock for a moment
+            _take_whole(beside, shared=True)
+        except OSError:
+            return _lines(beside)[0] or _UNKNOWN
+        return ""
 
 
 def _describe(file: int | None, beside: int | None) -> str:
-    """Say who holds a tape that is known to be held.
+    """Return who holds a tape that is known to be held.
 
     The lock file may have the words of an earlier holder, or be gone: its words count only if they name the process
     that holds the tape now; otherwise its command line does.
     """
     pid = _holder_pid(file) if file is not None else None
-    words = "" if beside is None else _words(beside)
-    written_by = 0 if beside is None else _written_by(beside)
-    if pid is None or pid == written_by:
-        return words or _SOMEBODY
+    words, *_, written_by = ("", "0") if beside is None else _lines(beside)
+    if pid is None or written_by == str(pid):
+        return words or _UNKNOWN
     return _command(pid) or f"process {pid}"
 
 
-def _words(descriptor: int) -> str:
-    return _lines(descriptor)[0]
-
-
-def _written_by(descriptor: int) -> int:
-    """Return the process that wrote a lock file; 0 if it does not say."""
-    *_, last = _lines(descriptor)
-    return int(last) if last.isdecimal() else 0
-
-
 def _lines(descriptor: int) -> list[str]:
-    return os.pread(descriptor, 4096, 0).decode("utf-8", "replace").strip().split("\n")
+    """Return what a lock file says: in words who wrote it, and in the last line its process."""
+    return [*os.pread(descriptor, 4096, 0).decode("utf-8", "replace").strip().split("\n"), ""][:2]
 
 
 def _command(pid: int) -> str:
@@ -221,14 +218,6 @@ def _command(pid: int) -> str:
     if "recorder.tape.writer" in arguments:
         return arguments[-1]
     return f"process {pid} ({' '.join(arguments)[:_COMMAND_LENGTH]})"
-
-
-def _is_taken_whole(descriptor: int) -> bool:
-    try:
-        _take_whole(descriptor, shared=True)
-    except OSError:
-        return True
-    return False
 
 
 def _in_time(take: Callable[[], None]) -> None:
@@ -247,7 +236,7 @@ def _busy(tape: Path, holder: str) -> TapeBusy:
 def _open(path: Path) -> int:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        return os.open(path, os.O_CREAT | os.O_RDWR | _NO_FOLLOW, 0o600)
     except OSError as error:
         raise TapeBusy(f"{path} cannot be opened ({error.strerror}): record to another tape with --db") from error
 
@@ -266,9 +255,54 @@ def _opened(path: Path) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _is_open(path: Path, descriptor: int) -> bool:
-    """Say whether a path still names the file that a descriptor has open."""
+class LogGone(TapeError):
+    """The tape's `-wal` or `-shm` was removed or replaced: what they hold can still be saved by their connection."""
+
+
+Identity = tuple[int, int]
+"""Device and inode: what tells a file from another that has taken its name."""
+
+
+def identity(path: Path) -> Identity | None:
+    """Return the identity of the file at `path`; None if there is none.
+
+    Only its status is read: to open a tape and close it again would drop the locks that SQLite holds on it.
+    """
     try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
+        status = path.stat()
     except OSError:
-        return False
+        return None
+    return status.st_dev, status.st_ino
+
+
+class Watch:
+    """The files of a tape that is open for writing, as they were at the start.
+
+    SQLite keeps on writing to files that have lost their names: what it commits then is gone when it closes them. A
+    writer checks them after each commit, so that nothing is acknowledged that has no name.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._size = 0
+        logs = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm")]
+        self._tape, self._logs = identity(path), {log: identity(log) for log in logs}
+
+    def check(self, pages_bytes: int) -> None:
+        """Raise `TapeGone` or `LogGone` if a file is not the one that it was.
+
+        `pages_bytes` is the size of the database as SQLite sees it. The file may be smaller until the next checkpoint,
+        but it never shrinks below what it was, unless the database shrinks too.
+        """
+        try:
+            status = self._path.stat()
+        except OSError:
+            status = None
+        if status is None or (status.st_dev, status.st_ino) != self._tape:
+            raise TapeGone(f"{self._path} was removed or replaced while it was recorded: nothing more is stored")
+        if status.st_size < min(self._size, pages_bytes):
+            raise TapeGone(f"{self._path} was cut short while it was recorded: nothing more is stored")
+        self._size = status.st_size
+        for log, expected in self._logs.items():
+            if identity(log) != expected:
+                raise LogGone(f"{log} was removed or replaced while it was recorded")

@@ -70,9 +70,9 @@ def _damaged_rows(source: Connection) -> dict[int, str]:
     """Find the exchanges with a damaged cell in their row, their measures or their session, and say what it is."""
     problems: dict[int, str] = {}
     for table in (exchanges, measures):
-        for no, problem in cells.faults(source, cells.checked(table)):
+        for no, problem in cells.faults(source, table.c):
             problems.setdefault(no, problem)
-    of_sessions = dict(cells.faults(source, cells.checked(sessions)))
+    of_sessions = dict(cells.faults(source, sessions.c))
     known = set(source.execute(select(sessions.c.no)).scalars())
     for no, session_no in source.execute(select(exchanges.c.no, exchanges.c.session_no)):
         if session_no not in known or session_no in of_sessions:

@@ -27,10 +27,10 @@ from recorder.decode.metrics import DECODER_VERSION, Measures
 from recorder.decode.outcome import Exchange, Reads
 from recorder.tape import cells, journal, reading
 from recorder.tape.file import compact_json, driver_of
+from recorder.tape.losses import Relayed, Unstored
 from recorder.tape.redact import Redactor
 from recorder.tape.retention import Limits, Pruner
 from recorder.tape.schema import bodies, exchanges, measures, reads, sessions
-from recorder.tape.unstored import Relayed, Unstored
 
 _MEASURES = ", ".join(measures.c.keys())
 _JSON_MEASURES = {column.name for column in measures.c if isinstance(cells.declared(column), JSON)}

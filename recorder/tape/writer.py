@@ -25,8 +25,8 @@ from sqlalchemy.exc import OperationalError
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import DAMAGED, LASTING, TapeBusy, TapeDamaged, TapeError, TapeGone, WiretapeError, sqlite_code
 from recorder.plurals import counted
-from recorder.tape import checks, file, journal, unstored
-from recorder.tape.identity import LogGone, Watch, identity
+from recorder.tape import checks, file, journal, losses
+from recorder.tape.lock import LogGone, Watch, identity
 from recorder.tape.retention import Limits, Pruner
 from recorder.tape.store import Settled, Store, Unsettled, settle
 
@@ -98,9 +98,9 @@ class Writer:
             self._prune()
         self._commit()
         if self._is_closed:
-            unstored.remove(self._path)
+            losses.remove(self._path)
         else:
-            self._store.recover(unstored.read(self._path))
+            self._store.recover(losses.read(self._path))
             self._leftover.extend(no for no in self._store.unsettled() if no not in self._unsettled)
         until = self._clock.now() + _LAST_SETTLING_NS
         self._hand_over()
@@ -180,13 +180,13 @@ class Writer:
 
     def _begin_session(self, session: journal.Session) -> list[str]:
         """Enter the session and what an earlier recorder could not store; return what the user should know."""
-        left = unstored.read(self._path)
+        left = losses.read(self._path)
         if left is not None and left.session == session.uuid:  # another writer of this recorder has been here
             self._store.begin_session(session)
             return _warnings(self._path)
         self._store.begin_session(session, left)
         missing, size = self._store.missing(left) if left else (0, 0)
-        unstored.prepare(self._path, session.uuid)
+        losses.prepare(self._path, session.uuid)
         warnings = _warnings(self._path)
         if missing:
             lost = f"{counted(missing, 'exchange')} ({counted(size, 'byte')})"

@@ -19,9 +19,8 @@ from recorder.errors import ForeignFile, SchemaMismatch, TapeBusy, WiretapeError
 from recorder.relay import tap
 from recorder.relay.recording import Recording
 from recorder.relay.tap import Tap
-from recorder.tape import file, journal, lock, unstored
-from recorder.tape.losses import Totals
-from recorder.tape.unstored import Unstored
+from recorder.tape import file, journal, lock, losses
+from recorder.tape.losses import Totals, Unstored
 from tests.recorder.frames import (
     SESSION,
     STREAM,
@@ -582,14 +581,14 @@ def test_a_disk_that_is_full_to_the_end_leaves_gaps_that_the_next_recorder_enter
         late.begin(begin("e2", body=noise))
         late.read(SYSTEM.now(), None, b"12345")
         await until(lambda: "database or disk is full" in said)
-        await until(lambda: unstored.read(tape) == Unstored(SESSION.uuid, [first.relayed(), late.relayed()]))
+        await until(lambda: losses.read(tape) == Unstored(SESSION.uuid, [first.relayed(), late.relayed()]))
         late.end("end", None, SYSTEM.now(), None)
         assert await running.close(grace=0.1) > 0
         assert running.counts.unrecorded == 1
 
     play(scenario())
     with opened(tape, other_session("session-2")) as store:
-        left = unstored.read(tape)
+        left = losses.read(tape)
         assert left is not None
         assert store.missing(left) == (1, 5)
         store.recover(left)
@@ -626,9 +625,9 @@ def test_a_gap_is_kept_beside_the_tape_while_its_stream_runs(tape: Path) -> None
             for _ in range(20):
                 recording.read(SYSTEM.now(), None, b"x" * 1000)
             os.kill(running.pid or 0, signal.SIGCONT)
-            await until(lambda: (unstored.read(tape) or Unstored("")).exchanges == [recording.relayed()])
+            await until(lambda: (losses.read(tape) or Unstored("")).exchanges == [recording.relayed()])
             recording.end("end", None, SYSTEM.now(), None)
-            await until(lambda: unstored.read(tape) == Unstored(SESSION.uuid))
+            await until(lambda: losses.read(tape) == Unstored(SESSION.uuid))
 
     play(scenario())
-    assert not unstored.path_of(tape).exists()
+    assert not losses.path_of(tape).exists()

@@ -16,9 +16,9 @@ from recorder.decode.derive import derive
 from recorder.decode.metrics import DECODER_VERSION
 from recorder.tape import checks, file, journal
 from recorder.tape import store as storing
+from recorder.tape.losses import Relayed, Unstored
 from recorder.tape.schema import bodies, exchanges, measures, segments, sessions
 from recorder.tape.store import Store
-from recorder.tape.unstored import Relayed, Unstored
 from tests.recorder.frames import (
     AT,
     SESSION,

@@ -15,9 +15,9 @@ import pytest
 from sqlalchemy import select
 
 from recorder.tape import file as tapefile
-from recorder.tape import journal, lock, unstored
+from recorder.tape import journal, lock, losses
+from recorder.tape.losses import Relayed, Unstored
 from recorder.tape.schema import exchanges, sessions
-from recorder.tape.unstored import Relayed, Unstored
 from recorder.tape.writer import WINDOW_BYTES, WINDOW_READS
 from tests.recorder.frames import (
     AT,
@@ -485,7 +485,7 @@ def test_the_end_says_what_the_tape_holds_of_this_session(tape: Path) -> None:
 
 
 def keep_beside(tape: Path, left: Unstored) -> None:
-    keeper = unstored.Keeper(tape)
+    keeper = losses.Keeper(tape)
     keeper.keep(left)
     keeper.close(10)
 
@@ -502,11 +502,11 @@ def test_what_a_killed_recorder_kept_beside_the_tape_is_entered_by_the_next_and_
         ready = process.answer()
         assert isinstance(ready, journal.Ready)
         assert ready.warnings == ["the recorder before could not store 2 exchanges (105 bytes): the tape lacks them"]
-        assert unstored.read(tape) == Unstored("session-2")
+        assert losses.read(tape) == Unstored("session-2")
         process.send([journal.Close(AT)])
         process.acknowledged()
         assert process.end() == 0
-    assert not unstored.path_of(tape).exists()
+    assert not losses.path_of(tape).exists()
     with reading(tape) as connection:
         ((ended_by, whole, gap),) = connection.execute(
             select(exchanges.c.ended_by, exchanges.c.bytes, exchanges.c.gap_bytes)
@@ -524,10 +524,10 @@ def test_a_second_writer_of_a_recorder_leaves_what_its_relay_keeps(tape: Path) -
         process.kill()
     with writer(tape) as process:
         process.answer()
-        assert unstored.read(tape) == left
+        assert losses.read(tape) == left
         assert outcomes_of(tape) == {"e1": None}
         assert process.end() == 0  # the relay was killed: what it kept is all that is known
-    assert unstored.read(tape) == left
+    assert losses.read(tape) == left
     with reading(tape) as connection:
         assert connection.execute(select(exchanges.c.gap_bytes)).scalar_one() == 500
 
