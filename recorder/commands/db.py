@@ -1,6 +1,7 @@
 """The commands `wiretape db …`: what a tape is, whether it is whole, deriving its measures again, making one up."""
 
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +15,14 @@ from recorder.plurals import counted
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+    from sqlalchemy import Connection
 
     from recorder.tape.merge import Plan
+    from recorder.tape.retention import Size, Summary
     from recorder.tape.store import Store
 
 _DAMAGED_SHOWN = 10
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 @click.group()
@@ -30,29 +34,25 @@ def db() -> None:
 @options.db
 def info(db: Path | None) -> None:
     """Say what the tape holds."""
-    from sqlalchemy import func, select
+    import sqlite3
 
-    from recorder.tape import file, lock
-    from recorder.tape.schema import REVISION, exchanges, measures, sessions
+    from recorder.tape import file, lock, reading
+    from recorder.tape.schema import REVISION
 
     path = options.tape_path(db)
-    with file.explained(path), file.read_engine(path).connect() as connection:
-        outcome = func.coalesce(measures.c.outcome, "open")
-        counts = connection.execute(
-            select(outcome, func.count()).select_from(exchanges).outerjoin(measures).group_by(outcome).order_by(outcome)
-        ).all()
-        runs = connection.execute(select(func.count()).select_from(sessions)).scalar()
-        (sqlite,) = connection.exec_driver_sql("SELECT sqlite_version()").one()
+    with file.reading(path) as connection:
+        runs, outcomes = reading.runs(connection), reading.outcomes(connection)
     size, is_terminal = path.stat().st_size, sys.stdout.isatty()
     rows: list[tuple[str, object]] = [
         ("tape", path),
         ("size", counted(size, "byte") if is_terminal else size),
         ("schema", REVISION),
-        ("sqlite", sqlite),
+        ("sqlite", sqlite3.sqlite_version),
+        ("sessions", runs),
+        ("exchanges", sum(outcomes.values())),
+        *((f"  {name}", count) for name, count in outcomes.items()),
+        ("written by", lock.holder(path) or "nobody now"),
     ]
-    rows += [("sessions", runs), ("exchanges", sum(count for _, count in counts))]
-    rows += [(f"  {name}", count) for name, count in counts]
-    rows.append(("written by", lock.holder(path) or "nobody now"))
     for name, value in rows:
         click.echo(f"{name:<16} {value}" if is_terminal else f"{name.strip()}\t{value}")
 
@@ -81,13 +81,13 @@ def check(db: Path | None) -> None:
     path = options.tape_path(db)
     try:
         with file.read_engine(path, limited=False).connect() as connection:
-            found = list(checks.problems(connection))
+            problems = list(checks.problems(connection))
     except DatabaseError as error:
         raise TapeDamaged(f"{path} cannot be read ({error.orig}): restore it from a backup") from error
-    for problem in found:
+    for problem in problems:
         click.echo(safe(problem))
-    if found:
-        raise TapeDamaged(f"{path} has {counted(len(found), 'problem')}")
+    if problems:
+        raise TapeDamaged(f"{path} has {counted(len(problems), 'problem')}")
     click.echo(f"{path} is whole")
 
 
@@ -158,13 +158,13 @@ def prune(
     if older is None and max_size is None:
         raise click.UsageError("say what to delete: --older AGE, --max-size SIZE, or both")
 
-    from recorder.tape import deleting, file, retention
+    from recorder.tape import file, retention
 
     path = options.tape_path(db)
     limits = retention.Limits(older, max_size)
-    with file.explained(path), file.read_engine(path).connect() as connection:
+    with file.reading(path) as connection:
         ids = retention.past(connection, limits, SYSTEM)
-    deleting.delete(
+    delete(
         path,
         ids,
         lambda connection: retention.enforce(connection, limits, SYSTEM),
@@ -176,14 +176,103 @@ def prune(
     )
 
 
+def delete(
+    path: Path,
+    ids: Sequence[str],
+    work: Callable[["Connection"], Iterator[int]],
+    *,
+    by: str,
+    dry_run: bool,
+    yes: bool,
+    vacuum: bool,
+    about: str = "",
+) -> None:
+    """Print what `work` deletes, which is these exchanges, ask on a terminal, and do it.
+
+    `by` is the command, for whoever finds the tape taken; `about` stands before a number that is estimated. Raises
+    `click.UsageError` if nobody can be asked, and the kinds of `TapeError`.
+    """
+    from recorder.tape import file, retention
+
+    with file.reading(path) as connection:
+        summary = retention.summary(connection, ids)
+    doomed = f"{about}{_described(summary)}"
+    if not summary.exchanges:
+        click.echo(f"nothing to delete from {path}")
+    elif dry_run:
+        click.echo(f"would delete {doomed} from {path}")
+    elif not yes:
+        _ask(f"Delete {doomed} from {path}?")
+    if not dry_run and (summary.exchanges or vacuum):
+        _delete(path, work, summary.exchanges, by=by, vacuum=vacuum)
+
+
+def _described(summary: "Summary") -> str:
+    began = (at[:16].replace("T", " ") for at in (summary.oldest, summary.newest) if at)
+    bodies = f"{bytes_(summary.body_bytes)} of response bodies"
+    return f"{counted(summary.exchanges, 'exchange')} ({' … '.join(dict.fromkeys(began))} UTC, {bodies})"
+
+
+def _delete(path: Path, work: Callable[["Connection"], Iterator[int]], expected: int, *, by: str, vacuum: bool) -> None:
+    from recorder.tape import file, retention
+
+    count = 0
+    with file.writing(path, by, create=False) as connection:
+        with _progress() as progress:
+            task = progress.add_task("deleting", total=expected)
+            for deleted in work(connection):
+                count += deleted
+                progress.update(task, completed=count, total=max(count, expected))
+        if count:
+            click.echo(f"deleted {counted(count, 'exchange')} from {path}")
+        sizes = retention.vacuum(connection, path) if vacuum else None
+        free = retention.size(connection).free
+    if sizes is not None:
+        _report_rewritten(path, *sizes)
+    elif count:
+        click.echo(
+            f"{bytes_(free)} of the file are free for new recordings; until these fill them, what was deleted can "
+            f"still be read there: 'wiretape db vacuum' rewrites the tape without it"
+        )
+
+
+def _ask(question: str) -> None:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError(f"{question} There is no terminal to ask: add --yes, or look first with --dry-run")
+    click.confirm(question, abort=True, err=True)
+
+
+def bytes_(count: int) -> str:
+    """Return a number of bytes for people: three digits and a decimal unit."""
+    value, unit = float(count), 0
+    while value >= 999.5 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{count} {_UNITS[0]}" if unit == 0 else f"{value:.3g} {_UNITS[unit]}"
+
+
 @db.command()
 @options.db
 @click.option("--dry-run", is_flag=True, help="Only say how much is free.")
 def vacuum(db: Path | None, dry_run: bool) -> None:
     """Rewrite the tape: free space goes back to the disk, and nothing deleted stays in the file."""
-    from recorder.tape import deleting
+    from recorder.tape import file, retention
 
-    deleting.rewrite(options.tape_path(db), dry_run=dry_run)
+    path = options.tape_path(db)
+    if dry_run:
+        with file.reading(path) as connection:
+            size = retention.size(connection)
+        click.echo(f"would rewrite {path}: {bytes_(size.free)} of {bytes_(size.file)} are free pages")
+        return
+    with file.writing(path, "wiretape db vacuum", create=False) as connection:
+        sizes = retention.vacuum(connection, path)
+    _report_rewritten(path, *sizes)
+
+
+def _report_rewritten(path: Path, before: "Size", after: "Size") -> None:
+    click.echo(f"{path}: {bytes_(before.file)} → {bytes_(after.file)}; nothing deleted is left in the file")
+    backups = sorted(one.name for one in path.resolve().parent.glob(f"{path.resolve().name}.before-*"))
+    named = f" (beside it: {', '.join(backups)})" if backups else ""
+    click.echo(f"not reached: copies and backups of the tape{named}, snapshots, and what the disk itself has put aside")
 
 
 @db.command()
@@ -237,7 +326,7 @@ def _planned(path: Path, tapes: tuple[Path, ...]) -> "Plan":
 
     if not path.exists():
         return merge.plan(None, tapes)
-    with file.explained(path), file.read_engine(path).connect() as connection:
+    with file.reading(path) as connection:
         return merge.plan(connection, tapes)
 
 

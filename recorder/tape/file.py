@@ -108,6 +108,13 @@ def read_engine(path: Path, *, limited: bool = True) -> Engine:
     return engine
 
 
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[Connection]:
+    """Connect for reading only, with what goes wrong `explained`; raises as `read_engine` does."""
+    with explained(path), read_engine(path).connect() as connection:
+        yield connection
+
+
 def query_seconds() -> float:
     """Return how long a query for reading may take; 0 is for ever."""
     given = os.environ.get("WIRETAPE_QUERY_TIMEOUT", "")

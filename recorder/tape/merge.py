@@ -49,7 +49,7 @@ def plan(connection: Connection | None, sources: Sequence[Path]) -> Plan:
     columns = (exchanges.c.no, exchanges.c.id, exchanges.c.started_at, exchanges.c.ended_by)
     for number, source in enumerate(sources):
         is_recorded = bool(lock.holder(source))
-        with file.explained(source), file.read_engine(source).connect() as other:
+        with file.reading(source) as other:
             damaged = _damaged_rows(other)
             for no, id, started_at, ended_by in other.execute(select(*columns)).all():
                 if ended_by is None and is_recorded:

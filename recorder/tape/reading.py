@@ -18,7 +18,7 @@ from recorder.errors import TapeDamaged
 from recorder.process import Run, is_gone
 from recorder.tape import cells
 from recorder.tape.cells import Place, Timestamp
-from recorder.tape.schema import bodies, exchanges, reads, segments, sessions
+from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
 
 READ_COLUMNS = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, reads.c.size)
 """What a `Read` is made of."""
@@ -132,3 +132,15 @@ def run_of(connection: Connection, no: int) -> Run:
 def _run(row: Row[Any]) -> Run:
     gone = is_gone(row.pid, row.boot_id)
     return Run(row.pid, row.heartbeat_at, row.ended_at, gone, row.listen, row.upstreams)
+
+
+def runs(connection: Connection) -> int:
+    """Count the runs of recorders on a tape."""
+    return connection.execute(select(func.count()).select_from(sessions)).scalar_one()
+
+
+def outcomes(connection: Connection) -> dict[str, int]:
+    """Count the exchanges of each outcome, by name."""
+    outcome = func.coalesce(measures.c.outcome, "open")
+    statement = select(outcome, func.count()).select_from(exchanges).outerjoin(measures)
+    return {name: count for name, count in connection.execute(statement.group_by(outcome).order_by(outcome))}

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, Select, delete, exists, func, select
+from sqlalchemy import Connection, delete, exists, func, select
 
 from recorder.clock import Clock
 from recorder.decode.outcome import FAILURES
@@ -80,44 +79,23 @@ def past(
 ) -> list[str]:
     """Return the ids of the exchanges that are past the limits, the oldest first.
 
-    Only `settled` ones if asked, and at most `most`: of a large tape it takes long to name all.
+    Only `settled` ones if asked, and at most `most`: of a large tape it takes long to name all. For the pages in use to
+    fit a size, all exchanges are taken to be of one size: look again after deleting.
     """
-    ids: list[str] = []
+    oldest = select(exchanges.c.id).order_by(exchanges.c.started_at, exchanges.c.no)
+    if settled:
+        oldest = oldest.where(exists().where(bodies.c.exchange_no == exchanges.c.no))
+    ids: Sequence[str] = ()
     if limits.age is not None:
         before = datetime.fromisoformat(clock.wall()) - limits.age
-        ids = older_than(connection, before, settled=settled, most=most)
-    if limits.size is not None:
-        oldest = beyond(connection, limits.size, settled=settled, most=most)
-        ids = oldest if len(oldest) > len(ids) else ids  # both begin with the oldest
-    return ids
-
-
-def older_than(
-    connection: Connection, before: datetime, *, settled: bool = False, most: int | None = None
-) -> list[str]:
-    """Return the ids of the exchanges that began before an instant, as `past` does."""
-    at = before.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    statement = _oldest_first(select(exchanges.c.id), settled).where(exchanges.c.started_at < at)
-    return list(connection.execute(statement.limit(most)).scalars())
-
-
-def beyond(connection: Connection, limit: int, *, settled: bool = False, most: int | None = None) -> list[str]:
-    """Return the ids of the oldest exchanges, about as many as have to go for the pages in use to fit `limit`.
-
-    All are taken to be of one size: look again after deleting.
-    """
-    used = size(connection).used
-    if used <= limit:
-        return []
-    total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
-    count = math.ceil(total * (used - limit) / used)
-    count = count if most is None else min(count, most)
-    return list(connection.execute(_oldest_first(select(exchanges.c.id), settled).limit(count)).scalars())
-
-
-def _oldest_first(statement: Select[Any], settled: bool) -> Select[Any]:
-    statement = statement.order_by(exchanges.c.started_at, exchanges.c.no)
-    return statement.where(exists().where(bodies.c.exchange_no == exchanges.c.no)) if settled else statement
+        aged = oldest.where(exchanges.c.started_at < before.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+        ids = connection.execute(aged.limit(most)).scalars().all()
+    if limits.size is not None and (used := size(connection).used) > limits.size:
+        total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
+        count = math.ceil(total * (used - limits.size) / used)
+        excess = connection.execute(oldest.limit(count if most is None else min(count, most))).scalars().all()
+        ids = max(ids, excess, key=len)  # both begin with the oldest
+    return list(ids)
 
 
 def summary(connection: Connection, ids: Sequence[str]) -> Summary:
@@ -158,7 +136,7 @@ def enforce(connection: Connection, limits: Limits, clock: Clock) -> Iterator[in
         yield from erase(connection, ids)
     while limits.size is not None:
         with connection.begin():
-            ids = beyond(connection, limits.size, most=_BATCH)
+            ids = past(connection, Limits(size=limits.size), clock, most=_BATCH)
         if not ids:
             return
         yield from erase(connection, ids)

@@ -29,7 +29,8 @@ def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: b
     if not ids and where is None:
         raise click.UsageError("say what to delete: an ID, or a filter such as -f until:30d")
 
-    from recorder.tape import deleting, retention
+    from recorder.commands.db import delete
+    from recorder.tape import retention
     from viewer.tape import queries
 
     path = tape_path(db)
@@ -38,7 +39,7 @@ def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: b
         chosen = [row["id"] for row in queries.exchanges(connection, ("id",), where=condition)]
         if not chosen:
             options.report_nothing(connection, where, ids)
-    deleting.delete(
+    delete(
         path,
         chosen,
         lambda connection: retention.erase(connection, chosen),
