@@ -20,13 +20,14 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.random import Generator
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, insert
 
 from recorder.decode.decoder import Decoded, decode
 from recorder.decode.derive import derive
 from recorder.decode.metrics import Measures, Timeline, measured
 from recorder.decode.outcome import Exchange, Reads
 from recorder.errors import WiretapeError
+from recorder.tape import reading
 from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
 
 VARIATIONS: Final = 4
@@ -315,7 +316,7 @@ def _begin_session(connection: Connection, seed: int) -> int:
         "heartbeat_at": at,
     }
     with connection.begin():
-        if connection.execute(select(func.count()).select_from(exchanges)).scalar():
+        if reading.outcomes(connection):
             raise WiretapeError("the tape holds exchanges already: name another with --db")
         result = connection.execute(insert(sessions).values(row))
     assert result.inserted_primary_key is not None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, func, select, text
+from sqlalchemy import Connection, Row, bindparam, func, select, text
 from sqlalchemy.exc import DatabaseError
 
 from recorder.clock import SYSTEM, Clock
@@ -30,18 +30,22 @@ _MOST = 5
 _EXCHANGES_SECONDS = 0.3
 _INTERRUPT_SECONDS = 0.02
 
-_CHECKED = [exchanges.c[name] for name in ("no", "id", "ended_by", "bytes", "gap_bytes")]
+_EXCHANGES = select(*(exchanges.c[name] for name in ("no", "id", "ended_by", "bytes", "gap_bytes")))
+_READS = (
+    select(reads.c.seq, reads.c.at_ns, reads.c.start, reads.c.size)
+    .where(reads.c.exchange_no == bindparam("no"))
+    .order_by(reads.c.seq)
+)
+_OUTCOME = select(measures.c.outcome).where(measures.c.exchange_no == bindparam("no"))
+_PACKED = select(bodies.c.size).where(bodies.c.exchange_no == bindparam("no"))
 
 
 def problems(connection: Connection) -> Iterator[str]:
-    """Look for damage; an undamaged tape gives nothing."""
-    yield from _sqlite_problems(connection, "integrity_check")
-    yield from _orphans(connection)
-    yield from _of_cells(connection)
-    numbers = connection.execute(select(exchanges.c.no).order_by(exchanges.c.no)).scalars().all()
-    for no in numbers:
+    """Yield every problem of a tape; an undamaged one has none."""
+    yield from _of_tape(connection, "integrity_check")
+    for no in connection.execute(select(exchanges.c.no).order_by(exchanges.c.no)).scalars().all():
         with _snapshot(connection):
-            exchange = connection.execute(select(*_CHECKED).where(exchanges.c.no == no)).one()
+            exchange = connection.execute(_EXCHANGES.where(exchanges.c.no == no)).one()
             found = [f"exchange {exchange.id}: {problem}" for problem in _of_exchange(connection, exchange)]
             if _lacks_measures(connection, exchange):
                 found.append(f"exchange {exchange.id}: it has ended but has no measures: run 'wiretape db rebuild'")
@@ -55,14 +59,12 @@ def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> lis
     """
     found: list[str] = []
     with _interrupted_after(connection, seconds):
-        found += itertools.islice(_sqlite_problems(connection, "quick_check"), _MOST)
-        if not found:  # what is damaged may not be readable
-            found += itertools.islice(itertools.chain(_orphans(connection), _of_cells(connection)), _MOST)
+        found += itertools.islice(_of_tape(connection, "quick_check"), _MOST)
     if found:
-        return found[:_MOST]
+        return found
     until = clock.now() + int(_EXCHANGES_SECONDS * 1e9)
     with _interrupted_after(connection, _EXCHANGES_SECONDS):
-        for exchange in connection.execute(select(*_CHECKED).order_by(exchanges.c.no.desc())):
+        for exchange in connection.execute(_EXCHANGES.order_by(exchanges.c.no.desc())):
             if len(found) >= _MOST or clock.now() >= until:
                 break
             found += (f"exchange {exchange.id}: {problem}" for problem in _of_exchange(connection, exchange))
@@ -134,29 +136,30 @@ def _interrupted_after(connection: Connection, seconds: float) -> Iterator[None]
         thread.join()
 
 
-def _sqlite_problems(connection: Connection, check: str) -> Iterator[str]:
-    """Yield what one of SQLite's checks says, line by line and without its headings."""
-    for (said,) in connection.execute(text(f"PRAGMA {check}")):
-        yield from (f"SQLite: {line}" for line in said.splitlines() if line != "ok" and not line.startswith("***"))
+def _of_tape(connection: Connection, check: str) -> Iterator[str]:
+    """Yield what one of SQLite's checks finds; if that is nothing, what is wrong with keys and cells.
 
-
-def _orphans(connection: Connection) -> Iterator[str]:
+    What SQLite finds damaged may not be readable. Reads and bodies are checked with their exchange.
+    """
+    is_sound = True
+    for (report,) in connection.execute(text(f"PRAGMA {check}")):
+        for line in report.splitlines():
+            if line != "ok" and not line.startswith("***"):  # a heading
+                is_sound = False
+                yield f"SQLite: {line}"
+    if not is_sound and check == "quick_check":
+        return
     for row in connection.execute(text("PRAGMA foreign_key_check")):
         yield f"a row of {row[0]} refers to a row of {row[2]} that is not there"
-
-
-def _lacks_measures(connection: Connection, exchange: Row[Any]) -> bool:
-    """Say whether an exchange's body is packed, but not measured."""
-    packed = select(bodies.c.size).where(bodies.c.exchange_no == exchange.no)
-    measured = select(measures.c.outcome).where(measures.c.exchange_no == exchange.no)
-    return connection.execute(packed).scalar() is not None and connection.execute(measured).scalar() is None
-
-
-def _of_cells(connection: Connection) -> Iterator[str]:
-    """Check that every cell is of its column's kind; reads and bodies are checked with their exchange."""
     for table in (sessions, exchanges, measures):
         for key, problem in cells.faults(connection, table.c):
             yield f"{cells.row_of(connection, table, key)}: {problem}"
+
+
+def _lacks_measures(connection: Connection, exchange: Row[Any]) -> bool:
+    """Return whether an exchange's body is packed, but not measured."""
+    packed, outcome = (connection.execute(kept, {"no": exchange.no}).scalar() for kept in (_PACKED, _OUTCOME))
+    return packed is not None and outcome is None
 
 
 @contextlib.contextmanager
@@ -173,7 +176,7 @@ def _snapshot(connection: Connection) -> Iterator[None]:
 def of_exchange(connection: Connection, no: int) -> list[str]:
     """Return what is wrong with the reads and the body of one exchange; nothing if it is not there."""
     with _snapshot(connection):
-        exchange = connection.execute(select(*_CHECKED).where(exchanges.c.no == no)).one_or_none()
+        exchange = connection.execute(_EXCHANGES.where(exchanges.c.no == no)).one_or_none()
         return list(_of_exchange(connection, exchange)) if exchange else []
 
 
@@ -186,9 +189,9 @@ def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
         yield "its counts of bytes are damaged"
     elif exchange.bytes != stored + exchange.gap_bytes:
         yield f"{exchange.bytes} bytes came, but {stored} are in reads and {exchange.gap_bytes} are counted as a gap"
-    outcome = connection.execute(select(measures.c.outcome).where(measures.c.exchange_no == exchange.no)).scalar()
-    packed = connection.execute(select(bodies.c.size).where(bodies.c.exchange_no == exchange.no)).scalar()
-    if outcome is None and packed is None:  # the writer has yet to come to it: all is as in an open exchange
+    no = {"no": exchange.no}
+    is_settled = any(connection.execute(kept, no).scalar() is not None for kept in (_OUTCOME, _PACKED))
+    if not is_settled:  # the writer has yet to come to it: all is as in an open exchange
         yield from _of_open(connection, exchange.no, stored)
         return
     yield from _of_body(connection, exchange.no, stored)
@@ -200,9 +203,7 @@ def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
 def _of_reads(connection: Connection, no: int) -> Generator[str, None, int]:
     """Check that the reads follow each other in number, time and place; return the bytes that they cover."""
     position, last = 0, None
-    columns = (reads.c.seq, reads.c.at_ns, reads.c.start, reads.c.size)
-    rows = connection.execute(select(*columns).where(reads.c.exchange_no == no).order_by(reads.c.seq))
-    for expected, (seq, at_ns, start, size) in enumerate(rows):
+    for expected, (seq, at_ns, start, size) in enumerate(connection.execute(_READS, {"no": no})):
         if seq != expected:
             yield f"read {expected} is missing"
             break

@@ -6,6 +6,7 @@ Every cell of a source is checked before anything is written: what is damaged st
 is whole afterwards, whoever made the sources.
 """
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -82,40 +83,41 @@ def _damaged_rows(source: Connection) -> dict[int, str]:
 
 def copy(connection: Connection, sources: Sequence[Path], plan: Plan) -> Iterator[int]:
     """Copy what is planned onto the tape of its only writing connection; yield how many each transaction has copied."""
-    _run(connection, "CREATE TEMP TABLE numbered (source INTEGER, was INTEGER, no INTEGER, PRIMARY KEY (source, no))")
-    (base,) = _row(connection, "SELECT coalesce(max(no), 0) FROM main.exchanges")
+    driver = file.driver_of(connection)
+    driver.execute("CREATE TEMP TABLE numbered (source INTEGER, was INTEGER, no INTEGER, PRIMARY KEY (source, no))")
+    (base,) = driver.execute("SELECT coalesce(max(no), 0) FROM main.exchanges").fetchone()
     rows = ((source, was, base + 1 + index) for index, (_, source, was) in enumerate(plan.exchanges))
-    connection.connection.executemany("INSERT INTO temp.numbered VALUES (?, ?, ?)", rows)
+    driver.executemany("INSERT INTO temp.numbered VALUES (?, ?, ?)", rows)
     for number, source in enumerate(sources):
         with _attached(connection, source):
-            _skip_what_changed(connection, number)
-            _copy_sessions(connection, number)
+            _skip_what_changed(driver, number)
+            _copy_sessions(driver, number)
             yield from _copy_exchanges(connection, number)
 
 
-def _skip_what_changed(connection: Connection, source: int) -> None:
+def _skip_what_changed(driver: sqlite3.Connection, source: int) -> None:
     """Leave out what came onto the tape, or went from the source, after the plan was made."""
-    wanted = "SELECT no FROM source.exchanges WHERE id NOT IN (SELECT id FROM main.exchanges)"
-    _run(connection, f"DELETE FROM temp.numbered WHERE source = {source} AND was NOT IN ({wanted})")
+    missing = "SELECT no FROM source.exchanges WHERE id NOT IN (SELECT id FROM main.exchanges)"
+    driver.execute(f"DELETE FROM temp.numbered WHERE source = {source} AND was NOT IN ({missing})")
 
 
-def _copy_sessions(connection: Connection, source: int) -> None:
+def _copy_sessions(driver: sqlite3.Connection, source: int) -> None:
     names = ", ".join(column.name for column in sessions.c if column.name != "no")
     used = f"SELECT e.session_no FROM temp.numbered n JOIN source.exchanges e ON e.no = n.was WHERE n.source = {source}"
     missing = f"uuid NOT IN (SELECT uuid FROM main.sessions) AND no IN ({used})"
-    _run(connection, f"INSERT INTO main.sessions ({names}) SELECT {names} FROM source.sessions WHERE {missing}")
+    driver.execute(f"INSERT INTO main.sessions ({names}) SELECT {names} FROM source.sessions WHERE {missing}")
 
 
 def _copy_exchanges(connection: Connection, source: int) -> Iterator[int]:
-    last = 0
+    driver, last = file.driver_of(connection), 0
     while True:
         batch = f"FROM temp.numbered WHERE source = {source} AND no > {last} ORDER BY no LIMIT {_BATCH}"
-        count, until = _row(connection, f"SELECT count(*), max(no) FROM (SELECT no {batch})")
+        count, until = driver.execute(f"SELECT count(*), max(no) FROM (SELECT no {batch})").fetchone()
         if not count:
             return
-        with _transaction(connection):
+        with connection.begin():
             for table in (exchanges, reads, segments, bodies, measures):
-                _run(connection, _copying(table, f"n.source = {source} AND n.no > {last} AND n.no <= {until}"))
+                driver.execute(_copying(table, f"n.source = {source} AND n.no > {last} AND n.no <= {until}"))
         yield count
         last = until
 
@@ -131,27 +133,16 @@ def _copying(table: Table, batch: str) -> str:
 
 
 @contextmanager
-def _transaction(connection: Connection) -> Iterator[None]:
-    _run(connection, "BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        if connection.connection.in_transaction:  # SQLite has rolled back already if the disk is full
-            _run(connection, "ROLLBACK")
-        raise
-    _run(connection, "COMMIT")
-
-
-@contextmanager
 def _attached(connection: Connection, source: Path) -> Iterator[None]:
     """Attach a tape as `source`, for reading only."""
     connection.rollback()
+    driver = file.driver_of(connection)
     with file.explained(source):
-        _run(connection, "ATTACH ? AS source", file.read_uri(source))
+        driver.execute("ATTACH ? AS source", (file.read_uri(source),))
     try:
         yield
     finally:
-        _run(connection, "DETACH source")
+        driver.execute("DETACH source")
 
 
 def refuse_itself(path: Path, sources: Sequence[Path]) -> None:
@@ -159,12 +150,3 @@ def refuse_itself(path: Path, sources: Sequence[Path]) -> None:
     for source in sources:
         if path.exists() and source.exists() and path.samefile(source):
             raise WiretapeError(f"{source} is the tape that is merged into: name others")
-
-
-def _run(connection: Connection, statement: str, *values: object) -> None:
-    connection.connection.execute(statement, values)
-
-
-def _row(connection: Connection, statement: str) -> tuple[int, ...]:
-    row: tuple[int, ...] = connection.connection.execute(statement).fetchone()
-    return row
