@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -29,7 +29,10 @@ _FORKSERVER.set_forkserver_preload(
 
 
 class Forked:
-    """A program, `-m module` or `-c code`, with its arguments; the part of `subprocess.Popen` that tests need."""
+    """A program, `-m module` or `-c code`, with its arguments; the part of `subprocess.Popen` that tests need.
+
+    `preexec_fn` must be such as can be pickled.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class Forked:
         env: Mapping[str, str] | None = None,
         cwd: Path = ROOT,
         start_new_session: bool = False,
-        ignored: Sequence[signal.Signals] = (),
+        preexec_fn: Callable[[], object] | None = None,
     ) -> None:
         with contextlib.ExitStack() as given:
             self._ends: list[int | None] = [None, None, None]
@@ -52,7 +55,7 @@ class Forked:
                 dict(env or os.environ),
                 cwd,
                 start_new_session,
-                ignored,
+                preexec_fn,
             )
             self.process = _FORKSERVER.Process(target=_run, args=arguments, daemon=True)
             self.process.start()
@@ -193,7 +196,7 @@ def _run(
     environment: dict[str, str],
     directory: Path,
     start_new_session: bool,
-    ignored: Sequence[signal.Signals],
+    preexec_fn: Callable[[], object] | None,
 ) -> None:
     """Run a command in this process, which was forked for it."""
     for number, end in enumerate(ends):
@@ -210,8 +213,8 @@ def _run(
     os.chdir(directory)
     if start_new_session:
         os.setsid()
-    for number in ignored:
-        signal.signal(number, signal.SIG_IGN)
+    if preexec_fn is not None:
+        preexec_fn()
     kind, program, *arguments = command
     sys.argv = [kind, *arguments]
     if kind == "-m":

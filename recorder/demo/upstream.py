@@ -136,6 +136,9 @@ class ScriptedUpstream:
             await _play(scene, request, writer)
             if scene.end == "stall":
                 await watcher
+        except ConnectionError:
+            request.peer_left_ns = request.peer_left_ns or SYSTEM.now()  # a write may meet with it before the watcher
+            raise
         finally:
             watcher.cancel()
             await asyncio.gather(watcher, return_exceptions=True)

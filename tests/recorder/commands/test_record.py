@@ -1,6 +1,7 @@
 """`wiretape record` as a program: what it prints, how it ends, and what it leaves when it is killed."""
 
 import asyncio
+import functools
 import os
 import signal
 import socket
@@ -116,9 +117,10 @@ async def test_a_second_signal_cuts(tmp_path: Path) -> None:
 
 @on_loop
 async def test_a_signal_that_was_to_be_ignored_is(tmp_path: Path) -> None:
+    ignore = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
     async with (
         ScriptedUpstream(choose) as upstream,
-        recording(tmp_path / "tape.db", upstream.url, ignored=[signal.SIGHUP]) as (process, base),
+        recording(tmp_path / "tape.db", upstream.url, preexec_fn=ignore) as (process, base),
     ):
         process.send_signal(signal.SIGHUP)
         assert (await fetch(base, post("/x"))).complete
@@ -182,7 +184,7 @@ async def test_when_the_relay_is_killed_the_tape_holds_an_exact_prefix(tmp_path:
             process.kill()
             got += await reader.read()
         found = await ended(tape, "/long")
-        await until(lambda: upstream.requests[0].peer_left_ns, seconds=1.0)
+        await until(lambda: upstream.requests[0].peer_left_ns)
     whole = b"".join(piece for _, piece in LONG)
     assert found.outcome == ("interrupted", None)
     assert whole.startswith(found.body)

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import functools
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -20,12 +21,8 @@ FEW = 40
 ADVICE = "no file descriptors are left (the limit is 40): raise the limit with 'ulimit -n' and start wiretape again"
 
 
-def limit(soft: int, hard: int) -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def few() -> None:
-    limit(FEW, FEW)
+def limit(soft: int, hard: int) -> Callable[[], None]:
+    return functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @contextlib.contextmanager
@@ -33,11 +30,11 @@ def no_descriptors() -> Iterator[None]:
     """Lower this process's limit to what it has open."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with open("/dev/null") as lowest:
-        limit(lowest.fileno(), before[1])
+        limit(lowest.fileno(), before[1])()
         try:
             yield
         finally:
-            limit(*before)
+            limit(*before)()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "name.test"])
@@ -70,7 +67,7 @@ async def test_with_few_descriptors_each_client_gets_its_answer_or_the_reason(tm
     tape = tmp_path / "tape.db"
     async with (
         ScriptedUpstream(choose) as upstream,
-        recording(tape, upstream.url, preexec_fn=few) as (process, base),
+        recording(tape, upstream.url, preexec_fn=limit(FEW, FEW)) as (process, base),
     ):
         answers = await asyncio.gather(*(ask(base, number) for number in range(30)))
         served = [got for got in answers if got.status == 200]
@@ -91,7 +88,7 @@ async def test_with_few_descriptors_each_client_gets_its_answer_or_the_reason(tm
 async def test_connections_that_do_nothing_do_not_end_the_recorder(tmp_path: Path) -> None:
     async with (
         ScriptedUpstream(lambda _: answer([(0.0, DONE)])) as upstream,
-        recording(tmp_path / "tape.db", upstream.url, preexec_fn=few) as (_, base),
+        recording(tmp_path / "tape.db", upstream.url, preexec_fn=limit(FEW, FEW)) as (_, base),
     ):
         host, port = base.removeprefix("http://").split(":")
         idle = [await asyncio.open_connection(host, int(port)) for _ in range(FEW + 20)]
@@ -104,7 +101,7 @@ async def test_connections_that_do_nothing_do_not_end_the_recorder(tmp_path: Pat
 @on_loop
 async def test_a_start_that_fails_for_want_of_descriptors_says_so(tmp_path: Path) -> None:
     command = ("record", "--db", tmp_path / "tape.db", "--upstream", "http://127.0.0.1:9", "--listen", ":0")
-    async with wiretape(*command, preexec_fn=lambda: limit(20, 20)) as process:
+    async with wiretape(*command, preexec_fn=limit(20, 20)) as process:
         code, out, err = await finish(process)
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert "no file descriptors are left (the limit is 20)" in err
@@ -114,7 +111,7 @@ async def test_a_start_that_fails_for_want_of_descriptors_says_so(tmp_path: Path
 async def test_the_limit_is_raised_for_the_relay_and_its_writer(tmp_path: Path) -> None:
     async with (
         ScriptedUpstream(lambda _: answer([(0.0, DONE)])) as upstream,
-        recording(tmp_path / "tape.db", upstream.url, preexec_fn=lambda: limit(64, 4096)) as (process, _),
+        recording(tmp_path / "tape.db", upstream.url, preexec_fn=limit(64, 4096)) as (process, _),
     ):
         assert [soft_limit(pid) for pid in (process.pid, child_of(process.pid))] == [4096, 4096]
 
