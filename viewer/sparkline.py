@@ -28,7 +28,7 @@ ASCII: Final = str.maketrans("▁▂▃▄▅▆▇█·│╷–−…→", ".:
 SLOW: Final = "▆"
 """Gaps of 300 ms and more."""
 
-STALLED: Final = "▇█"
+LONG: Final = "▇█"
 """Gaps of a second and more."""
 
 TICK: Final = "╷"

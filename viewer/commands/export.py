@@ -226,18 +226,20 @@ def _archive(connection: "Connection", job: _Job, where: "Condition | None") -> 
 def _one(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
     from viewer.export import asciicast
     from viewer.tape import queries
+    from viewer.timing import thresholds
 
     found = list(itertools.islice(queries.numbers(connection, where), 2))
     if len(found) > 1:
         raise click.UsageError(f"--format {job.format} is of one exchange: name its ID, such as @ for the newest")
     if not found:
         raise NotFound("no exchange matches: see 'wiretape ls'")
+    limits = thresholds.read({})
 
     def put(out: BinaryIO | None) -> int:
         with _opened(out) as file:
             if job.format == "sse":
                 return file.write(queries.body(connection, found[0]))
-            return asciicast.write(file, queries.whole(connection, found[0]))
+            return asciicast.write(file, queries.whole(connection, found[0]), limits)
 
     return put
 

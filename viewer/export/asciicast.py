@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 from recorder.decode.chat import Piece
 from recorder.decode.decoder import TimedChunk
-from recorder.decode.stalls import DEFAULT, output_gaps
+from recorder.decode.stalls import DEFAULT, Thresholds, output_gaps
 from recorder.sanitize import safe
 from viewer import formatting
 from viewer.tape.whole import Whole
@@ -30,24 +30,24 @@ Event = tuple[int, int, str, str]
 """The instant in ns, the place among those of the same instant, asciicast's code, and its data."""
 
 
-def write(out: BinaryIO, one: Whole) -> int:
-    """Write a recording, and give how many events it has."""
+def write(out: BinaryIO, one: Whole, limits: Thresholds = DEFAULT) -> int:
+    """Write a recording, in which stalls by these limits are marked; return how many events it has."""
     count = -1
-    for line in lines(one):
+    for line in lines(one, limits):
         out.write(f"{line}\n".encode())
         count += 1
     return count
 
 
-def lines(one: Whole) -> Iterator[str]:
-    """Give a recording line by line: its header, then its events in time."""
+def lines(one: Whole, limits: Thresholds = DEFAULT) -> Iterator[str]:
+    """Yield a recording line by line: its header, then its events in time."""
     facts = one.facts
     title = safe(" · ".join(filter(None, (facts["id"], facts["model"], facts["outcome"]))))
     term = {"cols": COLUMNS, "rows": LINES, "type": "xterm-256color"}
     started = int(one.started.timestamp())
     yield json.dumps({"version": 3, "term": term, "timestamp": started, "title": title})
     before = 0
-    for at_ns, _, code, data in sorted(_events(one), key=lambda event: event[:2]):
+    for at_ns, _, code, data in sorted(_events(one, limits), key=lambda event: event[:2]):
         at = max(at_ns // 1000, before)
         # Plain decimals: players read the digits themselves, and know no exponents.
         seconds, micros = divmod(at - before, 1_000_000)
@@ -55,7 +55,7 @@ def lines(one: Whole) -> Iterator[str]:
         before = at
 
 
-def _events(one: Whole) -> Iterator[Event]:
+def _events(one: Whole, limits: Thresholds) -> Iterator[Event]:
     chunks = list(one.decoded.chunks())
     outputs = [timed for timed in chunks if timed.chunk.output]
     yield from _written(one, chunks)
@@ -64,7 +64,7 @@ def _events(one: Whole) -> Iterator[Event]:
         yield first, _MARK_FIRST, "m", f"ttft {formatting.ms(first / 1e6)} ms"
     at = [(output.at_ns, output.read) for output in outputs if output.at_ns is not None]
     for number, gap_ns in output_gaps([at_ns for at_ns, _ in at], [read for _, read in at]):
-        if DEFAULT.is_stall(gap_ns):
+        if limits.is_stall(gap_ns):
             yield at[number - 1][0], _MARK_AFTER, "m", f"stall {formatting.ms(gap_ns / 1e6)} ms"
     for timed in chunks:
         if timed.chunk.fault is not None:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from recorder.decode.stalls import Thresholds
+
 SHORTEST_NS: Final = 500_000_000
 """A shorter silence is not shown: a recorder commits, and a screen looks, only so often."""
 
@@ -19,7 +21,7 @@ class Silence:
         return f"{'waiting' if self.first else 'silent'} for {self.lasted_ns / 1e9:.1f} s"
 
 
-def silence(passed_ns: int, last_ns: int | None, stall_ns: int) -> Silence | None:
-    """Return the silence since the last read, None if it is too short; from `stall_ns` on it is a stall."""
+def silence(passed_ns: int, last_ns: int | None, limits: Thresholds) -> Silence | None:
+    """Return the silence since the last read, None if it is too short."""
     lasted = passed_ns - (last_ns or 0)
-    return Silence(lasted, last_ns is None, lasted >= stall_ns) if lasted >= SHORTEST_NS else None
+    return Silence(lasted, last_ns is None, limits.is_stall(lasted)) if lasted >= SHORTEST_NS else None

@@ -301,7 +301,7 @@ def _drawing(row: Row, packed: bytes | None, axis_ns: int, width: int) -> Text:
     at = sparkline.timestamps(rows.ns(row["ttft_ms"]), packed)
     drawn = Text(sparkline.line(at, rows.ns(row["duration_ms"]), axis_ns, width))
     drawn.highlight_regex(f"[{sparkline.SLOW}]+", "yellow")
-    drawn.highlight_regex(f"[{sparkline.STALLED}]+", "red")
+    drawn.highlight_regex(f"[{sparkline.LONG}]+", "red")
     return drawn
 
 

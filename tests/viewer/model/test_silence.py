@@ -2,6 +2,7 @@
 
 import pytest
 
+from recorder.decode.stalls import Thresholds
 from viewer.model.silence import Silence, silence
 
 MS = 1_000_000
@@ -18,10 +19,10 @@ MS = 1_000_000
     ],
 )
 def test_a_silence_is_told_from_half_a_second_on(passed: int, last: int | None, told: str | None) -> None:
-    found = silence(passed * MS, None if last is None else last * MS, 2_000 * MS)
+    found = silence(passed * MS, None if last is None else last * MS, Thresholds())
     assert (None if found is None else str(found)) == told
 
 
 def test_from_the_limit_on_it_is_a_stall() -> None:
-    assert silence(2_600 * MS, 600 * MS, 2_000 * MS) == Silence(2_000 * MS, stalled=True)
-    assert silence(2_599 * MS, 600 * MS, 2_000 * MS) == Silence(1_999 * MS)
+    assert silence(2_601 * MS, 600 * MS, Thresholds()) == Silence(2_001 * MS, stalled=True)
+    assert silence(2_600 * MS, 600 * MS, Thresholds()) == Silence(2_000 * MS)

@@ -49,7 +49,7 @@ class Pulse:
         if opened is None or opened.missing or not 0 <= at_ns <= self.end_ns:
             return None
         before = bisect_right(opened.reads_at, at_ns)
-        return silence(at_ns, opened.reads_at[before - 1] if before else None, opened.limits.stall_ns)
+        return silence(at_ns, opened.reads_at[before - 1] if before else None, opened.limits)
 
     @property
     def longest_silence(self) -> Silence | None:
@@ -57,7 +57,7 @@ class Pulse:
         if self._opened is None or self._opened.missing:
             return None
         lasted_ns = max(self._longest_ns, self.end_ns - self._last_ns)
-        return silence(lasted_ns, None, self._opened.limits.stall_ns)
+        return silence(lasted_ns, None, self._opened.limits)
 
     def know(self, started_at: str, *, died: bool) -> None:
         """Take when it began, as on the tape, and whether its recorder is gone."""

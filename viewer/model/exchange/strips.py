@@ -12,6 +12,7 @@ from itertools import compress
 from operator import mul, sub
 from typing import Final, Literal
 
+from recorder.decode.stalls import DEFAULT
 from viewer import rows, sparkline
 from viewer.model.exchange.markers import Marker
 from viewer.model.exchange.transcript import KINDS, OUTPUT, Transcript
@@ -21,9 +22,6 @@ LETTERS: Final = dict(zip(KINDS, "orctxfue:d!?", strict=True))
 
 LEAST_NS: Final = 300_000_000
 """Shorter waits are not shaded."""
-
-STALLED_NS: Final = 1_000_000_000
-"""From here on a wait is drawn as a gap of that length is."""
 
 _TELLING: Final = "e!tcrxfud:o?"
 _SHADE: Final = "·"
@@ -177,7 +175,9 @@ def waits(at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: in
         began, ended = places[number], places[number + 1]
         first = began * cells // axis_ns if number == 0 else sparkline.cell(began, axis_ns, cells) + 1
         last = min(sparkline.cell(ended, axis_ns, cells) - (number < len(at)), cells - 1)
-        kind: WaitKind = "first" if number == 0 and len(at) else "stalled" if ended - began >= STALLED_NS else "slow"
+        kind: WaitKind = (
+            "first" if number == 0 and len(at) else "stalled" if DEFAULT.is_stall(ended - began) else "slow"
+        )
         if first <= last:
             found.append(Wait(first, last, ended - began, kind))
     return found

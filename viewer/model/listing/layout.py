@@ -177,7 +177,7 @@ def gaps(row: Row, look: Look, width: int) -> list[Part]:
 
 
 def _gap_tone(sign: str) -> Tone:
-    if sign in sparkline.STALLED:
+    if sign in sparkline.LONG:
         return "error"
     return "warning" if sign == sparkline.SLOW else "muted" if sign in (sparkline.FIRST, sparkline.END) else "accent"
 

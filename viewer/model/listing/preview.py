@@ -6,6 +6,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from recorder.decode.stalls import DEFAULT
 from recorder.plurals import counted
 from viewer import formatting, rows
 from viewer.model import facts
@@ -78,5 +79,5 @@ def _unended(row: Row, look: Look) -> str:
     if not look.recording:
         came = "nothing was read of it" if last is None else came
         return f"nothing records it any more; {came}. The next recorder on this tape will mark it as interrupted."
-    lasted = None if passed is None else silence(round(passed * 1e6), rows.ns(last), 0)
+    lasted = None if passed is None else silence(round(passed * 1e6), rows.ns(last), DEFAULT)
     return f"still running{'' if lasted is None else f', {lasted}'}; {came}"

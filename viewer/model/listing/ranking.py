@@ -285,7 +285,7 @@ def _title(name: str, with_unit: bool) -> str:
 
 
 def _gap_tone(sign: str) -> Tone:
-    return "error" if sign in sparkline.STALLED else "warning" if sign == sparkline.SLOW else "accent"
+    return "error" if sign in sparkline.LONG else "warning" if sign == sparkline.SLOW else "accent"
 
 
 def _cell(name: str, row: Row) -> str:

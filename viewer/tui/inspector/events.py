@@ -202,5 +202,5 @@ def _gap(transcript: Transcript, event: int) -> tuple[str, str, Tone]:
     if gap is None:
         return formatting.UNKNOWN, "", "muted"
     glyph = sparkline((0, gap), 1)
-    tone: Tone = "error" if glyph in sparks.STALLED else "warning" if glyph in sparks.SLOW else "plain"
+    tone: Tone = "error" if glyph in sparks.LONG else "warning" if glyph in sparks.SLOW else "plain"
     return clocks.milliseconds(gap), glyph, tone

@@ -274,7 +274,7 @@ class ReplayPane(Pane):
     def _heat(self, event: int | None) -> Style:
         gap = self._transcript.gap_ns(event) if self._transcript is not None and event is not None else None
         glyph = sparkline((0, gap), 1) if gap else ""
-        if glyph in (*sparks.SLOW, *sparks.STALLED):
+        if glyph in (*sparks.SLOW, *sparks.LONG):
             return self.look("hot")
         return self.look("warm") if glyph in ("▄", "▅") else Style()
 

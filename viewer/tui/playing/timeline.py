@@ -15,6 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from recorder.clock import SYSTEM
+from recorder.decode.stalls import DEFAULT
 from viewer import sparkline
 from viewer.model.exchange import markers, strips
 from viewer.model.exchange.clocks import Times
@@ -229,7 +230,7 @@ class Timeline(CachedLines, Scrubbing):
 
 
 def _gap_tone(gap_ns: int) -> Tone:
-    return "error" if gap_ns >= strips.STALLED_NS else "warning" if gap_ns >= strips.LEAST_NS else "plain"
+    return "error" if DEFAULT.is_stall(gap_ns) else "warning" if gap_ns >= strips.LEAST_NS else "plain"
 
 
 class TransportLine(Scrubbing):
@@ -412,4 +413,4 @@ def _lane_state(sign: str, kind: strips.WaitKind | None, to_come: bool) -> str:
         return "axis" if kind == "first" else kind
     if to_come:
         return "to-come"
-    return "stalled" if sign in sparkline.STALLED else "slow" if sign in sparkline.SLOW else "gaps"
+    return "stalled" if sign in sparkline.LONG else "slow" if sign in sparkline.SLOW else "gaps"
