@@ -19,10 +19,11 @@ from recorder.decode.outcome import Evidence, Exchange, Read, Reads, judge, tran
 _STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed", "hidden_tokens"})
 
 
-def derive(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Measures:
-    """Derive the measures of an exchange from its facts."""
+def derive(exchange: Exchange, reads: Sequence[Read], body: bytes, decoded: Decoded | None = None) -> Measures:
+    """Derive the measures of an exchange from its facts, and from its body if that is `decoded` already."""
     reads = Reads.of(reads)
-    decoded = decode(exchange, reads, body)
+    if decoded is None:
+        decoded = decode(exchange, reads, body)
     cleaner = Cleaner()
     succeeded = exchange.status is not None and exchange.status < 300
     understood = succeeded and decoded.dialect == "chat"

@@ -53,7 +53,9 @@ def stored(connection: Connection, no: int) -> Stored:
         facts, its_reads = reading.facts(connection, no)
         body = reading.readable_body(connection, no)
         id, outcome = connection.execute(known).one()
-    return Stored(id, facts, its_reads, body, outcome or "open")
+    is_measured = facts.ended_by is None and len(body) <= running.LARGEST  # so it has been decoded by now
+    decoded = running.decoded(facts, its_reads, body) if is_measured else None
+    return Stored(id, facts, its_reads, body, outcome or "open", decoded)
 
 
 def is_final(connection: Connection, no: int, answer: Stored) -> bool:

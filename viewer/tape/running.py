@@ -4,13 +4,16 @@ What can only be said at its end (how it ended, how long it lasted, tokens a sec
 long as decoding does, so that callers leave it for a large one.
 """
 
+import functools
 from typing import Final
 
 from sqlalchemy import Connection
 
 from recorder.decode import encoding
+from recorder.decode.decoder import Decoded, decode
 from recorder.decode.derive import derive
 from recorder.decode.metrics import Measures
+from recorder.decode.outcome import Exchange, Reads
 from recorder.tape import reading
 from viewer import rows
 from viewer.rows import Row
@@ -44,7 +47,25 @@ def figures(connection: Connection, no: int) -> Measures:
         body = reading.readable_body(connection, no)
     if not encoding.is_identity(facts.content_encoding) and len(body) > LARGEST // RATIO:
         return derive(facts, [], b"")
-    return derive(facts, its_reads, body)
+    return _measured(facts, _hashable(its_reads), body)
+
+
+def decoded(facts: Exchange, reads: Reads, body: bytes) -> Decoded:
+    """Decode what there is of an exchange: once per change, whichever list, preview or pane asks first."""
+    return _decoded(facts, _hashable(reads), body)
+
+
+def _hashable(reads: Reads) -> Reads:
+    seq, at_ns, start, size = (tuple(column) for column in (reads.seq, reads.at_ns, reads.start, reads.size))
+    return Reads(seq, at_ns, tuple(reads.relayed_ns), start, size)
+
+
+_decoded = functools.lru_cache(8)(decode)
+
+
+@functools.lru_cache(8)
+def _measured(facts: Exchange, reads: Reads, body: bytes) -> Measures:
+    return derive(facts, reads, body, _decoded(facts, reads, body))
 
 
 def filled(row: Row, found: Measures) -> Row:

@@ -5,7 +5,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
 from tests.viewer.conftest import COMPLETE, LIVE
-from viewer.tape import queries, running
+from viewer.tape import exchange, queries, running
 
 
 def measured(connection: Connection, id: str) -> dict[str, object]:
@@ -34,3 +34,12 @@ def test_only_what_runs_and_is_not_large_is_measured() -> None:
 def test_an_exchange_that_is_gone_is_not_found(connection: Connection) -> None:
     with pytest.raises(NoResultFound):
         running.figures(connection, 999)
+
+
+def test_what_runs_is_decoded_and_measured_once_per_change(connection: Connection) -> None:
+    no = queries.find(connection, LIVE)
+    assert running.figures(connection, no) is running.figures(connection, no)
+    first, second = exchange.stored(connection, no).decoded, exchange.stored(connection, no).decoded
+    assert first is not None
+    assert first is second
+    assert exchange.stored(connection, queries.find(connection, COMPLETE)).decoded is None

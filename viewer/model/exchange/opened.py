@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from recorder.decode import encoding
-from recorder.decode.decoder import decode
+from recorder.decode.decoder import Decoded, decode
 from recorder.decode.outcome import Exchange, Reads
 from recorder.decode.stalls import Thresholds
 from recorder.process import Run
@@ -47,6 +47,7 @@ class Stored:
     reads: Reads = field(repr=False)
     body: bytes = field(repr=False)
     outcome: str
+    decoded: Decoded | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def begin(answer: Stored, limits: Thresholds) -> tuple[Opened, tuple[Callable[[]
     """Decode an answer; return what that brings, and two stages that take longer: judging it, and who was slow."""
     with _gc_paused():
         facts, reads = answer.facts, answer.reads
-        decoded = decode(facts, reads, answer.body)
+        decoded = answer.decoded or decode(facts, reads, answer.body)
         transcript = Transcript(decoded)
         end_ns = max(facts.end_ns or 0, reads[-1].at_ns if reads else 0)
         transcript.come_by(end_ns)
