@@ -7,14 +7,13 @@ costs time whenever its widget is styled.
 """
 
 import functools
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from operator import mul
 from typing import ClassVar, Final
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.color import Color
+from textual.color import Color, Lab, lab_to_rgb, rgb_to_lab
 from textual.containers import Vertical
 from textual.filter import LineFilter
 from textual.strip import Strip
@@ -83,29 +82,6 @@ _TEXTS: Final = {"ghost": "$foreground 66%", "thought": "$foreground 85%"}
 _SET_OFF: Final = 1.45
 """From this contrast on a background means something; surfaces and panels have 1.3 at most."""
 
-# OKLab is Björn Ottosson's perceptual colour space: https://bottosson.github.io/posts/oklab/
-_Vector = tuple[float, float, float]
-_RGB_TO_LMS: Final = (
-    (0.4122214708, 0.5363325363, 0.0514459929),
-    (0.2119034982, 0.6806995451, 0.1073969566),
-    (0.0883024619, 0.2817188376, 0.6299787005),
-)
-_LMS_TO_LAB: Final = (
-    (0.2104542553, 0.7936177850, -0.0040720468),
-    (1.9779984951, -2.4285922050, 0.4505937099),
-    (0.0259040371, 0.7827717662, -0.8086757660),
-)
-_LAB_TO_LMS: Final = (
-    (1.0, 0.3963377774, 0.2158037573),
-    (1.0, -0.1055613458, -0.0638541728),
-    (1.0, -0.0894841775, -1.2914855480),
-)
-_LMS_TO_RGB: Final = (
-    (4.0767416621, -3.3077115913, 0.2309699292),
-    (-1.2684380046, 2.6097574011, -0.3413193965),
-    (-0.0041960863, -0.7034186147, 1.7076147010),
-)
-
 
 def following(current: str) -> str:
     """Return the name of the next of our themes; after any other theme, of the first."""
@@ -122,35 +98,18 @@ def contrast(foreground: str, background: str) -> float:
 
 @functools.lru_cache(16)
 def scale(first: str, last: str, count: int) -> tuple[str, ...]:
-    """Return `count` colours from one to another that look evenly spaced: equal steps in OKLab."""
-    ends = oklab(first), oklab(last)
-    shares = [step / (count - 1) for step in range(count)]
-    return tuple(
-        _hexadecimal([low + (high - low) * share for low, high in zip(*ends, strict=True)]) for share in shares
-    )
+    """Return `count` colours from one to another that look evenly spaced: equal steps in CIELAB."""
+    low, high = (rgb_to_lab(Color.parse(colour)) for colour in (first, last))
+    shares = (step / (count - 1) for step in range(1, count - 1))
+    mixed = (Lab(*(start + (end - start) * share for start, end in zip(low, high, strict=True))) for share in shares)
+    return first, *(lab_to_rgb(colour).hex.lower() for colour in mixed), last
 
 
-def oklab(colour: str) -> _Vector:
-    """Return a colour's lightness (0 to 1), and how green or red and how blue or yellow it is, in OKLab."""
-    return _product(_LMS_TO_LAB, [math.cbrt(part) for part in _product(_RGB_TO_LMS, _linear(colour))])
-
-
-def _hexadecimal(lab: Sequence[float]) -> str:
-    linear = _product(_LMS_TO_RGB, [part**3 for part in _product(_LAB_TO_LMS, lab)])
-    encoded = (12.92 * part if part <= 0.0031308 else 1.055 * part ** (1 / 2.4) - 0.055 for part in linear)
-    return "#" + "".join(f"{round(255 * min(max(part, 0.0), 1.0)):02x}" for part in encoded)
-
-
-def _linear(colour: str) -> _Vector:
+def _linear(colour: str) -> tuple[float, float, float]:
     """Return the red, green and blue of a colour in sRGB, as linear light."""
     parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return red, green, blue
-
-
-def _product(matrix: Sequence[_Vector], vector: Sequence[float]) -> _Vector:
-    first, second, third = (sum(map(mul, row, vector)) for row in matrix)
-    return first, second, third
 
 
 class _WithoutColors(LineFilter):
