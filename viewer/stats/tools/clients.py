@@ -49,9 +49,9 @@ def aiperf(request: Request) -> Numbers:
         texts[1].append(reasoning)
         if content or reasoning:
             first_tokens = counted if not at else first_tokens
-            at.append(frame.at_ns)
+            at += frame.at_ns
         if content:
-            answers.append(frame.at_ns)
+            answers += frame.at_ns
     if not at:
         mismatched = any(_is_mismatched(payload) for _, payload in payloads)
         raise ToolError("no content response parsed" + " (object 'chat.completion' with delta)" * mismatched)
@@ -84,9 +84,10 @@ def genai_perf(request: Request) -> Numbers:
         text = _genai_perf_text(payload) if payload else ""
         text_only = text_only and not _has_more_than_text(payload)
         if text:
-            if not at or frame.read != last_read:
-                at.append(frame.at_ns)
-            last_read = frame.read
+            for at_ns, read in zip(frame.at_ns, frame.reads, strict=True):
+                if not at or read != last_read:
+                    at.append(at_ns)
+                last_read = read
             texts.append(text)
     request.check_end()
     if not at:
@@ -115,7 +116,7 @@ def guidellm(request: Request) -> Numbers:
     tokens, end_ns, called = None, None, False
     for frame, payload in _guidellm_payloads(request):
         if payload is None:
-            end_ns = frame.at_ns
+            end_ns = frame.at_ns[-1]
             break
         if payload.get("usage"):
             tokens = _guidellm_tokens(payload["usage"])
@@ -123,9 +124,9 @@ def guidellm(request: Request) -> Numbers:
         texts.append(text)
         called = called or calls
         if text or calls:
-            answers.append(frame.at_ns)
+            answers += frame.at_ns
         if text or calls or reasoning:
-            at.append(frame.at_ns)
+            at += frame.at_ns
     if end_ns is None:
         request.check_end()
     if not (called or tokens or "".join(texts).strip()):
@@ -155,13 +156,13 @@ def llmperf(request: Request) -> Numbers:
             text = line[len("data: ") :]
             if text == b"[DONE]":
                 continue
-            count += 1
+            count += len(frame.at_ns)
             payload = load(text, place(line))
             if "error" in payload and _is_uncounted(payload["error"]):
                 return _llmperf_numbers(request, at, texts, count, 0)
             content = _llmperf_delta(payload).get("content")
             if content:
-                at.append(frame.at_ns)
+                at += frame.at_ns
                 texts.append(_text(content))
     request.check_end()
     return _llmperf_numbers(request, at, texts, count, request.end_ns)

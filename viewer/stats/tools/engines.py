@@ -6,11 +6,13 @@ parser; here it has the timestamp of its read. Neither looks at error payloads, 
 is a success.
 """
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
+from recorder.decode.decoder import Decoded, Run
 from viewer.stats.tools.request import (
     Numbers,
     Request,
@@ -70,7 +72,7 @@ def sglang(request: Request) -> Numbers:
     for frame in request.frames:
         for line in frame.lines():
             text = line.removeprefix(_DATA)
-            end_ns = frame.at_ns
+            end_ns = frame.at_ns[-1]
             if text == b"[DONE]":
                 continue
             payload = load(text, place(line))
@@ -78,7 +80,7 @@ def sglang(request: Request) -> Numbers:
             tokens = tokens if counted is None else counted
             output = _sglang_text(part(first_choice(payload) or {}, "delta"))
             if output:
-                at.append(frame.at_ns)
+                at += frame.at_ns
                 texts.append(output)
     request.check_end()
     if end_ns is None:
@@ -108,15 +110,13 @@ def _vllm(request: Request, rule: _VllmRule) -> Numbers:
         choices = payload.get("choices")
         if choices and rule.counts(_vllm_choice(choices)):
             texts.append(_vllm_text(choices[0]))
-            if first_ns is None:
-                first_ns = at_ns
-            else:
-                itl.append(ms(at_ns - end_ns))
-            end_ns = at_ns
+            itl += gaps(at_ns if first_ns is None else [end_ns, *at_ns])
+            first_ns = at_ns[0] if first_ns is None else first_ns
+            end_ns = at_ns[-1]
         elif payload.get("usage"):
             tokens = completion_tokens(payload)
         if rule.usage_ends:
-            end_ns = at_ns
+            end_ns = at_ns[-1]
     request.check_end()
     if first_ns is None and rule.needs_event:
         raise ToolError("Never received a valid chunk to calculate TTFT.")
@@ -130,48 +130,63 @@ def _vllm(request: Request, rule: _VllmRule) -> Numbers:
     }
 
 
-def _messages(request: Request, *, strips: bool) -> Iterator[tuple[int, bytes]]:
-    """Yield what vLLM's parser makes of the reads: blocks between blank lines, and what is whole JSON before one."""
-    data, ends = (_stripped if strips else _as_read)(request)
-    start = searched = tries = 0
-    for end, at_ns, ends_line in zip(ends, request.read_at_ns, _line_ends(request), strict=True):
-        while (blank := data.find(b"\n\n", max(start, searched - 1), end)) >= 0:
+def _messages(request: Request, *, strips: bool) -> Iterator[tuple[Sequence[int], bytes]]:
+    """Yield what vLLM's parser makes of the reads: blocks between blank lines, and what is whole JSON before one.
+
+    Each has its timestamp; of several in a row that differ in one text only, there is one message, and all timestamps.
+    """
+    if request.decoded is None:
+        return
+    decoded = request.decoded
+    data, ends = _stripped(decoded) if strips else (decoded.data, decoded.read_ends)
+    runs = {} if strips else {decoded.starts[run.item]: run for run in _whole_runs(request, decoded)}
+    start = searched = tries = place = 0
+    while place < len(ends):
+        end, at_ns = ends[place], [decoded.read_at_ns[place] or 0]
+        if (run := runs.get(start)) is not None:
+            yield [at or 0 for at in decoded.at_ns[run.items]], data[start : decoded.ends[run.item]].strip()
+            start = searched = decoded.ends[run.items.stop - 1]
+            tries, place = 0, bisect_left(ends, start)
+            continue
+        blank = data.find(b"\n\n", max(start, searched - 1), end)
+        if blank >= 0:
             message, start, tries = data[start:blank].strip(), blank + 2, 0
             if message:
-                yield at_ns or 0, message
+                yield at_ns, message
+            continue
         searched = end
         # It tries after each read; only at the end of a line can that succeed for what is one JSON object a line.
-        if ends_line and start < end and tries < _MOST_TRIES and data.startswith(_DATA, start):
+        is_tried = tries < _MOST_TRIES and data.startswith(_DATA, start, end)
+        if is_tried and _ends_line(decoded.data, decoded.read_ends[place]):
             tries += 1
-            text = data[start + len(_DATA) : end].strip()
-            if text and (text == b"[DONE]" or _is_json(text)):
-                yield at_ns or 0, data[start:end].strip()
+            if _is_payload(data[start + len(_DATA) : end].strip()):
+                yield at_ns, data[start:end].strip()
                 start, tries = end, 0
+        place += 1
 
 
-def _as_read(request: Request) -> tuple[bytes, list[int]]:
-    return request.data, list(request.read_ends)
+def _whole_runs(request: Request, decoded: Decoded) -> Iterator[Run]:
+    """Yield the runs of which each event is one message: no read ends between its data and its blank line."""
+    odd = sorted(end for end in set(decoded.read_ends).difference(decoded.ends) if _ends_line(decoded.data, end))
+    for run in request.runs:
+        start, end = decoded.starts[run.item], decoded.ends[run.items.stop - 1]
+        if decoded.data.endswith(b"\n\n", start, end) and bisect_right(odd, start) == bisect_left(odd, end):
+            yield run
 
 
-def _stripped(request: Request) -> tuple[bytes, list[int]]:
-    pieces = [request.data[start:end].strip() for start, end in pairwise([0, *request.read_ends])]
-    ends, size = [], 0
-    for piece in pieces:
-        size += len(piece)
-        ends.append(size)
-    return b"".join(pieces), ends
+def _stripped(decoded: Decoded) -> tuple[bytes, list[int]]:
+    pieces = [decoded.data[start:end].strip() for start, end in pairwise([0, *decoded.read_ends])]
+    return b"".join(pieces), list(accumulate(map(len, pieces)))
 
 
-def _line_ends(request: Request) -> Iterator[bool]:
-    """Say for each read whether a line ends with it."""
-    data = request.data
-    for end in request.read_ends:
-        yield data[end : end + 1] in (b"", b"\n", b"\r") or data[max(end - 1, 0) : end] in (b"\n", b"\r")
+def _ends_line(data: bytes, end: int) -> bool:
+    """Return whether a line ends with a read that ends here."""
+    return data[end : end + 1] in (b"", b"\n", b"\r") or data[max(end - 1, 0) : end] in (b"\n", b"\r")
 
 
-def _is_json(text: bytes) -> bool:
+def _is_payload(text: bytes) -> bool:
     try:
-        load_any(text, "")
+        load_any(b"0" if text == b"[DONE]" else text, "")
     except ToolError:
         return False
     return True

@@ -2,10 +2,12 @@
 
 The tools differ in where they look: some read the lines of the body, some the blocks between blank lines, some what
 each read brought. `Frame` keeps lines and blocks, at the instant that wiretape gives it: that of the read with its last
-byte; `Request.read_ends` has the reads. What a tool concludes is left to `engines`, `clients` and `standards`.
+byte. What a tool concludes is left to `engines`, `clients` and `standards`.
 """
 
+import functools
 import json
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +17,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from recorder.decode import assembly
-from recorder.decode.decoder import EVENT, RECORD, Decoded, Item
+from recorder.decode.decoder import COMMENT, EVENT, RECORD, Decoded, Item, Run
 from recorder.decode.outcome import Exchange
 
 Numbers = dict[str, float | list[float] | None]
@@ -28,6 +30,7 @@ _CLEAN_ENDS: Final = frozenset({"end", "client", "client_stalled"})
 _FIRST_BAD_STATUS: Final = 300
 _BOM: Final = b"\xef\xbb\xbf"
 _FOREIGN: Final = "not a stream of chat completions"
+_LINE_ENDS: Final = re.compile("[\x85\u2028\u2029]")
 
 LEFT: Final = "the client left"
 """Why an exchange is left out: its client left although the tool would have read on."""
@@ -67,10 +70,14 @@ class ToolError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """An event, a comment, or the unterminated rest of a body (`whole` is False), with its bytes as they came."""
+    """An event, a comment, or the unterminated rest of a body (`whole` is False), with its bytes as they came.
 
-    at_ns: int
-    read: int | None
+    One frame stands for several events in a row that differ in one text only, none of which is empty; its bytes are
+    those of one of them. `at_ns` and `reads` have the timestamp and the read of each event.
+    """
+
+    at_ns: Sequence[int]
+    reads: Sequence[int | None]
     comment: bool
     type: str
     data: str
@@ -78,16 +85,17 @@ class Frame:
     whole: bool = True
 
     def lines(self) -> list[bytes]:
-        """Give its lines that are not blank, without the white space around them."""
+        """Return its lines that are not blank, without the white space around them."""
         return [line for line in map(bytes.strip, self.raw.splitlines()) if line]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     """One exchange, as far as tools differ about it. Timestamps are ns since T0.
 
-    `data` is the body, `read_ends` where in it each read ends, `read_at_ns` when each came. `requested_tokens` is the
-    longest answer that the request asked for. `count_tokens` is None unless a tokenizer was given.
+    `decoded` is the body, None where no tool looks at it. `requested_tokens` is the longest answer that the request
+    asked for. `count_tokens` is None unless a tokenizer was given. Without `has_usage_chunks`, the request is seen as
+    if upstream had sent no chunk without choices.
     """
 
     status: int | None
@@ -96,13 +104,27 @@ class Request:
     outcome: str
     error_code: str | None = None
     duration_ns: int | None = None
-    frames: Sequence[Frame] = ()
     decoded: Decoded | None = None
-    data: bytes = b""
-    read_ends: Sequence[int] = ()
-    read_at_ns: Sequence[int | None] = ()
     requested_tokens: int | None = None
     count_tokens: CountTokens | None = None
+    has_usage_chunks: bool = True
+
+    @functools.cached_property
+    def frames(self) -> Sequence[Frame]:
+        """The events and comments of the body, and its unterminated rest."""
+        if self.decoded is None:
+            return ()
+        frames = _frames(self.decoded, self)
+        return [frame for frame in frames if self.has_usage_chunks or not _is_usage_only(frame)]
+
+    @functools.cached_property
+    def runs(self) -> list[Run]:
+        """The runs of several events that one frame stands for: none with a tokenizer, which counts every text."""
+        if self.decoded is None or self.count_tokens is not None:
+            return []
+        several = (run for run in self.decoded.runs if len(run) > 1)
+        # Some tools end a line at these, too.
+        return [run for run in several if not _LINE_ENDS.search("".join(run.texts))]
 
     @property
     def client_left(self) -> bool:
@@ -148,8 +170,8 @@ class Request:
         return [at for run in counted for at in at_ns[run.items] if at is not None]
 
     def without_usage_chunks(self) -> "Request":
-        """Give the same request, had its upstream sent no chunk without choices."""
-        return replace(self, frames=[frame for frame in self.frames if not _is_usage_only(frame)])
+        """Return the same request, had its upstream sent no chunk without choices."""
+        return replace(self, has_usage_chunks=False)
 
 
 def request(exchange: Exchange, body: Decoded, judged: Judged) -> Request | str:
@@ -163,10 +185,7 @@ def request(exchange: Exchange, body: Decoded, judged: Judged) -> Request | str:
     unfit = _unfit(exchange, body)
     if unfit is not None:
         return LEFT if seen.client_left and unfit == _FOREIGN else unfit
-    frames = list(_frames(body, seen))
-    return replace(
-        seen, frames=frames, decoded=body, data=body.data, read_ends=body.read_ends, read_at_ns=body.read_at_ns
-    )
+    return replace(seen, decoded=body)
 
 
 def load(text: bytes | str, place: str) -> dict[str, Any]:
@@ -221,7 +240,7 @@ def ms(ns: float) -> float:
 
 def gaps(at: Sequence[int]) -> list[float]:
     """Give the gaps between instants in ns, in ms."""
-    return [ms(later - earlier) for earlier, later in pairwise(at)]
+    return [(later - earlier) / 1e6 for earlier, later in pairwise(at)]
 
 
 def per_token(window_ns: float, tokens: int | None) -> float | None:
@@ -240,12 +259,12 @@ def _unfit(exchange: Exchange, decoded: Decoded) -> str | None:
 
 def _frames(decoded: Decoded, seen: Request) -> Iterator[Frame]:
     covered = len(_BOM) if decoded.data.startswith(_BOM) else 0
-    for item in _apart([item for item in decoded.items() if item.kind in ("event", "comment")]):
-        yield from _undispatched(decoded, covered, item.start)
-        if item.at_ns is not None:
-            raw = decoded.data[item.start : item.end]
-            yield Frame(item.at_ns, item.read, item.kind == "comment", item.type, item.data, raw)
-        covered = max(covered, item.end)
+    for item, items in _apart(list(_items(decoded, seen.runs))):
+        yield from _undispatched(decoded, covered, decoded.starts[items.start])
+        times = [at for at in decoded.at_ns[items] if at is not None]
+        raw = decoded.data[item.start : item.end]
+        yield Frame(times, decoded.reads[items], item.kind == "comment", item.type, item.data, raw)
+        covered = max(covered, decoded.ends[items.stop - 1])
     rest = decoded.data[covered:]
     if seen.client_left:
         # The client left in the middle of a line, which no tool has looked at then.
@@ -257,7 +276,7 @@ def _frames(decoded: Decoded, seen: Request) -> Iterator[Frame]:
         lines = [line[5:].removeprefix(b" ") for line in rest.splitlines() if line.startswith(b"data:")]
         data = b"\n".join(lines).decode("utf-8", "replace")
         at_ns = (seen.end_ns or 0) if at_ns is None else at_ns
-        yield Frame(at_ns, read, rest.startswith(b":"), "message", data, rest, False)
+        yield Frame([at_ns], [read], rest.startswith(b":"), "message", data, rest, False)
 
 
 def _undispatched(decoded: Decoded, start: int, end: int) -> Iterator[Frame]:
@@ -266,19 +285,32 @@ def _undispatched(decoded: Decoded, start: int, end: int) -> Iterator[Frame]:
     if raw.strip():
         at_ns = decoded.read_at_ns[bisect_left(decoded.read_ends, end)]
         if at_ns is not None:
-            yield Frame(at_ns, None, False, "", "", raw)
+            yield Frame([at_ns], [None], False, "", "", raw)
 
 
-def _apart(items: Sequence[Item]) -> list[Item]:
+def _items(decoded: Decoded, runs: Sequence[Run]) -> Iterator[tuple[Item, slice]]:
+    """Yield the events and comments with their places; of each run one event, whose text is not blank if any is not."""
+    begun = {run.item: run for run in runs}
+    no = 0
+    while no < len(decoded.kinds):
+        run = begun.get(no)
+        items = run.items if run else slice(no, no + 1)
+        if decoded.kinds[no] in (EVENT, COMMENT):
+            texts = run.texts if run else ()
+            yield decoded.item(no + next((at for at, text in enumerate(texts) if not text.isspace()), 0)), items
+        no = items.stop
+
+
+def _apart(found: Sequence[tuple[Item, slice]]) -> list[tuple[Item, slice]]:
     """Leave out the comments between the lines of an event: they are among that event's bytes."""
-    kept: list[Item] = []
+    kept: list[tuple[Item, slice]] = []
     block: int | None = None
-    for item in reversed(items):
+    for item, items in reversed(found):
         if item.kind == "event":
             block = item.start
         elif block is not None and item.end > block:
             continue
-        kept.append(item)
+        kept.append((item, items))
     return kept[::-1]
 
 

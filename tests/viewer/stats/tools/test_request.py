@@ -1,14 +1,17 @@
 """What tools get to see: lines and blocks with their instants, the rest of a body, and what JSON they can read."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from recorder.decode.decoder import decode
+from recorder.decode.decoder import Run, decode
 from recorder.decode.derive import derive
 from recorder.decode.outcome import Exchange, Read
 from viewer.stats.tools import request as seen
 from viewer.stats.tools.request import ToolError
+from viewer.stats.tools.summary import measure
+from viewer.stats.tools.tools import EARLIER, TOOLS
 
 STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").glob("*.sse"))
 CHUNK = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
@@ -26,7 +29,7 @@ def request(*parts, **facts):
 
 def test_events_and_comments_have_the_instant_of_the_read_with_their_last_byte():
     frames = request(b": c\n\n" + CHUNK[:9], CHUNK[9:], b"data: [DONE]\n\n").frames
-    assert [(frame.at_ns, frame.read, frame.comment) for frame in frames] == [
+    assert [(*frame.at_ns, *frame.reads, frame.comment) for frame in frames] == [
         (10, 0, True),
         (20, 1, False),
         (30, 2, False),
@@ -42,9 +45,9 @@ def test_the_lines_of_a_frame_are_those_of_the_wire():
 
 def test_the_rest_of_a_body_is_a_frame_that_is_not_whole():
     first, rest = request(CHUNK, CHUNK.strip()).frames
-    assert (first.whole, rest.whole, rest.at_ns, rest.data) == (True, False, 20, first.data)
+    assert (first.whole, rest.whole, rest.at_ns, rest.data) == (True, False, [20], first.data)
     cut = request(CHUNK, CHUNK[:20]).frames[-1]
-    assert (cut.whole, cut.at_ns, cut.lines()) == (False, 99, [CHUNK[:20]])
+    assert (cut.whole, cut.at_ns, cut.lines()) == (False, [99], [CHUNK[:20]])
 
 
 def test_the_answer_to_a_failed_request_is_not_looked_at():
@@ -53,8 +56,8 @@ def test_the_answer_to_a_failed_request_is_not_looked_at():
 
 def test_lines_of_blocks_without_data_are_frames_too():
     first, named, last = request(CHUNK, b"event: error\nretry: 3\n\n", CHUNK).frames
-    assert (named.at_ns, named.lines(), named.data) == (20, [b"event: error", b"retry: 3"], "")
-    assert (first.at_ns, last.at_ns) == (10, 30)
+    assert (named.at_ns, named.lines(), named.data) == ([20], [b"event: error", b"retry: 3"], "")
+    assert (first.at_ns, last.at_ns) == ([10], [30])
 
 
 def test_of_what_a_client_left_only_whole_lines_are_looked_at():
@@ -127,3 +130,59 @@ def test_what_has_no_timestamp_is_not_wholly_on_the_tape():
     exchange = Exchange(200, "text/event-stream", None, "end", None, None, 99)
     decoded = decode(exchange, [Read(0, 10, None, 0, len(CHUNK))], 2 * CHUNK)
     assert seen.request(exchange, decoded, derive(exchange, [], 2 * CHUNK)) == "not wholly on the tape"
+
+
+RELEASES = [*TOOLS, *(f"{tool}@{rule.releases.last}" for tool, rules in EARLIER.items() for rule in rules)]
+
+
+def assert_measured_alike(body, size):
+    """Measure a body as it is decoded, and with each of its chunks in a run of its own."""
+    reads = [
+        Read(seq, (seq + 1) * 10, None, start, min(size, len(body) - start))
+        for seq, start in enumerate(range(0, len(body), size))
+    ]
+    exchange = Exchange(200, "text/event-stream", None, "end", None, None, 10**6)
+    decoded, judged = decode(exchange, reads, body), derive(exchange, reads, body)
+    alone = [Run(chunk, None, [""], item) for run in decoded.runs for item, chunk in enumerate(run.chunks(), run.item)]
+    for tool in RELEASES:
+        found = measure(tool, exchange, decoded, judged)
+        assert found == measure(tool, exchange, dataclasses.replace(decoded, runs=alone), judged), tool
+
+
+WORDS = [" ", "a", " ", "b", "\\n", "\u2028", "—", "x"]
+
+
+def answer(line_end="\n", blank=2, words=WORDS, lead="data: "):
+    payload = '{{"object":"chat.completion.chunk","choices":[{{"index":0,"delta":{{"{}":"{}"}}}}]}}'
+    names = ["reasoning_content", "content", "refusal"]
+    events = [payload.format(name, word) for name in names for word in 3 * words]
+    return "".join(f"{lead}{event}{blank * line_end}" for event in [*events, "[DONE]"]).encode()
+
+
+@pytest.mark.parametrize("size", [1, 7, 90, 1_000_000])
+def test_several_events_at_once_are_measured_as_each_of_them(size):
+    bodies = [path.read_bytes() for path in STREAMS]
+    for body in bodies + [body.replace(b"\r", b"").replace(b"\n", b"\r\n") for body in bodies]:
+        assert_measured_alike(body, size)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        answer(),
+        answer("\r\n"),
+        answer(blank=3),
+        answer(lead="data:"),
+        answer(words=[" "]),
+        answer(words=["a"]) + CHUNK.strip(),
+        b": ping\n" + answer(words=["a"]) + b": ping\n\n" + answer(words=["b"]),
+        answer(words=["a", "\xff"]).replace("\xff".encode(), b"\xff"),
+        answer() + b'data: {"choices":[],"usage":{"completion_tokens":7}}\n\n' + answer(),
+    ],
+)
+def test_events_of_any_kind_are_measured_alike_however_they_are_cut(body):
+    for size in [*range(60, 131), 999, 10**6]:
+        assert_measured_alike(body, size)
+    event = len(answer(words=["a"]).split(b"\n\n")[0])
+    for size in (event, event + 1, event + 2):
+        assert_measured_alike(answer(words=["a"]), size)
