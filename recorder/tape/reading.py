@@ -24,11 +24,9 @@ READ_COLUMNS = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, r
 """What a `Read` is made of."""
 
 PACKED_READS = func.json_array(*(func.json_group_array(column) for column in READ_COLUMNS))
-"""All reads of an exchange in one row, as `ReadColumns`: several times as fast as a row for each of them."""
+"""All reads of an exchange in one row, for `unpacked_reads`: several times as fast as a row for each of them."""
 
-ReadColumns = tuple[list[Place], list[Timestamp], list[Timestamp | None], list[Place], list[Place]]
-"""The columns of `PACKED_READS`."""
-
+_ReadColumns = tuple[list[Place], list[Timestamp], list[Timestamp | None], list[Place], list[Place]]
 # Statements are built once: that takes longer than running them.
 _OF_NO: BindParameter[int] = bindparam("no")
 _FACTS: Select[Any] = select(
@@ -75,9 +73,14 @@ def exchange_of(row: Row[Any]) -> Exchange:
 def reads_of(connection: Connection, no: int) -> Reads:
     """Read an exchange's reads, in order; those that are damaged are noted and left out."""
     try:
-        columns = Reads(*msgspec.json.decode(connection.execute(_PACKED, {"no": no}).scalar_one(), type=ReadColumns))
+        return unpacked_reads(connection.execute(_PACKED, {"no": no}).scalar_one())
     except (msgspec.MsgspecError, DatabaseError):
         return Reads.of(intact_reads(connection, no))
+
+
+def unpacked_reads(packed: str) -> Reads:
+    """Return the reads of `PACKED_READS`, in order. Raises `msgspec.MsgspecError` if one is damaged."""
+    columns = Reads(*msgspec.json.decode(packed, type=_ReadColumns))
     is_ordered = all(map(lt, columns.seq, columns.seq[1:]))  # as its key is gone through in order, it is
     return columns if is_ordered else Reads.of(sorted(columns))
 

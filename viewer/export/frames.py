@@ -107,9 +107,10 @@ class Tape:
         """Give one row for each socket read: instants in ms since T0, `start` and `size` in bytes of the body."""
         ids, parts, left = list[str](), [np.empty((5, 0))], limit
         with self._selected(where) as (connection, condition):
-            for id, columns in queries.read_columns(connection, condition):
+            for id, found in queries.all_reads_packed(connection, condition):
                 if left is not None and left <= 0:
                     break
+                columns = (found.seq, found.at_ns, found.relayed_ns, found.start, found.size)
                 parts.append(np.array(columns, np.float64)[:, :left])  # None becomes NaN, which is masked below
                 ids.append(id)
                 left = None if left is None else left - parts[-1].shape[1]

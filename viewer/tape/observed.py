@@ -28,10 +28,11 @@ def observed(
 
     They are read so many at a time, so that no transaction outlives a batch.
     """
-    for row in _facts(connection, where, batch):
+    numbered = ((row.no, row) for row in _facts(connection, where, batch))
+    for row, decoded in queries.decoded_bodies(connection, numbered):
         exchange = Exchange(row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes)
         requested = _requested_tokens(connection, row.no) if rule.reads_request else None
-        yield Observed(exchange, queries.chunks(connection, row.no), row, _wall_ns(row.started_at), requested)
+        yield Observed(exchange, decoded, row, _wall_ns(row.started_at), requested)
 
 
 def _facts(connection: Connection, where: Condition | None, size: int) -> Iterator[Any]:

@@ -13,18 +13,20 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Select, bindparam, event, func, select, tuple_, type_coerce
+from sqlalchemy import Connection, Select, event, func, select, tuple_, type_coerce
 from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.types import NullType
 
+from recorder.decode import encoding
 from recorder.decode.decoder import Decoded, decode
 from recorder.decode.outcome import FAILURES, Exchange, Read, Reads
 from recorder.errors import NotFound, TapeDamaged, TapeError
 from recorder.sanitize import safe
 from recorder.tape import cells, file, reading
+from recorder.tape.schema import bodies as _bodies
 from recorder.tape.schema import exchanges as _exchanges
 from recorder.tape.schema import measures as _measures
 from recorder.tape.schema import reads as _reads
@@ -36,10 +38,13 @@ from viewer.filters.sql import Condition
 from viewer.rows import Chunks, Exchanges, Row
 from viewer.tape.whole import Whole
 
+K = TypeVar("K")
+
 _BATCH = 1000
 _BATCH_OF_READS = 10_000
 _BATCH_OF_EXCHANGES = 200
-_RESPONSE = select(_exchanges.c.response_headers, _exchanges.c.framing).where(_exchanges.c.no == bindparam("no"))
+_MOST_HELD = 16 << 20
+_HEADS = select(_exchanges.c.no, _exchanges.c.response_headers, _exchanges.c.framing)
 EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
 """What is said wherever an exchange is asked of a tape that has none."""
 
@@ -278,19 +283,64 @@ def _every_read(connection: Connection) -> Iterator[Row]:
 
 
 def all_chunks(connection: Connection, where: Condition | None = None, limit: int | None = None) -> Chunks:
-    """Give every chunk of the exchanges that fit, oldest exchange first; one exchange is decoded at a time."""
-    return Chunks(((id, chunks(connection, no)) for no, id in _numbers(connection, where)), limit)
+    """Return every chunk of the exchanges that fit, oldest exchange first; one exchange is decoded at a time."""
+    return Chunks(decoded_bodies(connection, _numbers(connection, where)), limit)
+
+
+def decoded_bodies(connection: Connection, numbered: Iterable[tuple[int, K]]) -> Iterator[tuple[K, Decoded]]:
+    """Yield the decoded bodies of exchanges, each with the key that comes with its number.
+
+    Several are read at once, as far as they are not large, with nothing but what decides how they are decoded.
+    """
+    numbered = iter(numbered)
+    while batch := dict(itertools.islice(numbered, _BATCH_OF_EXCHANGES)):
+        sizes = select(_bodies.c.exchange_no, _bodies.c.size).where(_bodies.c.exchange_no.in_(batch))
+        with connection.begin():
+            known = {no: size or 0 for no, size in connection.execute(sizes)}
+        group, held = list[int](), 0
+        for no in batch:
+            if group and held + known.get(no, 0) > _MOST_HELD:
+                yield from ((batch[one], decoded) for one, decoded in _decoded_group(connection, group))
+                group, held = [], 0
+            group.append(no)
+            held += known.get(no, 0)
+        yield from ((batch[one], decoded) for one, decoded in _decoded_group(connection, group))
+
+
+def _decoded_group(connection: Connection, group: Sequence[int]) -> Iterator[tuple[int, Decoded]]:
+    reads_no, body_no = _reads.c.exchange_no, _bodies.c.exchange_no
+    packed_reads = select(reads_no, reading.PACKED_READS).where(reads_no.in_(group)).group_by(reads_no)
+    packed = select(body_no, _bodies.c.data, _bodies.c.size).where(body_no.in_(group))
+    try:
+        with connection.begin():
+            heads = {no: head for no, *head in connection.execute(_HEADS.where(_exchanges.c.no.in_(group)))}
+            reads = {no: text for no, text in connection.execute(packed_reads)}
+            data = {no: (data, size) for no, data, size in connection.execute(packed)}
+    except DatabaseError:  # what is damaged is left out of each by itself
+        heads = {}
+    for no in group:
+        try:
+            body = encoding.unpack(*data[no])
+            decoded = decode(_as_answer(*heads[no]), reading.unpacked_reads(reads[no]), body)
+        except (KeyError, TypeError, ValueError, msgspec.MsgspecError):  # it still runs, or is damaged
+            decoded = chunks(connection, no)
+        yield no, decoded
 
 
 def chunks(connection: Connection, no: int) -> Decoded:
     """Decode an exchange's body as `decoded` does, with nothing read but what decides how that is done."""
     with connection.begin():
-        headers, framing = connection.execute(_RESPONSE, {"no": no}).one()
+        headers, framing = connection.execute(_HEADS.where(_exchanges.c.no == no)).one()[1:]
         its_reads = reading.reads_of(connection, no)
         data = reading.readable_body(connection, no)
+    return decode(_as_answer(headers, framing), its_reads, data)
+
+
+def _as_answer(headers: list[list[str]] | None, framing: str | None) -> Exchange:
+    """Return what of an exchange decides how its body is decoded."""
     named = dict(reversed(headers or []))
     kind, coding = named.get("content-type"), named.get("content-encoding")
-    return decode(Exchange(None, kind, coding, None, None, None, None, framing=framing), its_reads, data)
+    return Exchange(None, kind, coding, None, None, None, None, framing=framing)
 
 
 def _numbers(connection: Connection, where: Condition | None) -> Iterator[tuple[int, str]]:
@@ -320,34 +370,21 @@ def _filtered(statement: Select[Any], where: Condition | None) -> Select[Any]:
     return statement if where is None else statement.where(where)
 
 
-def read_columns(
-    connection: Connection, where: Condition | None = None
-) -> Iterator[tuple[str, Sequence[Sequence[Any]]]]:
-    """Give the id of each exchange that fits and has reads, and these as columns of bare numbers.
-
-    Those are seq, at_ns, relayed_ns (which may be None), start and size. SQLite packs the reads of an exchange into one
-    row, which is several times as fast as a row for each of millions.
-    """
+def all_reads_packed(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, Reads]]:
+    """Yield the id and the reads of each exchange that fits and has any; several are read at once."""
+    no = _reads.c.exchange_no
     # Grouped by the head of its key, the table is gone through in the order of the key.
-    statement = (
-        select(_reads.c.exchange_no, reading.PACKED_READS).group_by(_reads.c.exchange_no).order_by(_reads.c.exchange_no)
-    )
+    statement = select(no, reading.PACKED_READS).group_by(no).order_by(no)
     numbers = _numbers(connection, where)
     while batch := dict(itertools.islice(numbers, _BATCH_OF_EXCHANGES)):
         try:
             with connection.begin():
-                packs = connection.execute(statement.where(_reads.c.exchange_no.in_(batch))).all()
-            found: list[tuple[int, Sequence[Sequence[Any]]]] = [
-                (no, msgspec.json.decode(text, type=reading.ReadColumns)) for no, text in packs
-            ]
+                packed = connection.execute(statement.where(no.in_(batch))).all()
+            found = [(one, reading.unpacked_reads(text)) for one, text in packed]
         except (msgspec.MsgspecError, DatabaseError):  # damaged ones are left out, one by one
-            found = [(no, _intact_columns(connection, no)) for no in batch]
-        yield from ((batch[no], its_columns) for no, its_columns in found if its_columns)
-
-
-def _intact_columns(connection: Connection, no: int) -> list[Any]:
-    with connection.begin():
-        return [*zip(*reading.intact_reads(connection, no), strict=True)]
+            with connection.begin():
+                found = [(one, reading.reads_of(connection, one)) for one in batch]
+        yield from ((batch[one], its_reads) for one, its_reads in found if its_reads)
 
 
 def packed_gaps(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, bytes]]:
