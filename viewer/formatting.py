@@ -59,8 +59,3 @@ def host(upstream: str) -> str:
         return urlsplit(upstream).netloc or upstream
     except ValueError:
         return upstream
-
-
-def cut(text: str, size: int) -> str:
-    """Give the beginning of a text, `…` standing for the rest."""
-    return text if len(text) <= size else f"{text[: size - 1]}…"

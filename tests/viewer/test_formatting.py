@@ -2,6 +2,7 @@
 
 import pytest
 
+from recorder.sanitize import clipped
 from viewer import formatting
 
 
@@ -22,7 +23,7 @@ def test_recorded_text_keeps_to_its_line_and_drives_nothing() -> None:
 
 
 def test_a_text_that_is_cut_says_so() -> None:
-    assert (formatting.cut("abcdef", 4), formatting.cut("abcd", 4)) == ("abc…", "abcd")
+    assert (clipped("abcdef", 4), clipped("abcd", 4)) == ("abc…", "abcd")
 
 
 @pytest.mark.parametrize("upstream", ["http://[", "", "not a url"])

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from rich.cells import cell_len, set_cell_size
 
 from recorder.decode import outcome
+from recorder.decode.stalls import Thresholds
 from viewer import formatting
 from viewer.rows import Row
 
@@ -20,6 +21,9 @@ Part = tuple[str, Tone]
 
 TIME_FORMATS: Final = ("clock", "date", "utc", "ago")
 """How times can be shown: time of day, with its date, time of day in UTC, or how long ago."""
+
+SHORTEST_SILENCE_NS: Final = 500_000_000
+"""A shorter silence is not shown: a recorder commits, and a screen looks, only so often."""
 
 _MOST_MS: Final = 9_999.5
 _JOINERS: Final = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F))
@@ -112,6 +116,24 @@ def elapsed_ms(row: Row, look: Look) -> float | None:
 def ranked(flags: Collection[str]) -> list[str]:
     """Return all flags, the gravest first, those that the list does not show last."""
     return [flag for flag in NOTABLE if flag in flags] + [flag for flag in flags if flag not in NOTABLE]
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """How long nothing has come; before the `first` byte, that is how long one has waited for it."""
+
+    lasted_ns: int
+    first: bool = False
+    stalled: bool = False
+
+    def __str__(self) -> str:
+        return f"{'waiting' if self.first else 'silent'} for {self.lasted_ns / 1e9:.1f} s"
+
+
+def silence(passed_ns: int, last_ns: int | None, limits: Thresholds) -> Silence | None:
+    """Return the silence since the last read, None if it is too short."""
+    lasted = passed_ns - (last_ns or 0)
+    return Silence(lasted, last_ns is None, limits.is_stall(lasted)) if lasted >= SHORTEST_SILENCE_NS else None
 
 
 def moment(started_at: str, look: Look, width: int) -> str:

@@ -12,7 +12,8 @@ from rich.text import Text
 from recorder.decode.encoding import is_utf8
 from recorder.decode.stalls import Thresholds
 from recorder.plurals import counted
-from viewer.formatting import block, cut, line
+from recorder.sanitize import clipped
+from viewer.formatting import block, line
 from viewer.model import facts
 from viewer.model.exchange import pages
 from viewer.model.facts import Fact, Line
@@ -128,9 +129,9 @@ def _facts(found: Iterable[Fact], width: int | None) -> Iterator[Text]:
 def _texts(row: Row) -> Iterator[Fact]:
     for name in ("reasoning", "content", "refusal"):
         if row[name] is not None:
-            yield Fact(name, (f"{len(row[name]):,} characters: {cut(line(row[name]), _PREVIEW)}",))
+            yield Fact(name, (f"{len(row[name]):,} characters: {clipped(line(row[name]), _PREVIEW)}",))
     for call in row["tool_calls"] or ():
-        yield Fact("tool call", (cut(line(f"{call['name']}({call['arguments']})"), 2 * _PREVIEW),))
+        yield Fact("tool call", (clipped(line(f"{call['name']}({call['arguments']})"), 2 * _PREVIEW),))
 
 
 def _longest(verdicts: Sequence[Verdict]) -> Iterator[Line]:

@@ -8,8 +8,9 @@ from typing import Final
 
 from recorder.decode.stalls import Thresholds
 from recorder.plurals import counted
+from recorder.sanitize import clipped
 from viewer import rows
-from viewer.formatting import UNKNOWN, count, cut, line, ms
+from viewer.formatting import UNKNOWN, count, line, ms
 from viewer.timing.verdicts import Verdict
 
 _QUOTED: Final = 24
@@ -119,7 +120,7 @@ def _quoted(text: str | None, *, last: bool = False) -> str:
         return UNKNOWN
     shown = line(text)
     if len(shown) > _QUOTED:
-        shown = f"…{shown[-_QUOTED:]}" if last else cut(shown, _QUOTED)
+        shown = f"…{shown[-_QUOTED:]}" if last else clipped(shown, _QUOTED)
     return f"'{shown}'"
 
 

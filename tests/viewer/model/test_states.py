@@ -1,4 +1,4 @@
-"""A line of the list: which columns there is room for, and what stands in them."""
+"""How an exchange stands, in signs, words and cells; and a line of the list."""
 
 import struct
 from typing import Any
@@ -7,11 +7,12 @@ import pytest
 from rich.cells import cell_len
 
 from recorder.decode.outcome import FLAGS, OUTCOMES
+from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import HOSTILE
 from viewer import sparkline
 from viewer.model import states
 from viewer.model.listing import layout
-from viewer.model.states import Look, Part
+from viewer.model.states import Look, Part, Silence, silence
 from viewer.rows import Row
 from viewer.tape import live
 
@@ -179,3 +180,26 @@ def test_cells_are_cut_by_their_width(text: str) -> None:
 def test_parts_of_one_tone_are_joined_with_the_blanks_between_them() -> None:
     parts: list[Part] = [("  ", "error"), ("a", "muted"), (" ", "plain"), ("b", "muted"), ("c", "error")]
     assert list(states.joined(parts)) == [("  a b", "muted"), ("c", "error")]
+
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("passed", "last", "told"),
+    [
+        (1_000, 600, None),
+        (1_100, 600, "silent for 0.5 s"),
+        (2_500, 600, "silent for 1.9 s"),
+        (1_900, None, "waiting for 1.9 s"),
+        (400, None, None),
+    ],
+)
+def test_a_silence_is_told_from_half_a_second_on(passed: int, last: int | None, told: str | None) -> None:
+    found = silence(passed * MS, None if last is None else last * MS, Thresholds())
+    assert (None if found is None else str(found)) == told
+
+
+def test_from_the_limit_on_it_is_a_stall() -> None:
+    assert silence(2_601 * MS, 600 * MS, Thresholds()) == Silence(2_001 * MS, stalled=True)
+    assert silence(2_600 * MS, 600 * MS, Thresholds()) == Silence(2_000 * MS)

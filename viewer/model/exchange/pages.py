@@ -11,6 +11,7 @@ from itertools import islice, pairwise
 from typing import Final
 
 from recorder.plurals import counted
+from recorder.sanitize import clipped
 from viewer import formatting
 from viewer.formatting import cell, line
 from viewer.model import facts, states
@@ -52,7 +53,7 @@ def heading(known: Known, opened: Opened | None = None, died: bool = False) -> L
         (f" {row['id'][:8]}", "strong"),
         (f"  {state.sign} {state.word}{detail}", state.tone),
         (f"  {formatting.cell(row['status'])}", "success" if (row["status"] or 999) < 300 else "error"),
-        (f"  {formatting.cut(row['model'] or row['request_model'] or formatting.UNKNOWN, _LONGEST)}", "plain"),
+        (f"  {clipped(row['model'] or row['request_model'] or formatting.UNKNOWN, _LONGEST)}", "plain"),
         (f"  {verdict}" if verdict else "", "error" if "stall" in judged else "warning"),
         (f"  {flags}" if flags else "", "warning"),
         (f"  {row['method']} {formatting.host(row['upstream'])}{path}", "muted"),
@@ -152,7 +153,7 @@ def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> li
         if opened is not None and 0 < place <= len(opened.transcript):
             transcript, event = opened.transcript, place - 1
             at = times.with_unit(transcript.at[event]) if transcript.timed[event] else formatting.UNKNOWN
-            text = f"{at}  {transcript.kind(event)}  {formatting.cut(events.without_nul(transcript.text(event)), 60)}"
+            text = f"{at}  {transcript.kind(event)}  {clipped(events.without_nul(transcript.text(event)), 60)}"
         lines.append([(f"  {markers.label(place):<8}", "accent"), (text, "plain")])
     lines += [[], [("note", "strong"), ("  enter writes one; it is kept beside the tape, not in it", "muted")]]
     return [*lines, [("  ", "plain"), (notes.text or formatting.UNKNOWN, "plain")]]

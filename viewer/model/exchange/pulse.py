@@ -11,7 +11,7 @@ from operator import sub
 
 from recorder.clock import Clock
 from viewer.model.exchange.opened import Opened
-from viewer.model.silence import Silence, silence
+from viewer.model.states import Silence, silence
 
 
 class Pulse:

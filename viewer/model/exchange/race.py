@@ -19,10 +19,9 @@ from viewer.model.exchange.clocks import seconds
 from viewer.model.exchange.events import without_nul
 from viewer.model.exchange.markers import label
 from viewer.model.exchange.strips import Wait
-from viewer.model.exchange.transcript import OUTPUT, Track, Transcript
-from viewer.model.silence import Silence
+from viewer.model.exchange.transcript import Track, Transcript
 from viewer.model.states import Part as StatusPart
-from viewer.model.states import state
+from viewer.model.states import Silence, state
 from viewer.rows import Row
 from viewer.timing.playback import Playback
 
@@ -70,7 +69,7 @@ class Lane:
         self.is_live = is_live
         self.end_ns = max(end_ns, transcript.at[-1] if len(transcript) else 0)
         self.at = _latest(transcript, self.end_ns)
-        self._outputs = array("q", (event for event in range(len(transcript)) if transcript.kind(event) in OUTPUT))
+        self._outputs = transcript.outputs
         timed = [event for event in self._outputs if transcript.timed[event]]
         self.output_at = array("q", (transcript.at[event] for event in timed))
         content = (transcript.at[event] for event in timed if transcript.kind(event) == "content")

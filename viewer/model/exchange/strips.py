@@ -4,18 +4,17 @@ All rows have the same axis, from T0 to the end; what has no timestamp is in non
 two cells is in the first, and gaps are on the absolute scale of `recorder.metrics.sparkline`.
 """
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from operator import mul, sub
+from operator import sub
 from typing import Final, Literal
 
 from recorder.decode.stalls import DEFAULT
 from viewer import rows, sparkline
 from viewer.model.exchange.markers import Marker
-from viewer.model.exchange.transcript import KINDS, OUTPUT, Transcript
+from viewer.model.exchange.transcript import KINDS, Transcript
 
 LETTERS: Final = dict(zip(KINDS, "orctxfue:d!?", strict=True))
 """The sign of each kind."""
@@ -103,9 +102,9 @@ def draw(
     outputs without a timestamp, are unknown.
     """
     cells = max(cells, 1)
-    flags = transcript.kinds.translate(_IS_OUTPUT)
-    outputs = array("q", compress(transcript.at, map(mul, flags, transcript.timed)))
-    are_known = is_whole and len(outputs) == sum(flags)
+    events = transcript.outputs
+    outputs = [transcript.at[event] for event in events if transcript.timed[event]]
+    are_known = is_whole and len(outputs) == len(events)
     sums = [0] * cells
     for at_ns, size in reads:
         sums[cell(at_ns, axis_ns, cells)] += size
@@ -134,7 +133,6 @@ def draw_gaps(first_ms: float | None, gaps: bytes, axis_ns: int, cells: int) -> 
     return Strips("", "", axis_ns, cells, (), _longest(outputs, axis_ns, cells), known)
 
 
-_IS_OUTPUT: Final = bytes(kind in OUTPUT for kind in KINDS).ljust(256, b"\0")
 _MARKING_ORDER: Final = "BRCTSED"
 """The later ones over the earlier where they share a cell."""
 

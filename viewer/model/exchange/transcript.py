@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, groupby, islice
+from itertools import accumulate, compress, groupby, islice
 from typing import Final
 
 from recorder.decode import chunks
@@ -28,6 +28,7 @@ OUTPUT: Final = frozenset({"reasoning", "content", "tool", "refusal"})
 UNKNOWN: Final = -1
 """Stands in the integer columns where nothing is known."""
 
+_IS_OUTPUT: Final = bytes(kind in OUTPUT for kind in KINDS).ljust(256, b"\0")
 _CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
 _NO_CHUNK: Final = 255
 _TELLING: Final = (
@@ -217,6 +218,11 @@ class Transcript:
         """Return the texts that an event added to."""
         numbers = [self._first[event], *self._others.get(event, ())]
         return [self._tracks[number] for number in numbers if number != UNKNOWN]
+
+    @property
+    def outputs(self) -> "array[int]":
+        """The events that add to the answer."""
+        return array("q", compress(range(len(self)), self.kinds.translate(_IS_OUTPUT)))
 
     def position(self, at_ns: int) -> int:
         """Return how many events had come at a timestamp."""

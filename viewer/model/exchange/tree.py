@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from recorder.plurals import counted
-from viewer import formatting
+from recorder.sanitize import clipped
 from viewer.model.exchange.transcript import UNKNOWN, Transcript
 from viewer.model.text import json_spans
 from viewer.model.text.json_spans import Node
@@ -85,7 +85,7 @@ def _line(data: bytes, start: int, stop: int, end: int, *, is_sound: bool) -> li
     last = next((last for last in ends if _is_json(data, start + skipped, last)), None)
     if last is None:
         text = line[skipped : skipped + _SHORT].decode("utf-8", "replace")
-        return [Node(label, start, start + len(line), 1, formatting.cut(text, _SHORT - 1))]
+        return [Node(label, start, start + len(line), 1, clipped(text, _SHORT - 1))]
     values = json_spans.scan(data, start + skipped, last)
     return [Node(label, start, values[0].end, 1, values[0].shown), *_nested(values[1:])]
 

@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from recorder.plurals import counted
+from recorder.sanitize import clipped
 from viewer import formatting
 from viewer.rows import Row
 
@@ -110,7 +111,7 @@ def table(
     longest = max([len(by), *map(len, names)])
     widths, with_units = _columns(texts, width - min(longest, max(_NARROWEST_NAME, width // 3)))
     first = max(min(longest, width - sum(size + _BETWEEN for size in widths.values())), 1)
-    lines = [(formatting.cut(own, first), *(texts[column][at] for column in widths)) for at, own in enumerate(names)]
+    lines = [(clipped(own, first), *(texts[column][at] for column in widths)) for at, own in enumerate(names)]
     titles = (column.title(with_unit=with_units) for column in widths)
     heads = (by if by.startswith("label.") else by.upper(), *titles)
     last = lines.pop() if has_total else None
@@ -133,7 +134,7 @@ def failure(outcome: str, detail: str | None, code: str | None, status: int | No
     """Return the name of a kind of failure, with its status where that is a failure, too."""
     prefix = f"{status} " if status is not None and status >= 400 else ""
     named = [formatting.line(text) for text in (outcome, detail, code) if text]
-    return formatting.cut(f"{prefix}{' '.join(named)}", _LONGEST_FAILURE)
+    return clipped(f"{prefix}{' '.join(named)}", _LONGEST_FAILURE)
 
 
 def _columns(texts: dict[Column, list[str]], room: int) -> tuple[dict[Column, int], bool]:

@@ -10,8 +10,7 @@ from recorder.decode.stalls import DEFAULT
 from recorder.plurals import counted
 from viewer import formatting, rows
 from viewer.model import facts
-from viewer.model.silence import silence
-from viewer.model.states import NOTABLE, ORPHAN, Look, Part, Tone, elapsed_ms, span, state
+from viewer.model.states import NOTABLE, ORPHAN, Look, Part, Tone, elapsed_ms, silence, span, state
 from viewer.rows import Row
 from viewer.timing import wording
 from viewer.timing.verdicts import Verdict

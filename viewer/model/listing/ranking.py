@@ -15,6 +15,7 @@ from rich.cells import cell_len
 
 from recorder.clock import Clock
 from recorder.process import Run
+from recorder.sanitize import clipped
 from viewer import formatting, rows, sparkline
 from viewer.model import states
 from viewer.model.states import ORPHAN, Look, Part, Tone
@@ -85,7 +86,7 @@ def shown(name: str, row: Row, *, is_better: bool = False) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return formatting.ms(value)
-    return formatting.count(value) if isinstance(value, int) else formatting.cut(formatting.cell(value), _LONGEST)
+    return formatting.count(value) if isinstance(value, int) else clipped(formatting.cell(value), _LONGEST)
 
 
 @dataclass(frozen=True, slots=True)

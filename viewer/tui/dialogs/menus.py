@@ -25,7 +25,7 @@ from textual.worker import Worker
 
 from recorder.clock import Clock
 from recorder.errors import WiretapeError
-from recorder.sanitize import safe
+from recorder.sanitize import clipped, safe
 from viewer import formatting
 from viewer.model import settings
 from viewer.model.states import Part
@@ -158,7 +158,7 @@ class _OfferMenu(Menu[None]):
         super().__init__()
         self._head = head if offered else f"{head}: there is nothing here"
         width = max((len(label) for label, _ in offered), default=0)
-        lines = [f"{label:<{width}}  {formatting.cut(formatting.line(text), _SHOWN)}" for label, text in offered]
+        lines = [f"{label:<{width}}  {clipped(formatting.line(text), _SHOWN)}" for label, text in offered]
         self.options = OptionList(*(Option(paint.content(line)) for line in lines))
 
     def compose(self) -> ComposeResult:
@@ -314,7 +314,7 @@ class ViewsMenu(Menu[str]):
         wide = min(max(len(formatting.line(name)) for name in self._views), _VIEW_NAME)
         count = self._counts.get(name)
         parts: list[Part] = [
-            (f"{formatting.cut(formatting.line(name), wide):<{wide}}  ", "strong"),
+            (f"{clipped(formatting.line(name), wide):<{wide}}  ", "strong"),
             (f"{'…' if count is None else f'{count:,}':>{_VIEW_COUNT}}  ", "muted" if not count else "accent"),
             (formatting.line(self._views[name]), "plain"),
         ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from recorder.sanitize import safe
+from recorder.sanitize import clipped, safe
 from viewer import formatting
 from viewer.model.exchange import events, pages
 from viewer.model.exchange.answer import Answer
@@ -136,7 +136,7 @@ def copies(tape: Path, known: Known, opened: Opened | None, position: int) -> li
     copies: list[Copy] = [("id", row["id"]), ("command", offers.command(tape, "show", row["id"]))]
     texts = [("text", row["content"]), ("reasoning", row["reasoning"]), ("request body", known.request["body"])]
     for call in (row["tool_calls"] or [])[:_MOST_CALLS]:
-        texts.append((f"arguments of {formatting.cut(formatting.line(call['name']), _NAME)}", call["arguments"]))
+        texts.append((f"arguments of {clipped(formatting.line(call['name']), _NAME)}", call["arguments"]))
     copies += [(label, _short_or_later(text, given(label))) for label, text in texts if text]
     curled = _later("its request, as a command", lambda: curl.of(known.request, known.request_body), given("curl"))
     copies.append(("curl", curled))

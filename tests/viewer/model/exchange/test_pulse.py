@@ -9,7 +9,7 @@ from recorder.clock import Clock
 from tests.viewer.conftest import COMPLETE, LIVE, MS
 from tests.viewer.model.exchange.test_opened import opened
 from viewer.model.exchange.pulse import Pulse
-from viewer.model.silence import Silence
+from viewer.model.states import Silence
 
 STARTED = "2026-03-01T12:00:07.000000Z"
 STARTED_NS = 1_772_366_407 * 10**9

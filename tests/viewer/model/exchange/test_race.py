@@ -13,7 +13,7 @@ from tests.viewer.conftest import COMPLETE, LIMITED, MS, TOOLS, event
 from viewer.model.exchange import race
 from viewer.model.exchange.race import ALIGNMENTS, Lane, Race
 from viewer.model.exchange.transcript import Transcript
-from viewer.model.silence import Silence
+from viewer.model.states import Silence
 from viewer.rows import Row
 from viewer.tape import queries
 
