@@ -1,4 +1,4 @@
-"""The command `wiretape`, whole: the commands that write, from `recorder.commands.cli`, and those that read a tape."""
+"""The command `wiretape`: the commands that write, from `recorder.commands.cli`, and those that read a tape."""
 
 import io
 import os
@@ -9,17 +9,22 @@ import click
 from recorder.commands.cli import main as group
 from recorder.errors import WiretapeError
 from recorder.sanitize import safe
-from viewer.commands import completion, doctor, export, ls, rm, show, stats, view
-from viewer.commands import help as helping
+from viewer.commands.completion import completion
 from viewer.commands.demo import demo
+from viewer.commands.doctor import doctor
+from viewer.commands.export import export
+from viewer.commands.help import help_
+from viewer.commands.ls import ls
+from viewer.commands.rm import rm
+from viewer.commands.show import show
+from viewer.commands.stats import check, compare, stats
+from viewer.commands.view import view
 
 _SIGINT_EXIT = 128 + 2
 _SIGPIPE_EXIT = 128 + 13
 
-for _module in (ls, show, export, rm, stats, doctor, completion, view, helping):
-    for _command in _module.COMMANDS:
-        group.add_command(_command)
-group.add_command(demo)
+for _command in (ls, show, export, rm, stats, compare, check, doctor, completion, view, help_, demo):
+    group.add_command(_command)
 
 
 def main() -> None:
@@ -33,7 +38,7 @@ def main() -> None:
 
 
 def _run() -> int:
-    """Give the exit code: a command's own, an error's, or that of whoever was interrupted or is read no more."""
+    """Run the command line and return its exit code."""
     stdout = sys.stdout
     try:
         code = group.main(prog_name="wiretape", standalone_mode=False)
@@ -45,7 +50,7 @@ def _run() -> int:
         error.show()
         return error.exit_code
     except click.ClickException as error:
-        print(f"{_told(error)}", file=sys.stderr)
+        print(_message(error), file=sys.stderr)
         return error.exit_code
     except click.Abort as error:
         return _SIGINT_EXIT if isinstance(error.__cause__, KeyboardInterrupt) else 1
@@ -59,17 +64,16 @@ def _run() -> int:
     return code if isinstance(code, int) else 0
 
 
-def _told(error: click.ClickException) -> str:
-    """Say in one line what was wrong, and where to look."""
+def _message(error: click.ClickException) -> str:
+    """Return in one line what was wrong, and where to look."""
     context = error.ctx if isinstance(error, click.UsageError) else None
-    path, help = (
-        ("wiretape", "") if context is None else (context.command_path, f" (see {context.command_path} --help)")
-    )
-    return f"{path}: {safe(' '.join(error.format_message().split()))}{help}"
+    path = "wiretape" if context is None else context.command_path
+    hint = "" if context is None else f" (see {path} --help)"
+    return f"{path}: {safe(' '.join(error.format_message().split()))}{hint}"
 
 
 def _unread() -> int:
-    """Nobody reads any more: the interpreter's last flush may not fail either."""
+    """Send stdout, which nobody reads any more, nowhere: the interpreter's last flush must not fail either."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return _SIGPIPE_EXIT
 

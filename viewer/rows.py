@@ -60,18 +60,12 @@ PART_FIELDS: Final = {
 }  # fmt: skip
 """Where a chunk's row has what `recorder.decode.templates` calls a part."""
 
-REQUEST_FIELDS: Final = (
-    "id", "method", "path", "upstream", "headers", "body", "body_base64", "size", "sha256", "labels",
-)  # fmt: skip
-
 
 EXACT: Final = 1 << 52
 """Of fewer nanoseconds than this, the quotient by a million is the float nearest to the decimal: no need to round."""
 
 
 _COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-
-_compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def ms(ns: float | None) -> float | None:

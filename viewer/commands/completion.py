@@ -346,7 +346,3 @@ def completion(context: click.Context, shell: str) -> None:
     """
     program = context.find_root().command
     click.echo(_SHELLS[shell](program, {}, "wiretape", VARIABLE).source(), nl=False)
-
-
-COMMANDS: list[click.Command] = [completion]
-"""The commands of this module, for the group."""

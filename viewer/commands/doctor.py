@@ -1,6 +1,6 @@
-"""The command `doctor`: checks whether this is a good place to record, and advises what to do; added by `viewer.cli`.
+"""The command `doctor`: checks whether this is a good place to record, and advises what to do.
 
-Only click is imported at the top: `--help` must not wait for a database library. Nothing is asked of the network unless
+Nothing is asked of the network unless
 `--check` names it, and nothing is left behind. Functions named `of_…` look, those named `judge_…` are pure: from facts
 they make findings. A secret cannot get in: of URLs only scheme, host and port are printed, of other variables only
 their names.
@@ -477,7 +477,3 @@ def is_loopback(url: str) -> bool:
         return _LOOPBACK.fullmatch(urlsplit(url).hostname or "") is not None
     except ValueError:
         return False
-
-
-COMMANDS: list[click.Command] = [doctor]
-"""The commands of this module, for the group."""

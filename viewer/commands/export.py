@@ -1,6 +1,6 @@
-"""The command `export`: the tape as a table for machines, or whole exchanges; `viewer.cli` adds it to the group.
+"""The command `export`: the tape as a table for machines, or whole exchanges.
 
-Only click is imported at the top: `--help` must not wait for a database library. Rows and files are written by the
+Rows and files are written by the
 modules of `viewer.export`. Nothing here depends on how large a tape is: rows and exchanges pass one by one.
 """
 
@@ -248,9 +248,7 @@ def _opened(out: BinaryIO | None) -> contextlib.AbstractContextManager[BinaryIO]
     return writing.stdout() if out is None else contextlib.nullcontext(out)
 
 
-def _bar(
-    connection: "Connection", job: _Job, where: "Condition | None"
-) -> contextlib.AbstractContextManager[progress.Bar]:
+def _bar(connection: "Connection", job: _Job, where: "Condition | None") -> progress.Bar:
     from viewer.tape import queries
 
     def total() -> int | None:
@@ -260,8 +258,4 @@ def _bar(
         return found if job.limit is None else min(found, job.limit)
 
     hidden = job.file is None and writing.on_terminal()
-    return progress.bar(f"exporting {job.table}", total, _WHOLE.get(job.format, "row"), hidden=hidden)
-
-
-COMMANDS: list[click.Command] = [export]
-"""The commands of this module, for the group."""
+    return progress.Bar(f"exporting {job.table}", total, _WHOLE.get(job.format, "row"), hidden=hidden)

@@ -1,6 +1,6 @@
-"""The command `help`: other commands' help, the filter language, and every field; `viewer.cli` adds it to the group.
+"""The command `help`: other commands' help, the filter language, and every field.
 
-Only click is imported at the top: `--help` must not wait for a database library. What is said of fields, operators and
+What is said of fields, operators and
 values comes from the tables that the parser of filters uses.
 """
 
@@ -174,6 +174,3 @@ def _upstreams() -> Iterator[Section]:
 _SECTIONS: Final[dict[str, Callable[[], Iterator[Section]]]] = {
     "filters": _filters, "fields": _fields, "outcomes": _outcomes, "upstreams": _upstreams,
 }  # fmt: skip
-
-COMMANDS: list[click.Command] = [help_]
-"""The commands of this module, for the group."""

@@ -1,6 +1,6 @@
-"""The command `ls`: exchanges, one a line, and those that end while it looks on; `viewer.cli` adds it to the group.
+"""The command `ls`: exchanges, one a line, and those that end while it looks on.
 
-Only click is imported at the top: `--help` must not wait for a database library. Lines are laid out by `report.tables`.
+Lines are laid out by `report.tables`.
 """
 
 import contextlib
@@ -170,7 +170,3 @@ def _follow(
             writing.show(table.lines if recent is None else table.lines[1 + len(before) :], ascii=ascii)
             recent = [*before, *batch][-_LAID_OUT:]
     sys.exit(_SIGINT_EXIT)
-
-
-COMMANDS: list[click.Command] = [ls]
-"""The commands of this module, for the group."""

@@ -1,6 +1,6 @@
 """The options that several commands take: which exchanges, how many, in which order; and reading their values.
 
-Only click is imported at the top: `--help` must not wait for a database library. What is wrong with a value is a usage
+What is wrong with a value is a usage
 error that names the option. The language of filters is `filters.parser`'s.
 """
 

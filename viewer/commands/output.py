@@ -1,7 +1,4 @@
-"""How a command writes: rows in the format asked for, lines for people, to stdout or an error of one line.
-
-Only click is imported at the top, so that commands can take the options from here.
-"""
+"""How a command writes: rows in the format asked for, lines for people, to stdout or an error of one line."""
 
 import contextlib
 import io

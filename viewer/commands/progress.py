@@ -5,16 +5,14 @@ between two rows, a few times a second, and is gone when the work ends, however 
 first drawn.
 """
 
-import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from recorder.clock import SYSTEM, Clock
 from recorder.plurals import counted, plural
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress
 
 T = TypeVar("T")
@@ -26,7 +24,11 @@ _REFRESH_NS: Final = 100_000_000
 
 
 class Bar:
-    """Counts what passes through `over`; `total` is asked for the number of steps when the bar is first drawn."""
+    """Shows the progress of what passes through `over`, inside a with statement; `noun` names one of it.
+
+    `total` returns the number of steps, None if nobody knows it, and is called when the bar is first drawn. `hidden` is
+    for work that writes to the terminal itself.
+    """
 
     def __init__(
         self,
@@ -34,16 +36,14 @@ class Bar:
         total: Callable[[], int | None],
         noun: str = "row",
         *,
-        is_hidden: bool = False,
+        hidden: bool = False,
         clock: Clock = SYSTEM,
-        console: "Console | None" = None,
     ) -> None:
         self._description = description
         self._total = total
         self._noun = noun
-        self._is_hidden = is_hidden
+        self._is_hidden = hidden or not sys.stderr.isatty()
         self._clock = clock
-        self._console = console
         self._began = clock.now()
         self._due = self._began + PATIENCE_NS
         self._progress: Progress | None = None
@@ -55,8 +55,10 @@ class Bar:
         """Return the items, and keep the bar up: with `key`, what shares it is one step; `rows` counts each."""
         return iter(items) if self._is_hidden else self._counted(items, key, rows)
 
-    def close(self) -> None:
-        """Remove the bar."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self._progress is not None:
             self._progress.stop()
 
@@ -87,28 +89,8 @@ class Bar:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
         columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[text]}")
-        console = self._console or Console(stderr=True)
-        progress = Progress(*columns, console=console, transient=True, auto_refresh=False,
+        progress = Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False,
                             get_time=lambda: self._clock.now() / 1e9)  # fmt: skip
         progress.add_task(self._description, total=self._total(), text="")
         progress.start()
         return progress
-
-
-@contextlib.contextmanager
-def bar(
-    description: str,
-    total: Callable[[], int | None],
-    noun: str = "row",
-    *,
-    hidden: bool = False,
-    clock: Clock = SYSTEM,
-) -> Iterator[Bar]:
-    """Show the progress of what runs inside; `noun` names one of what passes.
-
-    `total` returns the number of steps, None if nobody knows it. `hidden` is for work that writes to the
-    terminal itself.
-    """
-    is_hidden = hidden or not sys.stderr.isatty()
-    with contextlib.closing(Bar(description, total, noun, is_hidden=is_hidden, clock=clock)) as shown:
-        yield shown

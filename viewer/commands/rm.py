@@ -1,6 +1,6 @@
-"""The command `rm`: deletes chosen exchanges; `viewer.cli` adds it to the group.
+"""The command `rm`: deletes chosen exchanges.
 
-Only click is imported at the top: `--help` must not wait for a database library. Deleting by age or size is `db prune`.
+Deleting by age or size is `db prune`.
 """
 
 from pathlib import Path
@@ -48,7 +48,3 @@ def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: b
         yes=yes,
         vacuum=vacuum,
     )
-
-
-COMMANDS: list[click.Command] = [rm]
-"""The commands of this module, for the group."""

@@ -1,6 +1,6 @@
-"""The command `show`: one exchange, as a page or in its parts; `viewer.cli` adds it to the group.
+"""The command `show`: one exchange, as a page or in its parts.
 
-Only click is imported at the top: `--help` must not wait for a database library. Pages are laid out by
+Pages are laid out by
 `report.exchange`.
 """
 
@@ -196,7 +196,3 @@ def show(id: str, db: Path | None, part: str, force: bool, thresholds: Threshold
             _readable(connection, no)
         else:
             _PARTS[part](connection, no, output, thresholds)
-
-
-COMMANDS: list[click.Command] = [show]
-"""The commands of this module, for the group."""

@@ -1,6 +1,6 @@
-"""The commands that turn a tape into figures: `stats`, `compare` and `check`; `viewer.cli` adds them to the group.
+"""The commands that turn a tape into figures: `stats`, `compare` and `check`.
 
-Only click is imported at the top: `--help` must not wait for a database library. Data goes to stdout and messages to
+Data goes to stdout and messages to
 stderr. The figures are worked out in `viewer.stats` and laid out in `viewer.report`.
 """
 
@@ -195,7 +195,7 @@ def _stats_as(
             options.report_nothing(connection, where)
             if output.is_table:
                 return
-        with progress.bar("measuring", lambda: queries.count(connection, condition), "exchange") as bar:
+        with progress.Bar("measuring", lambda: queries.count(connection, condition), "exchange") as bar:
             measured = measure_as(tool, bar.over(observed(connection, rule, condition)), count_tokens)
     if output.is_table:
         writing.show_table(tools.render(measured, writing.width(), names))
@@ -404,7 +404,3 @@ def _rules(file: Path | None, highest: Sequence[str], lowest: Sequence[str]) -> 
     rules += [parsed("--max", lambda text: check.rule("max", text), text) for text in highest]
     rules += [parsed("--min", lambda text: check.rule("min", text), text) for text in lowest]
     return rules, slo
-
-
-COMMANDS: list[click.Command] = [stats, compare, check]
-"""The commands of this module, for the group."""

@@ -1,6 +1,6 @@
-"""The command `view`: the tape in a terminal, to look at and to step through; `viewer.cli` adds it to the group.
+"""The command `view`: the tape in a terminal, to look at and to step through.
 
-Only click is imported at the top: `--help` must not wait for Textual. What is on the screen is `viewer.tui`'s. What is
+What is on the screen is `viewer.tui`'s. What is
 wrong with what was asked for is said before the screen is taken; the tape itself need not be there yet.
 """
 
@@ -114,7 +114,3 @@ def _opened(
     from viewer.tui.inspector.screen import InspectorScreen
 
     return lambda: InspectorScreen(numbers[0], at), numbers[0]
-
-
-COMMANDS: list[click.Command] = [view]
-"""The commands of this module, for the group."""

@@ -113,7 +113,9 @@ def test_text_on_a_pipe_is_the_content_and_nothing_else(tape: Path) -> None:
 def test_the_request_on_a_pipe_is_its_body_byte_for_byte(tape: Path) -> None:
     assert run(tape, "show", "c000", "--part", "request").stdout_bytes == b"\xff\xfe not UTF-8"
     found = json.loads(run(tape, "show", "c000", "--part", "request", "--format", "json").stdout)
-    assert tuple(found) == rows.REQUEST_FIELDS
+    assert tuple(found) == (
+        "id", "method", "path", "upstream", "headers", "body", "body_base64", "size", "sha256", "labels",
+    )  # fmt: skip
     assert "authorization: REDACTED" in run(tape, "show", "c000", "--part", "request", "--format", "table").stdout
 
 

@@ -20,13 +20,14 @@ from tests.viewer.commanding import on_terminal
 from tests.viewer.conftest import COMPLETE, TOOLS
 from viewer.commands import options
 from viewer.commands import stats as commands
-from viewer.commands.stats import COMMANDS
+from viewer.commands.stats import check, stats
+from viewer.commands.stats import compare as comparing
 from viewer.report import tools as reports
 from viewer.stats import compare, summary
 from viewer.stats.tools import tools
 
 ROOT = Path(__file__).parents[3]
-GROUP = click.Group("wiretape", commands=COMMANDS)
+GROUP = click.Group("wiretape", commands=[stats, comparing, check])
 
 
 def run(tape: Path, *arguments: str, code: int = 0) -> Result:
