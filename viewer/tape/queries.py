@@ -317,7 +317,7 @@ def _decoded_group(connection: Connection, group: Sequence[int]) -> Iterator[tup
             reads = {no: text for no, text in connection.execute(packed_reads)}
             data = {no: (data, size) for no, data, size in connection.execute(packed)}
     except DatabaseError:  # what is damaged is left out of each by itself
-        heads = {}
+        heads, reads, data = {}, {}, {}
     for no in group:
         try:
             body = encoding.unpack(*data[no])
