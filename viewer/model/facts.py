@@ -90,8 +90,9 @@ def fault(row: Row) -> str:
 
 def reason(row: Row) -> str:
     """Return why an exchange ended, or that it has not; `recorder_pid` and `dialect` of the row may be missing."""
-    told = _REASONS.get(row["outcome"], _unknown)(row)
-    return f"{told} ({line(row['ended_detail'])})" if row.get("ended_detail") else told
+    known = _REASONS.get(row["outcome"])
+    why = f"{outcome(row)}, which this version does not know" if known is None else known(row)
+    return f"{why} ({line(row['ended_detail'])})" if row.get("ended_detail") else why
 
 
 def no_text(row: Row, hint: str) -> str:
@@ -126,18 +127,10 @@ def number_of(number: int | None, thing: str) -> str:
     return f"{UNKNOWN} {thing}s" if number is None else counted(number, thing)
 
 
-def _open(row: Row) -> str:
-    return "still running" if row["ended_by"] is None else "ended, and being measured"
-
-
 def _complete(row: Row) -> str:
     signs = [f"finish reason {line(row['finish_reason'])}"] if row["finish_reason"] else []
     signs += ["[DONE]"] if row.get("dialect") == "chat" and not {"no_done", "nonstream"} & set(row["flags"]) else []
     return f"all came: {', '.join([*signs, _AFTERWARDS.get(row['ended_by'], 'then the end')])}"
-
-
-def _malformed(row: Row) -> str:
-    return f"an event is not JSON, although {_complete(row)}"
 
 
 def _truncated(row: Row) -> str:
@@ -166,11 +159,6 @@ def _error_event(row: Row) -> str:
     return f"upstream sent an error{where}{f': {message}' if message else ', without a message'}"
 
 
-def _connect_error(row: Row) -> str:
-    reached = _UNCONNECTED.get(row["ended_by"], "{host} closed the connection without an answer")
-    return reached.format(host=line(host(row["upstream"])))
-
-
 def _client_closed(row: Row) -> str:
     did = "stopped reading" if row["ended_by"] == "client_stalled" else "closed the connection"
     return f"the client {did} {_after(row)}, before the answer was complete"
@@ -180,10 +168,6 @@ def _interrupted(row: Row) -> str:
     pid = f" (pid {row['recorder_pid']})" if row.get("recorder_pid") else ""
     did = {"shutdown": "was told to stop", "local": "lacked resources"}.get(row["ended_by"], "died")
     return f"the recorder{pid} {did} {_after(row)}, before the answer was complete"
-
-
-def _unknown(row: Row) -> str:
-    return f"{outcome(row)}, which this version does not know"
 
 
 def _after(row: Row) -> str:
@@ -224,14 +208,16 @@ _UNCONNECTED: Final = {
     "reset": "{host} reset the connection without an answer",
 }
 _REASONS: Final[dict[str, Callable[[Row], str]]] = {
-    "open": _open,
+    "open": lambda row: "still running" if row["ended_by"] is None else "ended, and being measured",
     "complete": _complete,
-    "malformed": _malformed,
+    "malformed": lambda row: f"an event is not JSON, although {_complete(row)}",
     "truncated": _truncated,
     "timeout": _timeout,
     "http_error": _http_error,
     "error_event": _error_event,
-    "connect_error": _connect_error,
+    "connect_error": lambda row: _UNCONNECTED.get(
+        row["ended_by"], "{host} closed the connection without an answer"
+    ).format(host=line(host(row["upstream"]))),
     "client_closed": _client_closed,
     "interrupted": _interrupted,
 }

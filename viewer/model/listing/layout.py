@@ -208,18 +208,13 @@ def _runs(row: Row, look: Look) -> bool:
     return state(row, recording=look.recording).word == "open"
 
 
+def _known(name: str, written: Callable[[Any], Part]) -> Shown:
+    """Return what shows a value that does not change once it is known."""
+    return lambda row, look, width: [_unknown(row, look) if row[name] is None else written(row[name])]
+
+
 def _text(name: str, tone: Tone = "plain") -> Shown:
     return lambda row, look, width: [(formatting.line(row[name]), tone if row[name] is not None else "muted")]
-
-
-def _rate(row: Row, look: Look, width: int) -> Sequence[Part]:
-    rate = row["tps_user"]
-    return [_unknown(row, look) if rate is None else (f"{rate:,.1f}", "plain")]
-
-
-def _status(row: Row, look: Look, width: int) -> Sequence[Part]:
-    status = row["status"]
-    return [_unknown(row, look) if status is None else (formatting.cell(status), "muted" if status < 300 else "error")]
 
 
 def _outcome(row: Row, look: Look, width: int) -> Sequence[Part]:
@@ -256,10 +251,6 @@ def _flags(refusal: Callable[[Row], str]) -> Shown:
     return shown
 
 
-def _host(row: Row, look: Look, width: int) -> Sequence[Part]:
-    return [(formatting.line(formatting.host(row["upstream"])), "muted")]
-
-
 _FLAGS: Final = Column("flags", "FLAGS", 11, 24, 5, _flags(lambda row: formatting.cell(row["status"])), "flags", "f")
 _FLAGS_BESIDE_STATUS: Final = replace(
     _FLAGS, shown=_flags(lambda row: formatting.line(row["outcome_detail"] or row["outcome"]))
@@ -271,9 +262,12 @@ COLUMNS: Final = (
     Column("start", "START", 8, 12, 2, lambda row, look, width: [(moment(row["started_at"], look, width), "muted")],
            "started_at", "s"),
     Column("model", "MODEL", 10, 26, 0, _text("model"), "model", "m"),
-    Column("host", "HOST", 12, 26, 13, _host, "upstream", "h"),
+    Column("host", "HOST", 12, 26, 13, _known("upstream", lambda url: (formatting.line(formatting.host(url)), "muted")),
+           "upstream", "h"),
     Column("path", "PATH", 16, 30, 15, _text("path", "muted"), "path", "p"),
-    Column("status", "HTTP", 4, 4, 11, _status, "status", "c", right=True),
+    Column("status", "HTTP", 4, 4, 11,
+           _known("status", lambda status: (str(status), "muted" if status < 300 else "error")),
+           "status", "c", right=True),
     Column("outcome", "OUTCOME", 13, 24, 12, _outcome, "outcome", "e"),
     Column("ttft", "TTFT", 6, 7, 3, _figure("ttft_ms", short_ms, 2000, 10_000, grows=False), "ttft_ms", "t", right=True,
            unit="ms"),
@@ -286,7 +280,8 @@ COLUMNS: Final = (
     Column("events", "EV", 5, 6, 14, _figure("events", formatting.count), "events", "n", right=True),
     Column("tokens", "TOK", 5, 6, 8, _figure("completion_tokens", formatting.count), "completion_tokens", "k",
            right=True),
-    Column("rate", "TOK/s", 6, 6, 10, _rate, "tps_user", "r", right=True),
+    Column("rate", "TOK/s", 6, 6, 10, _known("tps_user", lambda rate: (f"{rate:,.1f}", "plain")), "tps_user", "r",
+           right=True),
     Column("duration", "DUR", 6, 7, 4, _duration, "duration_ms", "d", right=True, unit="s"),
     _FLAGS,
     Column("gaps", "GAPS", 8, 24, 7, gaps),
