@@ -1,6 +1,6 @@
 """The fields of an exchange's row as SQL expressions, over exchanges left-joined to measures.
 
-What a list shows, what a filter compares and what a sort orders by is the same expression. SELECTs are `queries`'.
+What a list shows, what a filter compares and what a sort orders by is the same. SELECTs are in `viewer.tape`.
 """
 
 from typing import Any, Final
@@ -16,7 +16,7 @@ JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchange
 
 
 def column(field: str) -> ColumnElement[Any]:
-    """Give the expression of a field; of an open exchange, reads and bytes are counted from what is there.
+    """Return the expression of a field; of an open exchange, reads and bytes are counted from what is there.
 
     A metric is withheld where the exchange has one of the flags that its entry names: of a burst it is not known how
     fast it was made, and where usage counts tokens that did not come, so is all that divides time by them.
@@ -38,28 +38,28 @@ def column(field: str) -> ColumnElement[Any]:
             return func.gap_percentile(measures.c.icl, rows.GAP_PERCENTILES[field])
     stored = rows.stored_name(field)
     if (metric := METRICS.get(stored)) is not None and metric.withheld:
-        kept = measures.c[stored]
-        return _typed(case((or_(*map(flagged, metric.withheld)), null()), else_=kept), kept)
-    found: ColumnElement[Any] = measures.c[stored] if stored in measures.c else exchanges.c[stored]
-    return found
+        value = measures.c[stored]
+        return _typed(case((or_(*map(flagged, metric.withheld)), null()), else_=value), value)
+    expression: ColumnElement[Any] = measures.c[stored] if stored in measures.c else exchanges.c[stored]
+    return expression
 
 
 def _typed(one: ColumnElement[Any], column: Column[Any]) -> ColumnElement[Any]:
-    """Give an expression the type of a column, so that its values are checked as that one's are."""
+    """Return an expression with the type of a column, so that its values are checked as those of the column."""
     return type_coerce(one, column.type)
 
 
 def label(key: str) -> ColumnElement[Any]:
-    """Give the expression of a label's value; null where there is none."""
+    """Return the expression of a label's value; null where there is none."""
     return case((func.json_valid(exchanges.c.labels) == 1, exchanges.c.labels[key].as_string()))
 
 
 def each_label() -> TableValuedAlias:
-    """Give the labels of an exchange as rows of `key` and `value`."""
+    """Return the labels of an exchange as rows of `key` and `value`."""
     intact = case((func.json_valid(exchanges.c.labels) == 1, exchanges.c.labels), else_="{}")
     return func.json_each(intact).table_valued("key", "value")
 
 
 def flagged(flag: str) -> ColumnElement[bool]:
-    """Give the condition that an exchange is measured and carries a flag."""
+    """Return the condition that an exchange is measured and carries a flag."""
     return func.instr(literal(" ") + measures.c.flags + " ", f" {flag} ") > 0

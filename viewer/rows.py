@@ -1,8 +1,8 @@
 """Pure: what a tape holds, as rows of named fields; the names that `ls`, `show` and `export` share are a contract.
 
 A row is a dict in the order of its fields. Instants and durations are milliseconds (`_ms`, floats), unknown is None.
-`FIELDS` may grow at its end and never changes otherwise. Where rows come from is left to `queries`, how they look on
-paper to `export` and `report`.
+`FIELDS` may grow at its end and never changes otherwise. Where rows come from is left to `queries`, how they are
+printed to `export` and `report`.
 """
 
 import base64
@@ -69,7 +69,7 @@ _COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def ms(ns: float | None) -> float | None:
-    """Give nanoseconds as milliseconds, exact to the nanosecond. Raises `TapeDamaged` where they are no number."""
+    """Return nanoseconds as milliseconds, exact to the nanosecond. Raises `TapeDamaged` where they are no number."""
     if type(ns) is int and -EXACT < ns < EXACT:
         return ns / 1e6
     try:
@@ -85,12 +85,12 @@ def ns(ms: float | None) -> int | None:
 
 
 def stored_name(field: str) -> str:
-    """Give the name under which the tape has a field: nanoseconds where the field has milliseconds."""
+    """Return the name under which the tape has a field: nanoseconds where the field has milliseconds."""
     return f"{field.removesuffix('_ms')}_ns" if field.endswith("_ms") else field
 
 
 def exchange(fields: tuple[str, ...], values: Sequence[Any]) -> Row:
-    """Name the stored values of an exchange: ns become ms, flags a list, labels a mapping."""
+    """Return the row of an exchange's stored values: ns become ms, flags a list, labels a mapping."""
     row = dict(zip(fields, values, strict=True))
     for field in _durations(fields):
         if row[field] is not None:
@@ -128,7 +128,7 @@ def _durations(fields: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def read(one: Read) -> Row:
-    """Give a read's row."""
+    """Return a read's row."""
     return {
         "seq": one.seq,
         "at_ms": ms(one.at_ns),
@@ -173,7 +173,7 @@ def chunks(id: str, decoded: "Decoded") -> Iterator[Row]:
 
 
 def chunk(id: str, one: Chunk) -> list[Row]:
-    """Give the rows of a chunk, without its number and its instants."""
+    """Return the rows of a chunk, without its number and its instants."""
     return [
         {
             **dict.fromkeys(CHUNK_FIELDS),
@@ -188,12 +188,12 @@ def chunk(id: str, one: Chunk) -> list[Row]:
 
 
 def gaps(at_ns: Sequence[int | None]) -> list[int | None]:
-    """Give the time from each of some instants to the next: None beside an unknown one."""
+    """Return the time from each of some instants to the next: None beside an unknown one."""
     return [None if a is None or b is None else b - a for a, b in itertools.pairwise(at_ns)]
 
 
 def request(values: Mapping[str, Any]) -> Row:
-    """Give a request's row: its body as text, or in base64 if it is not UTF-8."""
+    """Return a request's row: its body as text, or in base64 if it is not UTF-8."""
     body: bytes | None = values["request_body"]
     text, encoded = None, None
     if body is not None:
@@ -213,7 +213,7 @@ def request(values: Mapping[str, Any]) -> Row:
 
 
 def flat(value: Any) -> str | int | float | None:
-    """Give a value as one cell: lists of words joined by a space, other structures as compact JSON."""
+    """Return a value as one cell: lists of words joined by a space, other structures as compact JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list) and all(isinstance(word, str) for word in value):

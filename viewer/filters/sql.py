@@ -82,7 +82,7 @@ def register(connection: sqlite3.Connection, searches: Searches) -> None:
 
 @functools.singledispatch
 def condition(filter: Filter) -> Condition:
-    """Give a filter as a condition on `columns.JOINED`."""
+    """Return a filter as a condition on `columns.JOINED`."""
     raise TypeError(filter)
 
 

@@ -39,7 +39,7 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d
 
 
 def number(text: str, kind: Kind, *, in_ms: bool = False) -> Number:
-    """Read a number: of a duration whole ns, of a share a fraction of 1. A duration needs a unit, unless `in_ms`."""
+    """Parse a number: of a duration whole ns, of a share a fraction of 1. A duration needs a unit, unless `in_ms`."""
     match = _AMOUNT.fullmatch(text)
     factor = _factor(kind, match[2], in_ms or Decimal(match[1]) == 0) if match else None
     if match is None or factor is None:
@@ -80,7 +80,7 @@ def is_relative(text: str) -> bool:
 
 
 def _moment(text: str, now: datetime) -> tuple[datetime, timedelta]:
-    """Give the beginning of a period, and its length; local times are naive."""
+    """Return the beginning of a period, and its length; local times are naive."""
     local = now.astimezone().replace(tzinfo=None)
     if match := _AGO.fullmatch(text):
         return now - timedelta(**{_AGO_UNITS[match[2]]: float(match[1])}), timedelta()

@@ -72,7 +72,7 @@ class Heatmap:
         return [sum(column) for column in zip(*self.counts, strict=True)]
 
     def cell(self, row: int, column: int) -> Cell:
-        """Give one cell."""
+        """Return one cell."""
         count = self.counts[row][column]
         whole = sum(line[column] for line in self.counts)
         return Cell(count, count / whole if whole else 0.0, self.exchanges[row][column])
@@ -82,12 +82,12 @@ class Heatmap:
         return step(self.cell(row, column).share)
 
     def span(self, column: int) -> tuple[str, str]:
-        """Give when a column begins and when the next one does: ISO 8601, UTC."""
+        """Return when a column begins and when the next one does: ISO 8601, UTC."""
         start = self.start_s + column * self.step_s
         return _iso(start), _iso(start + self.step_s)
 
     def limits(self, row: int) -> tuple[int | None, int]:
-        """Give what values a row holds: from (None: from 0) and below, in ns or as a rate."""
+        """Return what values a row holds: from (None: from 0) and below, in ns or as a rate."""
         low, high = self.bands[row]
         return None if low <= FLOORS[self.metric] else 1 << (low - 1), 1 << high
 
@@ -157,7 +157,7 @@ def axis(heatmap: Heatmap, width: int) -> str:
 
 
 def amount(value: int, metric: str) -> str:
-    """Give an edge of a row for people, in three digits: a duration with its unit, or a rate."""
+    """Return an edge of a row for people, in three digits: a duration with its unit, or a rate."""
     if metric == "tps":
         return f"{value:,}"
     return f"{value / 1e9:.3g} s" if value >= 1e9 else f"{value / 1e6:.3g} ms"
@@ -178,7 +178,7 @@ def described(found: Heatmap, row: int, column: int) -> str:
 
 
 def length(step_s: int) -> str:
-    """Give how long a column is, for people."""
+    """Return how long a column is, for people."""
     for unit, size in (("d", _DAY_S), ("h", 3600), ("min", 60)):
         if step_s % size == 0:
             return f"{step_s // size} {unit}"
@@ -186,7 +186,7 @@ def length(step_s: int) -> str:
 
 
 def row_of(bits: int, laid: Sequence[tuple[int, int]]) -> int:
-    """Give the row that a bit length is in; what is below the lowest is in the lowest."""
+    """Return the row that a bit length is in; what is below the lowest is in the lowest."""
     return next((at for at, (low, _) in enumerate(laid) if bits >= low), len(laid) - 1)
 
 

@@ -134,7 +134,7 @@ class Playback:
             self.seek_to(self._end)
 
     def deadline(self) -> int | None:
-        """Give the clock's instant at which the next event, or the end, is due; None if nothing is."""
+        """Return the clock's instant at which the next event, or the end, is due; None if nothing is."""
         if not self.playing or self.at_end:
             return None
         if self.speed == float("inf"):
@@ -165,14 +165,14 @@ class Playback:
         self._base_shown, self._base_clock = shown_ns, self._now()
 
     def _cut(self, at_ns: int) -> int:
-        """Give where an instant stands on the shown time line."""
+        """Return where an instant stands on the shown time line."""
         before = bisect_right(self._at, at_ns)
         real, shown = (self._at[before - 1], self._shown[before - 1]) if before else (0, 0)
         following = self._shown[before] if before < len(self._at) else self._shown_end
         return min(shown + at_ns - real, following)
 
     def _real(self, shown_ns: int) -> int:
-        """Give the instant that stands at a place of the shown time line; within a cut, that of its beginning."""
+        """Return the instant that stands at a place of the shown time line; within a cut, that of its beginning."""
         before = bisect_right(self._shown, shown_ns)
         real, shown = (self._at[before - 1], self._shown[before - 1]) if before else (0, 0)
         if shown_ns >= self._shown_end:

@@ -49,7 +49,7 @@ def given() -> list[str]:
 
 
 def read(given: Mapping[str, str | None]) -> Thresholds:
-    """Give the limits: those `given` on the command line, else those found elsewhere, else the defaults.
+    """Return the limits: those `given` on the command line, else those found elsewhere, else the defaults.
 
     Raises `click.UsageError`, which names where a wrong value or an unknown name stands.
     """
@@ -65,14 +65,14 @@ def read(given: Mapping[str, str | None]) -> Thresholds:
 
 
 def user_file() -> Path:
-    """Give the path of the user's configuration, which need not exist."""
+    """Return the path of the user's configuration, which need not exist."""
     import platformdirs
 
     return Path(platformdirs.user_config_path("wiretape")) / "config.toml"
 
 
 def _sources(given: Mapping[str, str | None]) -> Iterator[tuple[Callable[[str], str], Mapping[str, Any]]]:
-    """Give what each source has, the first to be heeded first, and how it names a value."""
+    """Return what each source has, the first to be heeded first, and how it names a value."""
     yield _option, {name: text for name, text in given.items() if text is not None}
     set_there = {name: os.environ.get(_variable(name)) for name in _FIELDS}
     yield _variable, {name: text for name, text in set_there.items() if text}
@@ -111,7 +111,7 @@ def _table(path: Path) -> dict[str, Any]:
 
 
 def _checked(name: str, value: Any, where: str) -> float:
-    """Give a value as its limit's number. From a file it has a type already, from elsewhere it is text."""
+    """Return a value as its limit's number. From a file it has a type already, from elsewhere it is text."""
     one = _FIELDS[name]
     whole = isinstance(one.default, int)
     try:
