@@ -149,7 +149,7 @@ class CompareManyScreen(Screen[None]):
             self.app.push_screen(InspectorScreen(self._table.selected.no))
 
     def action_order(self) -> None:
-        """Go by the next figure, the best first; after the last, by the order of the marks again."""
+        """Order by the next figure, the best first; after the last, by the order of the marks again."""
         self._by, self._reverse = ORDERS[(ORDERS.index(self._by) + 1) % len(ORDERS)], False
         self._show()
 

@@ -71,7 +71,7 @@ class HelpScreen(Menu[None]):
     ]
 
     def __init__(self, bindings: Mapping[str, ActiveBinding]) -> None:
-        """Take `screen.active_bindings` of the screen below."""
+        """List `bindings`: `active_bindings` of the screen below."""
         super().__init__()
         self._below = dict(bindings)
         self._entries: list[Entry] = []

@@ -108,7 +108,7 @@ class AskScreen(Dialog[str]):
         self.query_one("#mistake", Static).update(paint.content(self._mistake(event.value) or ""))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take the line, if nothing is wrong with it; else show what."""
+        """Return the line, if nothing is wrong with it; else show what."""
         wrong = self._mistake(event.value) or self._refusal(event.value)
         if wrong is None:
             self.finish(event.value)
@@ -124,15 +124,15 @@ class Menu(Dialog[R]):
         self.options = OptionList()
 
     def choose(self, at: int) -> None:
-        """Take the option of this number."""
+        """Do what the option of this number stands for."""
         raise NotImplementedError
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Take what was chosen."""
+        """Choose what was clicked."""
         self.choose(event.option_index)
 
     def on_input_submitted(self) -> None:
-        """Take what is under the cursor."""
+        """Choose what is under the cursor."""
         if self.options.highlighted is not None:
             self.choose(self.options.highlighted)
 
@@ -297,7 +297,7 @@ class ViewsMenu(Menu[str]):
         self._list()
 
     def choose(self, at: int) -> None:
-        """Take the filter of a view."""
+        """Return the filter of a view."""
         if at < len(self._shown):
             self.finish(self._views[self._shown[at]])
 

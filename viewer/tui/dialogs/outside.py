@@ -100,7 +100,7 @@ async def edit(app: App[Any], name: str, text: str) -> str | None:
 
 
 async def _run(app: App[Any], variable: str, command: list[str], file: IO[bytes] | None) -> str | None:
-    """Give the terminal to a program until it ends; return what went wrong, if anything did."""
+    """Run a program that has the terminal until it ends; return what went wrong, if anything did."""
     if shutil.which(command[0]) is None:
         return f"there is no program {safe(command[0])}: set {variable} to one that is there"
     try:

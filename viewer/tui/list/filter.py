@@ -154,7 +154,7 @@ class FilterLine(Vertical):
         self.post_message(self.Edited(self._applied))
 
     def enter(self) -> None:
-        """Give the keys to the box."""
+        """Focus the box, and list completions."""
         self.box.can_focus = True
         self.box.focus()
         self.add_class("-typing")
@@ -162,7 +162,7 @@ class FilterLine(Vertical):
         self.recall()
 
     def leave(self) -> None:
-        """Apply the filter as it stands, and give the keys back to the list."""
+        """Apply the filter as it stands, and leave the box."""
         self.box.remember(self.box.value)
         if self.box.value.strip():
             _: Worker[None] = self.run_worker(partial(self._keep, self.box.value), group="history")
@@ -351,7 +351,7 @@ class FilterInput(Input):
             self.take(self.completions.chosen)
 
     def action_leave(self) -> None:
-        """Go back to the list."""
+        """Leave the box."""
         self.query_ancestor(FilterLine).leave()
 
     def _step(self, by: int) -> None:

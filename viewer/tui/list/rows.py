@@ -98,17 +98,17 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
     def show(self, catalog: Catalog) -> None:
         """Show another list; the cursor stays on its exchange if that is in it, else it goes to the top."""
         self.catalog = catalog
-        kept = self.selected is not None and catalog.place(self.selected) is not None
-        if not kept:
+        is_listed = self.selected is not None and catalog.place(self.selected) is not None
+        if not is_listed:
             self.selected = catalog.number(0) if self.count else None
         self.set_lines(self.count)
-        self.scroll_to_line(self.cursor - self.size.height // 2 if kept else 0)
+        self.scroll_to_line(self.cursor - self.size.height // 2 if is_listed else 0)
         self.reveal(self.cursor)
         self.redraw()
         self.post_message(self.Moved(self, by_hand=False))
 
     def grown(self, above: int, *, follow: bool) -> None:
-        """Take note of exchanges that came or went in the catalog, `above` of them in its front.
+        """Show exchanges that came or went in the catalog, `above` of them in its front.
 
         The view stays on what it shows; at the top, what is new comes into sight. To `follow` is to stay on the newest.
         """
@@ -143,7 +143,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self._request()
 
     def set_look(self, look: Look) -> None:
-        """Take what lines depend on besides their rows, for what is drawn from now on."""
+        """Set what lines depend on besides their rows, for what is drawn from now on."""
         worded = not any(slot.column.name == "outcome" for slot in self.slots)
         self.look = replace(look, worded=worded, axis_ns=self.look.axis_ns)
 

@@ -292,7 +292,7 @@ class StreamsScreen(Screen[None]):
         self.show_state()
 
     def on_filter_line_left(self) -> None:
-        """Give the keys back to the list."""
+        """Focus the list again."""
         self.remove_class("-filtering")
         self._apply_filter()
         self._rows.focus()
@@ -312,7 +312,7 @@ class StreamsScreen(Screen[None]):
         self.listing.query = self.filter.applied(self.listing.query)
 
     def action_filter(self) -> None:
-        """Go into the filter's box."""
+        """Focus the filter's box."""
         self.filter.enter()
         self.add_class("-filtering")
         self._apply_filter()
@@ -364,7 +364,7 @@ class StreamsScreen(Screen[None]):
         return frozenset(idle | {action for action, does in applies.items() if not does})
 
     def action_clear(self) -> None:
-        """Take the marks away; where there are none, switch the filter off."""
+        """Remove the marks; where there are none, switch the filter off."""
         if self.marks:
             self.marks.clear()
             self._show_marks()
@@ -463,7 +463,7 @@ class StreamsScreen(Screen[None]):
         self._rows.set_columns(self._rows.hidden)
 
     def on_key(self, event: Key) -> None:
-        """Tell who types into the list, once, how to filter it."""
+        """Show once, when somebody types into the list, how to filter it."""
         is_free = self.is_current and self.focused is self._rows and event.key not in self.active_bindings
         if is_free and event.is_printable and not self._hinted:
             self._hinted = True
@@ -544,8 +544,8 @@ class StreamsScreen(Screen[None]):
             return [("…", "muted")]
         if listing.query.filter is None:
             return [("off: \\ switches it on", "warning")] if self.filter.text.strip() else []
-        found = f"{listing.fitting:,} / {listing.change.total:,}"
-        return [(found, "strong"), (f" · {listing.took_ns / 1e6:,.0f} ms", "muted")]
+        share = f"{listing.fitting:,} / {listing.change.total:,}"
+        return [(share, "strong"), (f" · {listing.took_ns / 1e6:,.0f} ms", "muted")]
 
     def _why_empty(self) -> notices.Lines | None:
         """Return why there is nothing to list; None if there is something, or a filter is why."""
@@ -576,7 +576,7 @@ class DrilledScreen(StreamsScreen):
         return True if action == "clear" else super().check_action(action, parameters)
 
     def action_clear(self) -> None:
-        """Take the marks away; where there are none, go back."""
+        """Remove the marks; where there are none, go back."""
         if self.marks:
             super().action_clear()
         elif self.is_current:

@@ -111,7 +111,7 @@ class FailureList(CursorList):
         return lines
 
     def action_leave(self, by: int) -> None:
-        """Go to the line above or below; above the first the focus moves on."""
+        """Move the cursor by lines; above the first the focus moves on."""
         lines, line, _ = self._laid_out()
         if 0 <= line + by < len(lines):
             self.go_to(lines[line + by][0])

@@ -59,12 +59,12 @@ class HeatGrid(CursorList):
         """How many columns and rows a map may have here."""
         return max((self.size.width - _LABEL - 2) // _CELL, 1), max(self.size.height - 3, 1)
 
-    def show(self, found: Heatmap | None, head: str, instead: str = "") -> None:
+    def show(self, heat: Heatmap | None, head: str, instead: str = "") -> None:
         """Show a map below its heading; without one, the text that stands there `instead`."""
         row, column = self.cell
-        self._map, self._head, self._instead = found, head, instead
-        if found is not None:
-            self.cursor = min(row, len(found.bands) - 1) * found.columns + min(column, found.columns - 1)
+        self._map, self._head, self._instead = heat, head, instead
+        if heat is not None:
+            self.cursor = min(row, len(heat.bands) - 1) * heat.columns + min(column, heat.columns - 1)
         self.refresh()
 
     def action_step(self, down: int, right: int) -> None:
@@ -103,31 +103,31 @@ class HeatGrid(CursorList):
 
     def render_line(self, y: int) -> Strip:
         """Draw the heading, a row, or what is below the rows."""
-        found, tall = self._map, self._tall
+        heat, tall = self._map, self._tall
         if y == 0:
             return theme.rule(self, self._head, self.size.width)
-        if found is None:
+        if heat is None:
             return self.drawn([(f"  {self._instead}" if y == 2 else "", "muted")])
-        if y <= len(found.bands) * tall:
+        if y <= len(heat.bands) * tall:
             row, line = divmod(y - 1, tall)
-            parts = self._row(found, row, found.label(row) if line == 0 else "")
+            parts = self._row(heat, row, heat.label(row) if line == 0 else "")
         else:
-            parts = self._below(found, y - len(found.bands) * tall - 1)
+            parts = self._below(heat, y - len(heat.bands) * tall - 1)
         return paint.strip(parts, self.size.width, self.rich_style)
 
-    def _below(self, found: Heatmap, line: int) -> list[paint.Part]:
+    def _below(self, heat: Heatmap, line: int) -> list[paint.Part]:
         """Return the axis, what the shades mean, or, as far as there is room, how much each column holds."""
         muted = self.component("tone--muted")
         if line == 0:
-            return [(f"{'':<{_LABEL + 1}}{heatmap.axis(found, self._wide)}", muted)]
+            return [(f"{'':<{_LABEL + 1}}{heatmap.axis(heat, self._wide)}", muted)]
         if line == 1:
             return self._legend(muted)
-        bars = min(self.size.height - len(found.bands) * self._tall - 3, _HIGHEST)
+        bars = min(self.size.height - len(heat.bands) * self._tall - 3, _HIGHEST)
         if line > bars + 1:
             return []
-        label = f"{max(found.whole):,}" if line == 2 else heatmap.UNITS[found.metric] if line == bars + 1 else ""
-        edges = [self._edge(column) for column in range(found.columns + 1)]
-        drawn = heatmap.bar(found, bars, bars + 1 - line, edges)
+        label = f"{max(heat.whole):,}" if line == 2 else heatmap.UNITS[heat.metric] if line == bars + 1 else ""
+        edges = [self._edge(column) for column in range(heat.columns + 1)]
+        drawn = heatmap.bar(heat, bars, bars + 1 - line, edges)
         return [(f"{label:>{_LABEL - 1}} │", muted), (drawn, self.component("heat--bar"))]
 
     def _legend(self, muted: Style) -> list[paint.Part]:
@@ -137,12 +137,12 @@ class HeatGrid(CursorList):
             parts += [self._filled(step, _SWATCH if is_wide else _CELL), (f" {meaning}  ", muted)]
         return parts
 
-    def _row(self, found: Heatmap, row: int, label: str) -> list[paint.Part]:
+    def _row(self, heat: Heatmap, row: int, label: str) -> list[paint.Part]:
         parts: list[paint.Part] = [(f"{label:>{_LABEL - 1}} │", self.component("tone--muted"))]
-        for column in range(found.columns):
+        for column in range(heat.columns):
             width = self._edge(column + 1) - self._edge(column)
             chosen = self.has_focus and (row, column) == self.cell
-            parts.append(self._filled(found.step(row, column), width, chosen=chosen))
+            parts.append(self._filled(heat.step(row, column), width, chosen=chosen))
         return parts
 
     def _filled(self, step: int, width: int, *, chosen: bool = False) -> paint.Part:

@@ -6,6 +6,7 @@ under the cursor can be opened: `drilling` says which filter selects it.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from textual.app import ComposeResult
@@ -161,7 +162,7 @@ class StatsScreen(Screen[None]):
         self.app.push_screen(AskScreen("filter", self._filter_text, _mistake), self._filter)
 
     def action_views(self) -> None:
-        """Take one of the saved views for the filter."""
+        """Choose one of the saved views as the filter."""
         from viewer.tui.dialogs.menus import ViewsMenu
 
         self.app.push_screen(ViewsMenu(), self._filter)
@@ -250,29 +251,17 @@ class StatsScreen(Screen[None]):
 
     async def _read_groups(self) -> None:
         by, slo = self._by, self._slo
-
-        def show(answer: "_Figures") -> None:
-            self._is_reading = False
-            self.shown.by, self.shown.pooled, self.shown.too_many = by, False, False
-            self.shown.rows, self.shown.total = answer
-            self._show_groups()
-
-        def show_pooled(answer: "_Figures | None") -> None:
-            self.shown.pooled, self.shown.too_many = True, answer is None
-            if answer is not None:
-                self.shown.rows, self.shown.total = answer
-            self._show_groups()
-
-        if not await self._take("groups", lambda connection, where: _figures(connection, where, by, slo), show):
+        figures = partial(_figures, by=by, slo=slo)
+        if not await self._take("groups", figures, partial(self._show_figures, by, pooled=False)):
             return
         if self.shown.heat is None:
             await self._read_heat()
             await self._take("groups", _failures, self._show_failures)
-        await self._take("groups", lambda connection, where: _pooled(connection, where, by, slo), show_pooled)
+        await self._take("groups", partial(figures, pooled=True), partial(self._show_figures, by, pooled=True))
 
     async def _read_heat(self) -> None:
         metric, room = self._metric, (self._heat.room[0], shares(self.size.height, len(self.shown.rows))[1])
-        await self._take("heat", lambda connection, where: _heat(connection, where, metric, room), self._show_heat)
+        await self._take("heat", partial(_heat, metric=metric, room=room), self._show_heat)
 
     async def _take(
         self, key: str, question: "Callable[[Connection, Condition | None], T]", show: Callable[[T], None]
@@ -296,6 +285,14 @@ class StatsScreen(Screen[None]):
         show(answer)
         self.on_cursor_list_moved()
         return True
+
+    def _show_figures(self, by: str, answer: "_Figures | None", *, pooled: bool) -> None:
+        """Show the figures of groups; without an answer there were too many gaps to pool."""
+        self._is_reading = False
+        self.shown.by, self.shown.pooled, self.shown.too_many = by, pooled, answer is None
+        if answer is not None:
+            self.shown.rows, self.shown.total = answer
+        self._show_groups()
 
     def _show_failures(self, answer: "tuple[list[Failures], list[str]]") -> None:
         self.shown.failures, self.shown.labels = answer
@@ -327,23 +324,23 @@ class StatsScreen(Screen[None]):
         )
         self._divide()
 
-    def _show_heat(self, found: Heatmap | None) -> None:
-        self.shown.heat = found
-        if found is None:
+    def _show_heat(self, heat: Heatmap | None) -> None:
+        self.shown.heat = heat
+        if heat is None:
             self._heat.show(None, _HEADS[self._metric], "nothing to draw: no exchange here has one")
             return
-        head = f"{_HEADS[found.metric]} · {heatmap.length(found.step_s)} a column, UTC · share of its column"
-        if found.same_read:
-            whole = found.same_read + sum(map(sum, found.counts))
-            head += f" · {100 * found.same_read / whole:.1f} % more: same read, no gap"
-        self._heat.show(found, head)
+        head = f"{_HEADS[heat.metric]} · {heatmap.length(heat.step_s)} a column, UTC · share of its column"
+        if heat.same_read:
+            whole = heat.same_read + sum(map(sum, heat.counts))
+            head += f" · {100 * heat.same_read / whole:.1f} % more: same read, no gap"
+        self._heat.show(heat, head)
         self._divide()
 
     def _divide(self) -> None:
         """Divide the screen; what the map does not need the failures may have."""
         listed, drawn, failed = shares(self.size.height, len(self.shown.rows))
-        found = self.shown.heat
-        spare = max(drawn - len(found.bands), 0) if found is not None else 0
+        heat = self.shown.heat
+        spare = max(drawn - len(heat.bands), 0) if heat is not None else 0
         self._table.styles.height = 1 + listed + (len(self.shown.rows) > 1)
         self._failed.styles.height = 1 + max(1, min(len(self._failed.lines(self.size.width)), failed + spare))
 
@@ -390,22 +387,15 @@ _Figures = tuple[list[Row], Row | None]
 
 
 def _figures(
-    connection: "Connection", where: "Condition | None", by: str, slo: str | None, *, gaps: bool = False
-) -> _Figures:
+    connection: "Connection", where: "Condition | None", *, by: str, slo: str | None, pooled: bool = False
+) -> _Figures | None:
+    """Return all figures, those of pooled gaps only where asked; None if there are too many gaps to hold."""
     from viewer.stats.metrics import objective
     from viewer.tape import overview
 
-    bounds = objective(slo) if slo else ()
-    return overview.figures(connection, by, where, bounds, gaps=gaps)
-
-
-def _pooled(connection: "Connection", where: "Condition | None", by: str, slo: str | None) -> _Figures | None:
-    """Return all figures with those of pooled gaps; None if there are too many gaps to hold."""
-    from viewer.tape import overview
-
-    if overview.pooled(connection, where) > overview.MOST_GAPS:
+    if pooled and overview.pooled(connection, where) > overview.MOST_GAPS:
         return None
-    return _figures(connection, where, by, slo, gaps=True)
+    return overview.figures(connection, by, where, objective(slo) if slo else (), gaps=pooled)
 
 
 def _failures(connection: "Connection", where: "Condition | None") -> "tuple[list[Failures], list[str]]":
@@ -415,7 +405,7 @@ def _failures(connection: "Connection", where: "Condition | None") -> "tuple[lis
     return overview.failures(connection, where), overview.label_keys(connection, where)
 
 
-def _heat(connection: "Connection", where: "Condition | None", metric: str, room: tuple[int, int]) -> Heatmap | None:
+def _heat(connection: "Connection", where: "Condition | None", *, metric: str, room: tuple[int, int]) -> Heatmap | None:
     from viewer.tape import overview
 
     return overview.heat(connection, metric, room, where)

@@ -94,7 +94,7 @@ class Bar(Widget):
         return paint.strip(fitted(parts, self.size.width), self.size.width, ground)
 
     def on_click(self, event: Click) -> None:
-        """Say which piece was clicked."""
+        """Post which piece was clicked."""
         ends = accumulate(cell_len(safe(text)) for text, _ in self._pieces)
         piece = next((number for number, end in enumerate(ends) if event.x < end), None)
         if piece is not None:
@@ -132,5 +132,5 @@ class ConfigWarnings(Static):
         super().__init__(Content("\n").join([head, *map(paint.content, warnings)]))
 
     def on_click(self) -> None:
-        """Go."""
+        """Remove the warnings."""
         self.remove()

@@ -165,4 +165,4 @@ def table_keys(area: str) -> list[BindingType]:
         ("home,g", "top", "first"),
         ("end,G", "bottom", "last"),
     ]
-    return [Binding(key, action, said, show=False, id=f"{area}.{said.replace(' ', '_')}") for key, action, said in keys]
+    return [Binding(key, action, name, show=False, id=f"{area}.{name.replace(' ', '_')}") for key, action, name in keys]
