@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 ENTRY = """\
     last_gap_ns: int | None = duration(
@@ -35,10 +33,8 @@ def replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), "utf-8")
 
 
-@pytest.fixture(scope="module")
-def wiretape(tmp_path_factory):
-    """Return a function that runs a command of the copy on a tape that the copy made."""
-    copy = tmp_path_factory.mktemp("source")
+def runner(copy: Path):
+    """Return a function that runs a command of a copy of the source on a tape that the copy made."""
     for name in ("recorder", "viewer", "migrations"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     head = max((copy / "migrations" / "versions").glob("*.py")).name.partition("_")[0]
@@ -55,22 +51,17 @@ def wiretape(tmp_path_factory):
     return run
 
 
-def test_lists_and_filters_have_it(wiretape):
+def test_lists_filters_exports_and_statistics_have_it(tmp_path_factory):
+    wiretape = runner(tmp_path_factory.mktemp("source"))
     everything = json.loads(wiretape("ls", "--format", "json", "-n", "100"))
     found = json.loads(wiretape("ls", "--format", "json", "-n", "100", "-f", "gap.last>0ms"))
     assert list(everything[0])[-1] == "last_gap_ms"
     assert {row["id"] for row in found} == {row["id"] for row in everything if row["last_gap_ms"]}
     assert 0 < len(found) < len(everything)
     assert "last_gap_ms, last_gap, gap.last" in wiretape("help", "fields")
-
-
-def test_exports_have_it(wiretape):
     assert wiretape("export", "--format", "csv").splitlines()[0].endswith(",last_gap_ms")
     schema = wiretape("export", "--schema", "--format", "tsv")
     assert "exchanges\tlast_gap_ms\tnumber\tms\tthe very last gap\n" in schema
-
-
-def test_statistics_have_it(wiretape):
     (row,) = json.loads(wiretape("stats", "--format", "json"))
     assert row["last_gap_n"] > 0
     assert row["last_gap_min_ms"] <= row["last_gap_p50_ms"] <= row["last_gap_max_ms"]

@@ -7,6 +7,7 @@ with a tokenizer. Without one, AIPerf gets what `usage` says (which is an option
 answer is nothing but text, and llmperf no count.
 """
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ from viewer.stats.tools.request import (
     part,
     per_token,
     place,
+    text_of,
 )
 
 _NO_CHOICES = "IndexError on usage-only chunk (choices=[])"
@@ -53,7 +55,10 @@ def aiperf(request: Request) -> Numbers:
         if content:
             answers += frame.at_ns
     if not at:
-        mismatched = any(_is_mismatched(payload) for _, payload in payloads)
+        mismatched = any(
+            payload.get("object") == "chat.completion" and "delta" in (first_choice(payload) or {})
+            for _, payload in payloads
+        )
         raise ToolError("no content response parsed" + " (object 'chat.completion' with delta)" * mismatched)
     window = at[-1] - at[0]
     if request.count_tokens is not None:
@@ -160,19 +165,15 @@ def llmperf(request: Request) -> Numbers:
             payload = load(text, place(line))
             if "error" in payload and _is_uncounted(payload["error"]):
                 return _llmperf_numbers(request, at, texts, count, 0)
-            content = _llmperf_delta(payload).get("content")
+            choice = _choice_or_error(payload)
+            if "delta" not in choice:
+                raise ToolError("KeyError: 'delta'")
+            content = part(choice, "delta").get("content")
             if content:
                 at += frame.at_ns
-                texts.append(_text(content))
+                texts.append(text_of(content))
     request.check_end()
     return _llmperf_numbers(request, at, texts, count, request.end_ns)
-
-
-def _text(content: Any) -> str:
-    """Return a content that a tool concatenates to text; raise `ToolError` if it is not a string."""
-    if not isinstance(content, str):
-        raise ToolError("TypeError: the content is no text")
-    return content
 
 
 def _is_error_event(frame: Frame) -> bool:
@@ -185,15 +186,12 @@ def _is_error_event(frame: Frame) -> bool:
 
 def _aiperf_payloads(request: Request) -> list[tuple[Frame, dict[str, Any]]]:
     """Return the payloads that are JSON objects; AIPerf drops what is not, and error payloads have no choices."""
-    found = []
+    payloads = []
     for frame in request.frames:
-        if frame.comment or not frame.data or frame.data.strip() == "[DONE]":
-            continue
-        try:
-            found.append((frame, load(frame.data, "")))
-        except ToolError:
-            continue
-    return found
+        if not frame.comment and frame.data and frame.data.strip() != "[DONE]":
+            with contextlib.suppress(ToolError):
+                payloads.append((frame, load(frame.data, "")))
+    return payloads
 
 
 def _aiperf_parts(payload: dict[str, Any]) -> tuple[str, str]:
@@ -209,10 +207,6 @@ def _aiperf_parts(payload: dict[str, Any]) -> tuple[str, str]:
     return called or str(content or ""), ""
 
 
-def _is_mismatched(payload: dict[str, Any]) -> bool:
-    return payload.get("object") == "chat.completion" and "delta" in (first_choice(payload) or {})
-
-
 def _genai_perf_payload(frame: Frame) -> dict[str, Any]:
     if frame.raw.startswith(b"event:") and b"error" in frame.raw.lower():
         raise ToolError("GenAIPerfException: error event in the SSE response")
@@ -223,7 +217,7 @@ def _genai_perf_payload(frame: Frame) -> dict[str, Any]:
 
 
 def _has_more_than_text(payload: dict[str, Any]) -> bool:
-    """Say whether a payload has output that usage counts and genai-perf does not see."""
+    """Return whether a payload has output that usage counts and genai-perf does not see."""
     choices = payload.get("choices")
     for number, choice in enumerate(choices if isinstance(choices, list) else []):
         delta = part(choice, "delta") if isinstance(choice, dict) else {}
@@ -288,7 +282,7 @@ def _guidellm_parts(payload: dict[str, Any]) -> tuple[str, bool, bool]:
     if any("index" not in call for call in calls if isinstance(call, dict)):
         raise ToolError("KeyError: 'index' of a tool call")
     reasoning = bool(delta.get("reasoning") or delta.get("reasoning_content"))
-    return _text(delta.get("content") or ""), reasoning, bool(calls)
+    return text_of(delta.get("content") or ""), reasoning, bool(calls)
 
 
 def _guidellm_tokens(usage: Any) -> int:
@@ -303,19 +297,12 @@ def _guidellm_tokens(usage: Any) -> int:
 
 
 def _is_uncounted(error: Any) -> bool:
-    """Say whether an error has no code, which the summary takes for a success; any other is the request's failure."""
+    """Return whether an error has no code, which the summary takes for a success; any other fails the request."""
     if not isinstance(error, dict) or "message" not in error or "code" not in error:
         raise ToolError("KeyError on an error payload")
     if error["code"] is not None:
         raise ToolError("RuntimeError: error payload in the stream")
     return True
-
-
-def _llmperf_delta(payload: dict[str, Any]) -> dict[str, Any]:
-    choice = _choice_or_error(payload)
-    if "delta" not in choice:
-        raise ToolError("KeyError: 'delta'")
-    return part(choice, "delta")
 
 
 def _llmperf_numbers(request: Request, at: list[int], texts: list[str], count: int, end_ns: int | None) -> Numbers:

@@ -26,6 +26,7 @@ from viewer.stats.tools.request import (
     part,
     per_token,
     place,
+    text_of,
 )
 
 _DATA: Final = b"data: "
@@ -78,7 +79,9 @@ def sglang(request: Request) -> Numbers:
             payload = load(text, place(line))
             counted = completion_tokens(payload)
             tokens = tokens if counted is None else counted
-            output = _sglang_text(part(first_choice(payload) or {}, "delta"))
+            delta = part(first_choice(payload) or {}, "delta")
+            reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
+            output = text_of(reasoning) + text_of(delta.get("content") or "")
             if output:
                 at += frame.at_ns
                 texts.append(output)
@@ -108,8 +111,8 @@ def _vllm(request: Request, rule: _VllmRule) -> Numbers:
             continue
         payload = load(text, place(message))
         choices = payload.get("choices")
-        if choices and rule.counts(_vllm_choice(choices)):
-            texts.append(_vllm_text(choices[0]))
+        if choices and rule.counts(_first(choices)):
+            texts.append(text_of(choices[0]["delta"].get("content") or ""))
             itl += gaps(at_ns if first_ns is None else [end_ns, *at_ns])
             first_ns = at_ns[0] if first_ns is None else first_ns
             end_ns = at_ns[-1]
@@ -192,7 +195,7 @@ def _is_payload(text: bytes) -> bool:
     return True
 
 
-def _vllm_choice(choices: Any) -> Any:
+def _first(choices: Any) -> dict[str, Any]:
     if not isinstance(choices, list) or not isinstance(choices[0], dict):
         raise ToolError("AttributeError: the choice is no object")
     return choices[0]
@@ -214,17 +217,3 @@ def _has_delta(choice: dict[str, Any]) -> bool:
     if not isinstance(choice["delta"], dict):
         raise ToolError("AttributeError: the delta is no object")
     return True
-
-
-def _vllm_text(choice: dict[str, Any]) -> str:
-    content = choice["delta"].get("content") or ""
-    if not isinstance(content, str):
-        raise ToolError("TypeError: the content is no text")
-    return content
-
-
-def _sglang_text(delta: dict[str, Any]) -> str:
-    texts = (delta.get("reasoning_content") or delta.get("reasoning") or "", delta.get("content") or "")
-    if not all(isinstance(text, str) for text in texts):
-        raise ToolError("TypeError: the content is no text")
-    return "".join(texts)

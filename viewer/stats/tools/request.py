@@ -1,8 +1,8 @@
 """What a measuring tool gets to see of one exchange, and the errors on which it gives up.
 
 The tools differ in where they look: some read the lines of the body, some the blocks between blank lines, some what
-each read brought. `Frame` keeps lines and blocks, at the instant that wiretape gives it: that of the read with its last
-byte. What a tool concludes is left to `engines`, `clients` and `standards`.
+each read brought. `Frame` keeps lines and blocks, at the timestamp of the read with its last byte. What a tool
+concludes is left to `engines`, `clients` and `standards`.
 """
 
 import functools
@@ -156,7 +156,7 @@ class Request:
         return None if self.count_tokens is None else self.count_tokens("".join(texts), special)
 
     def reported_tokens(self) -> int | None:
-        """Give the completion tokens of the last usage that has them, wherever it stands."""
+        """Return the completion tokens of the last usage that has them, wherever it stands."""
         runs = self.decoded.runs if self.decoded is not None else ()
         reported = (assembly.completion_tokens(run.chunk.usage) for run in reversed(runs))
         return next((tokens for tokens in reported if tokens is not None), None)
@@ -189,7 +189,7 @@ def request(exchange: Exchange, body: Decoded, judged: Judged) -> Request | str:
 
 
 def load(text: bytes | str, place: str) -> dict[str, Any]:
-    """Read a JSON object as a tool does; `place` is what the error is to name."""
+    """Parse a JSON object as a tool does; `place` is what the error is to name."""
     payload = load_any(text, place)
     if not isinstance(payload, dict):
         raise ToolError(f"TypeError on {place} that is no object")
@@ -197,15 +197,18 @@ def load(text: bytes | str, place: str) -> dict[str, Any]:
 
 
 def load_any(text: bytes | str, place: str) -> Any:
-    """Read a JSON value as a tool does; `place` is what the error is to name."""
+    """Parse a JSON value as a tool does; `place` is what the error is to name."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return _load_slowly(text, place)
+        try:  # the tools use the standard library's reader, which takes NaN and lone surrogates
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise ToolError(f"JSONDecodeError on {place}") from None
 
 
 def place(line: bytes) -> str:
-    """Name a line of the body that a tool cannot read."""
+    """Return the name of a line of the body that a tool cannot read."""
     if line.startswith(b":"):
         return "SSE comment line"
     if line.startswith(b"data:"):
@@ -214,7 +217,7 @@ def place(line: bytes) -> str:
 
 
 def first_choice(payload: dict[str, Any]) -> dict[str, Any] | None:
-    """Give the first choice of a payload, {} where it is no object, None where there is no choice."""
+    """Return the first choice of a payload, {} where it is no object, None where there is no choice."""
     choices = payload.get("choices")
     if not isinstance(choices, list) or not choices:
         return None
@@ -222,29 +225,36 @@ def first_choice(payload: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def part(choice: dict[str, Any], name: str) -> dict[str, Any]:
-    """Give a choice's `delta` or `message`, {} where it has none."""
-    found = choice.get(name)
-    return found if isinstance(found, dict) else {}
+    """Return a choice's `delta` or `message`, {} where it has none."""
+    value = choice.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def text_of(content: Any) -> str:
+    """Return a content that a tool puts together with others; raise `ToolError` if it is no string."""
+    if not isinstance(content, str):
+        raise ToolError("TypeError: the content is no text")
+    return content
 
 
 def completion_tokens(payload: dict[str, Any]) -> int | None:
-    """Give the completion tokens that a payload's usage reports."""
+    """Return the completion tokens that a payload's usage reports."""
     usage = payload.get("usage")
     return assembly.completion_tokens(usage) if isinstance(usage, dict) else None
 
 
 def ms(ns: float) -> float:
-    """Give nanoseconds as milliseconds."""
+    """Return nanoseconds as milliseconds."""
     return ns / 1e6
 
 
 def gaps(at: Sequence[int]) -> list[float]:
-    """Give the gaps between instants in ns, in ms."""
+    """Return the gaps between timestamps in ns, in ms."""
     return [(later - earlier) / 1e6 for earlier, later in pairwise(at)]
 
 
 def per_token(window_ns: float, tokens: int | None) -> float | None:
-    """Give the ms for each token after the first; None without a count of at least 2."""
+    """Return the ms for each token after the first; None without a count of at least 2."""
     return ms(window_ns) / (tokens - 1) if tokens is not None and tokens > 1 else None
 
 
@@ -321,11 +331,3 @@ def _is_usage_only(frame: Frame) -> bool:
         return load(frame.data, "").get("choices") == []
     except ToolError:
         return False
-
-
-def _load_slowly(text: bytes | str, place: str) -> Any:
-    # The tools use the standard library's reader, which takes NaN and lone surrogates.
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise ToolError(f"JSONDecodeError on {place}") from None
