@@ -8,11 +8,15 @@ the function that holds them. Text is made storable at the end, in one place, by
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from recorder.decode.chat import Chunk, Piece, ToolPiece
-from recorder.decode.decoder import Run
 from recorder.decode.encoding import Cleaner
+
+if TYPE_CHECKING:
+    from recorder.decode.decoder import (
+        Run,  # which loads the parser of JSON: a shell that completes a line waits for it
+    )
 
 _MAX_COUNT = 1 << 63
 _MARKERS: Final = 16
@@ -57,7 +61,7 @@ class Tokens:
     reasoning: int | None = None
 
 
-def assemble(runs: Iterable[Run], cleaner: Cleaner) -> Answer:
+def assemble(runs: "Iterable[Run]", cleaner: Cleaner) -> Answer:
     """Put the chunks of one answer together."""
     builder = _Builder()
     for run in runs:
@@ -211,7 +215,7 @@ class _Builder:
         if chunk.flags:
             self._flags.update(chunk.flags)
 
-    def extend(self, run: Run) -> None:
+    def extend(self, run: "Run") -> None:
         """Add the chunks of a run behind the first, which has been added: they differ from it in one text only."""
         (piece,) = run.chunk.pieces
         choice = self._choices[piece.index]

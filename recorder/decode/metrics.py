@@ -20,13 +20,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import sub
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from recorder.decode.assembly import completion_tokens
 from recorder.decode.chat import Chunk
-from recorder.decode.decoder import Decoded
 from recorder.decode.outcome import Exchange, Reads
 from recorder.decode.stalls import DEFAULT, output_gaps
+
+if TYPE_CHECKING:
+    from recorder.decode.decoder import Decoded
 
 _SPARK_CELLS = 24
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -44,7 +46,7 @@ class Timeline:
     """
 
     def __init__(
-        self, exchange: Exchange, reads: Reads, decoded: Decoded | None = None, tokens: int | None = None
+        self, exchange: Exchange, reads: Reads, decoded: "Decoded | None" = None, tokens: int | None = None
     ) -> None:
         self.exchange, self.reads, self.tokens = exchange, reads, tokens
         self.chunks = self.output_chunks = 0
@@ -62,7 +64,7 @@ class Timeline:
         end_ns = done_ns if done_ns is not None and done_ns >= last else exchange.end_ns
         self.duration_ns = None if end_ns is None else max(end_ns, last)
 
-    def _add(self, decoded: Decoded) -> list[int]:
+    def _add(self, decoded: "Decoded") -> list[int]:
         """Add the chunks of a stream, run by run; return the known timestamps of all that count."""
         chunk_at: list[int] = []
         for run in decoded.runs:

@@ -44,8 +44,6 @@ TOPICS: Final = {
 """The topics of `help` that are no commands."""
 
 _HARMLESS = re.compile(r"[^\W_][\w.:/@+=%-]{0,127}")
-_TERM = re.compile(r"(?:.*[\s(])?-?", re.DOTALL)
-_VALUE = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)(?:!=|[:=])(?:[^\s\"]*,)?")
 _BASH = """\
 %(complete_func)s() {
     local IFS=$'\\n' response type value
@@ -100,12 +98,12 @@ def _quietly(offered: Callable[[click.Context, str], Iterable[Item]]) -> Complet
     """Return a completer that offers, once each, the candidates that continue what is typed."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Item]:
-        found: dict[str, Item] = {}
+        items: dict[str, Item] = {}
         with contextlib.suppress(Exception):  # a line that is being typed is no place for an error
             for item in offered(context, incomplete):
                 if item.value.startswith(incomplete):
-                    found.setdefault(item.value, item)
-        return list(found.values())
+                    items.setdefault(item.value, item)
+        return list(items.values())
 
     return complete
 
@@ -139,13 +137,12 @@ def labels(context: click.Context, incomplete: str) -> Iterator[Item]:
 @_quietly
 def filters(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer what may come next in a filter: a field, or a value of the field that stands there."""
-    if incomplete.count('"') % 2:
-        return
-    start = _end(_TERM, incomplete)
-    value = _VALUE.match(incomplete, start)
-    found = _fields() if value is None else _values_of(context, value[1].lower(), incomplete[value.end() :])
-    before = incomplete[: start if value is None else value.end()]
-    yield from (_item(before + item.value, item.help, is_open=item.is_open) for item in found)
+    from viewer.filters.completion import place
+
+    if (found := place(incomplete)) is not None:
+        before, field, typed = found
+        items = _values_of(context, field.lower(), typed) if field else _fields()
+        yield from (_item(before + item.value, item.help, is_open=item.is_open) for item in items)
 
 
 @_quietly
@@ -287,11 +284,6 @@ def _summary(
 def _item(value: str, help: str | None = None, *, is_open: bool = False) -> Item:
     """Return an item; after one that is open, no whole word yet, no space may follow."""
     return Item(value, help=help, is_open=is_open)
-
-
-def _end(expression: "re.Pattern[str]", text: str) -> int:
-    found = expression.match(text)
-    return found.end() if found else 0
 
 
 @add_completion_class

@@ -41,9 +41,9 @@ def demo(db: Path | None) -> None:
     path = db or default_path().with_name("demo.db")
     code = service.run(lambda: _record(path))
     with queries.opened(path) as connection:
-        wanted = tables.needed(tables.LISTED)
-        found = list(queries.exchanges(connection, wanted, newest_first=True, limit=len(SCENES)))
-    output.show_table(tables.listing(found, output.width()))
+        fields = tables.needed(tables.LISTED)
+        rows = list(queries.exchanges(connection, fields, newest_first=True, limit=len(SCENES)))
+    output.show_table(tables.listing(rows, output.width()))
     click.echo("\nmetrics of the complete exchanges, in ms:\n")
     click.echo(frames.shown(frames.summary(frames.open_tape(path).exchanges().tail(len(SCENES)))))
     click.echo(_next_steps(path))
@@ -62,17 +62,17 @@ async def _record(path: Path) -> int:
     from recorder.relay.service import Observer, Options, Recorder
 
     async with ScriptedUpstream(scenes.choose) as upstream:
-        told = Options(path, [providers.make("", upstream.url)], labels={"run": "demo"}, purpose="wiretape demo")
-        recorder = Recorder(told, Observer(trouble=lambda message: click.echo(f"wiretape: {message}", err=True)))
+        options = Options(path, [providers.make("", upstream.url)], labels={"run": "demo"}, purpose="wiretape demo")
+        recorder = Recorder(options, Observer(trouble=lambda message: click.echo(f"wiretape: {message}", err=True)))
         await recorder.start()
         click.echo(f"recording {len(scenes.SCENES)} scripted streams through {recorder.base} to {path} …\n", err=True)
         try:
             async with httpx.AsyncClient(base_url=recorder.base, timeout=30, trust_env=False) as client:
-                asked = []
+                requests = []
                 for name in scenes.SCENES:
-                    asked.append(asyncio.create_task(_ask(client, name)))
+                    requests.append(asyncio.create_task(_ask(client, name)))
                     await asyncio.sleep(_STAGGER_SECONDS)  # so that the list has the scenes' order
-                await asyncio.gather(*asked)
+                await asyncio.gather(*requests)
         finally:
             unstored = await recorder.stop()
     return 1 if unstored else 0

@@ -168,10 +168,10 @@ def of_environment(path: Path, environment: Mapping[str, str]) -> Iterator[Findi
     """Look at the variables that SDKs go by, and at what upstreams are trusted by."""
     import ssl
 
-    wanted = dict.fromkeys(providers.SDK_VARIABLES, "") | _bases(path)
-    yield from judge_base_urls(environment, wanted)
-    yield from judge_proxies(environment, wanted)
-    missing = [name for name in CERTIFICATES if (given := environment.get(name)) and not Path(given).exists()]
+    expected = dict.fromkeys(providers.SDK_VARIABLES, "") | _bases(path)
+    yield from judge_base_urls(environment, expected)
+    yield from judge_proxies(environment, expected)
+    missing = [name for name in CERTIFICATES if (value := environment.get(name)) and not Path(value).exists()]
     known = ssl.get_default_verify_paths()
     yield judge_certificates(missing, bool(known.cafile or known.capath))
 
@@ -361,9 +361,9 @@ def judge_flush(durations_ns: Sequence[int]) -> Finding:
     return Finding("ok", "flush", text)
 
 
-def judge_open_files(soft: int, hard: int, wanted: int) -> Finding:
-    """Judge how many files a recorder may open: it raises its own limit to `wanted`, if the hard limit is not lower."""
-    limit = max(soft, min(wanted, hard))
+def judge_open_files(soft: int, hard: int, expected: int) -> Finding:
+    """Judge how many files a recorder may open: it raises its limit to `expected`, or to the hard limit."""
+    limit = max(soft, min(expected, hard))
     text = f"{limit:,} at a time" if soft >= limit else f"{limit:,} at a time, to which a recorder raises {soft:,}"
     exchanges = max(limit - _FILES_BESIDES, 0) // 2
     if exchanges >= _ENOUGH_EXCHANGES:
@@ -381,31 +381,31 @@ def judge_clock(step_ns: int) -> Finding:
     return Finding("ok", "clock", f"monotonic, in steps of {step_ns:,} ns")
 
 
-def judge_base_urls(environment: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Finding]:
-    """Judge where the environment points SDKs: `wanted` is what `wiretape env` says for the recorder that runs.
+def judge_base_urls(environment: Mapping[str, str], expected: Mapping[str, str]) -> Iterator[Finding]:
+    """Judge where the environment points SDKs: `expected` is what `wiretape env` says for the recorder that runs.
 
-    Without one, the values of `wanted` are empty.
+    Without one, the values of `expected` are empty.
     """
-    for name, url in wanted.items():
-        given = environment.get(name)
-        if given and url and given.rstrip("/") == url.rstrip("/"):
-            yield Finding("ok", name, f"points at the recorder, {origin(given)}")
-        elif given and (not url or origin(given) != origin(url)):
-            yield _elsewhere(name, given, bool(url))
-        elif given:
+    for name, url in expected.items():
+        value = environment.get(name)
+        if value and url and value.rstrip("/") == url.rstrip("/"):
+            yield Finding("ok", name, f"points at the recorder, {origin(value)}")
+        elif value and (not url or origin(value) != origin(url)):
+            yield _elsewhere(name, value, bool(url))
+        elif value:
             yield Finding("note", name, "points at the recorder, but with another path", 'eval "$(wiretape env)"')
         elif url:
             yield Finding("note", name, "is not set: SDKs go past the recorder", 'eval "$(wiretape env)"')
 
 
-def _elsewhere(name: str, given: str, is_running: bool) -> Finding:
+def _elsewhere(name: str, value: str, is_running: bool) -> Finding:
     if is_running:
         advice = 'to record, eval "$(wiretape env)"'
-        return Finding("note", name, f"points at {origin(given)}, not at the recorder of this tape", advice)
-    if is_loopback(given):
+        return Finding("note", name, f"points at {origin(value)}, not at the recorder of this tape", advice)
+    if is_loopback(value):
         advice = "start it, or unset the variable"
-        return Finding("note", name, f"points at {origin(given)}; no recorder of this tape runs", advice)
-    return Finding("ok", name, f"points at {origin(given)}")
+        return Finding("note", name, f"points at {origin(value)}; no recorder of this tape runs", advice)
+    return Finding("ok", name, f"points at {origin(value)}")
 
 
 def judge_proxies(environment: Mapping[str, str], bases: Iterable[str]) -> Iterator[Finding]:

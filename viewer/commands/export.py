@@ -176,14 +176,14 @@ def _table(connection: "Connection", job: _Job, where: "Condition | None") -> Pu
 
     def put(out: BinaryIO | None) -> int:
         with _bar(connection, job, where) as bar:
-            found = _rows(connection, job, where, bar)
+            selected = _rows(connection, job, where, bar)
             if job.format == "parquet" and out is not None:
                 from viewer.export import parquet
 
-                return parquet.write(out, columns, found)
+                return parquet.write(out, columns, selected)
             if job.columns and job.table in ("chunks", "reads", "summary"):  # of exchanges, only these are read
-                found = rows.only(found, names)
-            return job.output.put(names, found, out)
+                selected = rows.only(selected, names)
+            return job.output.put(names, selected, out)
 
     return put
 
@@ -198,8 +198,8 @@ def _rows(connection: "Connection", job: _Job, where: "Condition | None", bar: p
             from viewer.stats import summary
             from viewer.tape import overview
 
-            found = overview.samples(connection, job.by, where)
-            return itertools.islice((summary.row(sample, job.by) for sample in found), job.limit)
+            samples = overview.samples(connection, job.by, where)
+            return itertools.islice((summary.row(sample, job.by) for sample in samples), job.limit)
         case "chunks":  # as runs, which `export` makes lines of without a row in between
             decoded = queries.all_chunks(connection, where).found
             return Chunks(bar.over(decoded, rows=lambda one: sum(map(len, one[1].runs))), job.limit)
@@ -228,18 +228,18 @@ def _one(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
     from viewer.tape import queries
     from viewer.timing import thresholds
 
-    found = list(itertools.islice(queries.numbers(connection, where), 2))
-    if len(found) > 1:
+    numbers = list(itertools.islice(queries.numbers(connection, where), 2))
+    if len(numbers) > 1:
         raise click.UsageError(f"--format {job.format} is of one exchange: name its ID, such as @ for the newest")
-    if not found:
+    if not numbers:
         raise NotFound("no exchange matches: see 'wiretape ls'")
     limits = thresholds.read({})
 
     def put(out: BinaryIO | None) -> int:
         with _opened(out) as file:
             if job.format == "sse":
-                return file.write(queries.body(connection, found[0]))
-            return asciicast.write(file, queries.whole(connection, found[0]), limits)
+                return file.write(queries.body(connection, numbers[0]))
+            return asciicast.write(file, queries.whole(connection, numbers[0]), limits)
 
     return put
 
@@ -254,8 +254,8 @@ def _bar(connection: "Connection", job: _Job, where: "Condition | None") -> prog
     def total() -> int | None:
         if job.limit is not None and job.table in ("chunks", "reads"):
             return None  # nobody knows in which exchange there will be that many rows
-        found = queries.count(connection, where)
-        return found if job.limit is None else min(found, job.limit)
+        count = queries.count(connection, where)
+        return count if job.limit is None else min(count, job.limit)
 
     hidden = job.file is None and writing.on_terminal()
     return progress.Bar(f"exporting {job.table}", total, _WHOLE.get(job.format, "row"), hidden=hidden)

@@ -98,8 +98,8 @@ def _command(root: click.Context, path: tuple[str, ...]) -> click.Context:
             from viewer.filters.fields import closest_first
 
             choices = ", ".join(closest_first(name, [*(completion.TOPICS if context is root else ()), *known]))
-            said = f"choose from {choices}" if choices else f"{context.command_path} has no commands of its own"
-            raise click.UsageError(f"there is no help on {' '.join(path)!r}: {said}")
+            hint = f"choose from {choices}" if choices else f"{context.command_path} has no commands of its own"
+            raise click.UsageError(f"there is no help on {' '.join(path)!r}: {hint}")
         context = click.Context(known[name], info_name=name, parent=context)
     return context
 

@@ -126,8 +126,8 @@ def formatted(
     ]
     if not columns:
         return gathered("output", lambda format, raw_csv, no_header: Output(format, raw_csv, no_header), *added)
-    said = "Only these columns, in this order, such as id,model,ttft_ms; 'help' lists all of them."
-    named = click.option("--columns", metavar="NAMES", shell_complete=completion.columns, help=said)
+    text = "Only these columns, in this order, such as id,model,ttft_ms; 'help' lists all of them."
+    named = click.option("--columns", metavar="NAMES", shell_complete=completion.columns, help=text)
     return gathered("output", Output, named, *added)
 
 
@@ -202,8 +202,8 @@ def tell_hidden(names: Iterable[str]) -> None:
     hidden = list(dict.fromkeys(names))
     if hidden:
         more = f" and {len(hidden) - _NAMED} more" if len(hidden) > _NAMED else ""
-        said = f"{', '.join(hidden[:_NAMED])}{more}; widen the terminal{_remedy()}"
-        show(Text(line.plain, "dim") for line in tables.paragraph("hidden: ", said, width()))
+        text = f"{', '.join(hidden[:_NAMED])}{more}; widen the terminal{_remedy()}"
+        show(Text(line.plain, "dim") for line in tables.paragraph("hidden: ", text, width()))
 
 
 def _remedy() -> str:
@@ -254,7 +254,7 @@ def has_utf8() -> bool:
 
 @contextlib.contextmanager
 def stdout() -> Iterator[BinaryIO]:
-    """Give stdout for bytes: all of them are written when this ends, or what hindered it is raised in our words.
+    """Open stdout for bytes: all of them are written when this ends, or `WiretapeError` says what hindered it.
 
     Python's own stdout will not do: unbuffered, a write may stop half-way; buffered, it fails only at the exit.
     """

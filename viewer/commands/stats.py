@@ -142,9 +142,9 @@ def stats(
 
 def _refuse(why: str, options: Mapping[str, object]) -> None:
     """Raise a usage error if any of these options was given: what has no effect must not seem to have one."""
-    given = [name for name, value in options.items() if value not in (None, False)]
-    if given:
-        raise click.UsageError(f"{why}: leave out {', '.join(given)}")
+    useless = [name for name, value in options.items() if value not in (None, False)]
+    if useless:
+        raise click.UsageError(f"{why}: leave out {', '.join(useless)}")
 
 
 def _show_blocks(
@@ -238,10 +238,10 @@ def _samples(
     from viewer.tape import overview, queries
 
     with queries.opened(tape_path(db)) as connection:
-        found = overview.samples(connection, keys, options.condition(where), include_failed=include_failed)
-        if not any(sample.size for sample in found):
+        samples = overview.samples(connection, keys, options.condition(where), include_failed=include_failed)
+        if not any(sample.size for sample in samples):
             options.report_nothing(connection, where)
-    return found
+    return samples
 
 
 @click.command()

@@ -36,37 +36,46 @@ class Offer:
     field: str = ""
 
 
-def offers(text: str, values: Mapping[str, Sequence[str]]) -> list[Offer]:
-    """Return the ways in which a filter may go on, the likeliest first. `values` are those of the fields of a tape."""
+def place(text: str) -> tuple[str, str, str] | None:
+    """Return what stands before the end of a filter, the name of the field whose value is typed there, and that value.
+
+    Where a name is typed, the field is empty, and the name stands for the value. None is for the middle of a phrase.
+    """
     match = _TERM.fullmatch(text)
     if match is None or text.count('"') % 2:
+        return None
+    value = _VALUE.fullmatch(match["term"])
+    return (
+        (match["before"], "", match["term"])
+        if value is None
+        else (match["before"] + value["head"], value["name"], value["value"])
+    )
+
+
+def offers(text: str, values: Mapping[str, Sequence[str]]) -> list[Offer]:
+    """Return the ways in which a filter may go on, the likeliest first. `values` are those of the fields of a tape."""
+    before, field, typed = place(text) or ("", "", None)
+    if typed is None:
         return []
-    before, term = match["before"], match["term"]
-    value = _VALUE.fullmatch(term)
-    if value is None:
-        return [Offer(name, before + name, field) for name, field in _names(term)]
+    if not field:
+        return [Offer(name, before + name, meant) for name, meant in _names(typed)]
     return [
-        Offer(one, f"{before}{value['head']}{one}")
-        for one in _values(value["name"], values)
-        if one.lower().startswith(value["value"].lower()) and len(one) > len(value["value"])
+        Offer(value, before + value)
+        for value in _values(field, values)
+        if value.lower().startswith(typed.lower()) and len(value) > len(typed)
     ]
 
 
 def is_unfinished(text: str, values: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether a filter that can be read ends with the beginning of a field's name or of a known value.
+    """Return whether a filter that can be parsed ends with the beginning of a field's name or of a known value.
 
     Such a filter selects next to nothing, which is not what will be meant when it has been typed.
     """
-    match = _TERM.fullmatch(text)
-    if match is None or text.count('"') % 2:
-        return False
-    value = _VALUE.fullmatch(match["term"])
-    if value is None:
-        is_name = _NAME.fullmatch(match["term"]) is not None
-        return is_name and any(name.startswith(match["term"].lower()) for name in NAMES)
-    known = [one.lower() for one in _values(value["name"], values)]
-    typed = value["value"].lower()
-    return typed != "" and typed not in known and any(one.startswith(typed) for one in known)
+    _, field, typed = place(text.lower()) or ("", "", "")
+    if not field:
+        return _NAME.fullmatch(typed) is not None and any(name.startswith(typed) for name in NAMES)
+    known = [value.lower() for value in _values(field, values)]
+    return typed != "" and typed not in known and any(value.startswith(typed) for value in known)
 
 
 def _names(typed: str) -> Iterator[tuple[str, str]]:

@@ -33,8 +33,8 @@ def block(
     Of the table below its head, `statistics` are the columns, and those that had no room are its `hidden` ones.
     """
     head = _heading(_title(row, by), f"{counted(row['n'], 'exchange')}{_span(row)}", width)
-    for label, said in _head(row, objective):
-        head += paragraph(f"{label:<11}", said, width)
+    for label, text in _head(row, objective):
+        head += paragraph(f"{label:<11}", text, width)
     important = statistics if statistics != STATISTICS else _IMPORTANT
     lines = [_line(row, quantity, statistics) for quantity in QUANTITIES.values()]
     table = grid(("", *statistics), lines, width, important)
@@ -50,13 +50,13 @@ def drawn(values: Values, quantity: Quantity, width: int) -> Iterator[Text]:
 
 
 def explained(warning: str) -> str:
-    """Give a warning of a row as a sentence."""
+    """Return a warning of a row as a sentence."""
     name, _, about = warning.partition(":")
     return summary.WARNINGS[name] + (f" ({about.replace(',', ', ')})" if about else "")
 
 
 def percent(value: float | None) -> str:
-    """Give a percentage."""
+    """Return a percentage."""
     return _UNKNOWN if value is None else f"{value:.2f} %"
 
 

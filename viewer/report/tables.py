@@ -16,8 +16,8 @@ from typing import Any, Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from viewer import formatting, rows, sparkline
-from viewer.rows import Row
+from viewer import formatting, sparkline
+from viewer.rows import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS, Row, ns
 
 NARROWEST: Final = 26
 """A text of more terminal cells than this is cut before a column is dropped; in the first, one of half the width."""
@@ -39,7 +39,7 @@ LISTED: Final = (
 )  # fmt: skip
 """The columns of `listing`, unless others are asked for."""
 
-COLUMNS: Final = (*rows.FIELDS, "sparkline", *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, *rows.GAP_PERCENTILES)
+COLUMNS: Final = (*FIELDS, "sparkline", *TEXT_FIELDS, *DETAIL_FIELDS, *GAP_PERCENTILES)
 """All columns that `listing` can have: the fields of an exchange."""
 
 _IMPORTANT: Final = (
@@ -87,7 +87,7 @@ def plain(field: str) -> Column:
 
 def table(
     columns: Sequence[Column],
-    found: Iterable[Row],
+    rows: Iterable[Row],
     width: int | None = None,
     important: Sequence[str] = (),
     narrowest: int = NARROWEST,
@@ -97,11 +97,11 @@ def table(
     `important` names columns, the most important first: they are dropped last. The others are dropped before them, from
     the right; the first column of the table always stays. Texts are cut to `narrowest` cells before that.
     """
-    found = list(found)
-    body = [[_clean(column.cell(row)) for column in columns] for row in found]
+    rows = list(rows)
+    body = [[_clean(column.cell(row)) for column in columns] for row in rows]
     widths, numeric = _widths(columns, body), {at for at in range(len(columns)) if _is_numeric(body, at)}
     if width is not None and _total([min(size, narrowest) for size in widths]) > width:
-        body = [[_clean((column.short or column.cell)(row)) for column in columns] for row in found]
+        body = [[_clean((column.short or column.cell)(row)) for column in columns] for row in rows]
         widths = _widths(columns, body)
     if width is not None:
         order = _order([column.name for column in columns], important)
@@ -112,13 +112,13 @@ def table(
 
 def grid(
     fields: Sequence[str],
-    found: Iterable[Row],
+    rows: Iterable[Row],
     width: int | None = None,
     important: Sequence[str] = (),
     narrowest: int = NARROWEST,
 ) -> Table:
     """Lay out rows of any kind under the names of their fields; the rest is as in `table`."""
-    return table([plain(field) for field in fields], found, width, important, narrowest)
+    return table([plain(field) for field in fields], rows, width, important, narrowest)
 
 
 def rounded(row: Row) -> Row:
@@ -196,7 +196,7 @@ def _lines(
 
 
 def _colour(text: Text, names: Sequence[str], padded: Sequence[str]) -> None:
-    """Give the outcome of a row its colour."""
+    """Set the colour of the outcome in a line."""
     if "outcome" in names:
         at = names.index("outcome")
         start = sum(map(len, padded[:at])) + _BETWEEN * at
@@ -220,10 +220,10 @@ def fitting(text: str, width: int) -> str:
     text = text if text.isascii() else text.translate(_JOINERS)
     if width_of(text) <= width:
         return text
-    left = width - 1
+    room = width - 1
     for at, sign in enumerate(text):
-        left -= _sign_width(sign)
-        if left < 0:
+        room -= _sign_width(sign)
+        if room < 0:
             return text[:at].rstrip(" ") + "…"
     return text
 
@@ -248,37 +248,37 @@ def needed(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*names, "outcome_detail"))) if "outcome" in names else tuple(names)
 
 
-def listing(found: Sequence[Row], width: int | None = None, names: Sequence[str] | None = None) -> Table:
+def listing(rows: Sequence[Row], width: int | None = None, names: Sequence[str] | None = None) -> Table:
     """Lay out exchanges, one a line, with the columns `names`, of which the last matter least; None is `LISTED`.
 
     `width` is the terminal's, in cells.
     """
-    columns = [_column(name, names or LISTED, found) for name in names or LISTED]
-    return table(columns, found, width, names or _IMPORTANT)
+    columns = [_column(name, names or LISTED, rows) for name in names or LISTED]
+    return table(columns, rows, width, names or _IMPORTANT)
 
 
-def sparked(found: Sequence[Row], gaps: Iterable[bytes | None], width: int) -> Table:
+def sparked(rows: Sequence[Row], gaps: Iterable[bytes | None], width: int) -> Table:
     """Lay out exchanges, one a line of `width` cells, and draw the packed gaps of each, all on the first line's axis.
 
     `gaps` has one item for each exchange and is read as lines are taken.
     """
     longest = max(width // 5, _SHORT_ID)
     columns = [
-        _column("id", SPARKED, found),
+        _column("id", SPARKED, rows),
         Column("model", "model", lambda row: fitting(formatting.line(row["model"]), longest)),
         plain("outcome"),
-        _column("duration_ms", SPARKED, found),
+        _column("duration_ms", SPARKED, rows),
     ]
-    beside = table(columns, found, width - _LEAST_DRAWN - 2, ("id", "duration_ms", "model", "outcome"))
-    left = 2 + max(width_of(text.plain) for text in beside.lines)
-    room = max(width - left, _LEAST_DRAWN)
-    axis_ns = max((rows.ns(row["duration_ms"]) or 0 for row in found), default=0)
+    beside = table(columns, rows, width - _LEAST_DRAWN - 2, ("id", "duration_ms", "model", "outcome"))
+    indent = 2 + max(width_of(text.plain) for text in beside.lines)
+    room = max(width - indent, _LEAST_DRAWN)
+    axis_ns = max((ns(row["duration_ms"]) or 0 for row in rows), default=0)
     drawn = chain(
         [Text(sparkline.axis(axis_ns, room), "bold")],
-        (_drawing(row, packed, axis_ns, room) for row, packed in zip(found, gaps, strict=True)),
+        (_drawing(row, packed, axis_ns, room) for row, packed in zip(rows, gaps, strict=True)),
     )
     for text, drawing in zip(beside.lines, drawn, strict=True):
-        text.pad_right(left - width_of(text.plain))
+        text.pad_right(indent - width_of(text.plain))
         text.append_text(drawing)
     return Table([*beside.lines, *_legend(width)], beside.hidden)
 
@@ -292,26 +292,26 @@ def _legend(width: int) -> Iterator[Text]:
 
 
 def in_ascii(line: Text) -> Text:
-    """Give a line with ASCII for the signs of drawings and tables; recorded text stays as it is otherwise."""
+    """Return a line with ASCII for the signs of drawings and tables; recorded text stays as it is otherwise."""
     line.plain = line.plain.translate(sparkline.ASCII)
     return line
 
 
 def _drawing(row: Row, packed: bytes | None, axis_ns: int, width: int) -> Text:
-    at = sparkline.timestamps(rows.ns(row["ttft_ms"]), packed)
-    drawn = Text(sparkline.line(at, rows.ns(row["duration_ms"]), axis_ns, width))
+    at = sparkline.timestamps(ns(row["ttft_ms"]), packed)
+    drawn = Text(sparkline.line(at, ns(row["duration_ms"]), axis_ns, width))
     drawn.highlight_regex(f"[{sparkline.SLOW}]+", "yellow")
     drawn.highlight_regex(f"[{sparkline.LONG}]+", "red")
     return drawn
 
 
-def _column(name: str, names: Sequence[str], found: Sequence[Row]) -> Column:
+def _column(name: str, names: Sequence[str], rows: Sequence[Row]) -> Column:
     """Return a column of a list of exchanges. A short instant has no date where all are of one day."""
     title = _TITLES.get(name, name)
     if name == "outcome" and "outcome_detail" not in names:
         return Column(name, title, formatting.outcome, lambda row: formatting.line(row["outcome"]))
     if name == "started_at":
-        days = {row["started_at"][:10] for row in found}
+        days = {row["started_at"][:10] for row in rows}
         kept = _TIME if len(days) == 1 else _DATE_AND_TIME
         return Column(
             name,
