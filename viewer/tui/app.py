@@ -280,8 +280,8 @@ class ViewerApp(App[int]):
 
     async def action_back(self) -> None:
         """Go back a screen; the first one stays."""
-        if len(self.screen_stack) > 2:
-            self.action_leave()
+        if len(self.screen_stack) > 2 and not isinstance(self.screen, CrampedScreen):
+            self.pop_screen()
 
     def action_interrupt(self) -> None:
         """Copy the selection; without any, exit at once."""

@@ -180,10 +180,14 @@ def test_a_position_that_does_not_exist_keeps_what_was_typed(stalled: Path) -> N
     journey(steps())
 
 
-def test_events_are_filtered_and_selected_and_taken_apart(stalled: Path) -> None:
+def test_events_are_filtered_and_selected_and_taken_apart_and_a_wrong_filter_is_told(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (_, pilot, screen):
             await pilot.press("2", "slash")
+            await typed(pilot, "kind:words")
+            await pilot.press("enter")
+            await shows(pilot, "words is no kind")
+            assert screen.panes.only is None
             await typed(pilot, "kind:tool")
             await pilot.press("enter")
             await wait_for(pilot, lambda: screen.panes.events.shown == 2)
@@ -195,19 +199,6 @@ def test_events_are_filtered_and_selected_and_taken_apart(stalled: Path) -> None
             await shows(pilot, "tool_calls : array", "read ")
             await pilot.press("down", "down", "v", "v")
             await shows(pilot, '"tool_calls": [')
-
-    journey(steps())
-
-
-def test_what_is_typed_wrong_is_said_where_it_is_typed(stalled: Path) -> None:
-    async def steps() -> None:
-        async with inspected(stalled, STALLED) as (_, pilot, screen):
-            await pilot.press("slash")
-            await typed(pilot, "kind:words")
-            await pilot.press("enter")
-            await shows(pilot, "words is no kind")
-            await pilot.press("escape")
-            assert screen.panes.only is None
 
     journey(steps())
 
@@ -224,7 +215,7 @@ def test_the_reasoning_folds_and_silences_are_shown(stalled: Path) -> None:
     journey(steps())
 
 
-def test_panes_can_be_zoomed_and_gone_through(stalled: Path) -> None:
+def test_panes_can_be_zoomed_and_gone_through_and_events_have_the_whole_width_of_their_own(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (_, pilot, screen):
             await pilot.press("plus")
@@ -238,11 +229,16 @@ def test_panes_can_be_zoomed_and_gone_through(stalled: Path) -> None:
             assert gone == ["events", "tree", "bytes", "request", "timing", "notes"]
             await pilot.press("shift+tab")
             assert screen.panes.active.id == "timing"
+            await pilot.press("2")
+            await wait_for(pilot, lambda: screen.panes.events.size.width > 110)
+            assert "text @" not in seen(pilot.app)
+            await pilot.press("1")
+            await shows(pilot, "text @", "events 54 / 54")
 
     journey(steps())
 
 
-def test_a_click_scrubs_selects_and_opens(stalled: Path) -> None:
+def test_a_click_scrubs_selects_and_opens_and_with_few_rows_there_is_no_timeline(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (_, pilot, screen):
             await pilot.click("#timeline", offset=(9, 2))
@@ -251,6 +247,8 @@ def test_a_click_scrubs_selects_and_opens(stalled: Path) -> None:
             assert screen.playback.position == 5
             await pilot.click("#tabs", offset=(30, 0))
             assert screen.panes.pane == 3
+            await pilot.resize_terminal(60, 16)
+            await wait_for(pilot, lambda: "timeline" not in seen(pilot.app))
 
     journey(steps())
 
@@ -331,18 +329,13 @@ def test_a_recorder_that_died_is_told_of(tape: Path) -> None:
     journey(steps())
 
 
-@pytest.mark.parametrize("id", [FAILED, LIMITED])
-def test_an_exchange_that_failed_says_why(tape: Path, id: str) -> None:
+def test_an_exchange_that_failed_says_why_and_one_that_is_gone_too(tape: Path) -> None:
     async def steps() -> None:
-        async with inspected(tape, id) as (_, pilot, _screen):
-            await shows(pilot, "overloaded" if id == FAILED else "slow down", "error")
-
-    journey(steps())
-
-
-def test_an_exchange_that_is_gone_is_told_of(tape: Path) -> None:
-    async def steps() -> None:
-        async with staged(tape, lambda: InspectorScreen(999)) as (_, pilot):
+        async with inspected(tape, FAILED) as (app, pilot, _screen):
+            await shows(pilot, "overloaded", "error")
+            app.push_screen(InspectorScreen(number(tape, LIMITED)))
+            await shows(pilot, "slow down", "error")
+            app.push_screen(InspectorScreen(999))
             await shows(pilot, "this exchange is not on the tape any more")
 
     journey(steps())
@@ -438,16 +431,6 @@ def test_there_is_nothing_to_copy_before_anything_is_known() -> None:
     assert (screen.copies(), screen.exports()) == ([], [])
 
 
-def test_playing_at_most_speed_ends_and_says_how_exact_it_was(stalled: Path) -> None:
-    async def steps() -> None:
-        async with inspected(stalled, STALLED) as (_, pilot, screen):
-            await press(pilot, "home", *["greater_than_sign"] * 6, "space")
-            await wait_for(pilot, lambda: not screen.playback.playing and screen.playback.position == 54)
-            await shows(pilot, "max")
-
-    journey(steps())
-
-
 def test_nobody_misses_what_would_have_come_while_it_is_suspended(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (app, pilot, screen):
@@ -467,7 +450,7 @@ def test_nobody_misses_what_would_have_come_while_it_is_suspended(stalled: Path)
     journey(steps())
 
 
-def test_playing_stops_at_the_end(stalled: Path) -> None:
+def test_playing_stops_at_the_end_at_most_speed_too(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (app, pilot, screen):
             await pilot.press("home", "space")
@@ -477,6 +460,9 @@ def test_playing_stops_at_the_end(stalled: Path) -> None:
             await wait_for(pilot, lambda: not screen.playback.playing)
             await pilot.press("space")
             assert (screen.playback.playing, screen.playback.position) == (True, 0)
+            await press(pilot, *["greater_than_sign"] * 6)
+            await wait_for(pilot, lambda: not screen.playback.playing and screen.playback.position == 54)
+            await shows(pilot, "max")
 
     journey(steps())
 
@@ -549,34 +535,12 @@ def test_of_an_answer_that_is_no_stream_the_body_is_shown(tmp_path: Path, body: 
     journey(steps())
 
 
-def test_events_have_the_whole_width_where_they_are_asked_for(stalled: Path) -> None:
-    async def steps() -> None:
-        async with inspected(stalled, STALLED) as (_, pilot, screen):
-            await pilot.press("2")
-            await wait_for(pilot, lambda: screen.panes.events.size.width > 110)
-            assert "text @" not in seen(pilot.app)
-            await pilot.press("1")
-            await shows(pilot, "text @", "events 54 / 54")
-
-    journey(steps())
-
-
 def test_what_changes_behind_it_draws_nothing(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (_, _pilot, screen):
             drawn = screen._compositor._dirty_regions.copy()
             screen.refresh(Region(0, 0, 120, 40))
             assert screen._compositor._dirty_regions == drawn
-
-    journey(steps())
-
-
-def test_with_few_rows_there_is_no_timeline(stalled: Path) -> None:
-    async def steps() -> None:
-        async with inspected(stalled, STALLED, (60, 24)) as (_, pilot, _screen):
-            await shows(pilot, "timeline")
-            await pilot.resize_terminal(60, 16)
-            await wait_for(pilot, lambda: "timeline" not in seen(pilot.app))
 
     journey(steps())
 
