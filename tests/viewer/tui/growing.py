@@ -51,6 +51,10 @@ class Recorder:
             start += len(data)
         self._store.append(frames)
 
+    def beat(self, wall: str) -> None:
+        """Be heard of at a wall time."""
+        self._store.append([journal.Heartbeat(wall)])
+
     def end(self, id: str, parts: Parts, by: str = "end") -> None:
         """End it."""
         self._store.settle(self._store.append([end(id, parts, by)]))

@@ -63,7 +63,7 @@ class Driver:
             if deadline is None and self.playback.playing:  # the end is past
                 self._advance(self._clock.now())
             elif deadline is None:
-                await self._sleep(None)
+                await self.sleep(None)
             elif self.playback.speed == float("inf"):
                 self.playback.advance(_AT_ONCE)
                 self._moved()
@@ -74,10 +74,10 @@ class Driver:
     async def _wait_for(self, deadline: int) -> None:
         now = self._clock.now()
         if deadline - now > _FRAME_NS + _DRAWING_NS:
-            await self._sleep(_FRAME_NS)
+            await self.sleep(_FRAME_NS)
             self._ticked()
         elif deadline - now > _EARLY_NS:
-            await self._sleep(deadline - now - _EARLY_NS)
+            await self.sleep(deadline - now - _EARLY_NS)
         else:
             while self._clock.now() < deadline:  # noqa: ASYNC110 - nothing else is as exact
                 await asyncio.sleep(0)
@@ -94,7 +94,8 @@ class Driver:
             self._shown_ns = now
             self._moved()
 
-    async def _sleep(self, ns: int | None) -> None:
+    async def sleep(self, ns: int | None) -> None:
+        """Sleep so long, or for ever, unless `wake` is called."""
         timer = None if ns is None else asyncio.get_running_loop().call_later(ns / 1e9, self._woken.set)
         await self._woken.wait()
         self._woken.clear()

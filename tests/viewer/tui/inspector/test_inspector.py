@@ -14,7 +14,6 @@ import pytest
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from recorder.tape import journal
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, DONE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import (
@@ -295,12 +294,12 @@ def test_a_stream_that_grows_is_followed_until_somebody_looks_elsewhere(tmp_path
             screen = InspectorScreen(1)
             async with staged(tmp_path / "tape.db", lambda: screen) as (_, pilot):
                 await shows(pilot, "● following", "Hel", "0.110+ s")
-                _grow(tape, COMPLETE_READS[:3], 2)
+                tape.go_on(LIVE, COMPLETE_READS, 2, 3)
                 await wait_for(pilot, lambda: screen.playback.position == 5)
                 await shows(pilot, "Hello, ▏")
                 await pilot.press("comma")
-                _grow(tape, COMPLETE_READS[:4], 3)
-                _grow(tape, COMPLETE_READS[:5], 4)
+                tape.go_on(LIVE, COMPLETE_READS, 3, 4)
+                tape.go_on(LIVE, COMPLETE_READS, 4, 5)
                 await shows(pilot, "#3/#5")
                 await pilot.press("f")
                 await shows(pilot, "#5/#5", "following")
@@ -309,15 +308,6 @@ def test_a_stream_that_grows_is_followed_until_somebody_looks_elsewhere(tmp_path
                 await shows(pilot, "truncated")
 
     journey(steps())
-
-
-def _grow(tape: Any, parts: list[tuple[int, bytes]], known: int) -> None:
-    start = sum(len(data) for _, data in parts[:known])
-    frames = []
-    for seq, (at_ms, data) in enumerate(parts[known:], known):
-        frames.append(journal.Read(LIVE, seq, at_ms * MS, None, start, data))
-        start += len(data)
-    tape._store.append(frames)
 
 
 def test_a_recorder_that_died_is_told_of(tape: Path) -> None:
@@ -514,7 +504,7 @@ def test_a_recorder_that_is_heard_of_again_is_not_gone(tmp_path: Path) -> None:
                 await shows(pilot, "● following")
                 app.watch.ns += 60 * 10**9
                 await shows(pilot, "? orphan")
-                tape._store.append([journal.Heartbeat("2026-03-01T12:00:58.000000Z")])
+                tape.beat("2026-03-01T12:00:58.000000Z")
                 await shows(pilot, "● open")
 
     journey(steps())

@@ -7,14 +7,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from rich.style import Style
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from recorder.tape import journal
-from tests.viewer.conftest import DONE, HOSTILE, MS, begin, event, response
+from tests.viewer.conftest import DONE, HOSTILE, MS, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import Stage, journey, press, resized, seen, shows, staged, typed, wait_for
 from viewer import sparkline
@@ -302,10 +300,8 @@ def test_of_a_compressed_body_the_wire_shows_what_its_read_came_to(tmp_path: Pat
     parts += [(200, packer.compress(event({"content": "two"}) + DONE) + packer.flush())]
     tape = tmp_path / "tape.db"
     with recorder(tape) as recording:
-        head, *reads = response(ID, parts)
-        assert isinstance(head, journal.Head)
-        coded = msgspec.structs.replace(head, headers=[*head.headers, (b"content-encoding", b"gzip")])
-        recording._store.append([begin(ID, 0, b"{}", "/v1"), coded, *reads])
+        coded = [(b"content-type", b"text/event-stream"), (b"content-encoding", b"gzip")]
+        recording.begin(ID, parts, headers=coded)
         recording.end(ID, parts)
 
     async def steps() -> None:

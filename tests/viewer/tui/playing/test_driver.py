@@ -23,17 +23,18 @@ class Ticking:
         return self.ns
 
 
-def played(monkeypatch: pytest.MonkeyPatch, gap_ms: int, count: int) -> tuple[list[int], list[int]]:
+def played(gap_ms: int, count: int) -> tuple[list[int], list[int]]:
     """Play events so far apart; give how many had come each time that they were shown, and how late they were."""
     ticking, shown = Ticking(), []
     playback = Playback(array("q", range(gap_ms * MS, (count + 1) * gap_ms * MS, gap_ms * MS)), 0, ticking.now)
-    driver = Driver(playback, Clock(now=ticking.now), lambda: shown.append(playback.position), lambda: None)
 
-    async def sleep(ns: int | None) -> None:
-        ticking.ns += ns or 0
+    class Sleepless(Driver):
+        async def sleep(self, ns: int | None) -> None:
+            ticking.ns += ns or 0
+
+    driver = Sleepless(playback, Clock(now=ticking.now), lambda: shown.append(playback.position), lambda: None)
 
     async def play() -> None:
-        monkeypatch.setattr(driver, "_sleep", sleep)
         playback.play()
         task = asyncio.create_task(driver.run())
         while playback.playing:  # noqa: ASYNC110 - nothing tells of it
@@ -44,17 +45,17 @@ def played(monkeypatch: pytest.MonkeyPatch, gap_ms: int, count: int) -> tuple[li
     return shown, driver.late_ns
 
 
-def test_events_with_room_between_them_are_each_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, late = played(monkeypatch, 40, 5)
+def test_events_with_room_between_them_are_each_shown() -> None:
+    shown, late = played(40, 5)
     assert shown == [1, 2, 3, 4, 5]
     assert len(late) == 5
 
 
 @pytest.mark.parametrize("gap_ms", [2, 4, 8])
 def test_events_that_leave_no_room_are_shown_together_and_the_last_of_them_always(
-    gap_ms: int, monkeypatch: pytest.MonkeyPatch
+    gap_ms: int,
 ) -> None:
-    shown, late = played(monkeypatch, gap_ms, 40)
+    shown, late = played(gap_ms, 40)
     steps = [after - before for before, after in zip([0, *shown], shown, strict=False)]
     assert shown[-1] == 40
     assert len(shown) < 40
