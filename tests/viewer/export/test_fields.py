@@ -11,10 +11,10 @@ from tests.viewer.commanding import run
 from tests.viewer.golden import assert_golden
 from viewer import rows
 from viewer.export import fields, text
-from viewer.stats import summary
+from viewer.stats import metrics, summary
 from viewer.tape import overview
 
-GROUPS = (*summary.GROUPS, "label.run")
+GROUPS = (*metrics.GROUPS, "label.run")
 TYPES = {
     "text": str, "integer": int, "number": (int, float), "boolean": bool, "timestamp": str, "words": (list, str),
     "json": (list, dict),
