@@ -3,17 +3,23 @@
 Only click is imported at the top: `--help` must not wait for a database library.
 """
 
+import functools
+import inspect
 import ipaddress
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from recorder.relay import providers
+
+if TYPE_CHECKING:
+    from recorder.relay.service import Options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,6 +27,24 @@ _AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(s|m|h|d|w)")
 _AGE_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LEAST_SIZE = 1_000_000
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([kMGT]?)(i?)B", re.IGNORECASE)
+
+
+def gathered(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds options; what `make` returns for their values is the argument `name`.
+
+    The parameters of `make` are the options' names.
+    """
+    parameters = tuple(inspect.signature(make).parameters)
+
+    def decorate(command: F) -> F:
+        @functools.wraps(command)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            values = {parameter: kwargs.pop(parameter) for parameter in parameters}
+            return command(*args, **{name: make(**values)}, **kwargs)
+
+        return cast(F, functools.reduce(lambda added, option: option(added), reversed(options), wrapped))
+
+    return decorate
 
 
 def read_age(text: str) -> timedelta:
@@ -68,27 +92,55 @@ def deleting(command: F) -> F:
     return command
 
 
-def recording(command: F) -> F:
-    """Add the options that every recording command takes."""
-    added = (
-        db,
-        click.option("--upstream", "upstreams", multiple=True, metavar="URL|NAME=URL", envvar="WIRETAPE_UPSTREAM",
-                     help="API server: one URL is served at the root, named ones at /NAME/…  May be repeated."),
-        click.option("--label", "labels", multiple=True, metavar="K=V", help="Label every exchange. May be repeated."),
-        click.option("--keep-encoding", is_flag=True,
-                     help="Pass the client's Accept-Encoding on, instead of asking for identity."),
-        click.option("--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-                     help="Trust these certificates (PEM) besides the system's."),
-        click.option("--connect-timeout", type=click.FloatRange(min=0, min_open=True), default=10, show_default=True,
-                     metavar="S", help="Seconds to connect, TLS included."),
-        click.option("--headers-timeout", type=click.FloatRange(min=0, min_open=True), default=600, show_default=True,
-                     metavar="S", help="Seconds from the request to the response's head."),
-        click.option("--idle-timeout", type=click.FloatRange(min=0, min_open=True), default=300, show_default=True,
-                     metavar="S", help="Seconds of silence within a response."),
-    )  # fmt: skip
-    for option in reversed(added):
-        command = option(command)
-    return command
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The values of the options that every recording command takes."""
+
+    db: Path | None
+    upstreams: tuple[str, ...]
+    labels: tuple[str, ...]
+    keep_encoding: bool
+    ca_file: Path | None
+    connect_timeout: float
+    headers_timeout: float
+    idle_timeout: float
+
+    def settings(self, upstreams: Sequence[providers.Upstream], **more: Any) -> "Options":
+        """Return the settings of a recorder for these upstreams; `more` are other fields of them."""
+        from recorder.relay.service import Options
+        from recorder.relay.upstream import Limits
+
+        return Options(
+            tape_path(self.db),
+            upstreams,
+            labels=read_labels(self.labels),
+            keep_encoding=self.keep_encoding,
+            limits=Limits(self.connect_timeout, self.headers_timeout, self.idle_timeout),
+            ca_file=self.ca_file,
+            **more,
+        )
+
+
+_SECONDS: Any = click.FloatRange(min=0, min_open=True)
+recording = gathered(
+    "common",
+    Recording,
+    db,
+    click.option("--upstream", "upstreams", multiple=True, metavar="URL|NAME=URL", envvar="WIRETAPE_UPSTREAM",
+                 help="API server: one URL is served at the root, named ones at /NAME/…  May be repeated."),
+    click.option("--label", "labels", multiple=True, metavar="K=V", help="Label every exchange. May be repeated."),
+    click.option("--keep-encoding", is_flag=True,
+                 help="Pass the client's Accept-Encoding on, instead of asking for identity."),
+    click.option("--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+                 help="Trust these certificates (PEM) besides the system's."),
+    click.option("--connect-timeout", type=_SECONDS, default=10, show_default=True, metavar="S",
+                 help="Seconds to connect, TLS included."),
+    click.option("--headers-timeout", type=_SECONDS, default=600, show_default=True, metavar="S",
+                 help="Seconds from the request to the response's head."),
+    click.option("--idle-timeout", type=_SECONDS, default=300, show_default=True, metavar="S",
+                 help="Seconds of silence within a response."),
+)  # fmt: skip
+"""Adds the options that every recording command takes; the command gets `common`."""
 
 
 def read_upstreams(given: tuple[str, ...]) -> list[providers.Upstream]:

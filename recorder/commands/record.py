@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -41,14 +40,7 @@ _NAMED = 3
               help="Delete the oldest exchanges when what is stored takes more than this: 500MB, 2GB.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
 def record(
-    db: Path | None,
-    upstreams: tuple[str, ...],
-    labels: tuple[str, ...],
-    keep_encoding: bool,
-    ca_file: Path | None,
-    connect_timeout: float,
-    headers_timeout: float,
-    idle_timeout: float,
+    common: options.Recording,
     listen: str,
     allow_hosts: tuple[str, ...],
     verbose: bool,
@@ -64,24 +56,13 @@ def record(
     """
     allowed = frozenset(host.lower() for host in allow_hosts)
     host, port = options.read_listen(listen, allowed)
-    chosen, labelled = options.read_upstreams(upstreams), options.read_labels(labels)
+    upstreams = options.read_upstreams(common.upstreams)
 
-    from recorder.relay.service import Options, run
-    from recorder.relay.upstream import Limits
+    from recorder.relay.service import run
     from recorder.tape.journal import Keep
 
-    settings = Options(
-        tape=options.tape_path(db),
-        upstreams=chosen,
-        host=host,
-        port=port,
-        labels=labelled,
-        allow_hosts=allowed,
-        keep_encoding=keep_encoding,
-        limits=Limits(connect_timeout, headers_timeout, idle_timeout),
-        ca_file=ca_file,
-        keep=Keep(keep.total_seconds() if keep else None, max_db_size) if keep or max_db_size else None,
-    )
+    rule = Keep(keep.total_seconds() if keep else None, max_db_size) if keep or max_db_size else None
+    settings = common.settings(upstreams, host=host, port=port, allow_hosts=allowed, keep=rule)
     sys.exit(run(lambda: serve(settings, verbose)))
 
 

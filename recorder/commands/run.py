@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -28,38 +27,19 @@ _FORWARDED = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @options.recording
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
-def run(
-    db: Path | None,
-    upstreams: tuple[str, ...],
-    labels: tuple[str, ...],
-    keep_encoding: bool,
-    ca_file: Path | None,
-    connect_timeout: float,
-    headers_timeout: float,
-    idle_timeout: float,
-    command: tuple[str, ...],
-) -> None:
+def run(common: options.Recording, command: tuple[str, ...]) -> None:
     """Record one command: wiretape run [OPTIONS] -- CMD …
 
     Sets OPENAI_BASE_URL, OPENAI_API_BASE and ANTHROPIC_BASE_URL for it; where they are set already, their values are
     the upstreams. Exits with the command's own code; 125 if the tape failed before, or lacks something where that code
     is 0; 126 and 127 if the command cannot be run or is not found.
     """
-    chosen, environment = plan(upstreams, os.environ)
+    upstreams, environment = plan(common.upstreams, os.environ)
 
     from recorder.errors import WiretapeError
     from recorder.relay import service
-    from recorder.relay.upstream import Limits
 
-    settings = service.Options(
-        tape=options.tape_path(db),
-        upstreams=chosen,
-        labels=options.read_labels(labels),
-        keep_encoding=keep_encoding,
-        limits=Limits(connect_timeout, headers_timeout, idle_timeout),
-        ca_file=ca_file,
-        purpose="wiretape run",
-    )
+    settings = common.settings(upstreams, purpose="wiretape run")
     try:
         code = service.run(lambda: _run(settings, environment, command))
     except WiretapeError as error:

@@ -4,15 +4,14 @@ What is wrong with a value is a usage
 error that names the option. The language of filters is `filters.parser`'s.
 """
 
-import functools
-import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from recorder.commands.options import gathered
 from recorder.plurals import counted
 from recorder.sanitize import safe
 from viewer.commands import completion
@@ -27,24 +26,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _LABEL = re.compile(r"label\.[A-Za-z0-9_.-]{1,64}")
-
-
-def gathered(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[[F], F]:
-    """Return a decorator that adds options; what `make` returns for their values is the argument `name`.
-
-    The parameters of `make` are the options' names.
-    """
-    parameters = tuple(inspect.signature(make).parameters)
-
-    def decorate(command: F) -> F:
-        @functools.wraps(command)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            values = {parameter: kwargs.pop(parameter) for parameter in parameters}
-            return command(*args, **{name: make(**values)}, **kwargs)
-
-        return cast(F, functools.reduce(lambda added, option: option(added), reversed(options), wrapped))
-
-    return decorate
 
 
 def read(

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
 
+from recorder.commands.options import gathered
 from recorder.errors import WiretapeError
 from viewer.commands import completion
-from viewer.commands.options import gathered
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands.options import db, tape_path
+from recorder.commands.options import db, gathered, tape_path
 from recorder.errors import NotFound, WiretapeError
 from viewer.commands import completion, options, progress
 from viewer.commands import output as writing
@@ -44,7 +44,7 @@ class Measuring:
         return [] if text is None else parsed("--slo", objective, text)
 
 
-_measured = options.gathered(
+_measured = gathered(
     "measuring",
     lambda method, slo, include_failed: Measuring(method, slo, include_failed),
     click.option("--percentile-method", "method", type=click.Choice(["linear", "inverse_cdf", "mlperf"]),

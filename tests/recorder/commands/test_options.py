@@ -74,8 +74,8 @@ def test_labels_are_read_and_the_last_of_a_name_holds() -> None:
 def test_options_may_stand_in_the_environment() -> None:
     @click.command()
     @options.recording
-    def command(**given: Any) -> None:
-        click.echo(f"{given['db']} {given['upstreams']}")
+    def command(common: options.Recording) -> None:
+        click.echo(f"{common.db} {common.upstreams}")
 
     variables = {"WIRETAPE_DB": "/t.db", "WIRETAPE_UPSTREAM": "http://a.test b=http://b.test"}
     result = CliRunner().invoke(command, env=variables)
