@@ -287,7 +287,8 @@ class _StreamDecoder:
         self._between(tail.start if tail else size)
         if tail:
             self._tail(tail)
-        self._error_lines()
+        if cursor.has_error:
+            self._error_lines()
 
     def _take_repeated(self) -> bool:
         """Take the events from here on whose payloads repeat an earlier one; return whether there are any."""
@@ -409,8 +410,6 @@ class _StreamDecoder:
             self._add(chunk, self._item(RECORD, begin + len(text) - len(text.lstrip()), start))
 
     def _error_lines(self) -> None:
-        if b"error:" not in self._data:
-            return
         found = False
         for line in _ERROR_LINE.finditer(self._data):
             if line[1].strip():

@@ -48,16 +48,17 @@ def fields(block: bytes) -> tuple[str, str]:
 class Cursor:
     """Parses one event stream step by step; `at` is the offset of the next step and may be moved between blocks.
 
-    `retry` is the last valid reconnection time in ms, `id` the last event id. With `bom`, a BOM at the start is
-    skipped.
+    `retry` is the last valid reconnection time in ms, `id` the last event id, `has_error` whether a line began with
+    the unknown field `error`. With `bom`, a BOM at the start is skipped.
     """
 
-    __slots__ = ("_block", "_data", "_lines", "_type", "at", "id", "retry")
+    __slots__ = ("_block", "_data", "_lines", "_type", "at", "has_error", "id", "retry")
 
     def __init__(self, data: bytes, *, bom: bool = True) -> None:
         self.at = len(BOM) if bom and data.startswith(BOM) else 0
         self.id = ""
         self.retry: int | None = None
+        self.has_error = False
         self._data = data
         self._block: int | None = None
         self._type = b""
@@ -110,6 +111,8 @@ class Cursor:
             self._type = value
         elif name == b"id" and b"\0" not in value:
             self.id = value.decode("utf-8", "replace")
+        elif name == b"error":
+            self.has_error = True
         elif name == b"retry" and value.isdigit() and len(value) <= _RETRY_DIGITS:
             self.retry = int(value)
 

@@ -178,30 +178,32 @@ def _stats_as(
 ) -> None:
     from viewer.report import tools
     from viewer.rows import only
-    from viewer.stats.tools.summary import measure_as
+    from viewer.stats.tools.summary import report_of
     from viewer.stats.tools.tools import authority
     from viewer.tape import queries
-    from viewer.tape.observed import observed
+    from viewer.tape.observed import measured
 
-    rule = parsed("--as", authority, tool)
+    parsed("--as", authority, tool)
     if schema:
         output.explain(tools.schema(tool))
         return
     names = output.fields(tools.MEANINGS)
     count_tokens = None if tokenizer is None else counter(tokenizer)
     condition = options.condition(where)
-    with queries.opened(tape_path(db)) as connection:
+    tape = tape_path(db)
+    with queries.opened(tape) as connection:
         if not queries.count(connection, condition):
             options.report_nothing(connection, where)
             if output.is_table:
                 return
         with progress.Bar("measuring", lambda: queries.count(connection, condition), "exchange") as bar:
-            measured = measure_as(tool, bar.over(observed(connection, rule, condition)), count_tokens)
+            found = bar.over(measured(connection, tape, tool, condition, count_tokens))
+            report = report_of(tool, found, is_tokenized=count_tokens is not None)
     if output.is_table:
-        writing.show_table(tools.render(measured, writing.width(), names))
+        writing.show_table(tools.render(report, writing.width(), names))
         return
-    output.put(names or tools.FIELDS, only(tools.rows(measured), names or tools.FIELDS))
-    for line in tools.remarks(measured):
+    output.put(names or tools.FIELDS, only(tools.rows(report), names or tools.FIELDS))
+    for line in tools.remarks(report):
         click.echo(line.plain, err=True)
 
 

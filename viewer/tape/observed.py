@@ -1,9 +1,16 @@
 """The exchanges of a tape as other tools would have observed them: the facts and the decoded events of each."""
 
+import itertools
 import json
+import multiprocessing
+import os
+import signal
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
@@ -11,9 +18,16 @@ from recorder.decode.outcome import Exchange
 from recorder.tape.schema import exchanges, measures
 from viewer.columns import JOINED
 from viewer.filters.sql import Condition
-from viewer.stats.tools.summary import Observed
-from viewer.stats.tools.tools import Authority
+from viewer.stats.tools.request import CountTokens
+from viewer.stats.tools.summary import Addend, Observed, measure_observed
+from viewer.stats.tools.tools import Authority, authority
 from viewer.tape import queries
+
+PART: Final = 500
+"""So many exchanges are measured by one process at a time."""
+
+MANY: Final = 2000
+"""More exchanges are measured by several processes: to start one takes as long as to measure hundreds."""
 
 _FACTS = (
     exchanges.c.no, exchanges.c.status, exchanges.c.ended_by, exchanges.c.end_ns, exchanges.c.gap_bytes,
@@ -33,6 +47,44 @@ def observed(
         exchange = Exchange(row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes)
         requested = _requested_tokens(connection, row.no) if rule.reads_request else None
         yield Observed(exchange, decoded, row, _wall_ns(row.started_at), requested)
+
+
+def measured(
+    connection: Connection,
+    tape: Path,
+    tool: str,
+    where: Condition | None = None,
+    count_tokens: CountTokens | None = None,
+) -> Iterator[Addend]:
+    """Yield the exchanges that `where` selects as a tool measures them, oldest first; many by several processes."""
+    processes = len(os.sched_getaffinity(0))
+    if count_tokens is not None or processes == 1 or queries.count(connection, where) <= MANY:
+        for one in observed(connection, authority(tool), where):
+            yield measure_observed(tool, one, count_tokens)
+        return
+    numbers, parts = queries.numbers(connection, where), list[list[int]]()
+    while part := list(itertools.islice(numbers, PART)):
+        parts.append(part)
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _leave_interrupts) as pool:
+        try:
+            for found, damage in pool.map(partial(_measured_part, tape, tool), parts):
+                yield from found
+                for line in damage:
+                    queries.report_damage(line)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _leave_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _measured_part(tape: Path, tool: str, numbers: list[int]) -> tuple[list[Addend], list[str]]:
+    """Measure some exchanges; return also the lines that report what of them is damaged."""
+    damage = list[str]()
+    with queries.opened(tape, damage.append) as connection:
+        found = observed(connection, authority(tool), queries.among(numbers))
+        return [measure_observed(tool, one) for one in found], damage
 
 
 def _facts(connection: Connection, where: Condition | None, size: int) -> Iterator[Any]:

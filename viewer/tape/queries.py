@@ -68,7 +68,7 @@ def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[
             yield connection
         finally:
             for line in _damage(connection):
-                (report or _print)(line)
+                (report or report_damage)(line)
 
 
 def _damage(connection: Connection) -> list[str]:
@@ -82,7 +82,8 @@ def _damage(connection: Connection) -> list[str]:
     return []
 
 
-def _print(line: str) -> None:
+def report_damage(line: str) -> None:
+    """Print on standard error what was found damaged."""
     print(f"wiretape: {safe(line)}", file=sys.stderr)
 
 
@@ -320,11 +321,11 @@ def _decoded_group(connection: Connection, group: Sequence[int]) -> Iterator[tup
         heads, reads, data = {}, {}, {}
     for no in group:
         try:
-            body = encoding.unpack(*data[no])
-            decoded = decode(_as_answer(*heads[no]), reading.unpacked_reads(reads[no]), body)
+            body, its_reads = encoding.unpack(*data[no]), reading.unpacked_reads(reads[no])
         except (KeyError, TypeError, ValueError, msgspec.MsgspecError):  # it still runs, or is damaged
-            decoded = chunks(connection, no)
-        yield no, decoded
+            yield no, chunks(connection, no)
+        else:
+            yield no, decode(_as_answer(*heads[no]), its_reads, body)
 
 
 def chunks(connection: Connection, no: int) -> Decoded:

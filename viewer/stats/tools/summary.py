@@ -158,6 +158,10 @@ class Measured:
     without_usage_chunks: Numbers | None = None
 
 
+Addend = tuple[Measured, str, int | None, int | None]
+"""An exchange as a tool measures it, wiretape's outcome, and its start and end in ns since any fixed time."""
+
+
 class Observed(NamedTuple):
     """One exchange as the tape has it: its facts, its body and its measures.
 
@@ -309,16 +313,27 @@ def measure(
         return Measured(error.numbers or {}, str(error), without_usage_chunks=spared)
 
 
+def measure_observed(tool: str, observed: Observed, count_tokens: CountTokens | None = None) -> Addend:
+    """Measure one exchange as a tool does, and return it as `Report.add` takes it."""
+    exchange, body, judged, started_ns, requested = observed
+    measured = measure(tool, exchange, body, judged, requested_tokens=requested, count_tokens=count_tokens)
+    end_ns = None if started_ns is None or exchange.end_ns is None else started_ns + exchange.end_ns
+    return measured, judged.outcome or "open", started_ns, end_ns
+
+
+def report_of(tool: str, measured: Iterable[Addend], *, is_tokenized: bool = False) -> Report:
+    """Return what a tool would report of exchanges as it measures them."""
+    report = Report(tool.partition("@")[0], authority(tool), is_tokenized)
+    for one in measured:
+        report.add(*one)
+    return report
+
+
 def measure_as(
     tool: str,
     exchanges: Iterable[Observed | tuple[Exchange, Decoded, Judged]],
     count_tokens: CountTokens | None = None,
 ) -> Report:
     """Measure a population as a tool does."""
-    report = Report(tool.partition("@")[0], authority(tool), count_tokens is not None)
-    for one in exchanges:
-        exchange, body, judged, started_ns, requested = Observed(*one)
-        measured = measure(tool, exchange, body, judged, requested_tokens=requested, count_tokens=count_tokens)
-        end_ns = None if started_ns is None or exchange.end_ns is None else started_ns + exchange.end_ns
-        report.add(measured, judged.outcome or "open", started_ns, end_ns)
-    return report
+    measured = (measure_observed(tool, Observed(*one), count_tokens) for one in exchanges)
+    return report_of(tool, measured, is_tokenized=count_tokens is not None)
