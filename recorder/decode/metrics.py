@@ -413,10 +413,11 @@ def sparkline(at: Sequence[int], cells: int = _SPARK_CELLS, span: tuple[int, int
     drawn, done = "", 0
     for border in borders:
         until = bisect_right(at, border, done + 1) - 1  # the gap before an instant has a number less by one
-        drawn += _spark(max(gaps[done:until])) if until > done else " "
+        drawn += spark(max(gaps[done:until])) if until > done else " "
         done = until
     return drawn.ljust(cells)
 
 
-def _spark(gap: int) -> str:
+def spark(gap: int) -> str:
+    """Return the sign of a gap in ns; a blank for none."""
     return " " if gap < 0 else _SPARKS[bisect_right(SPARK_STEPS_NS, gap)]

@@ -180,14 +180,14 @@ def _frame(table: str, found: Iterable[Row]) -> pd.DataFrame:
         for name, append in appends:
             append(row[name])
     kinds = [(field, _dtype(table, field)) for field in fields.of(table)]
-    return _described(table, fields.of(table), [_array(dtype, columns[field.name]) for field, dtype in kinds])
+    return _described(table, fields.of(table), [as_array(dtype, columns[field.name]) for field, dtype in kinds])
 
 
 def _dtype(table: str, field: Field) -> str:
     return "category" if field.name in _REPEATED.get(table, ()) else _DTYPES[field.kind]
 
 
-def _array(dtype: Any, values: list[Any]) -> Any:
+def as_array(dtype: Any, values: list[Any]) -> Any:
     """Give values as an array of a type; an integer that no column of a tape could hold is unknown."""
     if dtype == "category":
         values = [_text(value) for value in values]

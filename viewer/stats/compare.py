@@ -65,7 +65,7 @@ TOO_FEW: Final = "too few"
 _PERCENTS: Final = (50, 95)
 _LEVEL: Final = 0.95
 _BEYOND: Final = 5
-_PAIRED: Final = (
+PAIRED: Final = (
     "started_at", "model", "upstream", "status", "outcome", "finish_reason", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms",
     "thinking_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "tps_user", "icl_mean_ms", "icl_p50_ms",
     "icl_p90_ms", "icl_p99_ms", "icl_max_ms", "max_stall_ms", "max_silence_ms", "coalesced_fraction", "prompt_tokens",
@@ -82,8 +82,8 @@ Matrix = NDArray[np.float64]
 def pair(a: Row, b: Row) -> list[Row]:
     """Compare two exchanges, field by field: numbers also by their difference, b − a."""
     nothing = {"difference": None, "change_pct": None}
-    changes = {name: nothing if name == "status" else _change(a[name], b[name]) for name in _PAIRED}
-    return [{"metric": name, "a": a[name], "b": b[name], **changes[name]} for name in _PAIRED]
+    changes = {name: nothing if name == "status" else _change(a[name], b[name]) for name in PAIRED}
+    return [{"metric": name, "a": a[name], "b": b[name], **changes[name]} for name in PAIRED]
 
 
 def groups(base: Sample, new: Sample, seed: int = 0) -> list[Row]:

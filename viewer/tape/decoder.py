@@ -38,11 +38,11 @@ _CHILD: Final = "import gc; gc.disable(); from viewer.tape.exchange import decod
 
 
 class Decoders:
-    """Processes that decode, one exchange each; one at most waits for what it is to decode."""
+    """Processes that decode, one exchange each; one at most, `waiting`, waits for what it is to decode."""
 
     def __init__(self, tape: Path, limits: Thresholds) -> None:
         self._tape, self._limits = tape, limits
-        self._waiting: Decoder | None = None
+        self.waiting: Decoder | None = None
         self._lock = threading.Lock()
         self._closed = False
 
@@ -51,9 +51,9 @@ class Decoders:
         with self._lock:
             if self._closed:
                 return
-            self._waiting = self._spare() or Decoder(self._tape, self._limits)
+            self.waiting = self._spare() or Decoder(self._tape, self._limits)
             if no is not None and size <= _LARGEST_AHEAD:
-                self._waiting.read_ahead(no)
+                self.waiting.read_ahead(no)
 
     def ask(self, no: int) -> "Decoder":
         """Ask the one that waits, or a new one, to decode an exchange; whoever asks must take its answer."""
@@ -68,7 +68,7 @@ class Decoders:
 
     def _spare(self) -> "Decoder | None":
         """Take away the one that waits; if somebody has ended it, there is none."""
-        taken, self._waiting = self._waiting, None
+        taken, self.waiting = self.waiting, None
         if taken is None or taken.returncode is None:
             return taken
         taken.dismiss()
@@ -78,7 +78,7 @@ class Decoders:
         """End the one that waits; no other will."""
         with self._lock:
             self._closed = True
-            waiting, self._waiting = self._waiting, None
+            waiting, self.waiting = self.waiting, None
         if waiting is not None:
             waiting.dismiss()
 
@@ -88,9 +88,9 @@ class Decoder:
 
     def __init__(self, tape: Path, limits: Thresholds) -> None:
         self._question = tape, limits
-        self._ahead: int | None = None
+        self.ahead: int | None = None
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asks, or dismisses, closes it
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-c", _CHILD],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -102,23 +102,23 @@ class Decoder:
     @property
     def returncode(self) -> int | None:
         """How the process ended; None if it has not."""
-        return self._process.poll()
+        return self.process.poll()
 
     def kill(self) -> None:
         """End it: whoever waits for it gets an error."""
-        self._process.kill()
+        self.process.kill()
 
     def dismiss(self) -> None:
         """End one that has nothing to decode."""
         self.kill()
         self._hang_up()
-        with self._words, self._process:
+        with self._words, self.process:
             pass
 
     def read_ahead(self, no: int) -> None:
         """Let it read an exchange that it is likely to be asked for."""
-        if no != self._ahead:
-            self._ahead = no
+        if no != self.ahead:
+            self.ahead = no
             self._say(no, is_asked=False)
 
     def ask(self, no: int) -> None:
@@ -128,10 +128,10 @@ class Decoder:
 
     def _hang_up(self) -> None:
         with contextlib.suppress(BrokenPipeError):  # it is gone, and what it was told with it
-            cast(IO[bytes], self._process.stdin).close()
+            cast(IO[bytes], self.process.stdin).close()
 
     def _say(self, no: int, *, is_asked: bool) -> None:
-        said = cast(IO[bytes], self._process.stdin)
+        said = cast(IO[bytes], self.process.stdin)
         with contextlib.suppress(BrokenPipeError):  # it is gone: `answer` says why
             pickle.dump((*self._question, no, is_asked), said)
             said.flush()
@@ -142,13 +142,13 @@ class Decoder:
             try:
                 return self._answered(begun)
             except (EOFError, pickle.UnpicklingError) as error:
-                self._process.wait()
+                self.process.wait()
                 raise TapeError(f"the exchange cannot be decoded ({self._why()})") from error
 
     def _answered(self, begun: "Callable[[Opened], None] | None") -> "Opened":
         """Take what the process writes as it comes, so that it is never held twice."""
-        answered = cast(IO[bytes], self._process.stdout)
-        with self._process, answered:
+        answered = cast(IO[bytes], self.process.stdout)
+        with self.process, answered:
             found: Opened = pickle.load(answered)
             for _ in range(_FURTHER):
                 if begun is not None:

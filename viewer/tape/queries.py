@@ -40,8 +40,8 @@ from viewer.tape.whole import Whole
 
 K = TypeVar("K")
 
-_BATCH = 1000
-_BATCH_OF_READS = 10_000
+BATCH = 1000
+BATCH_OF_READS = 10_000
 _BATCH_OF_EXCHANGES = 200
 _MOST_HELD = 16 << 20
 _HEADS = select(_exchanges.c.no, _exchanges.c.response_headers, _exchanges.c.framing)
@@ -121,7 +121,7 @@ def _batches(
     statement = _filtered(_selected(fields), where).order_by(order)
     last, left = None, limit
     while left is None or left > 0:
-        size = _BATCH if left is None else min(_BATCH, left)
+        size = BATCH if left is None else min(BATCH, left)
         query = statement.limit(size)
         if last is not None:
             query = query.where(_exchanges.c.no < last if newest_first else _exchanges.c.no > last)
@@ -160,8 +160,8 @@ def numbered(
     connection: Connection, fields: tuple[str, ...], numbers: Sequence[int], where: Condition | None = None
 ) -> Iterator[Row]:
     """Give the exchanges of these numbers that fit, in this order."""
-    for start in range(0, len(numbers), _BATCH):
-        batch = numbers[start : start + _BATCH]
+    for start in range(0, len(numbers), BATCH):
+        batch = numbers[start : start + BATCH]
         statement = _filtered(_selected(fields).where(_exchanges.c.no.in_(batch)), where)
         with connection.begin():
             found = {no: values for no, *values in cells.fetch(connection, statement)}
@@ -271,16 +271,16 @@ def _every_read(connection: Connection) -> Iterator[Row]:
     place = type_coerce(_reads.c.seq, NullType())  # where to go on, however damaged it is
     columns = (_reads.c.exchange_no, place, _exchanges.c.id, *reading.READ_COLUMNS)
     statement = select(*columns).join(_exchanges, _exchanges.c.no == _reads.c.exchange_no).order_by(*key)
-    query = statement.limit(_BATCH_OF_READS)
+    query = statement.limit(BATCH_OF_READS)
     while True:
         with connection.begin():
             batch = connection.execute(query).all()
         for _, _, id, *read in batch:
             if reading.is_intact(read):
                 yield {"id": id, **rows.read(Read(*read))}
-        if len(batch) < _BATCH_OF_READS:
+        if len(batch) < BATCH_OF_READS:
             return
-        query = statement.where(tuple_(*key) > tuple_(*batch[-1][:2])).limit(_BATCH_OF_READS)
+        query = statement.where(tuple_(*key) > tuple_(*batch[-1][:2])).limit(BATCH_OF_READS)
 
 
 def all_chunks(connection: Connection, where: Condition | None = None, limit: int | None = None) -> Chunks:
@@ -350,10 +350,10 @@ def _numbers(connection: Connection, where: Condition | None) -> Iterator[tuple[
     while True:
         statement = wanted.where(_exchanges.c.no > last)
         with connection.begin():
-            batch = connection.execute(statement.limit(_BATCH)).all()
+            batch = connection.execute(statement.limit(BATCH)).all()
         for row in batch:
             yield row.no, row.id
-        if len(batch) < _BATCH:
+        if len(batch) < BATCH:
             return
         last = batch[-1].no
 
@@ -391,12 +391,12 @@ def all_reads_packed(connection: Connection, where: Condition | None = None) -> 
 def packed_gaps(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, bytes]]:
     """Give the gaps between output chunks of each exchange that fits, as the tape packs them: int64, ns."""
     wanted = select(_exchanges.c.no, _exchanges.c.id, _measures.c.icl).select_from(JOINED).order_by(_exchanges.c.no)
-    last, statement = 0, _filtered(wanted, where).limit(_BATCH)
+    last, statement = 0, _filtered(wanted, where).limit(BATCH)
     while True:
         with connection.begin():
             batch = connection.execute(statement.where(_exchanges.c.no > last)).all()
         yield from ((row.id, row.icl or b"") for row in batch)
-        if len(batch) < _BATCH:
+        if len(batch) < BATCH:
             return
         last = batch[-1].no
 

@@ -22,9 +22,9 @@ def raw_deflate(data):
     [
         (None, TEXT),
         ("identity", TEXT),
-        ("gzip", gzip.compress(TEXT)),
-        ("X-GZIP ", gzip.compress(TEXT)),
-        ("gzip", gzip.compress(TEXT[:100]) + gzip.compress(TEXT[100:])),
+        ("gzip", gzip.compress(TEXT, mtime=0)),
+        ("X-GZIP ", gzip.compress(TEXT, mtime=0)),
+        ("gzip", gzip.compress(TEXT[:100], mtime=0) + gzip.compress(TEXT[100:], mtime=0)),
         ("deflate", zlib.compress(TEXT)),
         ("deflate", raw_deflate(TEXT)),
     ],

@@ -150,7 +150,7 @@ def drawn(at, cells, span):
         cell = max(-((start - later) * cells // (end - start)) - 1, 0) if end > start else 0
         if cell < cells:
             longest[cell] = max(longest[cell], later - earlier)
-    return "".join(map(metrics._spark, longest))
+    return "".join(map(metrics.spark, longest))
 
 
 @given(

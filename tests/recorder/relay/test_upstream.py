@@ -74,7 +74,8 @@ async def test_an_ending_is_named(loop: Loop, scene: Scene, body: list[bytes], e
     async with ScriptedUpstream(lambda _: scene) as upstream:
         limits = Limits(idle=0.2 if ended == "idle_timeout" else 20)
         response = await Transport(limits=limits).handle_async_request(request(upstream.url))
-        assert await drain(response.extensions["reads"]) == (body, ended)
+        taken, how = await drain(response.extensions["reads"])
+        assert (b"".join(taken), how) == (b"".join(body), ended)
 
 
 @both_loops
@@ -316,7 +317,8 @@ async def test_an_upstream_of_a_trusted_authority_streams(loop: Loop, authority:
         instants = Instants()
         transport = Transport(trusting(authority))
         response = await transport.handle_async_request(request(upstream.url, instants=instants))
-        assert await drain(response.extensions["reads"]) == ([b"one", b"two"], None)
+        taken, ended = await drain(response.extensions["reads"])
+        assert (b"".join(taken), ended) == (b"onetwo", None)  # in two reads, unless this machine is busy
         order = [instants.connected or 0, instants.sent or 0, instants.headers or 0]
         assert 0 < order[0] <= order[1] < order[2]
 

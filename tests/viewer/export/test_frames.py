@@ -246,7 +246,7 @@ def test_half_of_a_surrogate_pair_is_given_as_its_escape(tmp_path: Path) -> None
     halved = open_tape(tmp_path / "tape.db")
     assert halved.chunks()["content"].tolist() == ["\\ud83d", "\\ude00"]
     assert halved.texts()["content"].tolist() == ["\U0001f600"]
-    kept = frames._array("category", ["\ud83d", "a", "\ud83d"])
+    kept = frames.as_array("category", ["\ud83d", "a", "\ud83d"])
     assert list(kept) == ["\\ud83d", "a", "\\ud83d"]
 
 

@@ -37,7 +37,7 @@ def test_what_comes_from_there_is_what_comes_from_here(connection: Connection, d
 
 def test_one_that_waits_is_taken_first_and_only_once(connection: Connection, decoders: Decoders) -> None:
     decoders.ready()
-    waiting = decoders._waiting
+    waiting = decoders.waiting
     decoders.ready()
     first, second = (decoders.ask(queries.find(connection, TOOLS)) for _ in range(2))
     assert first is waiting
@@ -47,10 +47,10 @@ def test_one_that_waits_is_taken_first_and_only_once(connection: Connection, dec
 
 def test_one_that_was_ended_while_it_waited_is_not_taken(connection: Connection, decoders: Decoders) -> None:
     decoders.ready()
-    waiting = decoders._waiting
+    waiting = decoders.waiting
     assert waiting is not None
     waiting.kill()
-    waiting._process.wait()
+    waiting.process.wait()
     assert len(decoders.ask(queries.find(connection, TOOLS)).answer().transcript) == 5
 
 
@@ -65,11 +65,11 @@ def test_of_several_that_may_be_wanted_the_last_was_read(connection: Connection,
     tools, complete = (queries.find(connection, id) for id in (TOOLS, COMPLETE))
     decoders.ready(tools, 1)
     decoders.ready(complete, 1)
-    waiting = decoders._waiting
+    waiting = decoders.waiting
     assert waiting is not None
-    assert waiting._ahead == complete
+    assert waiting.ahead == complete
     decoders.ready(tools, 1 << 30)  # so large a one is read when it is asked for
-    assert waiting._ahead == complete
+    assert waiting.ahead == complete
     assert len(decoders.ask(complete).answer().transcript) == 9
 
 
@@ -79,19 +79,19 @@ def test_another_takes_the_place_of_one_that_has_died_and_what_it_was_told_is_fo
     no = queries.find(connection, TOOLS)
     for _ in range(2):
         decoders.ready(no, 1)
-        waiting = decoders._waiting
+        waiting = decoders.waiting
         assert waiting is not None
         waiting.kill()
-        waiting._process.wait()
+        waiting.process.wait()
         waiting.read_ahead(no + 1)  # it cannot know yet that nobody listens
         decoders.ready(no, 1)
-        assert decoders._waiting is not waiting
+        assert decoders.waiting is not waiting
     assert len(decoders.ask(no).answer().transcript) == 5
     decoders.ready(no, 1)
-    last = decoders._waiting
+    last = decoders.waiting
     assert last is not None
     last.kill()
-    last._process.wait()
+    last.process.wait()
     last.read_ahead(no + 1)
     decoders.close()
 
@@ -99,21 +99,21 @@ def test_another_takes_the_place_of_one_that_has_died_and_what_it_was_told_is_fo
 def test_nothing_waits_any_more_once_they_are_closed(tape: Path) -> None:
     decoders = Decoders(tape, Thresholds())
     decoders.ready()
-    waiting = decoders._waiting
+    waiting = decoders.waiting
     decoders.close()
     decoders.ready()
     assert waiting is not None
     assert waiting.returncode is not None
-    assert decoders._waiting is None
+    assert decoders.waiting is None
 
 
 def test_one_that_nobody_asks_ends_by_itself(decoders: Decoders) -> None:
     decoders.ready()
-    waiting = decoders._waiting
+    waiting = decoders.waiting
     assert waiting is not None
-    assert waiting._process.stdin is not None
-    waiting._process.stdin.close()
-    assert waiting._process.wait(60) == 0
+    assert waiting.process.stdin is not None
+    waiting.process.stdin.close()
+    assert waiting.process.wait(60) == 0
 
 
 def test_who_waits_for_one_that_is_ended_is_told(connection: Connection, decoders: Decoders) -> None:

@@ -30,14 +30,14 @@ def test_batches_neither_lose_nor_repeat_rows(
     connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = lists(connection)
-    monkeypatch.setattr(queries, "_BATCH", batch)
-    monkeypatch.setattr(queries, "_BATCH_OF_READS", batch)
+    monkeypatch.setattr(queries, "BATCH", batch)
+    monkeypatch.setattr(queries, "BATCH_OF_READS", batch)
     assert lists(connection) == expected
 
 
 @pytest.mark.parametrize("batch", [1, 2, 1000])
 def test_a_filter_comes_before_the_limit(connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "_BATCH", batch)
+    monkeypatch.setattr(queries, "BATCH", batch)
     where = sql.condition(parse("is:err"))
     failed = queries.exchanges(connection, ("id",), newest_first=True, limit=3, where=where)
     assert [row["id"] for row in failed] == [ODD, FAILED, LIMITED]
@@ -74,7 +74,7 @@ def test_reads_and_chunks_are_those_of_the_exchanges_that_fit(connection: Connec
 def test_an_order_has_the_unknown_last_and_equals_the_newest_first(
     connection: Connection, by: str, descending: bool, ids: list[str], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "_BATCH", batch)
+    monkeypatch.setattr(queries, "BATCH", batch)
     found = queries.ordered(connection, ("id",), by, descending=descending)
     assert [row["id"] for row in found] == ids
     where = sql.condition(parse("ttft>=100ms"))

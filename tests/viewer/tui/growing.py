@@ -19,7 +19,7 @@ class Recorder:
     """Writes exchanges, a commit each."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self.store = store
 
     def record(self, id: str, parts: Parts = COMPLETE_READS, at: int = 0, path: str = "/v1", by: str = "end") -> None:
         """Write an exchange from its beginning to its end."""
@@ -30,7 +30,7 @@ class Recorder:
         """Write an exchange whose answer is no stream."""
         head = journal.Head(id, 200, [(b"content-type", b"application/json")], "length", 2 * MS, 3 * MS, at_ms * MS)
         read = journal.Read(id, 0, at_ms * MS, None, 0, body)
-        self._store.append([begin(id, at, b"{}"), head, read])
+        self.store.append([begin(id, at, b"{}"), head, read])
         self.end(id, [(at_ms, body)])
 
     def begin(
@@ -40,7 +40,7 @@ class Recorder:
         head, *reads = response(id, parts)
         if headers is not None:
             head = msgspec.structs.replace(head, headers=headers)
-        self._store.append([begin(id, at, b"{}", path), head, *reads])
+        self.store.append([begin(id, at, b"{}", path), head, *reads])
 
     def go_on(self, id: str, parts: Parts, known: int, until: int) -> None:
         """Let more of its reads come: those of `parts` from `known` to before `until`."""
@@ -49,7 +49,7 @@ class Recorder:
         for seq, (at_ms, data) in enumerate(parts[known:until], known):
             frames.append(journal.Read(id, seq, at_ms * MS, None, start, data))
             start += len(data)
-        self._store.append(frames)
+        self.store.append(frames)
 
     def beat(self, wall: str) -> None:
         """Be heard of at a wall time."""
@@ -57,7 +57,7 @@ class Recorder:
 
     def end(self, id: str, parts: Parts, by: str = "end") -> None:
         """End it."""
-        self._store.settle(self._store.append([end(id, parts, by)]))
+        self.store.settle(self.store.append([end(id, parts, by)]))
 
 
 @contextlib.contextmanager

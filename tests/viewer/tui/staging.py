@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.events import MouseEvent
 from textual.pilot import Pilot
 from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import Input
 
 from recorder.clock import Clock
@@ -73,11 +76,22 @@ async def wait_for(pilot: Pilot[Any], predicate: Callable[[], Any]) -> Any:
     return found
 
 
+def strips(app: Any) -> list[Strip]:
+    """Return the lines of the screen; Textual has no public way to them, but as SVG."""
+    return list(app.screen._compositor.render_strips(app.size))  # noqa: SLF001
+
+
+async def point(
+    pilot: Pilot[Any], kind: type[MouseEvent], target: str | type[Widget], place: tuple[int, int], button: int = 0
+) -> None:
+    """Move or turn the mouse over a widget; a pilot's public ways are those of clicks."""
+    await pilot._post_mouse_events([kind], target, place, button)  # noqa: SLF001
+
+
 def seen(app: Any) -> str:
     """Give what is on the screen, line by line."""
-    strips = app.screen._compositor.render_strips(app.size)
     lines = []
-    for strip in strips:
+    for strip in strips(app):
         for line_filter in app.get_line_filters():
             strip = strip.apply_filter(line_filter, app.screen.background_colors[1])
         lines.append(strip.text.rstrip())

@@ -207,16 +207,25 @@ class KeyQueue:
     def __init__(self, is_ready: Callable[[bool], bool]) -> None:
         self._is_ready = is_ready
         self._waiting: deque[tuple[bool, Callable[[], object]]] = deque(maxlen=_MOST_KEYS)
+        self._is_acting = False
 
     def do(self, action: Callable[[], object], *, judged: bool = False) -> None:
-        """Do an action after those before it, at once if possible."""
-        self._waiting.append((judged, action))
-        self.catch_up()
+        """Do an action after those before it, at once if possible; one that is part of another is done within it."""
+        if self._is_acting and self._is_ready(judged):
+            action()
+        else:
+            self._waiting.append((judged, action))
+            self.catch_up()
 
     def catch_up(self) -> None:
         """Do what can be done by now."""
-        while self._waiting and self._is_ready(self._waiting[0][0]):
-            self._waiting.popleft()[1]()
+        while not self._is_acting and self._waiting and self._is_ready(self._waiting[0][0]):
+            _, action = self._waiting.popleft()
+            self._is_acting = True
+            try:
+                action()
+            finally:
+                self._is_acting = False
 
 
 def queued(

@@ -528,9 +528,9 @@ def test_of_an_answer_that_is_no_stream_the_body_is_shown(tmp_path: Path, body: 
 def test_what_changes_behind_it_draws_nothing(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (_, _pilot, screen):
-            drawn = screen._compositor._dirty_regions.copy()
+            drawn = screen._compositor._dirty_regions.copy()  # noqa: SLF001 - nothing else tells what is to be drawn
             screen.refresh(Region(0, 0, 120, 40))
-            assert screen._compositor._dirty_regions == drawn
+            assert screen._compositor._dirty_regions == drawn  # noqa: SLF001
 
     journey(steps())
 

@@ -14,7 +14,7 @@ from textual.strip import Strip
 
 from tests.viewer.conftest import DONE, HOSTILE, MS, event
 from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.staging import Stage, journey, press, resized, seen, shows, staged, typed, wait_for
+from tests.viewer.tui.staging import Stage, journey, press, resized, seen, shows, staged, strips, typed, wait_for
 from viewer import sparkline
 from viewer.model.exchange.notes import path_of
 from viewer.model.text import markdown
@@ -367,8 +367,7 @@ def test_hostile_bytes_and_hostile_markdown_go_no_further(tmp_path: Path) -> Non
                 await pilot.press(*keys)
                 views.append(await shows(pilot, "wire"))
             assert not CONTROLS & set("".join(views))
-            strips = [strip for strip in app.screen._compositor.render_strips(app.size)]
-            styles = [segment.style or Style() for strip in strips for segment in strip]
+            styles = [segment.style or Style() for strip in strips(app) for segment in strip]
             assert not [style for style in styles if style.link]
 
     journey(steps())

@@ -19,7 +19,7 @@ from recorder.tape import retention
 from recorder.tape.schema import APPLICATION_ID
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, TOOLS_READS, event
 from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, resized, seen, shows, wait_for
+from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, point, resized, seen, shows, wait_for
 from viewer.filters import patterns
 from viewer.model import settings
 from viewer.model.listing.layout import COLUMNS
@@ -788,7 +788,7 @@ def test_the_mouse_moves_the_cursor_scrolls_and_orders(tmp_path: Path) -> None:
             await wait_for(pilot, lambda: len(rows(pilot).catalog) == 60)
             await pilot.click(StreamRows, offset=(10, 3))
             await wait_for(pilot, lambda: rows(pilot).cursor == 3)
-            await pilot._post_mouse_events([MouseScrollDown], StreamRows, (5, 5))
+            await point(pilot, MouseScrollDown, StreamRows, (5, 5))
             await wait_for(pilot, lambda: rows(pilot).scroll_offset.y > 0)
             await pilot.click("Titles", offset=(16, 0))
             await wait_for(pilot, lambda: not rows(pilot).catalog.by_time)

@@ -17,3 +17,19 @@ def test_what_can_be_done_later_waits_and_all_behind_it() -> None:
     ready.add(True)
     waiting.do(lambda: done.append("play"))
     assert done == ["step", "stall", "back", "play"]
+
+
+def test_an_action_that_waited_does_its_parts_before_the_action_after_it() -> None:
+    is_ready, done = False, list[int]()
+    queue = KeyQueue(lambda _: is_ready)
+
+    def go_on() -> None:
+        place = len(done)
+        queue.do(lambda: done.append(place))
+
+    for _ in range(3):
+        queue.do(go_on)
+    assert done == []
+    is_ready = True
+    queue.catch_up()
+    assert done == [0, 1, 2]

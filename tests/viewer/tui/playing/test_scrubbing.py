@@ -8,7 +8,7 @@ from textual.events import MouseMove
 from recorder.clock import SYSTEM
 from tests.viewer.conftest import DONE, MS, event
 from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.staging import journey, shows, staged, wait_for
+from tests.viewer.tui.staging import journey, point, shows, staged, wait_for
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.pulse import Pulse
 from viewer.timing.playback import Playback
@@ -41,7 +41,7 @@ def test_a_press_goes_there_and_a_drag_goes_along_wherever_the_mouse_is(steady: 
             assert lasts == end
 
             async def pointed(x: int, y: int = 0, button: int = 1) -> float:
-                await pilot._post_mouse_events([MouseMove], f"#{name}", (x, y), button)
+                await point(pilot, MouseMove, f"#{name}", (x, y), button)
                 assert widget.span() == (first, cells, end)  # the bar has not slipped away
                 return playback.media_ns / end
 
