@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import httpx
 
 _STAGGER_SECONDS = 0.01
+_STATISTICS = ("n", "mean", "p50", "p90", "p99", "max")
 
 
 @click.command()
@@ -33,19 +34,21 @@ def demo(db: Path | None) -> None:
     from recorder.demo.scenes import SCENES
     from recorder.relay import service
     from recorder.tape.file import default_path
+    from viewer.columns import column
     from viewer.commands import output
-    from viewer.export import frames
-    from viewer.report import tables
-    from viewer.tape import queries
+    from viewer.report import stats, tables
+    from viewer.stats import summary
+    from viewer.tape import overview, queries
 
     path = db or default_path().with_name("demo.db")
     code = service.run(lambda: _record(path))
     with queries.opened(path) as connection:
         fields = tables.needed(tables.LISTED)
         rows = list(queries.exchanges(connection, fields, newest_first=True, limit=len(SCENES)))
+        (sample,) = overview.samples(connection, (), column("id").in_([row["id"] for row in rows]))
     output.show_table(tables.listing(rows, output.width()))
-    click.echo("\nmetrics of the complete exchanges, in ms:\n")
-    click.echo(frames.shown(frames.summary(frames.open_tape(path).exchanges().tail(len(SCENES)))))
+    click.echo()
+    output.show(stats.block(summary.row(sample, ()), (), None, output.width(), _STATISTICS).lines)
     click.echo(_next_steps(path))
     sys.exit(code)
 

@@ -15,7 +15,7 @@ The columns are those that `export` has for the same table, in its order and wit
 `frame.attrs["columns"]`: its dtype, its unit and what it means. All types are nullable, so that unknown is `pd.NA`
 (NaT of an instant) and never turns into 0 or NaN, and they are the same whether there are rows or not. A lone
 surrogate, which UTF-8 has no bytes for, is given as its escape, as in an export. Statistics over many exchanges are
-`stats`', those of one are `recorder.decode.metrics`'; `summary` is a short one, for the demo.
+`stats`', those of one are `recorder.decode.metrics`'.
 """
 
 import contextlib
@@ -48,11 +48,6 @@ GAPS: Final = (
     Field("icl_ms", "number", "ms", "gap between two output chunks; 0 where they share a read"),
 )
 """The columns of `Tape.gaps`."""
-
-SUMMARISED: Final = (
-    "ttft_ms", "ttfc_ms", "ttfo_ms", "icl_p50_ms", "max_stall_ms", "max_silence_ms", "tpot_ms", "latency_ms",
-    "duration_ms",
-)  # fmt: skip
 
 _DTYPES: Final[dict[Kind, str]] = {
     "text": "string", "words": "string", "json": "string", "integer": "Int64", "number": "Float64",
@@ -143,33 +138,6 @@ class Tape:
         condition = sql.condition(parse(where)) if where and not where.isspace() else None
         with queries.opened(self.path) as connection:
             yield connection, condition
-
-
-def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """Summarise the complete exchanges: one row for each of `SUMMARISED`; unknown values do not count.
-
-    Columns: n, mean, p50, p90, p99, max, all but n in ms. Percentiles interpolate linearly (type 7).
-    """
-    values = frame.loc[frame["outcome"] == "complete", list(SUMMARISED)]
-    quantiles = values.quantile([0.5, 0.9, 0.99], interpolation="linear")
-    columns = {
-        "n": values.count(),
-        "mean": values.mean(),
-        **{f"p{share * 100:.0f}": quantiles.loc[share] for share in quantiles.index},
-        "max": values.max(),
-    }
-    kinds = {name: "Int64" if name == "n" else "Float64" for name in columns}
-    return pd.DataFrame(columns, index=pd.Index(SUMMARISED, name="metric")).astype(kinds)
-
-
-def shown(table: pd.DataFrame) -> str:
-    """Lay out a summary for people: one decimal, counts whole, unknown as `–`."""
-
-    def cell(value: Any) -> str:
-        return "–" if pd.isna(value) else f"{value:,.1f}"
-
-    cells = table.map(cell).assign(n=table["n"].astype(str))
-    return str(cells.rename_axis(None).to_string())
 
 
 def _frame(table: str, found: Iterable[Row]) -> pd.DataFrame:

@@ -34,7 +34,7 @@ def by_scene(shown: tuple[Path, str]) -> dict[str, dict[str, Any]]:
 
 
 def test_the_demo_shows_its_table_its_metrics_and_what_to_try_next(shown: tuple[Path, str]) -> None:
-    for expected in ("complete", "truncated", "http_error", "error_event", "ttft_ms", "try next", " ls --db "):
+    for expected in ("complete", "truncated", "http_error", "error_event", "ttft ms ", "try next", " ls --db "):
         assert expected in shown[1]
 
 

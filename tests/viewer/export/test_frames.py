@@ -258,27 +258,3 @@ def test_the_example_is_true(tape: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_every_exported_table_of_exchanges_is_a_frame() -> None:
     assert set(TABLES) == set(text.TABLES) == {name for name in fields.TABLES if name != "summary"}
-
-
-def test_the_summary_is_of_complete_exchanges_and_interpolates_linearly(whole: Tape) -> None:
-    found = frames.summary(whole.exchanges())
-    assert tuple(found.index) == frames.SUMMARISED
-    assert list(found.columns) == ["n", "mean", "p50", "p90", "p99", "max"]
-    assert found.loc["ttft_ms"].tolist() == pytest.approx([2, 80, 80, 104, 109.4, 110])
-
-
-def test_values_that_are_unknown_do_not_count(whole: Tape) -> None:
-    assert frames.summary(whole.exchanges()).loc["tpot_ms"].tolist() == [1, 20, 20, 20, 20, 20]
-
-
-def test_an_empty_tape_has_an_empty_summary(whole: Tape) -> None:
-    found = frames.summary(whole.exchanges("status:500"))
-    assert found["n"].tolist() == [0] * 9
-    assert found["p50"].isna().all()
-
-
-def test_a_summary_is_shown_with_a_dash_where_nothing_is_known() -> None:
-    empty = frames.summary(pd.DataFrame({"outcome": ["truncated"], **{name: [1.0] for name in frames.SUMMARISED}}))
-    lines = frames.shown(empty).splitlines()
-    assert lines[0].split() == ["n", "mean", "p50", "p90", "p99", "max"]
-    assert lines[1].split() == ["ttft_ms", "0", "–", "–", "–", "–", "–"]
