@@ -99,7 +99,7 @@ def _parts(piece: Piece) -> Iterator[tuple[str, str]]:
 
 
 def _parted(before: str, kind: str, text: str) -> str:
-    """Give the empty line between two kinds of text; each tool call begins a line."""
+    """Return the empty line between two kinds of text; each tool call begins a line."""
     if not before or before == kind != "call" or (before, kind) == ("call", "tool"):
         return ""
     return "\r\n" if before == "tool" and kind == "call" else "\r\n\r\n"

@@ -70,7 +70,7 @@ class Field:
 
 
 def of(table: str, by: Sequence[str] = ()) -> tuple[Field, ...]:
-    """Give the fields of a table in their order; `by` are the groups of a summary."""
+    """Return the fields of a table in their order; `by` are the groups of a summary."""
     if table == "summary":
         from viewer.stats import summary  # numpy is slow to load, and only a summary needs it
 
@@ -80,7 +80,7 @@ def of(table: str, by: Sequence[str] = ()) -> tuple[Field, ...]:
 
 
 def schema(tables: Iterable[str], by: Sequence[str] = ()) -> list[rows.Row]:
-    """Give one row of `SCHEMA_FIELDS` for each field of some tables."""
+    """Return one row of `SCHEMA_FIELDS` for each field of some tables."""
     return [
         dict(zip(SCHEMA_FIELDS, (table, field.name, field.kind, field.unit, field.meaning), strict=True))
         for table in tables

@@ -58,7 +58,7 @@ _LARGEST: Final = 2**63
 
 
 def open_tape(path: str | Path | None = None) -> "Tape":
-    """Give a tape to read from; None is the default one: `WIRETAPE_DB`, else that in the user's data directory.
+    """Return a tape to read from; None is the default one: `WIRETAPE_DB`, else that in the user's data directory.
 
     Nothing is kept open: each call of the tape's methods connects for reading and sees what is there by then.
     Raises `recorder.errors.NotFound` or `ForeignFile` if there is no tape.
@@ -80,18 +80,18 @@ class Tape:
     path: Path
 
     def exchanges(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
-        """Give one row for each exchange: when, who and how it ended (text), durations in ms, counts.
+        """Return one row for each exchange: when, who and how it ended (text), durations in ms, counts.
 
         `started_at` is an instant in UTC, to the microsecond; `flags` are words joined by spaces, `labels` JSON.
         """
         return self._exchanges("exchanges", where, limit)
 
     def texts(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
-        """Give the same, and behind it what was answered: content, reasoning, refusal, and tool calls as JSON."""
+        """Return the same, and behind it what was answered: content, reasoning, refusal, and tool calls as JSON."""
         return self._exchanges("texts", where, limit)
 
     def chunks(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
-        """Give one row for each choice of each chunk; each is decoded from the bytes, so a million take their time.
+        """Return one row for each choice of each chunk; each is decoded from the bytes, so a million take their time.
 
         `at_ms` is since T0, `gap_ms` since the chunk before; `output` is whether the chunk counts as output.
         """
@@ -99,7 +99,7 @@ class Tape:
             return _frame("chunks", queries.all_chunks(connection, condition, limit))
 
     def reads(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
-        """Give one row for each socket read: instants in ms since T0, `start` and `size` in bytes of the body."""
+        """Return one row for each socket read: instants in ms since T0, `start` and `size` in bytes of the body."""
         ids, parts, left = list[str](), [np.empty((5, 0))], limit
         with self._selected(where) as (connection, condition):
             for id, found in queries.all_reads_packed(connection, condition):
@@ -115,7 +115,7 @@ class Tape:
         return _described("reads", fields.of("reads"), arrays)
 
     def gaps(self, where: str | None = None) -> pd.DataFrame:
-        """Give one row for each gap between two output chunks of an exchange: its number and its length in ms.
+        """Return one row for each gap between two output chunks of an exchange: its number and its length in ms.
 
         They are the gaps of `icl` in `stats`, which takes those of the complete exchanges. Millions take seconds.
         """
@@ -156,7 +156,7 @@ def _dtype(table: str, field: Field) -> str:
 
 
 def as_array(dtype: Any, values: list[Any]) -> Any:
-    """Give values as an array of a type; an integer that no column of a tape could hold is unknown."""
+    """Return values as an array of a type; an integer that no column of a tape could hold is unknown."""
     if dtype == "category":
         values = [_text(value) for value in values]
         return pd.Categorical(values, categories=pd.Index(list(dict.fromkeys(values)), dtype="string"))
@@ -175,7 +175,7 @@ def _text(value: Any) -> str:
 
 
 def _whole_gaps(packed: bytes) -> bytes:
-    """Give the gaps of a blob; a damaged tape may have a part of another behind them."""
+    """Return the gaps of a blob; a damaged tape may have a part of another behind them."""
     return packed[: len(packed) // 8 * 8]
 
 
@@ -188,7 +188,7 @@ def _whole(values: NDArray[Any]) -> IntegerArray:
 
 
 def _ms(ns: NDArray[Any]) -> FloatingArray:
-    """Give whole nanoseconds as `rows.ms` does; NaN is unknown."""
+    """Return whole nanoseconds as `rows.ms` does; NaN is unknown."""
     return FloatingArray(ns / 1e6, np.isnan(ns))
 
 

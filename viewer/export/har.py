@@ -37,7 +37,7 @@ def write(out: BinaryIO, found: Iterable[Whole], version: str) -> int:
 
 
 def entry(one: Whole) -> Row:
-    """Give one exchange as an entry of an archive."""
+    """Return one exchange as an entry of an archive."""
     facts, phases = one.facts, timings(one)
     found = {
         "startedDateTime": facts["started_at"],
@@ -56,7 +56,7 @@ def entry(one: Whole) -> Row:
 
 
 def timings(one: Whole) -> dict[str, float]:
-    """Give the phases of an exchange, in ms; of one that is still open, up to its last read."""
+    """Return the phases of an exchange, in ms; of one that is still open, up to its last read."""
     marks = [one.facts["connected_ns"], one.facts["sent_ns"], one.facts["headers_ns"]]
     while marks and marks[-1] is None:
         marks.pop()

@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import NoneType
 from typing import Any, BinaryIO, Final, Literal
 
+import msgspec
 from sqlalchemy import Connection
 
+from recorder.decode.decoder import Decoded
 from recorder.sanitize import safe
 from viewer import rows
-from viewer.export import chunk_lines
 from viewer.rows import Chunks, Exchanges, Row
 from viewer.tape import queries
 
@@ -40,6 +41,9 @@ _NONE = ()
 _TEXT = frozenset({NoneType, str})
 _TO_GUARD = re.compile(r'[",\r]|(?:\A|\n)[=+\-@\t\0]').search
 _FLUSH = 1 << 16
+_FIRST: Final = rows.CHUNK_FIELDS.index("event") + 1
+_ORDINARY: Final = re.compile(r"[ \w][ \w.;:!?'()—-]*+").fullmatch
+"""What every CSV has as it is."""
 _TEXTS = rows.FIELDS + rows.TEXT_FIELDS
 
 TABLES: Final[dict[str, Source]] = {
@@ -61,7 +65,7 @@ def write(
     terminal: bool = False,
     header: bool = True,
 ) -> int:
-    """Write rows in a format and give how many there were. `raw_csv` leaves what looks like a formula as it is.
+    """Write rows in a format, and return how many there were. `raw_csv` leaves what looks like a formula as it is.
 
     `header` is whether CSV and TSV begin with the names of the fields.
     """
@@ -124,7 +128,7 @@ def _write_columns(out: BinaryIO, found: Exchanges, raw: bool, end: str) -> int:
 def _column(field: str, stored: Sequence[Any], raw: bool) -> Sequence[str]:
     """Write a column's values as `csv.writer` writes the cells of them."""
     if field.endswith("_ms"):
-        return chunk_lines.milliseconds(stored)
+        return milliseconds(stored)
     if field == "flags":
         stored = [" ".join((flags or "").split()) for flags in stored]
     kinds = set(map(type, stored))
@@ -153,7 +157,7 @@ def _write_lines(out: BinaryIO, found: Chunks, raw: bool, end: str) -> int:
     count = 0
     cell = functools.partial(_quoted, raw=raw)
     for id, decoded in found.found:
-        lines = chunk_lines.lines(id, decoded, cell, end)
+        lines = chunk_lines(id, decoded, cell, end)
         if found.limit is not None:
             del lines[found.limit - count :]
         out.write(_encoded("".join(lines)))
@@ -161,6 +165,69 @@ def _write_lines(out: BinaryIO, found: Chunks, raw: bool, end: str) -> int:
         if count == found.limit:
             break
     return count
+
+
+def chunk_lines(id: str, decoded: Decoded, cell: Callable[[Any], str], end: str) -> list[str]:
+    """Return the lines of an exchange's chunks, run by run; `cell` writes a text, an integer, a boolean or None.
+
+    Of the millions of chunks that a tape holds nearly each differs from the one before in a text, its number and two
+    timestamps: the other cells are written once for a run. A test compares the lines with those of `csv.writer`.
+    """
+    at_ns = list(itertools.chain.from_iterable(decoded.at_ns[run.items] for run in decoded.runs))
+    at_ms, gap_ms = milliseconds(at_ns), ["", *milliseconds(rows.gaps(at_ns))]
+    lines: list[str] = []
+    own, seq = cell(id), 0
+    for run in decoded.runs:
+        around = [_around(row, run.part, cell, end) for row in rows.chunk(id, run.chunk)]
+        here = slice(seq, seq + len(run))
+        reads = ["" if read is None else read for read in decoded.reads[run.items]]
+        texts = [text if _ORDINARY(text) else cell(text) for text in run.texts]
+        lines += [
+            f"{own},{number},{at},{gap},{read},{item},{before}{text}{after}"
+            for number, (at, gap, read, item, text) in enumerate(
+                zip(at_ms[here], gap_ms[here], reads, itertools.count(run.item), texts), seq
+            )
+            for before, after in around
+        ]
+        seq += len(run)
+    return lines
+
+
+def milliseconds(ns: Sequence[float | None]) -> list[str]:
+    """Write nanoseconds as CSV has them: `rows.ms` of each, with as many digits as it needs; unknown is empty.
+
+    Raises `TapeDamaged` where one is no number.
+    """
+    known = [value for value in ns if value is not None]
+    if not _are_usual(known):
+        return ["" if value is None else repr(rows.ms(value)) for value in ns]
+    whole = set(map(type, known)) == {int}
+    written = msgspec.json.encode([value / 1e6 for value in known] if whole else [rows.ms(value) for value in known])
+    # It writes what Python does, and faster, but for what Python writes with an exponent.
+    if b"e" in written or b"n" in written or b",0.0000" in written or written.startswith(b"[0.0000"):
+        return ["" if value is None else repr(rows.ms(value)) for value in ns]
+    texts = written[1:-1].decode().split(",")
+    if len(texts) == len(ns):
+        return texts
+    following = iter(texts)
+    return ["" if value is None else next(following) for value in ns]
+
+
+def _are_usual(known: Sequence[float]) -> bool:
+    try:
+        return bool(known) and min(known) >= 0 and max(known) < rows.EXACT
+    except TypeError:  # a text, of which `rows.ms` says what it means
+        return False
+
+
+def _around(row: Row, part: str | None, cell: Callable[[Any], str], end: str) -> tuple[str, str]:
+    """Return what stands in a line before the open text, after the event, and what stands after it."""
+    fields = rows.CHUNK_FIELDS[_FIRST:]
+    cells = [cell(row[field]) for field in fields]
+    if part is None:
+        return ",".join(cells), end
+    place = fields.index(rows.PART_FIELDS[part])
+    return "".join(f"{one}," for one in cells[:place]), "".join(f",{one}" for one in cells[place + 1 :]) + end
 
 
 def _quoted(value: Any, raw: bool) -> str:

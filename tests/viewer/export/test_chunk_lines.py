@@ -16,7 +16,6 @@ from recorder.errors import TapeDamaged
 from tests.decoded import of_runs
 from tests.viewer.conftest import HOSTILE
 from viewer import rows
-from viewer.export import chunk_lines
 from viewer.export import text as export
 from viewer.tape import queries
 
@@ -91,26 +90,26 @@ def test_lines_are_what_csv_makes_of_the_rows(found: list[Decoded], raw: bool, l
 
 @given(st.lists(st.one_of(NS, st.floats(-1e3, 1e12))))
 def test_milliseconds_are_written_as_python_writes_them(ns: list[float | None]) -> None:
-    assert chunk_lines.milliseconds(ns) == ["" if value is None else repr(rows.ms(value)) for value in ns]
+    assert export.milliseconds(ns) == ["" if value is None else repr(rows.ms(value)) for value in ns]
 
 
 @given(st.lists(st.integers(0, 1 << 53), min_size=1))
 def test_milliseconds_of_known_instants_are_written_as_python_writes_them(ns: list[int]) -> None:
-    assert chunk_lines.milliseconds(ns) == [repr(rows.ms(value)) for value in ns]
+    assert export.milliseconds(ns) == [repr(rows.ms(value)) for value in ns]
 
 
 @pytest.mark.parametrize("damaged", ["x", b"x"])
 def test_an_instant_that_is_no_number_is_damage(damaged: Any) -> None:
     for ns in ([damaged], [1, damaged], [None, 1.5, damaged]):
         with pytest.raises(TapeDamaged, match="the tape is damaged"):
-            chunk_lines.milliseconds(ns)
+            export.milliseconds(ns)
 
 
 @pytest.mark.parametrize("around", [0, 10**2, 10**6, 10**9, 1 << 52, 10**22])
 def test_milliseconds_are_written_the_same_at_every_size(around: int) -> None:
     for ns in range(around - 120, around + 120):
-        assert chunk_lines.milliseconds([ns]) == [repr(rows.ms(ns))] == [repr(round(ns / 1e6, 6))]
-        assert chunk_lines.milliseconds([10**8, ns, 10**8]) == ["100.0", repr(round(ns / 1e6, 6)), "100.0"]
+        assert export.milliseconds([ns]) == [repr(rows.ms(ns))] == [repr(round(ns / 1e6, 6))]
+        assert export.milliseconds([10**8, ns, 10**8]) == ["100.0", repr(round(ns / 1e6, 6)), "100.0"]
 
 
 @pytest.mark.parametrize("limit", [None, 0, 1, 5, 17, 99])
