@@ -67,12 +67,6 @@ _BOLD: Final[frozenset[Tone]] = frozenset({"strong", "error"})
 CLASSES: Final = {f"tone--{tone}" for tone in COLORS}
 """The component classes that a widget declares."""
 
-TABLE_CLASSES: Final = CLASSES | {"table--cursor", "table--titles"}
-"""The component classes that a table declares."""
-
-CURSOR: Final = "▌"
-"""Stands before the line of the cursor."""
-
 _GROUNDS: Final = {
     "ground": "$background", "surface": "$surface", "selected": "$surface", "cursor": "$primary-muted",
     "lit": "$accent-muted", "warm": "$warning-muted", "hot": "$error-muted", "waited": "$panel",
@@ -134,14 +128,6 @@ def css(widget: str) -> str:
     """Return the rules of a widget's component classes."""
     rules = (f".tone--{tone} {{ color: {color}; text-style: {_weight(tone)}; }}" for tone, color in COLORS.items())
     return f"{widget} {{ {' '.join(f'& > {rule}' for rule in rules)} }}"
-
-
-def table_css(widget: str) -> str:
-    """Return the rules of a table's component classes."""
-    return css(widget) + (
-        f"{widget} {{ & > .table--cursor {{ background: $surface; }} & > .table--titles {{ background: $surface; }}"
-        f" &:focus > .table--cursor {{ background: $primary-muted; }} }}"
-    )
 
 
 def rule(widget: Widget, text: str, width: int) -> Strip:

@@ -1,12 +1,11 @@
 """Playing in real time, and the screens whose keys move a playhead.
 
-Each event comes at its absolute deadline, and how late it was is kept. The driver sleeps until a millisecond before an
-event is due and then yields until it is; all that is due then comes at once. Drawing takes longer than that, and blocks
-the loop: a refresh is asked for only where it fits before the next event, or when what came before has waited too long.
+Each event comes at its absolute deadline. The driver sleeps until a millisecond before an event is due and then yields
+until it is; all that is due then comes at once. Drawing takes longer than that, and blocks the loop: a refresh is asked
+for only where it fits before the next event, or when what came before has waited too long.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, Final
@@ -32,7 +31,6 @@ _UNSEEN_NS: Final = 33_000_000
 _SECOND_NS: Final = 1_000_000_000
 _AT_ONCE: Final = 2_000
 _BREATH_S: Final = 1 / 60
-_KEPT: Final = 2_000
 
 
 class Driver:
@@ -44,13 +42,7 @@ class Driver:
         self._moved = moved
         self._ticked = ticked
         self._woken = asyncio.Event()
-        self._late: deque[int] = deque(maxlen=_KEPT)
         self._shown_ns = 0
-
-    @property
-    def late_ns(self) -> list[int]:
-        """How late the last events came, in ns, in their order."""
-        return list(self._late)
 
     def wake(self) -> None:
         """Look at the playback again: a command has changed it."""
@@ -61,7 +53,7 @@ class Driver:
         while True:
             deadline = self.playback.deadline()
             if deadline is None and self.playback.playing:  # the end is past
-                self._advance(self._clock.now())
+                self._advance()
             elif deadline is None:
                 await self.sleep(None)
             elif self.playback.speed == float("inf"):
@@ -81,14 +73,13 @@ class Driver:
         else:
             while self._clock.now() < deadline:  # noqa: ASYNC110 - nothing else is as exact
                 await asyncio.sleep(0)
-            self._advance(deadline)
+            self._advance()
             await asyncio.sleep(0)
 
-    def _advance(self, deadline: int) -> None:
-        """Let due events come; they are as late as `deadline` is past, unless a command has come meanwhile."""
-        came, now = self.playback.advance(), self._clock.now()
-        if came and not self._woken.is_set():
-            self._late.append(now - deadline)
+    def _advance(self) -> None:
+        """Let due events come."""
+        self.playback.advance()
+        now = self._clock.now()
         following = self.playback.deadline()
         if following is None or following - now > _DRAWING_NS or now - self._shown_ns > _UNSEEN_NS:
             self._shown_ns = now

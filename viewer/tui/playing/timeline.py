@@ -29,6 +29,7 @@ from viewer.tui.base import paint, theme
 from viewer.tui.base.host import in_thread
 from viewer.tui.base.paint import Part
 from viewer.tui.base.theme import CachedLines, theme_styles
+from viewer.tui.widgets.cursor import Toned
 from viewer.tui.widgets.pane import fitted
 
 _LABEL: Final = 9
@@ -338,7 +339,7 @@ class TransportLine(Scrubbing):
         return [("[", "muted"), ("=" * done + ">", "accent"), ("-" * (room - done - 1) + "]", "muted")]
 
 
-class RaceStrips(Scrubbing):
+class RaceStrips(Toned, Scrubbing):
     """Two rows of gaps on one axis, a lane each, with the playhead across both; what is to come is dim."""
 
     DEFAULT_CSS = """
@@ -351,10 +352,10 @@ class RaceStrips(Scrubbing):
     RaceStrips > .race--to-come { color: $foreground 66%; }
     RaceStrips > .race--playhead { background: $primary-muted; }
     RaceStrips > .race--axis { color: $text-muted; }
-    """ + theme.css("RaceStrips")
+    """
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"race--{name}" for name in ("head", "gaps", "first", "slow", "stalled", "to-come", "playhead", "axis")
-    } | theme.CLASSES
+    }
 
     def __init__(self) -> None:
         super().__init__(id="race")
@@ -404,7 +405,7 @@ class RaceStrips(Scrubbing):
         return paint.strip([*parts, (clear[at + 1 :], muted)], width, self.rich_style)
 
     def _style(self, name: str) -> Style:
-        style = theme.style(self, f"race--{name}")
+        style = self.component(f"race--{name}")
         return Style(color=style.color, bold=style.bold)
 
 
