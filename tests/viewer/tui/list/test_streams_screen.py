@@ -77,24 +77,18 @@ async def at_cursor(pilot: Pilot[Any], id: str) -> None:
     await wait_for(pilot, lambda: id[:8] in cursor(pilot))
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_the_list_looks_like_this(size: tuple[int, int], tape: Path) -> None:
+def test_the_list_looks_like_this_and_a_wide_terminal_has_the_preview_at_its_right(tape: Path) -> None:
     async def steps() -> None:
-        async with viewed(tape, size) as pilot:
+        async with viewed(tape) as pilot:
             await shows(pilot, LIVE[:8], "Hel")
             press(pilot, "j", "j")
             await at_cursor(pilot, "d000")
             press(pilot, "space")
             await at_cursor(pilot, "c000")
-            assert_golden(f"streams-{size[0]}x{size[1]}", await shows(pilot, "1 marked", "slow down"))
-
-    journey(steps())
-
-
-def test_a_wide_terminal_has_the_preview_at_its_right(tape: Path) -> None:
-    async def steps() -> None:
-        async with viewed(tape, (200, 24)) as pilot:
-            await shows(pilot, LIVE[:8])
+            await shows(pilot, "1 marked", "slow down")
+            for size in SIZES:
+                assert_golden(f"streams-{size[0]}x{size[1]}", await resized(pilot, size))
+            await pilot.resize_terminal(200, 24)
             press(pilot, "G")
             text = await shows(pilot, "Hello, world")
             assert any(COMPLETE[:8] in line and "│" in line for line in text.splitlines())
@@ -111,17 +105,15 @@ def test_in_ascii_every_sign_is_ascii(tape: Path) -> None:
     journey(steps())
 
 
-@pytest.mark.parametrize("size", [(60, 16), (80, 24)], ids=str)
-def test_an_empty_tape_says_how_to_record(size: tuple[int, int], tmp_path: Path) -> None:
+def test_an_empty_tape_says_how_to_record(tmp_path: Path) -> None:
     with recorder(tmp_path / "tape.db"):
         pass
 
     async def steps() -> None:
-        async with viewed(tmp_path / "tape.db", size) as pilot:
+        async with viewed(tmp_path / "tape.db", (60, 16)) as pilot:
             await shows(pilot, "No exchanges recorded yet.", "Recorder: running", "q quit")
             await wait_for(pilot, lambda: "enter open" not in seen(pilot.app))  # there is nothing to open
-            if size == (80, 24):
-                assert_golden("streams-empty", seen(pilot.app))
+            assert_golden("streams-empty", await resized(pilot, (80, 24)))
 
     journey(steps())
 
@@ -483,18 +475,19 @@ def test_exchanges_that_are_deleted_leave_the_list(tmp_path: Path) -> None:
     journey(steps())
 
 
-@pytest.mark.parametrize("width", [60, 66, 80, 120])
-def test_the_keys_of_a_narrow_footer_are_whole_and_help_and_quit_are_among_them(tape: Path, width: int) -> None:
+def test_the_keys_of_a_narrow_footer_are_whole_and_help_and_quit_are_among_them(tape: Path) -> None:
     async def steps() -> None:
-        async with viewed(tape, (width, 18)) as pilot:
+        async with viewed(tape, (60, 18)) as pilot:
             await shows(pilot, "? help", "q quit", LIVE[:8])
             # Until the list has been read, no key is hidden.
             await wait_for(pilot, lambda: "c compare" not in seen(pilot.app))
-            last = seen(pilot.app).splitlines()[-1]
-            assert last.strip().split("  ")[-1] == "q quit"
-            assert set(last.strip().split("  ")) <= {
-                "? help", "/ filter", "enter open", "e errors", "s stalls", "space mark", "o order", "S stats", "q quit"
-            }  # fmt: skip
+            for width in (60, 66, 80, 120):
+                last = (await resized(pilot, (width, 18))).splitlines()[-1]
+                assert last.strip().split("  ")[-1] == "q quit"
+                assert set(last.strip().split("  ")) <= {
+                    "? help", "/ filter", "enter open", "e errors", "s stalls", "space mark", "o order", "S stats",
+                    "q quit",
+                }  # fmt: skip
             await pilot.resize_terminal(120, 30)
             await shows(pilot, "S stats", "q quit", "first output 110 ms")  # which there is room for now
 
@@ -608,30 +601,27 @@ def test_a_completion_is_taken_with_the_mouse_and_a_click_on_the_list_leaves_the
     journey(steps())
 
 
-@pytest.mark.parametrize(("more", "said"), [
-    (" m", "unfinished"), (" ttf", "unfinished"), (" model:gpt", "unfinished"), (" ttft>", "expected"),
-    (" is:e", "unfinished"), (" is:zz", "no such outcome"),
-])  # fmt: skip
-def test_while_a_filter_is_unfinished_the_last_list_stays(more: str, said: str, tape: Path) -> None:
+UNFINISHED = {
+    " m": "unfinished", " ttf": "unfinished", " model:gpt": "unfinished", " ttft>": "expected", " is:e": "unfinished",
+    " is:zz": "no such outcome",
+}  # fmt: skip
+
+
+def test_while_a_filter_is_unfinished_the_last_list_stays_until_enter_applies_it(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape) as pilot:
             screen = pilot.app.screen
             assert isinstance(screen, StreamsScreen)
-            await type_filter(pilot, "is:live")
+            box = await type_filter(pilot, "is:live")
             await wait_for(pilot, lambda: screen.listing.vocabulary.values)
-            await shows(pilot, "1 / 7 · ")
-            press(pilot, *more)
-            await shows(pilot, f"is:live{more}", said, LIVE[:8])
-            assert screen.filter.text.strip() == "is:live"
-            assert len(screen.listing.catalog) == 1
-
-    journey(steps())
-
-
-def test_an_unfinished_filter_is_applied_with_enter(tape: Path) -> None:
-    async def steps() -> None:
-        async with viewed(tape) as pilot:
-            await type_filter(pilot, "mod")
+            for more, told in UNFINISHED.items():
+                await shows(pilot, "1 / 7 · ")
+                press(pilot, *more)
+                await shows(pilot, f"is:live{more}", told, LIVE[:8])
+                assert screen.filter.text.strip() == "is:live"
+                assert len(screen.listing.catalog) == 1
+                box.value = "is:live"
+            box.value = "mod"
             await shows(pilot, "unfinished: enter applies it as it stands", LIVE[:8])
             press(pilot, "enter")
             await shows(pilot, "0 of 7 match.")
