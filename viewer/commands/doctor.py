@@ -82,17 +82,14 @@ def doctor(db: Path | None, urls: tuple[str, ...], output: Output) -> None:
 
     Exit 3 if anything is broken. No value that may be secret is printed.
     """
+    from importlib.util import find_spec
+
     path = options.tape_path(db).absolute()
-    results = [
-        *of_programs(),
-        *of_tape(path),
-        *of_disk(path),
-        *of_limits(),
-        of_clock(),
-        *of_environment(path, os.environ),
-    ]
-    results += [of_upstream(url) for url in urls]
-    results += [of_terminal(), of_parquet()]
+    results = [*of_programs(), *of_tape(path), *of_disk(path)]
+    if (limits := local.descriptor_limits()) is not None:
+        results.append(judge_open_files(*limits, local.WANTED_DESCRIPTORS[0]))
+    results += [of_clock(), *of_environment(path, os.environ), *map(of_upstream, urls), of_terminal()]
+    results.append(judge_extra("pyarrow", "parquet", find_spec("pyarrow") is not None, "Parquet"))
     if output.is_table:
         writing.show(line for finding in results for line in lines(finding))
     else:
@@ -148,13 +145,6 @@ def of_disk(path: Path) -> Iterator[Finding]:
         yield judge_flush(_flushes(place))
 
 
-def of_limits() -> Iterator[Finding]:
-    """Look at how many files may be open."""
-    limits = local.descriptor_limits()
-    if limits is not None:
-        yield judge_open_files(*limits, local.WANTED_DESCRIPTORS[0])
-
-
 def of_clock(clock: Clock = SYSTEM) -> Finding:
     """Look at the clock, and find its smallest step."""
     instants = {clock.now() for _ in range(_TICKS)}
@@ -202,13 +192,6 @@ def of_terminal() -> Finding:
     console = Console(file=sys.stdout)
     colours = None if console.no_color else console.color_system
     return judge_terminal(writing.on_terminal(), writing.has_utf8(), colours, console.width)
-
-
-def of_parquet() -> Finding:
-    """Look for the package that only some need."""
-    from importlib.util import find_spec
-
-    return judge_extra("pyarrow", "parquet", find_spec("pyarrow") is not None, "Parquet")
 
 
 def _newest_run(path: Path) -> tuple[Run | None, str | None]:

@@ -71,7 +71,8 @@ def _text(connection: "Connection", no: int, output: Output, _: Thresholds) -> N
         return
     is_bytes = output.format is None and not writing.on_terminal()
     if all(row[field] is None for field in (("content",) if is_bytes else rows.TEXT_FIELDS)):
-        _report_nothing("text", facts.no_text(row, exchange.HINT))
+        more = "; --format json has all of it" if any(row[field] for field in rows.TEXT_FIELDS) else ""
+        _report_nothing("text", facts.no_text(row, exchange.HINT) + more)
     if is_bytes:
         _write_bytes((row["content"] or "").encode())
     else:

@@ -99,7 +99,7 @@ def no_text(row: Row, hint: str) -> str:
     """Return why an answer has no content; `hint` is where its body is to be seen."""
     others = [name.replace("_", " ") for name in ("refusal", "tool_calls", "reasoning") if row[name]]
     if others:
-        return f"the answer has only {' and '.join(others)}; --format json has all of it"
+        return f"the answer has only {' and '.join(others)}"
     if message := fault(row):
         return f"an error came before any output ({message})"
     if not row["bytes"] or row["gap_bytes"] == row["bytes"]:
