@@ -1,11 +1,16 @@
 """Statistics laid out for people: each group in a block of a head, a table and what to beware of.
 
+Histograms have logarithmic buckets (1, 2, 5, 10 and so on): latencies spread over orders of magnitude, and two humps (a
+cold and a warm start, one token and a whole read) that no mean shows are seen at once. Zero has a line of its own.
+
 As in `report`, recorded text (a group's keys) passes `safe` and only ever becomes `rich.text.Text`. Unknown is `–`.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 from rich.text import Text
 
 from recorder.decode.outcome import OUTCOMES
@@ -13,11 +18,13 @@ from recorder.plurals import counted
 from recorder.sanitize import safe
 from viewer.report.tables import Table, fitting, grid, number, paragraph, width_of
 from viewer.rows import Row
-from viewer.stats import histogram, summary
+from viewer.stats import summary
 from viewer.stats.metrics import QUANTITIES, STATISTICS, Quantity
 from viewer.stats.summary import UNMEASURED, Values
 
 _UNKNOWN: Final = "–"
+_STEPS: Final = (1, 2, 5)
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _IMPORTANT: Final = ("", "n", "p50", "p99", "max", "p95", "mean", "p90", "min", "std")
 
 
@@ -45,8 +52,60 @@ def block(
 def drawn(values: Values, quantity: Quantity, width: int) -> Iterator[Text]:
     """Draw the histogram of a quantity's values."""
     yield Text(f"{quantity.name} ({quantity.meaning})", "bold")
-    for line in histogram.lines(values, quantity.unit, width):
+    for line in bars(values, quantity.unit, width):
         yield Text(line)
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """How many values are at least `low` and below `high`; both 0: the values that are 0."""
+
+    low: float
+    high: float
+    count: int
+
+
+def buckets(values: Values) -> list[Bucket]:
+    """Count non-negative values in buckets, ascending, from the first to the last that is not empty."""
+    above = values[values > 0]
+    zeros = len(values) - len(above)
+    zero = [Bucket(0, 0, zeros)] if zeros else []
+    if not len(above):
+        return zero
+    edges = _edges(float(above.min()), float(above.max()))
+    counts = np.bincount(np.searchsorted(edges, above, "right") - 1, minlength=len(edges) - 1)
+    return zero + [Bucket(edges[at], edges[at + 1], int(count)) for at, count in enumerate(counts)]
+
+
+def bar(count: int, most: int, width: int) -> str:
+    """Draw a bar, `width` cells long for `most`, to an eighth of a cell; what is not 0 is never invisible."""
+    eighths = max(round(8 * width * count / most), 1) if count else 0
+    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip(" ")
+
+
+def bars(values: Values, unit: str, width: int) -> Iterator[str]:
+    """Draw values of a unit, one line for each bucket, at most `width` cells long where that is possible."""
+    filled = buckets(values)
+    if not filled:
+        return
+    labels = [_label(bucket) for bucket in filled]
+    most = max(bucket.count for bucket in filled)
+    room = max(width - max(map(len, labels)) - len(unit) - len(f"{most:,}") - 3, 8)
+    for label, bucket in zip(labels, filled, strict=True):
+        count = f"{bucket.count:,}"
+        yield f"{label:>{max(map(len, labels))}} {unit} {count:>{len(f'{most:,}')}} {bar(bucket.count, most, room)}"
+
+
+def _edges(least: float, most: float) -> list[float]:
+    decades = range(int(np.floor(np.log10(least))) - 1, int(np.floor(np.log10(most))) + 2)
+    edges = [float(f"{step}e{decade}") for decade in decades for step in _STEPS]
+    first = max(at for at, edge in enumerate(edges) if edge <= least)
+    last = min(at for at, edge in enumerate(edges) if edge > most)
+    return edges[first : last + 1]
+
+
+def _label(bucket: Bucket) -> str:
+    return f"{bucket.low:,g} – {bucket.high:,g}" if bucket.high else "0"
 
 
 def explained(warning: str) -> str:

@@ -92,7 +92,7 @@ class Heatmap:
         return None if low <= FLOORS[self.metric] else 1 << (low - 1), 1 << high
 
     def label(self, row: int) -> str:
-        """Name a row by its least value; the lowest by what it is below."""
+        """Return the label of a row: its least value; of the lowest, what it is below."""
         low, high = self.limits(row)
         return f"<{amount(high, self.metric)}" if low is None else amount(low, self.metric)
 
@@ -164,7 +164,7 @@ def amount(value: int, metric: str) -> str:
 
 
 def described(found: Heatmap, row: int, column: int) -> str:
-    """Say what a cell is: its time, its values, how much lies in it, and how many exchanges that stands for."""
+    """Return a cell in words: its time, its values, how much lies in it, how many exchanges that stands for."""
     cell = found.cell(row, column)
     since, _ = found.span(column)
     low, high = found.limits(row)

@@ -83,22 +83,22 @@ class Bound:
 
 
 def amount(text: str, unit: str) -> float:
-    """Read an amount in a unit: `800ms` or `0.8s` as ms, `1%` as percent, a bare number as any other unit.
+    """Parse an amount in a unit: `800ms` or `0.8s` as ms, `1%` as percent, a bare number as any other unit.
 
     Raises `ValueError`, which says what was expected.
     """
     match = _AMOUNT.fullmatch(text.strip())
-    number, given = (float(match[1]), match[2]) if match else (0.0, "")
-    if match and unit == "ms" and given in _MS:
-        return number * _MS[given]
-    if match and unit != "ms" and given == ("%" if unit == "%" else ""):
+    number, suffix = (float(match[1]), match[2]) if match else (0.0, "")
+    if match and unit == "ms" and suffix in _MS:
+        return number * _MS[suffix]
+    if match and unit != "ms" and suffix == ("%" if unit == "%" else ""):
         return number
     expected = {"ms": "a duration with its unit, such as 800ms or 0.8s", "%": "a percentage, such as 1%"}
     raise ValueError(f"{text!r} is not {expected.get(unit, 'a plain number')}")
 
 
 def objective(text: str) -> list[Bound]:
-    """Read an objective such as `ttft<800ms,icl.p99<200ms,tps>20`; raises `ValueError`."""
+    """Parse an objective such as `ttft<800ms,icl.p99<200ms,tps>20`; raises `ValueError`."""
     return [_bound(part) for part in text.split(",")]
 
 

@@ -180,7 +180,7 @@ def failures(connection: Connection, where: Condition | None = None, most: int =
 
 
 def label_keys(connection: Connection, where: Condition | None = None, most: int = 20) -> list[str]:
-    """Give the keys of labels, the most frequent first."""
+    """Return the keys of labels, the most frequent first."""
     each = each_label()
     statement = _filtered(select(each.c.key).select_from(JOINED.join(each, true())), where)
     with connection.begin():
@@ -279,7 +279,7 @@ def _batches(connection: Connection, statement: Select[Any]) -> Iterator[Sequenc
 
 
 def _bits(values: NDArray[np.float64], metric: str) -> NDArray[np.int64]:
-    """Give the bit lengths of whole numbers, or of the whole parts of rates; below 2^53 that is exact."""
+    """Return the bit lengths of whole numbers, or of the whole parts of rates; below 2^53 that is exact."""
     return np.minimum(np.frexp(np.floor(values))[1].astype(np.int64), 63)
 
 

@@ -143,7 +143,7 @@ class Playback:
         return self._base_clock + int((due - self._base_shown) / self.speed)
 
     def advance(self, at_most: int | None = None) -> int:
-        """Let every event come that is due, or `at_most` so many, and give how many came; at the end playing stops."""
+        """Play every event that is due, at most so many, and return how many; at the end playing stops."""
         if not self.playing:
             return 0
         before = self.position

@@ -5,6 +5,7 @@ then the same in the user's `config.toml`. The defaults are the limits by which 
 were raised. Only click is imported at the top. What the limits are compared with is left to `verdicts`.
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -33,34 +34,31 @@ def options(command: F) -> F:
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        given = {name: kwargs.pop(name) for name in _FIELDS}
-        return command(*args, thresholds=read(given), **kwargs)
+        values = {name: kwargs.pop(name) for name in _FIELDS}
+        return command(*args, thresholds=read(values), **kwargs)
 
     for name, one in reversed(_FIELDS.items()):
-        said = f"{one.metadata['doc']} [default: {one.default:g}]"
-        wrapped = click.option(_option(name), name, metavar=one.metadata["sign"], help=said)(wrapped)
+        text = f"{one.metadata['doc']} [default: {one.default:g}]"
+        wrapped = click.option(_option(name), name, metavar=one.metadata["sign"], help=text)(wrapped)
     return cast(F, wrapped)
 
 
 def given() -> list[str]:
-    """Name the options of limits that the command which is run was given."""
+    """Return the names of the limits' options that are on the command line."""
     source = click.get_current_context().get_parameter_source
     return [_option(name) for name in _FIELDS if source(name) is ParameterSource.COMMANDLINE]
 
 
-def read(given: Mapping[str, str | None]) -> Thresholds:
-    """Return the limits: those `given` on the command line, else those found elsewhere, else the defaults.
+def read(options: Mapping[str, str | None]) -> Thresholds:
+    """Return the limits: those of the command line's options, else those set elsewhere, else the defaults.
 
     Raises `click.UsageError`, which names where a wrong value or an unknown name stands.
     """
     values: dict[str, Any] = {}
-    for source, found in _sources(given):
-        for name, value in found.items():
-            where = source(name)
-            if name not in _FIELDS:
-                known = ", ".join(_FIELDS)
-                raise click.UsageError(f"{where} is no threshold: there are {known}")
-            values.setdefault(name, _checked(name, value, where))
+    for name, value, where in _settings(options):
+        if name not in _FIELDS:
+            raise click.UsageError(f"{where} is no threshold: there are {', '.join(_FIELDS)}")
+        values.setdefault(name, _checked(name, value, where))
     return Thresholds(**values)
 
 
@@ -71,25 +69,18 @@ def user_file() -> Path:
     return Path(platformdirs.user_config_path("wiretape")) / "config.toml"
 
 
-def _sources(given: Mapping[str, str | None]) -> Iterator[tuple[Callable[[str], str], Mapping[str, Any]]]:
-    """Return what each source has, the first to be heeded first, and how it names a value."""
-    yield _option, {name: text for name, text in given.items() if text is not None}
-    set_there = {name: os.environ.get(_variable(name)) for name in _FIELDS}
-    yield _variable, {name: text for name, text in set_there.items() if text}
+def _settings(options: Mapping[str, str | None]) -> Iterator[tuple[str, Any, str]]:
+    """Yield the name of each limit that is set, its value and where it stands, the first to be heeded first."""
+    yield from ((name, text, _option(name)) for name, text in options.items() if text is not None)
+    variables = {name: f"WIRETAPE_{name.upper()}" for name in _FIELDS}
+    yield from ((name, os.environ[it], it) for name, it in variables.items() if os.environ.get(it))
     for path in (Path(LOCAL_FILE), user_file()):
-        yield functools.partial(_in_file, path), _table(path)
+        for name, value in _table(path).items():
+            yield name, value, f"{safe(name)} under [{_TABLE}] in {safe(str(path))}"
 
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _variable(name: str) -> str:
-    return f"WIRETAPE_{name.upper()}"
-
-
-def _in_file(path: Path, name: str) -> str:
-    return f"{safe(name)} under [{_TABLE}] in {safe(str(path))}"
 
 
 def _table(path: Path) -> dict[str, Any]:
@@ -112,24 +103,12 @@ def _table(path: Path) -> dict[str, Any]:
 
 def _checked(name: str, value: Any, where: str) -> float:
     """Return a value as its limit's number. From a file it has a type already, from elsewhere it is text."""
-    one = _FIELDS[name]
-    whole = isinstance(one.default, int)
-    try:
-        number = _number(value, whole)
-    except (ValueError, OverflowError):
-        number = math.nan
-    most = one.metadata["most"]
+    most, is_whole = _FIELDS[name].metadata["most"], isinstance(_FIELDS[name].default, int)
+    number = math.nan
+    if not isinstance(value, bool) and isinstance(value, str | int | (int if is_whole else float)):
+        with contextlib.suppress(ValueError, OverflowError):
+            number = int(value) if is_whole else float(value)
     if not 0 < number <= most:
-        wanted = "a whole number" if whole else "a number"
-        raise click.UsageError(
-            f"{where} is {safe(repr(value))}: it must be {wanted} above 0" + f", at most {most:,.0f}"
-        )
+        kind = "a whole number" if is_whole else "a number"
+        raise click.UsageError(f"{where} is {safe(repr(value))}: it must be {kind} above 0, at most {most:,.0f}")
     return number
-
-
-def _number(value: Any, whole: bool) -> float:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError
-    if whole and not isinstance(value, str | int):
-        raise ValueError
-    return int(value) if whole else float(value)
