@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,9 @@ def pytest_configure(config: pytest.Config) -> None:
     register("default", max_examples=50)
     register("nightly", max_examples=1000)
     hypothesis.settings.load_profile("nightly" if config.option.markexpr == "nightly" else "default")
+    # A hundred processes start: they keep what they have compiled, as Python does unless it is told not to.
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # The processes that tests start find the checkout, installed or not.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
