@@ -12,9 +12,10 @@ from recorder.tape.cells import declared
 from recorder.tape.schema import exchanges, measures, metadata, sessions
 from tests.viewer.filters.reference import needed
 from viewer import rows
-from viewer.filters import sql, syntax
+from viewer.filters import syntax
 from viewer.filters.fields import FIELDS, HAS, KNOWABLE
 from viewer.filters.patterns import Searches
+from viewer.tape import conditions
 
 Stored = list[tuple[dict[str, Any], dict[str, Any] | None]]
 """Exchanges: the facts of each, and its measures if it has ended."""
@@ -162,7 +163,7 @@ def ended(**given: Any) -> Stored:
 def engine() -> Engine:
     """Make a tape in memory, with a session in it."""
     made = create_engine("sqlite://", poolclass=StaticPool)
-    event.listen(made, "connect", lambda connection, _: sql.register(connection, Searches()))
+    event.listen(made, "connect", lambda connection, _: conditions.register(connection, Searches()))
     metadata.create_all(made)
     with made.begin() as connection:
         at = {"started_at": STARTED[0], "heartbeat_at": STARTED[0]}

@@ -24,9 +24,9 @@ from viewer.commands.output import Output
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from viewer.filters.sql import Condition
     from viewer.filters.syntax import Filter
     from viewer.rows import Row
+    from viewer.tape.conditions import Condition
 
 Put = Callable[[BinaryIO | None], int]
 """Writes to a file, or to stdout where it gets none, and returns how much that was."""

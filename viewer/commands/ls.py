@@ -129,8 +129,8 @@ def _show(connection: "Connection", rows: "list[Row]", names: tuple[str, ...] | 
 
 def _gaps(connection: "Connection", rows: "list[Row]") -> Iterator[bytes | None]:
     """Read the packed gaps of these exchanges, some of them at a time."""
-    from viewer.columns import column
     from viewer.tape import queries
+    from viewer.tape.columns import column
 
     for start in range(0, len(rows), _READ_AT_ONCE):
         ids = [row["id"] for row in rows[start : start + _READ_AT_ONCE]]

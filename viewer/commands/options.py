@@ -19,8 +19,8 @@ from viewer.commands import completion
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from viewer.filters.sql import Condition
     from viewer.filters.syntax import Filter
+    from viewer.tape.conditions import Condition
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -122,9 +122,9 @@ def groups(by: str | None) -> tuple[str, ...]:
 
 def condition(where: "Filter | None") -> "Condition | None":
     """Return a filter as the condition that `queries` takes."""
-    from viewer.filters import sql
+    from viewer.tape import conditions
 
-    return None if where is None else sql.condition(where)
+    return None if where is None else conditions.condition(where)
 
 
 def named(connection: "Connection", ids: Sequence[str], where: "Filter | None") -> "Condition | None":

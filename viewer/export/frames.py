@@ -35,11 +35,10 @@ from recorder.tape import file
 from viewer import rows
 from viewer.export import fields
 from viewer.export.fields import Field, Kind
-from viewer.filters import sql
 from viewer.filters.parser import parse
-from viewer.filters.sql import Condition
 from viewer.rows import Row
-from viewer.tape import queries
+from viewer.tape import conditions, queries
+from viewer.tape.conditions import Condition
 from viewer.tape.whole import instant
 
 GAPS: Final = (
@@ -135,7 +134,7 @@ class Tape:
 
     @contextlib.contextmanager
     def _selected(self, where: str | None) -> Iterator[tuple[Connection, Condition | None]]:
-        condition = sql.condition(parse(where)) if where and not where.isspace() else None
+        condition = conditions.condition(parse(where)) if where and not where.isspace() else None
         with queries.opened(self.path) as connection:
             yield connection, condition
 

@@ -18,12 +18,12 @@ from recorder.errors import WiretapeError
 from recorder.process import Run
 from recorder.tape import reading
 from recorder.tape.schema import exchanges, measures
-from viewer.columns import JOINED, column
 from viewer.model.exchange import opened
 from viewer.model.exchange.opened import Known, Stored
 from viewer.model.exchange.transcript import Transcript
 from viewer.rows import Row
 from viewer.tape import queries, running
+from viewer.tape.columns import JOINED, column
 
 
 def known(connection: Connection, no: int) -> Known:

@@ -14,10 +14,10 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, or_, select, true
 
 from recorder.tape.schema import exchanges, measures
-from viewer.columns import JOINED
-from viewer.filters.sql import Condition
 from viewer.rows import Row
 from viewer.tape import queries
+from viewer.tape.columns import JOINED
+from viewer.tape.conditions import Condition
 
 POLL_SECONDS = 0.2
 """How long an exchange that has ended may go unseen; people do not notice a fifth of a second."""

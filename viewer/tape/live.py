@@ -16,12 +16,11 @@ from recorder.process import Run
 from recorder.tape import cells, reading
 from recorder.tape.schema import exchanges, measures, reads, sessions
 from viewer import rows
-from viewer.columns import JOINED, column
-from viewer.filters import sql
-from viewer.filters.sql import Condition
 from viewer.filters.syntax import And, Filter
 from viewer.rows import Row
-from viewer.tape import queries, running
+from viewer.tape import conditions, queries, running
+from viewer.tape.columns import JOINED, column
+from viewer.tape.conditions import Condition
 
 LISTED: Final = (
     "id", "started_at", "method", "path", "upstream", "model", "status", "outcome", "outcome_detail", "error_code",
@@ -169,7 +168,7 @@ def change(
 def alone(connection: Connection, where: Filter) -> list[tuple[Filter, int]]:
     """Give the terms of a filter, at most the first few, and how many exchanges fit each of them alone."""
     terms = where.parts[:_MOST_TERMS] if isinstance(where, And) else (where,)
-    return [(term, queries.count(connection, sql.condition(term))) for term in terms]
+    return [(term, queries.count(connection, conditions.condition(term))) for term in terms]
 
 
 def values(connection: Connection, field: str) -> list[str]:

@@ -16,12 +16,12 @@ from sqlalchemy import Connection, select
 
 from recorder.decode.outcome import Exchange
 from recorder.tape.schema import exchanges, measures
-from viewer.columns import JOINED
-from viewer.filters.sql import Condition
 from viewer.stats.tools.request import CountTokens
 from viewer.stats.tools.summary import Addend, Observed, measure_observed
 from viewer.stats.tools.tools import Authority, authority
 from viewer.tape import queries
+from viewer.tape.columns import JOINED
+from viewer.tape.conditions import Condition
 
 PART: Final = 500
 """So many exchanges are measured by one process at a time."""

@@ -16,12 +16,12 @@ from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func
 from recorder.decode.outcome import OUTCOMES
 from recorder.tape import cells
 from recorder.tape.schema import exchanges, measures
-from viewer.columns import JOINED, column, each_label, flagged, label
 from viewer.rows import Row
 from viewer.stats import heatmap, summary
 from viewer.stats.heatmap import Heatmap
 from viewer.stats.metrics import QUANTITIES, Bound
 from viewer.stats.summary import TOKENS, UNMEASURED, Key, Sample
+from viewer.tape.columns import JOINED, column, each_label, flagged, label
 
 Condition = ColumnElement[bool]
 

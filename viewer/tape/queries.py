@@ -31,11 +31,11 @@ from recorder.tape.schema import exchanges as _exchanges
 from recorder.tape.schema import measures as _measures
 from recorder.tape.schema import reads as _reads
 from viewer import rows
-from viewer.columns import JOINED, column
-from viewer.filters import sql
 from viewer.filters.patterns import Searches, TooSlow
-from viewer.filters.sql import Condition
 from viewer.rows import Chunks, Exchanges, Row
+from viewer.tape import conditions
+from viewer.tape.columns import JOINED, column
+from viewer.tape.conditions import Condition
 from viewer.tape.whole import Whole
 
 K = TypeVar("K")
@@ -60,7 +60,7 @@ def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[
     """
     engine = file.read_engine(path)
     searches = Searches()
-    event.listen(engine, "connect", lambda connection, _: sql.register(connection, searches))
+    event.listen(engine, "connect", lambda connection, _: conditions.register(connection, searches))
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     event.listen(engine, "begin", lambda _: searches.begin())
     with explained(path), engine.connect() as connection:

@@ -1,4 +1,4 @@
-"""The rules of filters in Python: whether a row fits. A reference for the SQL of `viewer.filters.sql`.
+"""The rules of filters in Python: whether a row fits. A reference for the SQL of `viewer.tape.conditions`.
 
 What is unknown fits no comparison, nor its negation by an operator (`!=`, `!~`). `-` is the logical negation, so
 `-ttft>1s` holds for an exchange without a `ttft`. Case is ignored where it is ASCII's. A text is matched by shapes:
@@ -13,9 +13,9 @@ from typing import Any
 from viewer import rows
 from viewer.filters.fields import FIELDS, having
 from viewer.filters.patterns import search
-from viewer.filters.sql import ORDERS, WORD_IN, field_shapes, gap_percentile, shapes, unpacked
 from viewer.filters.syntax import Among, And, Compare, Filter, Labelled, Match, Not, Number, Or, Pattern, Regex, Word
 from viewer.rows import Row
+from viewer.tape.conditions import ORDERS, WORD_IN, field_shapes, gap_percentile, shapes, unpacked
 
 
 def needed(filter: Filter) -> tuple[str, ...]:

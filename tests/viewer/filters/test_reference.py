@@ -6,8 +6,8 @@ import pytest
 
 from tests.viewer.filters.reference import matches, needed
 from viewer.filters.parser import parse
-from viewer.filters.sql import gap_percentile
 from viewer.rows import Row
+from viewer.tape.conditions import gap_percentile
 
 ROW: Row = {
     "id": "b0f3", "model": "gpt-x", "upstream": "https://API.example.com:8443/v1", "path": "/chat?v=1",

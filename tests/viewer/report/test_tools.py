@@ -16,13 +16,13 @@ from sqlalchemy import Connection
 from recorder.tape.schema import exchanges, measures
 from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, ODD
-from viewer.filters.sql import Condition
 from viewer.report import tools
 from viewer.report.tools import FIELDS, render, schema
 from viewer.rows import Row
 from viewer.stats.tools.summary import measure_as
 from viewer.stats.tools.tools import TOOLS, authority
 from viewer.tape import queries
+from viewer.tape.conditions import Condition
 from viewer.tape.observed import observed
 
 ONE = exchanges.c.id == "aaaa000000000001"

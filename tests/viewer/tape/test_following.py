@@ -21,9 +21,8 @@ from tests.viewer.conftest import (
     end,
     response,
 )
-from viewer.filters import sql
 from viewer.filters.parser import parse
-from viewer.tape import following, queries
+from viewer.tape import conditions, following, queries
 
 LATER, LAST = "9000000000000008", "9000000000000009"
 
@@ -63,7 +62,7 @@ def followed(path: Path, steps: list[list[journal.Frame]], expression: str = '""
 
     batches = []
     with queries.opened(path) as connection, contextlib.suppress(Over):
-        for batch in following.ended(connection, ("id",), sql.condition(parse(expression)), wait=wait):
+        for batch in following.ended(connection, ("id",), conditions.condition(parse(expression)), wait=wait):
             batches.append([row["id"] for row in batch])
     return batches[1:]
 
@@ -72,7 +71,7 @@ def test_the_last_that_ended_come_first(growing: Path) -> None:
     with queries.opened(growing) as connection:
         assert [row["id"] for row in next(following.ended(connection, ("id",), last=3))] == [LIMITED, FAILED, ODD]
         assert next(following.ended(connection, ("id",), last=0)) == []
-        where = sql.condition(parse("is:ok"))
+        where = conditions.condition(parse("is:ok"))
         assert [row["id"] for row in next(following.ended(connection, ("id",), where))] == [COMPLETE, TOOLS]
 
 

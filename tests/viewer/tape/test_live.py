@@ -9,14 +9,13 @@ from sqlalchemy import Connection
 from recorder.tape import file, journal, retention
 from recorder.tape.store import Store
 from tests.viewer.conftest import COMPLETE_READS, HOSTILE, LIVE, begin, end, event, response
-from viewer.filters import sql
 from viewer.filters.parser import parse
+from viewer.tape import conditions, queries
 from viewer.tape import live as watching
-from viewer.tape import queries
 
 
 def where(text: str) -> Any:
-    return sql.condition(parse(text))
+    return conditions.condition(parse(text))
 
 
 def session(pid: int = 1) -> journal.Session:

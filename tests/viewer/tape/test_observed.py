@@ -6,10 +6,9 @@ import pytest
 from sqlalchemy import Connection
 
 from tests.viewer.conftest import COMPLETE
-from viewer.filters import sql
 from viewer.filters.parser import parse
 from viewer.stats.tools.summary import report_of
-from viewer.tape import observed
+from viewer.tape import conditions, observed
 
 
 @pytest.mark.parametrize("tool", ["vllm", "sglang"])
@@ -24,5 +23,5 @@ def test_several_processes_measure_as_one_does(
 
 
 def test_only_what_fits_is_measured(connection: Connection, tape: Path) -> None:
-    (one,) = observed.measured(connection, tape, "vllm", sql.condition(parse(f"id:{COMPLETE}")))
+    (one,) = observed.measured(connection, tape, "vllm", conditions.condition(parse(f"id:{COMPLETE}")))
     assert one[1] == "complete"

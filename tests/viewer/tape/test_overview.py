@@ -8,11 +8,10 @@ import pytest
 from sqlalchemy import Connection
 
 from tests.viewer.commanding import run
-from viewer.filters import sql
 from viewer.filters.parser import parse
-from viewer.filters.sql import unpacked
 from viewer.stats.metrics import objective
-from viewer.tape import overview, queries
+from viewer.tape import conditions, overview, queries
+from viewer.tape.conditions import unpacked
 from viewer.tape.overview import Failures
 
 
@@ -25,7 +24,7 @@ def test_the_total_is_that_of_the_command_without_groups(connection: Connection,
     rows, total = overview.figures(connection, "model")
     assert rows == overview.figures(connection, "model")[0]
     assert [total] == json.loads(run(tape, "stats", "--format", "json").output)
-    nobody = sql.condition(parse("model:nobody"))
+    nobody = conditions.condition(parse("model:nobody"))
     assert overview.figures(connection, "model", nobody) == ([], None)
 
 
@@ -39,7 +38,7 @@ def test_without_gaps_all_but_their_figures_are_the_same(connection: Connection)
 
 def test_pooled_gaps_are_counted_before_they_are_held(connection: Connection) -> None:
     assert overview.pooled(connection) == 13
-    assert overview.pooled(connection, sql.condition(parse("model:nobody"))) == 0
+    assert overview.pooled(connection, conditions.condition(parse("model:nobody"))) == 0
 
 
 def test_failures_are_counted_by_how_they_failed(connection: Connection) -> None:
@@ -49,15 +48,15 @@ def test_failures_are_counted_by_how_they_failed(connection: Connection) -> None
         ("error_event", "server_overloaded", 200, 1),
     }
     assert sum(one.count for one in found) == 4
-    assert overview.failures(connection, sql.condition(parse("is:ok"))) == []
-    assert overview.failures(connection, sql.condition(parse("status:429")))[0] == Failures(
+    assert overview.failures(connection, conditions.condition(parse("is:ok"))) == []
+    assert overview.failures(connection, conditions.condition(parse("status:429")))[0] == Failures(
         "http_error", "rate_limited", "rate_limit_exceeded", 429, 1
     )
 
 
 def test_labels_are_named(connection: Connection) -> None:
     assert overview.label_keys(connection) == ["k", "run"]
-    assert overview.label_keys(connection, sql.condition(parse("status:429"))) == []
+    assert overview.label_keys(connection, conditions.condition(parse("status:429"))) == []
 
 
 def test_a_map_of_gaps_counts_every_gap_once(connection: Connection) -> None:
@@ -88,8 +87,8 @@ def test_a_map_of_times_counts_exchanges(connection: Connection) -> None:
 
 @pytest.mark.parametrize("metric", ["gap", "ttft", "tps"])
 def test_where_there_is_nothing_there_is_no_map(metric: str, connection: Connection) -> None:
-    assert overview.heat(connection, metric, (20, 10), sql.condition(parse("model:nobody"))) is None
-    assert overview.heat(connection, metric, (20, 10), sql.condition(parse("status:429"))) is None
+    assert overview.heat(connection, metric, (20, 10), conditions.condition(parse("model:nobody"))) is None
+    assert overview.heat(connection, metric, (20, 10), conditions.condition(parse("status:429"))) is None
 
 
 def test_a_map_fits_the_room_that_it_is_given(connection: Connection) -> None:

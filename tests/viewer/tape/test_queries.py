@@ -11,10 +11,10 @@ from sqlalchemy import Connection, text
 from recorder import errors
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 from viewer import rows
-from viewer.filters import patterns, sql
+from viewer.filters import patterns
 from viewer.filters.parser import parse
 from viewer.filters.patterns import TooSlow
-from viewer.tape import queries
+from viewer.tape import conditions, queries
 
 ALL = [COMPLETE, TOOLS, TRUNCATED]
 
@@ -38,13 +38,13 @@ def test_batches_neither_lose_nor_repeat_rows(
 @pytest.mark.parametrize("batch", [1, 2, 1000])
 def test_a_filter_comes_before_the_limit(connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queries, "BATCH", batch)
-    where = sql.condition(parse("is:err"))
+    where = conditions.condition(parse("is:err"))
     failed = queries.exchanges(connection, ("id",), newest_first=True, limit=3, where=where)
     assert [row["id"] for row in failed] == [ODD, FAILED, LIMITED]
 
 
 def test_each_query_may_search_for_so_long_anew(tape: Path) -> None:
-    where = sql.condition(parse('text~"o"'))
+    where = conditions.condition(parse('text~"o"'))
     with queries.opened(tape) as connection:
         expected = queries.count(connection, where)
         with pytest.MonkeyPatch.context() as patch:
@@ -55,7 +55,7 @@ def test_each_query_may_search_for_so_long_anew(tape: Path) -> None:
 
 
 def test_reads_and_chunks_are_those_of_the_exchanges_that_fit(connection: Connection) -> None:
-    where = sql.condition(parse("is:ok"))
+    where = conditions.condition(parse("is:ok"))
     for source in (queries.all_reads, queries.all_chunks):
         expected = [row for row in source(connection) if row["id"] in (COMPLETE, TOOLS)]
         assert list(source(connection, where)) == expected
@@ -77,7 +77,7 @@ def test_an_order_has_the_unknown_last_and_equals_the_newest_first(
     monkeypatch.setattr(queries, "BATCH", batch)
     found = queries.ordered(connection, ("id",), by, descending=descending)
     assert [row["id"] for row in found] == ids
-    where = sql.condition(parse("ttft>=100ms"))
+    where = conditions.condition(parse("ttft>=100ms"))
     limited = queries.ordered(connection, ("id",), by, descending=descending, limit=1, where=where)
     assert [row["id"] for row in limited] == [next(id for id in ids if id in (COMPLETE, TRUNCATED))]
 
@@ -260,7 +260,7 @@ def test_a_body_that_is_damaged_is_empty_and_told_but_never_given_as_raw_bytes(t
 
 def test_exchanges_are_counted_and_numbered_as_a_filter_says(connection: Connection) -> None:
     assert queries.count(connection) == len(list(queries.numbers(connection))) == 7
-    failed = sql.condition(parse("is:err"))
+    failed = conditions.condition(parse("is:err"))
     assert queries.count(connection, failed) == len(list(queries.numbers(connection, failed))) > 0
 
 

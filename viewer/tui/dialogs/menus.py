@@ -340,8 +340,7 @@ def _matching(views: dict[str, str], typed: str) -> list[str]:
 
 
 def _fitting_count(connection: "Connection", text: str, clock: Clock) -> int:
-    from viewer.filters import sql
     from viewer.filters.parser import parse
-    from viewer.tape import queries
+    from viewer.tape import conditions, queries
 
-    return queries.count(connection, sql.condition(parse(text, clock)))
+    return queries.count(connection, conditions.condition(parse(text, clock)))

@@ -27,7 +27,7 @@ from viewer.tui.base.host import Host, Superseded, in_thread
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from viewer.filters.sql import Condition
+    from viewer.tape.conditions import Condition
     from viewer.tape.live import Change
 
 _BUSY_NS: Final = 2_000_000_000
@@ -302,13 +302,12 @@ def _details(connection: "Connection", number: int, limits: Thresholds) -> Detai
 
 def _terms(connection: "Connection", filter: Filter) -> list[Term]:
     """Count what fits each term of a filter alone; of a long duration, look whether a thousandth was meant."""
-    from viewer.filters import sql
-    from viewer.tape import live, queries
+    from viewer.tape import conditions, live, queries
 
     terms = []
     for term, count in live.alone(connection, filter):
         smaller = notices.smaller_unit(term) if not count else None
-        is_meant = smaller is not None and queries.count(connection, sql.condition(smaller)) > 0
+        is_meant = smaller is not None and queries.count(connection, conditions.condition(smaller)) > 0
         terms.append(Term(str(term), count, str(smaller) if is_meant else None))
     return terms
 
@@ -325,6 +324,6 @@ def _vocabulary(connection: "Connection") -> Vocabulary:
 
 
 def _condition(query: Query) -> "Condition | None":
-    from viewer.filters import sql
+    from viewer.tape import conditions
 
-    return None if query.filter is None else sql.condition(query.filter)
+    return None if query.filter is None else conditions.condition(query.filter)

@@ -37,7 +37,7 @@ from viewer.tui.widgets.footer import KeyLine
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from viewer.filters.sql import Condition
+    from viewer.tape.conditions import Condition
     from viewer.tape.overview import Failures
 
 T = TypeVar("T")
@@ -270,10 +270,10 @@ class StatsScreen(Screen[None]):
         text = self.shown.filter_text
 
         def asked(connection: "Connection") -> T:
-            from viewer.filters import sql
             from viewer.filters.parser import parse
+            from viewer.tape import conditions
 
-            return question(connection, sql.condition(parse(text)) if text else None)
+            return question(connection, conditions.condition(parse(text)) if text else None)
 
         try:
             answer = await host(self).tape.ask(asked, key)

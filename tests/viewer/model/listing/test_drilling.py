@@ -7,17 +7,16 @@ from sqlalchemy import Connection
 
 from recorder.clock import Clock
 from tests.viewer.conftest import HOSTILE
-from viewer.filters import sql
 from viewer.filters.parser import FilterError, parse
 from viewer.model.listing import drilling
 from viewer.stats.metrics import GROUPS
-from viewer.tape import overview, queries
+from viewer.tape import conditions, overview, queries
 
 NOON = Clock(lambda: 0, lambda: 1_772_366_400 * 10**9)
 
 
 def selected(connection: Connection, text: str) -> int:
-    return queries.count(connection, sql.condition(parse(text)))
+    return queries.count(connection, conditions.condition(parse(text)))
 
 
 @pytest.mark.parametrize("name", [*GROUPS, "label.run", "label.k"])

@@ -26,11 +26,10 @@ from tests.viewer.tui.staging import (
     typed,
     wait_for,
 )
-from viewer.filters import sql
 from viewer.filters.parser import parse
 from viewer.model.listing.groups import Table, figure
 from viewer.stats.heatmap import LEGEND
-from viewer.tape import queries
+from viewer.tape import conditions, queries
 from viewer.tui.base.theme import THEMES, scale
 from viewer.tui.stats.groups import FailureList, GroupTable
 from viewer.tui.stats.heat import HeatGrid
@@ -47,7 +46,7 @@ async def settled(app: Stage, pilot: Pilot[None], *texts: str) -> StatsScreen:
 
 
 def selected(connection: Connection, text: str) -> int:
-    return queries.count(connection, sql.condition(parse(text)))
+    return queries.count(connection, conditions.condition(parse(text)))
 
 
 def test_the_figures_of_a_tape_look_like_this(tape: Path) -> None:

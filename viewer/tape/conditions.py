@@ -42,7 +42,6 @@ from sqlalchemy import (
 
 from recorder.decode.metrics import percentile
 from recorder.tape.schema import exchanges, measures
-from viewer.columns import column, each_label, label
 from viewer.filters.fields import FIELDS, having
 from viewer.filters.patterns import Searches
 from viewer.filters.syntax import (
@@ -60,6 +59,7 @@ from viewer.filters.syntax import (
     Span,
     Word,
 )
+from viewer.tape.columns import column, each_label, label
 
 Condition = ColumnElement[bool]
 Check = Callable[[ColumnElement[Any]], Condition]

@@ -7,7 +7,7 @@ from recorder.tape.schema import exchanges
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIVE
 from tests.viewer.random_filters import ended, engine, fill
 from viewer import rows
-from viewer.columns import JOINED, column, flagged
+from viewer.tape.columns import JOINED, column, flagged
 
 
 @pytest.mark.parametrize("field", [*rows.FIELDS, *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, "request_body"])

@@ -12,11 +12,11 @@ from sqlalchemy.dialects import sqlite
 from tests.viewer.conftest import COMPLETE, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 from tests.viewer.filters.reference import matches, needed
 from tests.viewer.random_filters import GAPS, LEAVES, TREES, Stored, cases, ended, engine, fill
-from viewer.filters import patterns, sql
+from viewer.filters import patterns
 from viewer.filters.parser import parse
 from viewer.filters.patterns import TooSlow
 from viewer.filters.syntax import Filter
-from viewer.tape import queries
+from viewer.tape import conditions, queries
 
 EVERY = [COMPLETE, TOOLS, TRUNCATED, LIMITED, FAILED, ODD, LIVE]
 
@@ -33,7 +33,7 @@ def agree(memory: Connection, filter: Filter, tape: Stored) -> None:
     fill(memory, tape)
     fields = ("id", *needed(filter))
     in_python = [row["id"] for row in queries.exchanges(memory, fields) if matches(filter, row)]
-    in_sql = [row["id"] for row in queries.exchanges(memory, ("id",), where=sql.condition(filter))]
+    in_sql = [row["id"] for row in queries.exchanges(memory, ("id",), where=conditions.condition(filter))]
     assert in_sql == in_python
 
 
@@ -77,21 +77,21 @@ def test_an_expression_that_would_go_on_for_ever_is_a_slip_of_the_one_who_typed_
 ) -> None:
     monkeypatch.setattr(patterns, "LONGEST_SECONDS", 0.02)
     fill(memory, ended(content="a" * 40 + "b"))
-    assert list(queries.exchanges(memory, ("id",), where=sql.condition(parse('text~"(a+)+$"')))) == []
+    assert list(queries.exchanges(memory, ("id",), where=conditions.condition(parse('text~"(a+)+$"')))) == []
     fill(memory, ended(content="a" * 60_000 + "b"))
     with pytest.raises(TooSlow, match="takes too long"), queries.explained(Path("tape.db")):
-        list(queries.exchanges(memory, ("id",), where=sql.condition(parse('text~"(a+)+$"'))))
+        list(queries.exchanges(memory, ("id",), where=conditions.condition(parse('text~"(a+)+$"'))))
 
 
 def test_what_stands_before_an_expression_keeps_it_from_what_does_not_fit_it(memory: Connection) -> None:
     fill(memory, ended(content="a" * 60_000 + "b", started_at="2026-03-01T12:00:00.000000Z"))
-    where = sql.condition(parse('since:2026-03-02 text~"(a+)+$"'))
+    where = conditions.condition(parse('since:2026-03-02 text~"(a+)+$"'))
     assert list(queries.exchanges(memory, ("id",), where=where)) == []
 
 
 def test_values_are_bound_parameters_and_never_sql() -> None:
     text = 'model:"\'; DROP TABLE reads" label:k="\'" word ttft>8765us error~"x\'y" at>2026-01-01'
-    compiled = str(sql.condition(parse(text)).compile(dialect=sqlite.dialect()))
+    compiled = str(conditions.condition(parse(text)).compile(dialect=sqlite.dialect()))
     assert not any(part in compiled for part in ("DROP", "x'y", "8765", "word", "2026", "'k'"))
 
 
@@ -164,7 +164,7 @@ def test_values_are_bound_parameters_and_never_sql() -> None:
     ],
 )
 def test_a_filter_selects_what_it_says(connection: Connection, text: str, ids: list[str]) -> None:
-    where = sql.condition(parse(text))
+    where = conditions.condition(parse(text))
     assert [row["id"] for row in queries.exchanges(connection, ("id",), where=where)] == ids
 
 
@@ -172,4 +172,4 @@ def test_a_filter_as_large_as_the_parser_allows_can_be_evaluated(connection: Con
     words = " or ".join(f"text:zq*{n}" for n in range(100))
     nested = "-(" * 18 + "ttft>100s" + ")" * 18
     for text in (words, nested, "host:" + ",".join(map(str, range(100)))):
-        assert list(queries.exchanges(connection, where=sql.condition(parse(text)))) == []
+        assert list(queries.exchanges(connection, where=conditions.condition(parse(text)))) == []
