@@ -263,3 +263,9 @@ def _piece(piece: Piece | None) -> Row:
 def _completion_tokens(chunk: Chunk) -> int | None:
     count = chunk.usage.get("completion_tokens") if chunk.usage else None
     return count if type(count) is int else None
+
+
+def encodable(value: Any) -> str:
+    """Return a value as a text that UTF-8 has bytes for: a lone surrogate is its escape."""
+    text = value if isinstance(value, str) else str(flat(value))
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -157,20 +157,15 @@ def _dtype(table: str, field: Field) -> str:
 def as_array(dtype: Any, values: list[Any]) -> Any:
     """Return values as an array of a type; an integer that no column of a tape could hold is unknown."""
     if dtype == "category":
-        values = [_text(value) for value in values]
+        values = [rows.encodable(value) for value in values]
         return pd.Categorical(values, categories=pd.Index(list(dict.fromkeys(values)), dtype="string"))
     if dtype == _DTYPES["timestamp"]:
         return pd.DatetimeIndex([instant(value) for value in values], tz="UTC").as_unit("us")
     if dtype == "Int64":
         values = [None if value is None or abs(value) >= _LARGEST else value for value in values]
     if dtype == "string":
-        values = [None if value is None else _text(value) for value in values]
+        values = [None if value is None else rows.encodable(value) for value in values]
     return pd.array(values, dtype=dtype)
-
-
-def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else str(rows.flat(value))
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _whole_gaps(packed: bytes) -> bytes:
@@ -179,7 +174,9 @@ def _whole_gaps(packed: bytes) -> bytes:
 
 
 def _category(places: NDArray[Any], names: list[str]) -> Any:
-    return pd.Categorical.from_codes(places.astype(np.int64), pd.Index(list(map(_text, names)), dtype="string"))
+    return pd.Categorical.from_codes(
+        places.astype(np.int64), pd.Index(list(map(rows.encodable, names)), dtype="string")
+    )
 
 
 def _whole(values: NDArray[Any]) -> IntegerArray:

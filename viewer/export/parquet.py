@@ -86,13 +86,8 @@ def _array(arrow: ModuleType, field: Field, type: Any, group: Sequence[Row]) -> 
     return arrow.array(values, type)
 
 
-def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else str(rows.flat(value))
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
-
-
 def _words(value: str | list[str]) -> list[str]:
-    return [_text(word) for word in (value.split() if isinstance(value, str) else value)]
+    return [rows.encodable(word) for word in (value.split() if isinstance(value, str) else value)]
 
 
 def _integer(value: int) -> int | None:
@@ -100,8 +95,8 @@ def _integer(value: int) -> int | None:
 
 
 _WRITTEN: Final[dict[Kind, Callable[[Any], Any]]] = {
-    "text": _text,
-    "json": _text,
+    "text": rows.encodable,
+    "json": rows.encodable,
     "words": _words,
     "timestamp": instant,
     "integer": _integer,
