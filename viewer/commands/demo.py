@@ -34,11 +34,11 @@ def demo(db: Path | None) -> None:
     from recorder.demo.scenes import SCENES
     from recorder.relay import service
     from recorder.tape.file import default_path
-    from viewer.columns import column
     from viewer.commands import output
     from viewer.report import stats, tables
     from viewer.stats import summary
     from viewer.tape import overview, queries
+    from viewer.tape.columns import column
 
     path = db or default_path().with_name("demo.db")
     code = service.run(lambda: _record(path))
