@@ -20,11 +20,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     return tmp_path / thresholds.LOCAL_FILE, own
 
 
-def test_without_files_nothing_is_set_and_nothing_is_wrong(files: tuple[Path, Path]) -> None:
+def test_missing_files_are_no_mistake(files: tuple[Path, Path]) -> None:
     assert settings.read() == settings.Settings()
 
 
-def test_both_files_are_heeded_and_the_nearer_one_first(files: tuple[Path, Path]) -> None:
+def test_nearer_file_comes_first(files: tuple[Path, Path]) -> None:
     near, far = files
     near.write_text('theme = "nord"\n[keys]\n"replay.play" = "p"\n[views]\nslow = "ttft>800ms"\n')
     far.write_text('theme = "dracula"\nslo = "ttft<1s"\n[keys]\n"replay.play" = "z"\nstats.group = "g"\n')
@@ -45,7 +45,7 @@ def test_both_files_are_heeded_and_the_nearer_one_first(files: tuple[Path, Path]
         ('slo = "ttft"', "slo: 'ttft' is not a bound"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(text: str, said: str, files: tuple[Path, Path]) -> None:
+def test_mistake_is_one_warning(text: str, said: str, files: tuple[Path, Path]) -> None:
     files[0].write_text(text)
     (line,) = settings.read().wrong
     assert line.startswith(said)
@@ -53,7 +53,7 @@ def test_what_is_wrong_is_told_in_one_line(text: str, said: str, files: tuple[Pa
     assert "\x1b" not in line
 
 
-def test_what_is_right_beside_it_is_heeded(files: tuple[Path, Path]) -> None:
+def test_valid_settings_beside_a_mistake_count(files: tuple[Path, Path]) -> None:
     near, far = files
     near.write_text('[views]\nbad = "("\ngood = "is:ok"\n')
     far.write_text("no toml")
@@ -62,13 +62,13 @@ def test_what_is_right_beside_it_is_heeded(files: tuple[Path, Path]) -> None:
     assert len(found.wrong) == 2
 
 
-def test_a_file_that_cannot_be_read_is_told_of(files: tuple[Path, Path]) -> None:
+def test_unreadable_file_is_a_warning(files: tuple[Path, Path]) -> None:
     files[0].mkdir()
     (line,) = settings.read().wrong
     assert line == ".wiretape.toml cannot be read (Is a directory)"
 
 
-def test_a_theme_that_there_is_not_is_given_up_and_told_of() -> None:
+def test_unknown_theme_is_removed_with_a_warning() -> None:
     for name, told in (("nrod", "did you mean nord?"), ("\x1b", "there are wiretape-dark and wiretape-light")):
         found = settings.Settings(theme=name)
         settings.check_theme(found, ["nord", "dracula"])
@@ -80,12 +80,12 @@ def test_a_theme_that_there_is_not_is_given_up_and_told_of() -> None:
         assert (found.theme, found.wrong) == (known, [])
 
 
-def test_it_is_kept_in_the_users_state_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_history_is_in_the_state_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert settings.history_file() == tmp_path / "wiretape" / "filters.json"
 
 
-def test_what_is_added_is_read_again_the_newest_last(tmp_path: Path) -> None:
+def test_history_keeps_the_newest_last(tmp_path: Path) -> None:
     path = tmp_path / "state" / "filters.json"
     assert settings.read_history(path) == []
     for text in ("a", HOSTILE, "\ud800", " ", "b", "a", "x" * 5000):
@@ -94,24 +94,24 @@ def test_what_is_added_is_read_again_the_newest_last(tmp_path: Path) -> None:
     assert [one.name for one in path.parent.iterdir()] == ["filters.json"]
 
 
-def test_nobody_else_can_read_it(tmp_path: Path) -> None:
+def test_history_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "state" / "filters.json"
     settings.add_to_history(path, "a")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+def test_only_the_newest_filters_are_kept(tmp_path: Path) -> None:
     texts = [f"a{number}" for number in range(settings.MOST_FILTERS + 5)]
     assert settings.with_filters(texts[:-1], texts[-1]) == texts[5:]
 
 
-def test_several_are_added_in_their_order() -> None:
+def test_several_filters_are_added_in_order() -> None:
     assert settings.with_filters(["a", "b", "c"], "b", "", "d", "b") == ["a", "c", "d", "b"]
 
 
 @pytest.mark.parametrize("data", [b"{}", b"[1", b"\xff", b'["a"', b"[" * 9999])
-def test_a_broken_file_is_told_of_and_made_anew(data: bytes, tmp_path: Path) -> None:
+def test_broken_history_is_an_error_and_is_replaced(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "filters.json"
     path.write_bytes(data)
     with pytest.raises(ValueError, match=r"."):
@@ -120,7 +120,7 @@ def test_a_broken_file_is_told_of_and_made_anew(data: bytes, tmp_path: Path) -> 
     assert settings.read_history(path) == ["a"]
 
 
-def test_what_is_no_filter_in_it_is_left_out(tmp_path: Path) -> None:
+def test_invalid_entries_of_the_history_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "filters.json"
     path.write_text('["a", 3, null, "", ["b"], "c"]')
     assert settings.read_history(path) == ["a", "c"]

@@ -43,7 +43,7 @@ def test_every_notable_flag_is_one() -> None:
     assert set(states.NOTABLE) <= set(FLAGS)
 
 
-def test_what_nothing_records_any_more_is_an_orphan() -> None:
+def test_exchange_without_a_recorder_is_an_orphan() -> None:
     open_row = row(outcome="open")
     assert states.state(open_row, recording=True).word == "open"
     assert states.state(open_row, recording=False) is states.ORPHAN
@@ -51,7 +51,7 @@ def test_what_nothing_records_any_more_is_an_orphan() -> None:
     assert plain(cells_of("outcome", open_row)) == "orphan"
 
 
-def test_a_running_exchange_grows_with_the_clock_and_an_orphan_does_not() -> None:
+def test_duration_of_a_running_exchange_grows_and_that_of_an_orphan_does_not() -> None:
     open_row = row(outcome="open", last_read_ms=1500.0)
     assert plain(cells_of("duration", open_row, Look(wall_ns=LOOK.wall_ns, recording=True))) == "59.9+"
     assert plain(cells_of("duration", open_row)) == "1.5"
@@ -63,14 +63,14 @@ def test_unknown_is_a_dash() -> None:
         assert plain(cells_of(name, row())) == "–"
 
 
-def test_what_may_come_yet_of_one_that_runs_is_not_what_never_will() -> None:
+def test_figures_that_may_still_come_differ_from_unknown_ones() -> None:
     running = Look(wall_ns=LOOK.wall_ns, recording=True)
     for name in ("ttft", "icl50", "gapmax", "events", "tokens", "rate", "status"):
         assert cells_of(name, row(outcome="open"), running) == [("…", "muted")]
         assert cells_of(name, row(outcome="open"), LOOK) == [("–", "muted")]  # nothing records it any more
 
 
-def test_figures_of_one_that_runs_are_dim_and_have_a_plus_if_they_may_grow() -> None:
+def test_figures_of_a_running_exchange_are_dim_with_a_plus_if_they_may_grow() -> None:
     running = row(outcome="open", ttft_ms=2500.0, max_stall_ms=2914.0, icl_p50_ms=11.0, events=1234)
     look = Look(wall_ns=LOOK.wall_ns, recording=True)
     assert cells_of("ttft", running, look, 6) == [("2,500", "muted")]
@@ -79,18 +79,18 @@ def test_figures_of_one_that_runs_are_dim_and_have_a_plus_if_they_may_grow() -> 
     assert cells_of("events", running, look, 5) == [("1,234", "muted")]  # there is no room
 
 
-def test_flags_are_ranked_the_gravest_first() -> None:
+def test_flags_are_ranked_by_gravity() -> None:
     assert states.ranked(["no_done", "malformed", "stall"]) == ["stall", "malformed", "no_done"]
 
 
-def test_slow_is_toned_and_numbers_change_their_unit() -> None:
+def test_slow_figures_have_a_tone_and_large_ones_another_unit() -> None:
     assert cells_of("ttft", row(ttft_ms=388.4)) == [("388", "plain")]
     assert cells_of("ttft", row(ttft_ms=9999.0)) == [("9,999", "warning")]
     assert cells_of("ttft", row(ttft_ms=10_000.1)) == [("10.0s", "error")]
     assert cells_of("gapmax", row(max_stall_ms=2000.1)) == [("2,000", "error")]
 
 
-def test_the_word_of_an_outcome_is_before_the_flags_where_it_has_no_column() -> None:
+def test_outcome_precedes_the_flags_where_it_has_no_column() -> None:
     cut = row(outcome="truncated", flags=["comments", "stall", "burst"])
     assert plain(cells_of("flags", cut)) == "truncated stall burst"
     assert plain(cells_of("flags", cut, Look(worded=False))) == "stall burst"
@@ -99,7 +99,7 @@ def test_the_word_of_an_outcome_is_before_the_flags_where_it_has_no_column() -> 
     assert plain(cells_of("flags", row(outcome="malformed", flags=["malformed"]))) == "malformed"
 
 
-def test_a_finish_other_than_stop_is_told_quietly() -> None:
+def test_finish_reason_other_than_stop_is_muted() -> None:
     assert cells_of("flags", row(finish_reason="stop")) == []
     assert cells_of("flags", row(finish_reason="length")) == [("length", "muted")]
     assert plain(cells_of("flags", row(finish_reason="tool_calls", flags=["stall"]))) == "stall"
@@ -110,12 +110,14 @@ def test_a_finish_other_than_stop_is_told_quietly() -> None:
     ("times", "width", "shown"),
     [("utc", 8, "12:00:00"), ("utc", 12, "12:00:00.123"), ("date", 14, "03-01 12:00:00"), ("ago", 8, "59.9 s")],
 )
-def test_instants_are_shown_as_asked_for(times: str, width: int, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starts_are_shown_in_the_chosen_format(
+    times: str, width: int, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TZ", "UTC")
     assert states.moment("2026-03-01T12:00:00.123456Z", Look(times=times, wall_ns=LOOK.wall_ns), width) == shown
 
 
-def test_where_days_differ_times_of_day_are_dated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_of_day_are_dated_where_days_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     assert states.spans_days("2026-03-01T23:59:59.9Z", "2026-03-02T00:00:00Z")
     assert not states.spans_days("2026-03-01T00:00:00Z", "2026-03-01T23:59:59.9Z")
@@ -124,7 +126,7 @@ def test_where_days_differ_times_of_day_are_dated(monkeypatch: pytest.MonkeyPatc
     assert shown == ["03-01 12:00:00"] * 2
 
 
-def test_an_instant_that_is_none_is_a_question_mark() -> None:
+def test_invalid_start_is_a_question_mark() -> None:
     assert states.moment(HOSTILE, LOOK, 12) == "?"
     assert states.elapsed_ms(row(outcome="open", started_at="x"), Look(recording=True)) is None
 
@@ -195,11 +197,11 @@ MS = 1_000_000
         (400, None, None),
     ],
 )
-def test_a_silence_is_told_from_half_a_second_on(passed: int, last: int | None, told: str | None) -> None:
+def test_silence_is_shown_from_half_a_second_on(passed: int, last: int | None, told: str | None) -> None:
     found = silence(passed * MS, None if last is None else last * MS, Thresholds())
     assert (None if found is None else str(found)) == told
 
 
-def test_from_the_limit_on_it_is_a_stall() -> None:
+def test_silence_above_the_limit_is_a_stall() -> None:
     assert silence(2_601 * MS, 600 * MS, Thresholds()) == Silence(2_001 * MS, stalled=True)
     assert silence(2_600 * MS, 600 * MS, Thresholds()) == Silence(2_000 * MS)

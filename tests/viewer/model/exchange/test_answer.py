@@ -35,14 +35,14 @@ def shown(part: Part, position: int) -> list[list[tuple[str, str]]]:
     return [[(run.text, run.state) for run in part.runs(line, position)] for line in range(part.rows)]
 
 
-def test_the_playhead_decides_how_much_has_been_said() -> None:
+def test_playhead_divides_said_text_from_ghost() -> None:
     (part,) = Answer(words("the ", "quick ", "brown"), 10).parts
     assert shown(part, 0) == [[("the ", "ghost"), ("quick ", "ghost")], [("brown", "ghost")]]
     assert shown(part, 2) == [[("the ", "said"), ("quick ", "said")], [("brown", "ghost")]]
     assert [run.event for run in part.runs(0, 3)] == [0, 1]
 
 
-def test_nothing_moves_while_it_is_played() -> None:
+def test_layout_does_not_move_while_playing() -> None:
     transcript = words("the qui", "ck bro", "wn fox")
     answer = Answer(transcript, 9)
     assert {position: answer.row_of(position) for position in range(4)} == {0: 0, 1: 0, 2: 1, 3: 1}
@@ -89,17 +89,17 @@ def test_a_long_silence_is_shown_before_what_ended_it() -> None:
     assert [state for _, state in shown(part, 2)[0]] == ["said", "said", "ghost", "ghost"]
 
 
-def test_a_silence_before_the_first_words_is_not_one_of_theirs() -> None:
+def test_silence_before_the_first_words_is_of_no_event() -> None:
     (part,) = Answer(spoken((5000, {"content": "late"})), 60, 500 * MS).parts
     assert shown(part, 1) == [[("late", "said")]]
 
 
-def test_tabs_are_as_wide_as_they_are_shown() -> None:
+def test_tabs_take_the_width_that_is_shown() -> None:
     (part,) = Answer(words("a\tb", "\tc"), 40).parts
     assert shown(part, 1) == [[("a    b", "said"), ("    c", "ghost")]]
 
 
-def test_controls_are_shown_and_never_sent() -> None:
+def test_control_characters_become_pictures() -> None:
     (part,) = Answer(words("a\x1b[2J"), 40).parts
     assert shown(part, 1) == [[("a␛[2J", "said")]]
 
@@ -108,9 +108,7 @@ def test_controls_are_shown_and_never_sent() -> None:
     st.lists(st.text("ab \t\n日", min_size=1, max_size=8), min_size=1, max_size=12),
     st.integers(4, 20), st.booleans(), st.data(),
 )  # fmt: skip
-def test_what_is_shown_as_said_is_what_had_been_said(
-    texts: list[str], width: int, silences: bool, data: st.DataObject
-) -> None:
+def test_said_pieces_are_the_text_so_far(texts: list[str], width: int, silences: bool, data: st.DataObject) -> None:
     transcript = words(*texts)
     part = next(iter(Answer(transcript, width, 5 * MS if silences else None).parts))
     position = data.draw(st.integers(0, len(texts)))
@@ -129,7 +127,7 @@ def test_a_very_long_text_is_laid_out_a_little_at_a_time() -> None:
     assert len(answer) == 701
 
 
-def test_texts_that_are_known_before_their_events_are_all_said(connection: Connection) -> None:
+def test_texts_without_events_are_said_at_once(connection: Connection) -> None:
     row = queries.detail(connection, queries.find(connection, COMPLETE))
     transcript = Transcript.of_texts({"content": row["content"]}, [("call", "{}")])
     answer = Answer(transcript, 40)
@@ -154,7 +152,7 @@ def by_turns(*choices: int) -> Transcript:
     return Transcript(decode(FACTS, reads, body))
 
 
-def test_one_choice_alone_has_all_the_room() -> None:
+def test_single_choice_can_be_shown_alone() -> None:
     transcript = by_turns(0, 1, 2, 0, 1, 2)
     answer = Answer(transcript, 20, choice=1)
     assert [part.track.text for part in answer.parts] == [" 1\n 4\n"]
@@ -162,14 +160,14 @@ def test_one_choice_alone_has_all_the_room() -> None:
     assert [part.title for part in Answer(transcript, 20).parts] == [f"choice {index} · content" for index in range(3)]
 
 
-def test_where_choices_grow_by_turns_the_first_of_them_stays_in_sight() -> None:
+def test_first_of_growing_choices_stays_in_sight() -> None:
     answer = Answer(by_turns(0, 1, 0, 1, 0, 1, *[1] * 9), 20)
     rows = [answer.row_of(position, steady=True) for position in range(1, 16)]
     assert [answer.row(row).part is answer.parts[0] for row in rows] == [True] * 13 + [False] * 2
     assert [answer.row(answer.row_of(position)).part is answer.parts[0] for position in (5, 6)] == [True, False]
 
 
-def test_nul_is_shown_as_the_tape_keeps_it() -> None:
+def test_nul_is_replaced_as_on_the_tape() -> None:
     (part,) = Answer(words("a\0b"), 10).parts
     assert shown(part, 1) == [[("a\ufffdb", "said")]]
 
@@ -177,7 +175,7 @@ def test_nul_is_shown_as_the_tape_keeps_it() -> None:
 @pytest.mark.parametrize(
     ("written", "standing"), [('{"a": 1}', "complete"), ('{"a": "Par', "no whole JSON"), ("", "complete")]
 )
-def test_arguments_that_end_too_early_are_not_called_complete(written: str, standing: str) -> None:
+def test_truncated_arguments_are_not_complete(written: str, standing: str) -> None:
     track, name = Track(), Track()
     if written:
         track.add(0, written[:4])

@@ -47,11 +47,11 @@ def column(times: Times, rows: tuple[int, ...] = (0, 1, 2, 3)) -> list[str]:
         ("row", ["–", "60", "same", "2,245"]),
     ],
 )
-def test_each_format_tells_the_same_instants_in_its_way(format: Format, told: list[str]) -> None:
+def test_timestamps_in_each_format(format: Format, told: list[str]) -> None:
     assert column(Times(format, 40 * MS, STARTED)) == told
 
 
-def test_the_time_since_the_row_before_is_another_where_rows_are_left_out() -> None:
+def test_time_since_the_row_before_depends_on_the_rows_shown() -> None:
     assert column(Times("event"), (0, 3)) == ["–", "2,245"]
     assert column(Times("row"), (0, 3)) == ["–", "2,305"]
     assert column(Times("row"), (2, 3)) == ["–", "2,245"]
@@ -67,12 +67,12 @@ def test_times_count_from_the_reference_and_are_negative_before_it() -> None:
     assert (since(1).name, since(1).origin_ns) == ("since #1", 100 * MS)
 
 
-def test_without_a_first_byte_no_time_since_it_is_known() -> None:
+def test_time_since_an_unknown_first_byte_is_unknown() -> None:
     assert column(Times("first byte")) == ["–"] * 4
     assert Times("first byte").instant(50 * MS) == "–"
 
 
-def test_what_is_unknown_has_no_unit() -> None:
+def test_unknown_times_have_no_unit() -> None:
     instants = [Times("first byte"), Times(), since(2), Times("wall", started_at=STARTED), Times("wall")]
     told = [times.with_unit(50 * MS, "+") for times in instants]
     assert told == ["–", "+0.050 s", "−0.050 s", "00:00:00.000", "–"]
@@ -86,7 +86,7 @@ def test_a_column_is_as_wide_as_its_widest_time(times: Times) -> None:
     assert times.width(Transcript.of_texts({})) >= len(clocks.REFERENCE)
 
 
-def test_formats_follow_each_other_and_begin_again() -> None:
+def test_formats_cycle() -> None:
     times, seen = Times("request", 40 * MS, STARTED), []
     for _ in FORMATS:
         seen.append((times.name, times.title))
@@ -98,7 +98,7 @@ def test_formats_follow_each_other_and_begin_again() -> None:
     ]  # fmt: skip
 
 
-def test_a_format_without_anything_to_count_from_is_left_out() -> None:
+def test_format_without_an_origin_is_skipped() -> None:
     assert Times().following(HEARD, -1).format == "event"
     assert Times("request", 40 * MS).following(HEARD, -1).format == "first byte"
     lost = heard((40, 1), (100, 1))
@@ -112,13 +112,13 @@ CLOCKS = [Times("request"), Times("first byte", 40 * MS), since(2), Times("event
 
 @pytest.mark.parametrize("times", CLOCKS)
 @given(st.integers(-(10**12), 10**13))
-def test_a_displayed_time_that_is_typed_is_the_same_time(times: Times, at_ns: int) -> None:
+def test_typing_a_displayed_time_returns_it(times: Times, at_ns: int) -> None:
     shown = times.instant(at_ns).replace("−", "-")
     assert abs(times.at(round(float(shown) * 10**9)) - at_ns) <= MS // 2
 
 
 @given(st.integers(0, 4 * 3_600 * 10**9))
-def test_a_displayed_time_of_day_that_is_typed_is_the_same_time(at_ns: int) -> None:
+def test_typing_a_displayed_time_of_day_returns_it(at_ns: int) -> None:
     times = Times("wall", started_at=STARTED)
     hours, minutes, seconds = times.instant(at_ns).split(":")
     typed_ns = (int(hours) * 60 + int(minutes)) * 60 * 10**9 + round(float(seconds) * 10**9)
@@ -127,7 +127,7 @@ def test_a_displayed_time_of_day_that_is_typed_is_the_same_time(at_ns: int) -> N
     assert 0 <= at_ns - found < MS
 
 
-def test_an_event_is_at_the_time_that_it_is_displayed_at() -> None:
+def test_displayed_time_leads_to_its_event() -> None:
     transcript = heard((40, 1), (100, 1))
     transcript.at[1] = 100 * MS + 400_000
     assert [Times().position(transcript, at) for at in (99 * MS, 100 * MS, 101 * MS)] == [1, 2, 2]
@@ -158,14 +158,14 @@ def test_an_axis_of_times_of_day_takes_no_more_cells_than_there_are(axis: int, c
     assert len(drawn) <= cells
 
 
-def test_what_has_no_instant_of_its_own_has_no_time() -> None:
+def test_event_without_a_timestamp_has_no_time() -> None:
     lost = heard((40, 1), (100, 1))
     lost.timed[1] = 0
     assert Times().of(lost, 1) == "–"
     assert Times("event").of(lost, 1) == "–"
 
 
-def test_the_instant_of_a_read_has_no_time_since_another() -> None:
+def test_events_of_one_read_have_no_time_between_them() -> None:
     times = [Times(format, 40 * MS, STARTED, None, 20 * MS) for format in FORMATS]
     shown = [one.instant(50 * MS) for one in times]
     assert shown == ["0.050", "0.010", "0.030", "00:00:00.000", "0.050", "0.050"]
@@ -174,17 +174,17 @@ def test_the_instant_of_a_read_has_no_time_since_another() -> None:
 @pytest.mark.parametrize(
     ("ns", "text"), [(0, "0.000"), (-400_000, "0.000"), (-123 * MS, "−0.123"), (1_234_567_890, "1.235")]
 )
-def test_seconds_have_a_sign_only_where_there_is_something_to_have_it(ns: int, text: str) -> None:
+def test_seconds_have_no_sign_when_they_round_to_zero(ns: int, text: str) -> None:
     assert clocks.seconds(ns) == text
 
 
 @pytest.mark.parametrize(
     ("ns", "text"), [(100_000, "0.1"), (9_990_000, "10.0"), (11 * MS, "11"), (2_914 * MS, "2,914")]
 )
-def test_short_times_are_told_to_a_tenth_of_a_millisecond(ns: int, text: str) -> None:
+def test_short_times_are_shown_to_a_tenth_of_a_millisecond(ns: int, text: str) -> None:
     assert clocks.milliseconds(ns) == text
 
 
 @pytest.mark.parametrize("started_at", ["", "yesterday", "9999-12-31T23:59:59.999Z"])
-def test_a_wall_time_that_cannot_be_had_is_not_known(started_at: str) -> None:
+def test_invalid_wall_time_is_unknown(started_at: str) -> None:
     assert clocks.wall(started_at, 10**9) == "–"

@@ -18,7 +18,7 @@ def gists(connection: Connection, id: str) -> list[str]:
     return [events.summary(transcript, event) for event in range(len(transcript))]
 
 
-def test_each_kind_says_what_matters_of_it(connection: Connection) -> None:
+def test_summary_of_each_kind(connection: Connection) -> None:
     assert gists(connection, COMPLETE) == [
         "assistant", "'Hel'", ": keep-alive", "'lo'", "', '", "'world'", "stop", "5 in, 4 out", "[DONE]",
     ]  # fmt: skip
@@ -26,13 +26,13 @@ def test_each_kind_says_what_matters_of_it(connection: Connection) -> None:
     assert gists(connection, FAILED)[1] == "overloaded"
 
 
-def test_what_cannot_be_read_says_why_and_how_it_begins() -> None:
+def test_summary_of_a_malformed_event() -> None:
     transcript = Transcript(decode(FACTS, [], b"event: odd\ndata: {not json\n\n" + b"data: " + b"x" * 20_000 + b"\n\n"))
     assert events.summary(transcript, 0) == "no JSON from byte 1: {not json"
     assert events.summary(transcript, 1) == f"no JSON: {'x' * 191}"
 
 
-def test_nul_is_shown_as_the_tape_keeps_it() -> None:
+def test_nul_is_replaced_as_on_the_tape() -> None:
     assert events.without_nul("a\0b") == "a\ufffdb"
 
 
@@ -50,17 +50,17 @@ def test_nul_is_shown_as_the_tape_keeps_it() -> None:
         ("nothing-like-it", []),
     ],
 )
-def test_everything_that_is_typed_must_fit(connection: Connection, text: str, fitting: list[int]) -> None:
+def test_event_must_fit_every_term(connection: Connection, text: str, fitting: list[int]) -> None:
     transcript = Transcript(queries.decoded(connection, queries.find(connection, COMPLETE)))
     assert list(events.matching(transcript, events.parse_filter(text))) == fitting
 
 
 @pytest.mark.parametrize(("text", "reason"), [("kind:words", "words is no kind"), ("Δ>fast", "write a duration")])
-def test_what_cannot_be_read_is_said(text: str, reason: str) -> None:
+def test_invalid_filter_is_explained(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         events.parse_filter(text)
 
 
-def test_all_that_the_help_offers_can_be_typed_anywhere() -> None:
+def test_examples_of_the_help_are_valid() -> None:
     assert events.FILTER_HELP.replace(" · ", " ").isascii()
     assert all(events.filter_error(text) is None for text in events.FILTER_HELP.split(" · "))

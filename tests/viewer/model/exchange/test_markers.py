@@ -54,7 +54,7 @@ def test_the_first_event_of_a_kind(tools: Transcript) -> None:
     assert (markers.first(tools, "tool"), markers.first(tools, "content")) == (2, None)
 
 
-def test_what_is_not_there_is_said_in_words() -> None:
+def test_missing_markers_in_words() -> None:
     assert [markers.missing(signs) for signs in ("E", "S", "")] == [
         "no error and no unreadable event here", "no stall here", "no marker here",
     ]  # fmt: skip
@@ -80,7 +80,7 @@ S = 1_000_000_000
         ("  ", None),
     ],
 )
-def test_what_is_typed_is_a_place(text: str, goal: Goal | None) -> None:
+def test_typed_positions_are_parsed(text: str, goal: Goal | None) -> None:
     assert markers.parse_goal(text) == goal
 
 
@@ -91,19 +91,19 @@ def spoken(*words: str) -> Transcript:
     return Transcript(decoded)
 
 
-def test_words_are_found_where_they_have_just_been_said() -> None:
+def test_words_are_found_where_they_are_complete() -> None:
     transcript = spoken("the que", "ue waits", " for the", " QUEUE")
     assert markers.position_of_words(transcript, 0, "queue") == 2
     assert markers.position_of_words(transcript, 1, "queue") == 2
     assert markers.position_of_words(transcript, 2, "queue") == 4
 
 
-def test_past_the_last_words_come_the_first_ones() -> None:
+def test_search_wraps_around() -> None:
     transcript = spoken("one", " two", " one")
     assert [markers.position_of_words(transcript, at, "one") for at in (0, 1, 3)] == [1, 3, 1]
 
 
-def test_a_place_is_an_instant_or_a_position() -> None:
+def test_goals_lead_to_a_timestamp_or_a_position() -> None:
     transcript = spoken("one", " two")
     playback = Playback([10, 20], 40, lambda: 0)
     playback.seek(1)
@@ -127,28 +127,28 @@ def test_a_place_is_an_instant_or_a_position() -> None:
         (Times("request", started_at="2026-03-01T23:59:58.500Z"), "00:00:01.051"),
     ],
 )
-def test_a_time_goes_to_the_event_that_is_displayed_at_it_whatever_the_clock(times: Times, typed: str) -> None:
+def test_typed_time_goes_to_the_event_displayed_at_it(times: Times, typed: str) -> None:
     transcript = spoken("one", " two", " three")
     transcript.at[:] = array("q", (S, 2 * S, 2_551_400_000))
     playback = Playback(transcript.at, 3 * S, lambda: 0)
     assert markers.place(markers.parse_goal(typed) or Goal("event"), playback, transcript, times) == (0, 3)
 
 
-def test_a_time_of_day_is_no_place_where_the_wall_time_is_not_known() -> None:
+def test_time_of_day_needs_a_known_wall_time() -> None:
     assert markers.place(Goal("time_of_day", S), Playback([], 0, lambda: 0), spoken(), Times()) is None
 
 
-def test_what_is_never_said_is_not_found() -> None:
+def test_absent_words_are_not_found() -> None:
     assert markers.position_of_words(spoken("a.b"), 0, "axb") is None
 
 
-def test_looking_back_the_last_words_before_are_found_and_past_the_first_the_last() -> None:
+def test_backward_search_wraps_around() -> None:
     transcript = spoken("one", " two o", "ne", " one ONE")
     assert [markers.position_of_words(transcript, at, "one", back=True) for at in (0, 1, 2, 3, 4)] == [4, 4, 1, 1, 3]
     assert markers.position_of_words(transcript, 2, "three", back=True) is None
 
 
-def test_looking_back_goes_where_looking_on_has_been() -> None:
+def test_backward_search_mirrors_forward_search() -> None:
     transcript = spoken("a", " b", " ab", "c", " ab a", " ba", " ab", "cab" * 3)
     on = [0]
     while len(on) < 20:
@@ -159,7 +159,7 @@ def test_looking_back_goes_where_looking_on_has_been() -> None:
     assert back == on[:0:-1]
 
 
-def test_looking_back_finds_words_wherever_long_texts_are_cut() -> None:
+def test_backward_search_finds_words_in_long_texts() -> None:
     text = "x" * 65_530 + "needle" + "x" * 65_530
     for more in range(20):
         assert markers.position_of_words(spoken(text + "x" * more, "end"), 2, "NEEDLE", back=True) == 1

@@ -21,7 +21,7 @@ def test_notes_are_kept_beside_the_tape_and_only_for_their_owner(tmp_path: Path)
     assert sorted(os.listdir(tmp_path)) == ["tape.db.notes.json"]
 
 
-def test_what_is_empty_is_forgotten_and_what_is_of_others_stays(tmp_path: Path) -> None:
+def test_empty_notes_are_removed_and_those_of_others_stay(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     notes.write(tape, "aa", Notes("x"))
     notes.write(tape, "bb", Notes("y"))
@@ -29,18 +29,18 @@ def test_what_is_empty_is_forgotten_and_what_is_of_others_stays(tmp_path: Path) 
     assert list(json.loads(notes.path_of(tape).read_text())) == ["bb"]
 
 
-def test_a_bookmark_is_set_and_taken_away() -> None:
+def test_bookmark_is_toggled() -> None:
     noted = Notes(bookmarks=[5])
     assert [noted.toggle(3), noted.toggle(5)] == [True, False]
     assert noted.bookmarks == [3]
 
 
-def test_without_a_file_nothing_is_noted(tmp_path: Path) -> None:
+def test_missing_file_means_no_notes(tmp_path: Path) -> None:
     assert notes.read(tmp_path / "tape.db", "aa") == Notes()
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"aa": 5}', "\udcff"])
-def test_a_file_that_is_none_of_ours_is_left_alone(tmp_path: Path, text: str) -> None:
+def test_foreign_file_is_left_alone(tmp_path: Path, text: str) -> None:
     path = notes.path_of(tmp_path / "tape.db")
     path.write_text(text, "utf-8", "surrogateescape")
     before = path.read_bytes()
@@ -49,11 +49,11 @@ def test_a_file_that_is_none_of_ours_is_left_alone(tmp_path: Path, text: str) ->
     assert path.read_bytes() == before
 
 
-def test_notes_of_another_make_are_read_as_far_as_they_go(tmp_path: Path) -> None:
+def test_malformed_notes_are_read_as_far_as_possible(tmp_path: Path) -> None:
     notes.path_of(tmp_path / "tape.db").write_text('{"aa": {"text": 5, "bookmarks": [2, "x", 1]}}')
     assert notes.read(tmp_path / "tape.db", "aa") == Notes("", [1, 2])
 
 
-def test_where_nothing_can_be_written_that_is_said(tmp_path: Path) -> None:
+def test_unwritable_notes_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(WiretapeError, match="cannot be written"):
         notes.write(tmp_path / "nowhere" / "tape.db", "aa", Notes("x"))

@@ -28,31 +28,31 @@ def test_an_exchange_is_decoded_and_judged(connection: Connection) -> None:
     assert (found.live, found.end_ns, found.missing) == (False, 3_071_500_000, 0)
 
 
-def test_of_its_stalls_the_longest_is_known(connection: Connection) -> None:
+def test_longest_stall_is_found(connection: Connection) -> None:
     longest = opened(connection, TOOLS).longest
     assert longest is not None
     assert (longest.sign, longest.position) == ("S", 2)
     assert opened(connection, COMPLETE).longest is None
 
 
-def test_its_reads_begin_where_their_bytes_are(connection: Connection) -> None:
+def test_borders_are_where_reads_begin(connection: Connection) -> None:
     found = opened(connection, COMPLETE)
     assert list(found.owners) == [0, 1, 2, 3, 4, 5]
     assert [found.borders[seq + 1] - found.borders[seq] for seq in range(5)] == list(found.sizes[:5])
     assert list(found.reads_at[:2]) == [100 * MS, 110 * MS]
 
 
-def test_one_that_still_runs_lasts_until_its_last_read(connection: Connection) -> None:
+def test_running_exchange_lasts_until_its_last_read(connection: Connection) -> None:
     found = opened(connection, LIVE)
     assert (found.live, found.end_ns, len(found.transcript)) == (True, 110 * MS, 2)
 
 
-def test_a_stream_that_was_cut_is_shown_as_far_as_it_came(connection: Connection) -> None:
+def test_truncated_stream_is_shown_as_far_as_it_came(connection: Connection) -> None:
     found = opened(connection, TRUNCATED)
     assert found.transcript.voices[0].content.text == "Hello, "
 
 
-def test_of_a_body_that_came_compressed_no_read_is_drawn() -> None:
+def test_compressed_body_has_no_borders() -> None:
     plain = event({"content": "x"})
     body = zlib.compress(plain, wbits=31)
     facts = Exchange(200, "text/event-stream", "gzip", "end", 0, 0, 9)
@@ -60,12 +60,12 @@ def test_of_a_body_that_came_compressed_no_read_is_drawn() -> None:
     assert (list(found.borders), found.transcript.voices[0].content.text) == ([], "x")
 
 
-def test_bytes_that_the_tape_could_not_keep_are_counted() -> None:
+def test_bytes_missing_from_the_tape_are_counted() -> None:
     facts = Exchange(200, "text/event-stream", None, "end", 0, 0, 9, gap_bytes=7)
     assert opening.opened(Stored(ID, facts, Reads.of([]), b"", "truncated"), Thresholds()).missing == 7
 
 
-def test_bytes_that_no_read_is_known_to_have_brought_belong_to_none() -> None:
+def test_bytes_without_a_read_have_no_owner() -> None:
     body = b"data: 1\n\n" * 6
     reads = [Read(0, 10, None, 0, 9), Read(3, 40, None, 27, 9), Read(4, 50, None, 36, 9)]
     facts = Exchange(200, "text/event-stream", None, "end", 0, 0, 99)
@@ -76,13 +76,13 @@ def test_bytes_that_no_read_is_known_to_have_brought_belong_to_none() -> None:
     assert (list(none.borders), list(none.owners)) == ([0], [UNKNOWN])
 
 
-def test_collections_of_garbage_go_on_afterwards(connection: Connection) -> None:
+def test_garbage_collection_resumes_afterwards(connection: Connection) -> None:
     assert gc.isenabled()
     opened(connection, COMPLETE)
     assert gc.isenabled()
 
 
-def test_it_can_be_handed_from_one_process_to_another(connection: Connection) -> None:
+def test_opened_exchange_can_be_pickled(connection: Connection) -> None:
     found = opened(connection, TOOLS)
     again = pickle.loads(pickle.dumps(found))
     assert again.transcript.text(1) == found.transcript.text(1)

@@ -35,7 +35,7 @@ def text(lines: Iterable[Line]) -> str:
     return "\n".join("".join(piece for piece, _ in line).rstrip() for line in lines)
 
 
-def test_the_heading_says_how_it_ended_before_all_else(connection: Connection) -> None:
+def test_heading_begins_with_the_outcome(connection: Connection) -> None:
     assert text([pages.heading(known(connection, COMPLETE))]).split() == [
         "aaaa0000", "✓", "complete", "200", "gpt-x-mini", "comments", "POST", "api.example.com/v1/chat/completions",
     ]  # fmt: skip
@@ -65,13 +65,13 @@ def test_a_heading_without_flags_has_no_gap_for_them(connection: Connection) -> 
         (Run(1, "no time", None), False),
     ],
 )
-def test_a_recorder_that_is_not_heard_of_is_gone(connection: Connection, recorder: Run, dead: bool) -> None:
+def test_silent_recorder_is_gone(connection: Connection, recorder: Run, dead: bool) -> None:
     running = dataclasses.replace(known(connection, LIVE), recorder=recorder)
     assert pages.is_dead(running, NOON_NS + 2 * 10**9) == dead
     assert not pages.is_dead(known(connection, COMPLETE), 2 * NOON_NS)
 
 
-def test_what_is_wrong_is_said_in_words(connection: Connection) -> None:
+def test_trouble_in_words(connection: Connection) -> None:
     told = {id: pages.trouble(known(connection, id), None, died=False) for id in (COMPLETE, FAILED, TRUNCATED, LIMITED)}
     assert told[COMPLETE] is None
     assert text([told[FAILED] or []]) == " upstream sent an error in mid-stream: server_overloaded: overloaded"
@@ -102,13 +102,13 @@ def test_the_timing_says_where_the_time_went_and_who_was_slow(connection: Connec
     )
 
 
-def test_before_it_is_decoded_the_measures_are_shown(connection: Connection) -> None:
+def test_measures_are_shown_before_decoding(connection: Connection) -> None:
     shown = text(pages.timing(known(connection, COMPLETE), None, 80))
     assert "ttft 110.0" in shown
     assert shown.endswith("decoding …")
 
 
-def test_notes_say_what_was_said_at_a_bookmark(connection: Connection) -> None:
+def test_notes_quote_the_text_at_a_bookmark(connection: Connection) -> None:
     notes, times = Notes("look here", [2, 99]), Times()
     shown = text(pages.noted(known(connection, COMPLETE), notes, opened(connection, COMPLETE), times))
     assert "run = a7" in shown
@@ -116,7 +116,7 @@ def test_notes_say_what_was_said_at_a_bookmark(connection: Connection) -> None:
     assert shown.endswith("look here")
 
 
-def test_a_bookmark_whose_instant_is_not_known_says_so_without_a_unit(connection: Connection) -> None:
+def test_bookmark_without_a_timestamp_has_no_unit(connection: Connection) -> None:
     notes, found = Notes("", [2]), opened(connection, COMPLETE)
     without = text(pages.noted(known(connection, COMPLETE), notes, found, Times("first byte")))
     assert "#1      –  content  Hel" in without
@@ -125,7 +125,7 @@ def test_a_bookmark_whose_instant_is_not_known_says_so_without_a_unit(connection
 
 
 @pytest.mark.parametrize("width", [50, 57, 77, 117])
-def test_no_figure_of_who_was_slow_is_cut_however_narrow_it_is(connection: Connection, width: int) -> None:
+def test_figures_of_who_was_slow_are_never_cut(connection: Connection, width: int) -> None:
     lines = list(pages.timing(known(connection, TOOLS), opened(connection, TOOLS), width))
     shown = text(lines)
     assert shown.count("← ") == 3
@@ -134,7 +134,7 @@ def test_no_figure_of_who_was_slow_is_cut_however_narrow_it_is(connection: Conne
     assert max(map(len, told)) <= width
 
 
-def test_of_what_still_runs_no_stall_is_known_so_far(connection: Connection) -> None:
+def test_running_stream_has_no_stall_so_far(connection: Connection) -> None:
     shown = text(pages.timing(known(connection, LIVE), opened(connection, LIVE), 100))
     assert "no burst so far" in shown
 

@@ -23,7 +23,7 @@ class Watch:
         self.clock = Clock(lambda: self.ns, lambda: STARTED_NS + self.ns)
 
 
-def test_before_anything_has_come_nothing_is_known() -> None:
+def test_pulse_is_unknown_before_anything_is_opened() -> None:
     pulse = Pulse(Watch().clock)
     assert (pulse.runs, pulse.end_ns, pulse.died) == (False, 0, False)
     assert (pulse.silence(0), pulse.longest_silence) == (None, None)
@@ -31,7 +31,7 @@ def test_before_anything_has_come_nothing_is_known() -> None:
     assert (pulse.runs, pulse.end_ns, pulse.silence(0)) == (False, 0, None)
 
 
-def test_while_it_runs_time_passes_for_it_and_a_silence_is_told(connection: Connection) -> None:
+def test_running_exchange_extends_to_now_and_shows_its_silence(connection: Connection) -> None:
     watch = Watch()
     pulse = Pulse(watch.clock)
     pulse.know(STARTED, died=False)
@@ -47,7 +47,7 @@ def test_while_it_runs_time_passes_for_it_and_a_silence_is_told(connection: Conn
     assert pulse.longest_silence.lasted_ns == 59_890 * MS
 
 
-def test_when_its_recorder_is_gone_it_lasted_until_its_last_read(connection: Connection) -> None:
+def test_exchange_without_a_recorder_ends_with_its_last_read(connection: Connection) -> None:
     watch = Watch()
     pulse = Pulse(watch.clock)
     pulse.know(STARTED, died=False)
@@ -57,7 +57,7 @@ def test_when_its_recorder_is_gone_it_lasted_until_its_last_read(connection: Con
     assert (pulse.died, pulse.runs, pulse.end_ns, pulse.silence(110 * MS)) == (True, False, 110 * MS, None)
 
 
-def test_one_that_ended_does_not_run_and_without_a_start_no_time_passes(connection: Connection) -> None:
+def test_ended_exchange_does_not_run_and_time_needs_a_start(connection: Connection) -> None:
     watch = Watch()
     ended, unknown = Pulse(watch.clock), Pulse(watch.clock)
     ended.know(STARTED, died=False)
@@ -69,7 +69,7 @@ def test_one_that_ended_does_not_run_and_without_a_start_no_time_passes(connecti
     assert (unknown.runs, unknown.end_ns, unknown.silence(110 * MS)) == (True, 110 * MS, None)
 
 
-def test_where_bytes_are_missing_no_silence_is_known(connection: Connection) -> None:
+def test_silence_is_unknown_where_bytes_are_missing(connection: Connection) -> None:
     pulse = Pulse(Watch().clock)
     pulse.know(STARTED, died=False)
     pulse.take(dataclasses.replace(opened(connection, COMPLETE), missing=1))
@@ -81,7 +81,7 @@ def test_where_bytes_are_missing_no_silence_is_known(connection: Connection) -> 
     assert (pulse.silence(800 * MS), pulse.longest_silence) == (None, None)
 
 
-def test_a_wall_clock_that_is_set_does_not_move_it(connection: Connection) -> None:
+def test_setting_the_wall_clock_does_not_move_the_end(connection: Connection) -> None:
     at = [0, STARTED_NS]
     pulse = Pulse(Clock(lambda: at[0], lambda: at[1]))
     pulse.know(STARTED, died=False)
@@ -93,7 +93,7 @@ def test_a_wall_clock_that_is_set_does_not_move_it(connection: Connection) -> No
     assert pulse.end_ns == 300 * MS
 
 
-def test_a_silence_is_that_of_the_position_in_a_stream(connection: Connection) -> None:
+def test_silence_depends_on_the_position(connection: Connection) -> None:
     pulse = Pulse(Watch().clock)
     reads_at = array("q", (700 * MS, 800 * MS, 4_000 * MS))
     pulse.take(dataclasses.replace(opened(connection, COMPLETE), reads_at=reads_at, end_ns=4_600 * MS))

@@ -58,7 +58,7 @@ def said(race: Race) -> tuple[str, str]:
     return a, b
 
 
-def test_both_lanes_stand_where_the_clock_is() -> None:
+def test_both_lanes_follow_the_clock() -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
     race.playback.seek_to(450 * MS)
     assert said(race) == ("one two three", "one ")
@@ -94,7 +94,7 @@ def test_one_clock_drives_both() -> None:
     ("alignment", "at_zero"),
     [("request sent", (0, 0)), ("first byte", (1, 1)), ("first content", (1, 1)), ("content offset", (0, 0))],
 )
-def test_what_is_aligned_comes_at_once(alignment: str, at_zero: tuple[int, int]) -> None:
+def test_aligned_events_come_at_once(alignment: str, at_zero: tuple[int, int]) -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
     race.align(alignment)  # type: ignore[arg-type]
     race.playback.seek_to(race.origin_ns)
@@ -102,7 +102,7 @@ def test_what_is_aligned_comes_at_once(alignment: str, at_zero: tuple[int, int])
     assert race.positions == at_zero
 
 
-def test_a_stays_where_it_is_when_it_is_aligned_with_b() -> None:
+def test_aligning_leaves_a_where_it_is() -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
     race.playback.seek_to(200 * MS)
     race.align("first content")
@@ -112,7 +112,7 @@ def test_a_stays_where_it_is_when_it_is_aligned_with_b() -> None:
     assert race.clock_ns == 200 * MS
 
 
-def test_the_start_stays_the_start() -> None:
+def test_aligning_at_the_start_stays_at_the_start() -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
     race.align("first content")
     assert race.playback.media_ns == 0
@@ -141,7 +141,7 @@ def test_swapping_leaves_the_clock_where_it_is() -> None:
     assert race.clock_ns == 450 * MS
 
 
-def test_speed_and_idle_outlast_aligning() -> None:
+def test_aligning_keeps_speed_and_idle_cap() -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
     race.playback.set_speed(4.0)
     race.playback.set_cap(500 * MS)
@@ -150,7 +150,7 @@ def test_speed_and_idle_outlast_aligning() -> None:
     assert (race.playback.speed, race.playback.cap_ns, race.playback.playing) == (4.0, 500 * MS, True)
 
 
-def test_a_silence_is_cut_only_where_both_are_silent() -> None:
+def test_only_common_silences_are_cut() -> None:
     now = Now()
     race = Race(lane([(0, "a"), (10_000, "b")]), lane([(5_000, "c"), (10_000, "d")]), now)
     race.playback.set_cap(2_000 * MS)
@@ -171,7 +171,7 @@ def test_gaps_are_drawn_on_one_axis() -> None:
     assert [race.places(race.drawing(cells), cells) for cells in (12, 1)] == [(0, 0), (0, 0)]
 
 
-def test_the_playhead_is_never_outside_of_the_strip() -> None:
+def test_playhead_stays_within_the_strip() -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
     race.playback.seek_to(10**12)
     assert race.places(race.drawing(12), 12) == (11, 11)
@@ -199,7 +199,7 @@ def whole_answer(end_ms: int, read_ms: int | None = None) -> Lane:
     return Lane(Transcript(decode(facts, its_reads, body)), end_ms * MS, end_ms * MS)
 
 
-def test_what_has_no_instant_has_come_for_certain_at_the_end_only() -> None:
+def test_output_without_a_timestamp_has_certainly_come_only_at_the_end() -> None:
     race = Race(whole_answer(500), lane(FAST), Now())
     race.playback.seek_to(499 * MS)
     assert said(race) == ("", "one two three")
@@ -211,7 +211,7 @@ def test_what_has_no_instant_has_come_for_certain_at_the_end_only() -> None:
     assert race.drawing(10).strips[0] == "         │"
 
 
-def test_an_answer_that_is_no_stream_comes_with_the_read_of_its_last_byte() -> None:
+def test_unstreamed_answer_comes_with_its_last_read() -> None:
     race = Race(whole_answer(500, 300), lane(FAST), Now())
     race.playback.seek_to(300 * MS)
     assert said(race)[0] == "Hi"
@@ -233,7 +233,7 @@ def live(texts: list[tuple[int, str]]) -> Lane:
     return Lane(lane(texts).transcript, texts[-1][0] * MS, texts[0][0] * MS, is_live=True)
 
 
-def test_whoever_follows_goes_with_the_end_until_none_of_them_runs() -> None:
+def test_following_moves_with_the_end_until_neither_lane_runs() -> None:
     race = Race(lane(FAST), live(SLOW[:2]), Now())
     race.follow()
     assert (race.playback.following, race.playback.media_ns) == (True, 800 * MS)
@@ -243,7 +243,7 @@ def test_whoever_follows_goes_with_the_end_until_none_of_them_runs() -> None:
     assert (race.playback.following, race.playback.media_ns) == (False, 1300 * MS)
 
 
-def test_what_stands_at_the_end_without_following_stays_there() -> None:
+def test_playhead_at_the_end_stays_there_unless_it_follows() -> None:
     race = Race(lane(FAST), live(SLOW[:2]), Now())
     race.playback.seek_to(race.playback.end_ns)
     race.grow(race.lanes[0], live(SLOW))
@@ -251,7 +251,7 @@ def test_what_stands_at_the_end_without_following_stays_there() -> None:
 
 
 @pytest.mark.parametrize("alignment", ALIGNMENTS)
-def test_time_passes_for_one_that_is_silent(alignment: str) -> None:
+def test_race_extends_while_a_live_lane_is_silent(alignment: str) -> None:
     race = Race(lane(FAST), live(SLOW), Now(), alignment)  # type: ignore[arg-type]
     race.follow()
     drawn, end = race.drawing(12), race.playback.end_ns
@@ -268,7 +268,7 @@ def test_time_passes_for_one_that_is_silent(alignment: str) -> None:
     assert (race.playback.end_ns, race.playback.media_ns) == (end + 2_800 * MS, media)
 
 
-def test_play_freezes_what_is_followed_and_at_its_end_goes_on_following() -> None:
+def test_play_freezes_and_resumes_following() -> None:
     now = Now()
     race = Race(lane(FAST), live(SLOW), now)
     race.follow()
@@ -297,14 +297,14 @@ def test_a_lane_has_its_own_time_at_the_playhead() -> None:
     assert race.lane_ns(1) == race.lanes[1].at[race.positions[1] - 1]
 
 
-def test_what_runs_has_no_end_in_the_drawing() -> None:
+def test_live_lane_is_drawn_without_an_end() -> None:
     ended, runs = lane(FAST, 900), live(FAST)
     runs.end_ns = 900 * MS
     assert ["│" in strip for strip in Race(ended, runs, Now()).drawing(12).strips] == [True, False]
 
 
 @pytest.mark.parametrize(("alignment", "zero_ms"), [("request sent", 0), ("first byte", 400), ("first content", 400)])
-def test_the_axis_is_0_where_they_are_aligned_and_all_before_it_is_there(alignment: str, zero_ms: int) -> None:
+def test_axis_is_zero_where_lanes_are_aligned(alignment: str, zero_ms: int) -> None:
     race = Race(lane(FAST), lane(SLOW), Now(), alignment)  # type: ignore[arg-type]
     assert race.drawing(12).zero_ns == zero_ms * MS
     assert race.clock_ns == -zero_ms * MS  # the request of the one that waited the longest
@@ -312,7 +312,7 @@ def test_the_axis_is_0_where_they_are_aligned_and_all_before_it_is_there(alignme
     assert race.clock_ns == race.playback.end_ns - zero_ms * MS == (1200 - zero_ms) * MS
 
 
-def test_playing_goes_on_when_a_lane_grows_and_never_begins_anew() -> None:
+def test_growing_lane_does_not_interrupt_playing() -> None:
     now = Now()
     race = Race(lane(FAST), lane(SLOW[:2]), now)
     race.playback.play()
@@ -324,7 +324,7 @@ def test_playing_goes_on_when_a_lane_grows_and_never_begins_anew() -> None:
     assert race.positions == (3, 3)
 
 
-def test_an_origin_that_comes_to_be_known_moves_nothing_on_the_clock_of_a() -> None:
+def test_late_origin_of_b_does_not_move_the_clock_of_a() -> None:
     race = Race(lane(FAST), lane([], 50), Now(), "first content")
     race.playback.seek_to(200 * MS)
     race.grow(race.lanes[0], lane(SLOW))
@@ -342,7 +342,7 @@ def test_reasoning_and_tool_calls_are_parts_of_a_lane(connection: Connection) ->
 
 
 @pytest.mark.parametrize("alignment", ALIGNMENTS)
-def test_an_exchange_that_said_nothing_can_race(alignment: str, connection: Connection) -> None:
+def test_exchange_without_text_can_race(alignment: str, connection: Connection) -> None:
     race = Race(taped(connection, LIMITED), taped(connection, COMPLETE), Now(), alignment)  # type: ignore[arg-type]
     race.playback.seek_to(10**12)
     assert said(race)[0] == ""
@@ -356,7 +356,7 @@ def test_two_empty_lanes_can_race() -> None:
     assert (race.positions, race.drawing(10).strips, race.places(race.drawing(10), 10)) == ((0, 0), ("", ""), (0, 0))
 
 
-def test_what_each_place_counts_never_falls() -> None:
+def test_positions_of_lanes_never_fall() -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
     seen = []
     for position in range(7):
@@ -365,13 +365,13 @@ def test_what_each_place_counts_never_falls() -> None:
     assert all(a[0] <= b[0] and a[1] <= b[1] and sum(b) == sum(a) + 1 for a, b in pairwise(seen))
 
 
-def test_the_text_of_one_without_content_is_the_tools_that_it_calls(connection: Connection) -> None:
+def test_text_without_content_is_its_tool_calls(connection: Connection) -> None:
     tools = taped(connection, TOOLS)
     assert Race(tools, lane(FAST), Now()).texts == ('get_weather({"city":"Oslo"})', "one two three")
     assert Race(lane([]), tools, Now()).texts == ("", 'get_weather({"city":"Oslo"})')
 
 
-def test_texts_stand_where_nul_cannot_as_on_all_screens() -> None:
+def test_nul_is_replaced_in_the_texts_of_lanes() -> None:
     race = Race(lane([(100, "a\0b")]), lane(SLOW), Now())
     race.playback.seek_to(450 * MS)
     assert said(race)[0] == race.texts[0] == "a\N{REPLACEMENT CHARACTER}b"
@@ -393,17 +393,17 @@ def test_before_its_first_output_a_lane_waits() -> None:
     assert told(lane(FAST), 0, row(), WIDE) == "no output yet  #–/#2  0 ch"
 
 
-def test_on_its_way_tokens_a_second_are_estimated_by_chunks() -> None:
+def test_tokens_a_second_are_estimated_by_chunks_before_the_end() -> None:
     said = told(lane(FAST), 2, row(), WIDE)
     assert said == "T 100 ms  #1/#2  ~20.0 tok/s  gap 100.0 ms  0.200 s  8 ch"
 
 
-def test_at_the_end_the_outcome_and_the_figure_of_usage_stand() -> None:
+def test_outcome_and_usage_are_shown_at_the_end() -> None:
     said = told(lane(FAST), 3, row(), WIDE)
     assert said == "✓ complete  T 100 ms  #2/#2  12.5 tok/s  gap 100.0 ms  0.300 s  13 ch"
 
 
-def test_without_usage_chunks_are_counted_and_of_a_burst_nothing() -> None:
+def test_chunks_a_second_without_usage_and_nothing_for_a_burst() -> None:
     unused = row(tps_user=None, tokens_per_chunk=None)
     assert "  10.0 chunks/s  " in told(lane(FAST), 3, unused, WIDE)
     assert "/s" not in told(lane(FAST), 2, unused | {"flags": ["burst"]}, WIDE)
@@ -413,7 +413,7 @@ def test_chunks_of_one_read_have_no_gap() -> None:
     assert "  same read  " in told(lane([(100, "a"), (100, "b")]), 2, row(), WIDE)
 
 
-def test_one_that_runs_is_open_and_its_instant_grows() -> None:
+def test_running_lane_is_open_and_its_time_grows() -> None:
     one = Lane(lane(FAST).transcript, 300 * MS, None, is_live=True)
     open_row = row("open", tps_user=None, tokens_per_chunk=None, ended_by=None)
     assert told(one, 3, open_row, WIDE).startswith("● open  T 100 ms  #2/#2  10.0 chunks/s")
@@ -429,7 +429,7 @@ def test_the_silence_at_the_playhead_is_displayed_and_a_stall_is_an_error() -> N
         assert told(one, 2, row("open"), WIDE, silence=silence).startswith(f"{silence}  T 100 ms")
 
 
-def test_instants_count_from_what_is_aligned() -> None:
+def test_times_count_from_the_alignment() -> None:
     assert "  −0.100 s  " in told(lane(FAST), 1, row(), WIDE, zero_ns=200 * MS)
     assert "  0.100+ s  " not in told(lane(FAST), 3, row(), WIDE, zero_ns=200 * MS)
     assert "  0.100 s  " in told(lane(FAST), 3, row(), WIDE, zero_ns=200 * MS)
@@ -440,7 +440,7 @@ def test_one_that_ended_without_output_says_so() -> None:
     assert found == "✗ http_error  no output  #–/#–  0 ch"
 
 
-def test_an_unknown_instant_is_not_that_of_the_request() -> None:
+def test_unknown_timestamp_is_not_zero() -> None:
     found = told(whole_answer(500), 1, row(ttft_ms=None, tps_user=None), WIDE)
     assert found == "✓ complete  T –  #0/#0  instant unknown  2 ch"
 
@@ -451,5 +451,5 @@ def test_an_unknown_instant_is_not_that_of_the_request() -> None:
     (38, "✓ complete  T 100 ms  #2/#2"),
     (3, "✓ complete"),
 ])  # fmt: skip
-def test_the_most_telling_stays_where_there_is_little_room(room: int, said: str) -> None:
+def test_most_telling_parts_stay_where_room_is_short(room: int, said: str) -> None:
     assert told(lane(FAST), 3, row(), room) == said

@@ -47,14 +47,14 @@ def test_silences_that_are_not_played_are_marked(tools: Transcript) -> None:
     assert drawn.gaps() == [" " + "·" * 11 + "┆3.0 s┆" + "·" * 11 + "█"]
 
 
-def test_waits_of_a_stream_that_is_not_whole_are_not_known(tools: Transcript) -> None:
+def test_waits_of_an_incomplete_stream_are_unknown(tools: Transcript) -> None:
     drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS, is_whole=False)
     assert drawn.gaps() == [" " * 30 + "█"]
     tools.timed[tools.kinds.index(KINDS.index("tool"))] = 0
     assert strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31).waits == ()
 
 
-def test_where_there_are_several_rows_the_lowest_has_the_shade_and_bars_go_through_all() -> None:
+def test_lowest_of_several_rows_has_the_shade() -> None:
     drawn = strips.draw_gaps(100.0, struct.pack("<3q", 5 * MS, 2 * MS, 1_000 * MS), 1_107 * MS, 12)
     assert drawn.gaps(4) == [
         "           ▁",
@@ -64,7 +64,7 @@ def test_where_there_are_several_rows_the_lowest_has_the_shade_and_bars_go_throu
     ]
 
 
-def test_before_anything_is_decoded_the_gaps_are_known() -> None:
+def test_gaps_are_drawn_before_decoding() -> None:
     drawn = strips.draw_gaps(100.0, struct.pack("<2q", 100 * MS, 5 * MS), 300 * MS, 3)
     assert drawn.gaps() == [" ▅▂"]
 
@@ -82,7 +82,7 @@ def test_the_instant_of_a_cell_is_in_that_cell(axis: int, cells: int, data: st.D
     assert strips.cell(at, axis, cells) == cell or axis < cells
 
 
-def test_what_has_no_instant_is_in_no_row() -> None:
+def test_events_without_a_timestamp_are_in_no_row() -> None:
     facts = Exchange(200, "application/json", None, "end", 0, 0, 9 * MS)
     body = b'{"object":"chat.completion","choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}]}'
     transcript = Transcript(decode(facts, [], body))
@@ -105,7 +105,7 @@ def found_waits(at: list[int], end: int, cells: int = 30) -> list[Wait]:
     return strips.waits([ms * MS for ms in at], 0, end * MS, end * MS, cells)
 
 
-def test_the_wait_for_the_first_output_those_between_and_the_one_before_the_end_are_found() -> None:
+def test_waits_before_between_and_after_outputs() -> None:
     assert found_waits([1000, 1100, 2000, 2900], 3000) == [
         Wait(0, 8, 1000 * MS, "first"),
         Wait(11, 18, 900 * MS, "slow"),
@@ -115,7 +115,7 @@ def test_the_wait_for_the_first_output_those_between_and_the_one_before_the_end_
     assert found_waits([], 3000) == [Wait(0, 29, 3000 * MS, "stalled")]
 
 
-def test_short_waits_are_none() -> None:
+def test_short_waits_are_left_out() -> None:
     assert found_waits([300, 600, 900], 1200) == []
     assert found_waits([300, 601, 900], 1200) == [Wait(8, 14, 301 * MS, "slow")]
 
@@ -144,7 +144,7 @@ def test_a_length_is_written_in_few_characters(ms: float, text: str) -> None:
 
 
 @given(st.lists(st.integers(0, 10**11), max_size=20).map(sorted), st.integers(0, 10**11), st.integers(1, 200))
-def test_no_wait_takes_a_cell_in_which_an_output_came_after_another_one(at: list[int], more: int, cells: int) -> None:
+def test_waits_take_no_cell_in_which_an_output_ended_a_gap(at: list[int], more: int, cells: int) -> None:
     end = (at[-1] if at else 0) + more
     taken = [cell for wait in strips.waits(at, 0, end, end, cells) for cell in range(wait.first, wait.last + 1)]
     assert len(taken) == len(set(taken))

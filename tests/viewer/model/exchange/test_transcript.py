@@ -36,7 +36,7 @@ def recorded(connection: Connection, id: str) -> Transcript:
     return Transcript(queries.decoded(connection, queries.find(connection, id)))
 
 
-def test_each_event_is_of_the_kind_that_tells_most(connection: Connection) -> None:
+def test_event_has_its_most_telling_kind(connection: Connection) -> None:
     assert kinds(recorded(connection, COMPLETE)) == [
         "role", "content", "comment", "content", "content", "content", "finish", "usage", "done",
     ]  # fmt: skip
@@ -46,7 +46,7 @@ def test_each_event_is_of_the_kind_that_tells_most(connection: Connection) -> No
     assert kinds(Transcript(decoded(odd))) == ["malformed", "other", "refusal", "other"]
 
 
-def test_an_event_has_the_instant_and_the_number_of_its_read(connection: Connection) -> None:
+def test_event_has_the_timestamp_and_number_of_its_read(connection: Connection) -> None:
     transcript = recorded(connection, COMPLETE)
     assert list(transcript.at[:5]) == [100_000_000, 110_000_000, 120_000_000, 120_000_000, 120_000_000]
     assert list(transcript.reads[4:7]) == [2, 4, 5]
@@ -55,7 +55,7 @@ def test_an_event_has_the_instant_and_the_number_of_its_read(connection: Connect
     assert transcript.bytes(2) == b": keep-alive\n"
 
 
-def test_texts_stand_where_they_stood_after_each_event(connection: Connection) -> None:
+def test_texts_have_their_length_after_each_event(connection: Connection) -> None:
     transcript = recorded(connection, COMPLETE)
     (voice,) = transcript.voices
     said = [voice.content.text[: voice.content.length(position)] for position in range(len(transcript) + 1)]
@@ -72,7 +72,7 @@ def test_a_tool_calls_arguments_grow(connection: Connection) -> None:
     ]  # fmt: skip
 
 
-def test_what_stands_outside_of_any_event_is_shown_in_its_place() -> None:
+def test_records_outside_of_events_are_in_their_place() -> None:
     loose = b'{"error":{"message":"gone"}}\n\n'
     transcript = Transcript(decoded(event({"content": "a"}) + loose + event({"content": "b"})))
     assert kinds(transcript) == ["content", "error", "content"]
@@ -87,13 +87,13 @@ def test_a_character_that_comes_in_halves_appears_with_the_second() -> None:
     assert (voice.content.text, voice.content.length(1), voice.content.length(2)) == ("a\U0001f600b", 1, 3)
 
 
-def test_choices_are_voices_of_their_own() -> None:
+def test_each_choice_is_a_voice() -> None:
     chunk = b'data: {"choices":[{"index":1,"delta":{"content":"B"}},{"index":0,"delta":{"content":"A"}}]}\n\n'
     transcript = Transcript(decoded(chunk + chunk + DONE))
     assert [(voice.index, voice.content.text) for voice in transcript.voices] == [(0, "AA"), (1, "BB")]
 
 
-def test_an_instant_that_is_not_on_the_tape_is_not_made_up() -> None:
+def test_missing_timestamps_are_not_invented() -> None:
     body = event({"content": "a"}) + event({"content": "b"})
     first = len(event({"content": "a"}))
     transcript = Transcript(decode(FACTS, [Read(0, 70, None, 0, first)], body))
@@ -101,7 +101,7 @@ def test_an_instant_that_is_not_on_the_tape_is_not_made_up() -> None:
     assert (list(transcript.timed), transcript.gap_ns(1), transcript.reads[1]) == ([1, 0], None, -1)
 
 
-def test_where_an_instant_falls_is_how_many_events_had_come(connection: Connection) -> None:
+def test_position_is_how_many_events_had_come(connection: Connection) -> None:
     transcript = recorded(connection, COMPLETE)
     assert [transcript.position(at) for at in (0, 100_000_000, 119_999_999, 120_000_000, 10**12)] == [0, 1, 2, 5, 9]
 
@@ -142,7 +142,7 @@ def test_deltas_are_found_by_the_characters_that_they_added() -> None:
     assert (track.of(3), track.of(2), track.of(7)) == ("cd", "", "ef")
 
 
-def test_many_events_add_at_once_what_each_would_add() -> None:
+def test_extending_equals_adding_one_by_one() -> None:
     one_by_one, at_once = Track(), Track()
     for number, text in ((2, "a"), (3, "bc"), (4, "d")):
         one_by_one.add(number, text)

@@ -33,7 +33,7 @@ def test_each_part_has_its_bytes(transcript: Transcript) -> None:
     assert transcript.data[said.start : said.end] == b'"Hel"'
 
 
-def test_comments_and_what_is_no_event_are_taken_apart_too(transcript: Transcript, connection: Connection) -> None:
+def test_comments_and_bare_lines_are_taken_apart_too(transcript: Transcript, connection: Connection) -> None:
     assert [(node.label, node.shown) for node in tree.of(transcript, 2)][1:] == [("comment", "keep-alive")]
     limited = Transcript(queries.decoded(connection, queries.find(connection, LIMITED)))
     nodes = tree.of(limited, 0)
@@ -47,7 +47,7 @@ def told(body: bytes, event: int = 0) -> list[tuple[str, str, bytes]]:
     return [(node.label, node.shown, transcript.data[node.start : node.end]) for node in nodes]
 
 
-def test_what_is_no_json_gets_no_values_but_the_reason_and_where_it_begins() -> None:
+def test_malformed_event_has_the_reason_and_its_place_instead_of_values() -> None:
     line = b"data: {not json \x1b]0;x\x07 [/]"
     assert told(b"event: odd\n" + line + b"\n\n") == [
         ("event", "odd", b"event: odd"),
@@ -70,6 +70,6 @@ def test_a_value_printed_over_several_lines_is_one() -> None:
     ]  # fmt: skip
 
 
-def test_a_body_that_is_cut_off_is_given_in_its_lines() -> None:
+def test_truncated_body_is_shown_in_lines() -> None:
     assert [node.label for node in tree.of_body(b'{"a": 1}')] == ["body", "", "a"]
     assert [node.shown for node in tree.of_body(b'{"a": 1')][1:] == ['{"a": 1']

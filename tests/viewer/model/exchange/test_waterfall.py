@@ -25,7 +25,7 @@ def test_each_stretch_of_time_has_a_bar(connection: Connection) -> None:
     ]  # fmt: skip
 
 
-def test_what_has_not_ended_has_no_end(connection: Connection) -> None:
+def test_running_exchange_has_no_end_bar(connection: Connection) -> None:
     assert [bar.name for bar in bars(connection, LIVE)] == ["connect", "wait for headers", "content"]
 
 
@@ -49,7 +49,7 @@ def test_the_end_says_how_the_body_was_framed(framing: str | None, told: str) ->
     assert list(waterfall.bars(facts, {"ttf_byte_ms": None}, None, last_ns=10))[-1] == Bar("end", 10, 20, "end", told)
 
 
-def test_another_end_is_told_as_on_the_tape() -> None:
+def test_other_ends_are_described_as_on_the_tape() -> None:
     facts = Exchange(200, None, None, "reset", 0, 1, 20, framing="chunked")
     told = list(waterfall.bars(facts, {"ttf_byte_ms": None}, None, last_ns=10))[-1].note
     assert told == "the upstream connection was reset"

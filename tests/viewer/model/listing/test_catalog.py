@@ -16,13 +16,13 @@ def test_by_time_the_newest_is_at_the_top() -> None:
     assert [catalog.place(number) for number in (5, 2, 1, 3)] == [0, 1, 2, None]
 
 
-def test_in_another_order_the_numbers_stand_as_they_were_sorted() -> None:
+def test_sorted_numbers_keep_their_order() -> None:
     catalog = Catalog([5, 1, 2], by_time=False)
     assert [catalog.number(place) for place in range(3)] == [5, 1, 2]
     assert [catalog.place(number) for number in (1, 9)] == [1, None]
 
 
-def test_what_arrives_leaves_the_rows_that_are_there() -> None:
+def test_arrivals_keep_the_rows_that_are_read() -> None:
     catalog = Catalog([1, 2])
     catalog.put(rows(1, 2))
     assert catalog.add([3, 4, 2]) == 2
@@ -32,14 +32,14 @@ def test_what_arrives_leaves_the_rows_that_are_there() -> None:
     assert catalog.missing(0, 3) == [[1, 2, 3, 4]]
 
 
-def test_what_fits_only_later_takes_its_place_by_time() -> None:
+def test_late_matches_are_inserted_by_time() -> None:
     catalog = Catalog([1, 5])
     catalog.put(rows(1, 5))
     assert catalog.add([3]) == 1
     assert [catalog.number(place) for place in range(3)] == [5, 3, 1]
 
 
-def test_in_another_order_arrivals_are_counted_once_and_not_listed() -> None:
+def test_arrivals_in_another_order_are_only_counted() -> None:
     catalog = Catalog([2, 1], by_time=False)
     assert catalog.add([3, 4]) == 0
     assert catalog.add([4]) == 0
@@ -48,7 +48,7 @@ def test_in_another_order_arrivals_are_counted_once_and_not_listed() -> None:
     assert catalog.arrived == 1
 
 
-def test_a_page_is_wanted_until_all_its_rows_are_there() -> None:
+def test_page_is_missing_until_all_its_rows_are_read() -> None:
     catalog = Catalog(range(1, 3 * PAGE + 1))
     first = list(range(2 * PAGE + 1, 3 * PAGE + 1))
     assert catalog.missing(0, 10) == [first]
@@ -58,7 +58,7 @@ def test_a_page_is_wanted_until_all_its_rows_are_there() -> None:
     assert catalog.missing(-50, 10**6) != []
 
 
-def test_the_longest_unused_pages_are_forgotten() -> None:
+def test_least_recently_used_pages_are_forgotten() -> None:
     catalog = Catalog(range(1, 100 * PAGE + 1))
     for place in range(0, 100 * PAGE, PAGE):
         catalog.put(rows(*(number for page in catalog.missing(place, place) for number in page)))
@@ -74,7 +74,7 @@ def test_only_rows_that_are_kept_are_refreshed() -> None:
     assert catalog.row(2 * PAGE - 1) is None
 
 
-def test_rows_of_what_has_ended_are_read_again_and_in_another_order_it_is_counted() -> None:
+def test_ended_exchanges_are_read_again_and_counted_in_another_order() -> None:
     catalog = Catalog([3, 1, 2], by_time=False)
     catalog.put(rows(1, 2, 3))
     catalog.end([1, 9], moves=True)
@@ -88,7 +88,7 @@ def test_rows_of_what_has_ended_are_read_again_and_in_another_order_it_is_counte
     assert by_time.ended == 0
 
 
-def test_what_is_gone_is_dropped() -> None:
+def test_dropped_exchanges_are_gone() -> None:
     catalog = Catalog([1, 2, 3])
     catalog.put(rows(1, 2, 3))
     catalog.drop([2, 9])
@@ -96,16 +96,16 @@ def test_what_is_gone_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(("number", "place"), [(9, 0), (4, 1), (0, 2), (5, 0)])
-def test_the_place_of_what_is_not_there_is_where_it_would_stand(number: int, place: int) -> None:
+def test_nearest_place_of_an_absent_exchange_by_time(number: int, place: int) -> None:
     assert Catalog([1, 3, 5]).nearest(number) == place
 
 
-def test_in_another_order_it_is_the_top() -> None:
+def test_nearest_place_in_another_order_is_the_top() -> None:
     assert Catalog([3, 1], by_time=False).nearest(2) == 0
     assert Catalog().nearest(2) == 0
 
 
-def test_an_exchange_is_marked_and_then_is_not() -> None:
+def test_marks_are_toggled() -> None:
     marked = Marks()
     for number in (3, 1, 3, 2):
         marked.toggle(number, f"id {number}")
@@ -114,7 +114,7 @@ def test_an_exchange_is_marked_and_then_is_not() -> None:
     assert not marked
 
 
-def test_a_mark_is_of_an_id_and_goes_where_its_number_is_anothers() -> None:
+def test_mark_is_removed_where_its_number_has_another_id() -> None:
     marked = Marks()
     for number in (1, 2, 3):
         marked.toggle(number, f"id {number}")
@@ -123,14 +123,14 @@ def test_a_mark_is_of_an_id_and_goes_where_its_number_is_anothers() -> None:
     assert (marked.ids, marked.check({1: "id 1"})) == ({1: "id 1"}, 0)
 
 
-def test_no_more_are_marked_than_may_be() -> None:
+def test_number_of_marks_is_limited() -> None:
     marked = Marks()
     for number in range(MOST_MARKS + 1):
         marked.toggle(number, "")
     assert len(marked) == MOST_MARKS
 
 
-def test_two_are_compared_one_of_which_may_be_selected_only() -> None:
+def test_pair_is_two_marks_or_one_and_the_selection() -> None:
     marked = Marks()
     assert marked.pair(1) is None
     marked.toggle(1, "")

@@ -20,7 +20,7 @@ def selected(connection: Connection, text: str) -> int:
 
 
 @pytest.mark.parametrize("name", [*GROUPS, "label.run", "label.k"])
-def test_the_filter_of_each_group_selects_as_many_as_it_has(name: str, connection: Connection) -> None:
+def test_filter_of_a_group_selects_its_exchanges(name: str, connection: Connection) -> None:
     rows = overview.figures(connection, name)[0]
     keys = [row[name] for row in rows]
     found = {}
@@ -31,7 +31,7 @@ def test_the_filter_of_each_group_selects_as_many_as_it_has(name: str, connectio
 
 
 @pytest.mark.parametrize("metric", ["gap", "ttft", "tps"])
-def test_the_filter_of_each_cell_selects_as_many_exchanges_as_it_tells(metric: str, connection: Connection) -> None:
+def test_filter_of_a_cell_selects_its_exchanges(metric: str, connection: Connection) -> None:
     found = overview.heat(connection, metric, (30, 12))
     assert found is not None
     for row in range(len(found.bands)):
@@ -39,7 +39,7 @@ def test_the_filter_of_each_cell_selects_as_many_exchanges_as_it_tells(metric: s
             assert selected(connection, drilling.cell(found, row, column)) == found.exchanges[row][column]
 
 
-def test_the_filter_of_each_kind_of_failure_selects_as_many_as_it_counts(connection: Connection) -> None:
+def test_filter_of_a_failure_selects_its_exchanges(connection: Connection) -> None:
     for one in overview.failures(connection):
         text = drilling.failure(one.outcome, one.detail, one.code, one.status)
         assert selected(connection, text) == one.count
@@ -55,16 +55,16 @@ def test_the_filter_of_each_kind_of_failure_selects_as_many_as_it_counts(connect
         ("(a or b)", "(a or b) model:gpt"),
     ],
 )
-def test_terms_are_added_to_what_was_asked_for(base: str, together: str) -> None:
+def test_terms_are_added_to_a_filter(base: str, together: str) -> None:
     assert drilling.joined(base, "model:gpt") == together
     parse(together)
 
 
-def test_without_terms_a_filter_is_as_it_was() -> None:
+def test_joining_no_terms_changes_nothing() -> None:
     assert drilling.joined("a or b") == drilling.joined("a or b", "") == "a or b"
 
 
-def test_terms_are_taken_away_where_they_stand_alone() -> None:
+def test_terms_are_removed_where_they_stand_alone() -> None:
     assert drilling.without("a is:failed b", "is:failed", "flag:stall") == "a b"
     assert drilling.without('"a  is:failed"', "is:failed") == '"a  is:failed"'
     for base in ("(a or b)", "(a or b) c"):
@@ -72,7 +72,7 @@ def test_terms_are_taken_away_where_they_stand_alone() -> None:
     assert drilling.joined("(a) or (b)", "c") == "((a) or (b)) c"
 
 
-def test_a_path_is_meant_without_a_query_where_others_have_one() -> None:
+def test_path_excludes_queries_where_others_have_one() -> None:
     assert drilling.group("path", "/v1/x", ["/v1/y?a=1"]) == "path:/v1/x"
     assert drilling.group("path", "/v1/x", ["/v1/x?a=1"]) == 'path:/v1/x -path~"[?]"'
 
@@ -82,7 +82,7 @@ def test_any_name_of_a_group_becomes_a_filter_that_parses(value: str) -> None:
     assert parse(drilling.group("model", value)) == parse(str(parse(drilling.group("model", value))))
 
 
-def test_what_cannot_be_typed_is_spelled(connection: Connection) -> None:
+def test_unprintable_names_become_an_expression(connection: Connection) -> None:
     text = drilling.group("model", HOSTILE)
     assert text.isprintable()
     assert r"\\x1b\\[2J" in text
@@ -93,7 +93,7 @@ def test_what_cannot_be_typed_is_spelled(connection: Connection) -> None:
 @pytest.mark.parametrize(("name", "text"), [
     ("model", '-model:*'), ("status", "-status>=0"), ("label.run", "-label:run"),
 ])  # fmt: skip
-def test_what_is_unknown_is_a_group_of_its_own(name: str, text: str) -> None:
+def test_unknown_is_a_group_of_its_own(name: str, text: str) -> None:
     assert drilling.group(name, None) == text
 
 
@@ -105,16 +105,16 @@ def test_a_day_and_an_hour_are_a_span_of_time(name: str, value: Any, text: str) 
     assert drilling.group(name, value) == text
 
 
-def test_a_filter_that_names_no_relative_time_stays_as_it_was_typed() -> None:
+def test_filter_without_relative_times_stays_as_typed() -> None:
     assert drilling.settled("  ttft>1s model:gpt-* ", NOON) == "ttft>1s model:gpt-*"
     assert drilling.settled("", NOON) == ""
 
 
-def test_a_relative_time_becomes_its_instant() -> None:
+def test_relative_time_becomes_a_timestamp() -> None:
     assert drilling.settled("since:-1h", NOON) == "started_at>=2026-03-01T11:00:00.000000Z"
 
 
-def test_what_is_no_filter_is_refused() -> None:
+def test_invalid_filter_is_refused() -> None:
     with pytest.raises(FilterError):
         drilling.settled("ttft>fast", NOON)
     with pytest.raises(FilterError):

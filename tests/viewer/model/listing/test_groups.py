@@ -23,7 +23,7 @@ def test_a_percentage_is_given_to_a_tenth() -> None:
     assert [groups.percent(value) for value in (None, 98.64)] == ["–", "98.6%"]
 
 
-def test_everything_is_a_group_that_the_statistics_have() -> None:
+def test_groups_of_the_screen_are_groups_of_the_statistics() -> None:
     assert set(groups.GROUPS) <= set(GROUPS)
 
 
@@ -35,7 +35,7 @@ def test_a_table_fits_its_width_and_its_lines_are_alike(width: int, connection: 
     assert all(cell_len(text) <= size for line in laid.lines for text, size in zip(line, laid.widths, strict=True))
 
 
-def test_the_most_telling_columns_stay_the_longest(connection: Connection) -> None:
+def test_columns_give_way_by_rank(connection: Connection) -> None:
     rows = overview.figures(connection, "model")[0]
     assert groups.table("model", rows, 36).heads == ("MODEL", "N", "ERR", "TTFT ms p50")
     assert groups.table("model", rows, 200).heads[-3:] == ("TRUNCATED", "CLIENT LEFT", "IN ONE READ")
@@ -49,7 +49,7 @@ def test_headings_have_units_where_that_costs_no_column(connection: Connection) 
     assert {"TTFT ms p50", "GAP ms p50", "DUR s p50"} <= set(groups.table("model", rows, 200).heads)
 
 
-def test_all_groups_together_stand_below_where_there_are_several(connection: Connection) -> None:
+def test_several_groups_have_a_total(connection: Connection) -> None:
     rows, total = overview.figures(connection, "model")
     laid = groups.table("model", rows, 80, total=total)
     assert laid.total is not None
@@ -66,7 +66,7 @@ def test_pooled_figures_are_pending_until_they_are_read(connection: Connection) 
     assert {line[laid.heads.index("GAP ms p50")] for line in laid.lines} == {"…"}
 
 
-def test_what_is_unknown_and_what_is_hostile_has_a_name(connection: Connection) -> None:
+def test_unknown_and_hostile_groups_have_a_safe_name(connection: Connection) -> None:
     laid = groups.table("model", overview.figures(connection, "model")[0], 120)
     assert laid.lines[-1][0] == "–"
     assert all(text.isprintable() for line in laid.lines for text in line)
@@ -81,7 +81,7 @@ def test_a_kind_of_failure_has_a_name(failure: tuple[str, str, str, int], named:
     assert groups.failure(*failure) == named
 
 
-def test_of_how_few_a_percentile_is_is_told_in_plain_words() -> None:
+def test_rough_percentiles_are_noted() -> None:
     assert groups.rough({"measured_n": 64}) == "p99 from 64 exchanges: rough"
     assert groups.rough({"measured_n": 1}) == "p99 from 1 exchange: rough"
     assert groups.rough({"measured_n": 164}) == f"some p99 from fewer than {FEW} values: rough"

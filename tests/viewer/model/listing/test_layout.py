@@ -48,7 +48,7 @@ def test_columns_can_be_left_out_and_make_room_for_others() -> None:
     assert "icl50" in names
 
 
-def test_beside_its_status_a_refusal_is_told_in_a_word() -> None:
+def test_refusal_beside_its_status_is_one_word() -> None:
     refused = row(outcome="http_error", outcome_detail="rate_limited", status=429)
     (beside,) = [slot.column for slot in layout.fitted(120) if slot.column.name == "flags"]
     assert plain(beside.shown(refused, LOOK, 13)) == "rate_limited"

@@ -25,7 +25,7 @@ def recorder(after_s: float, *, ended: bool = False, gone: bool = False) -> str:
     return said([notices.recorder_line(run, wall_ns)])
 
 
-def test_a_recorder_runs_as_long_as_it_reports() -> None:
+def test_recorder_runs_as_long_as_it_reports() -> None:
     assert recorder(5) == "● REC 127.0.0.1:8377 → api.example.com"
     assert recorder(16) == "? recorder silent since 03-01 12:00 UTC"
     assert recorder(5, ended=True) == "○ recorder not running"
@@ -73,5 +73,5 @@ def test_a_long_duration_may_be_a_slip_of_the_unit(text: str, meant: str | None)
     assert (None if found is None else str(found)) == meant
 
 
-def test_an_error_is_told_as_it_is() -> None:
+def test_error_is_shown_unchanged() -> None:
     assert "is damaged ␛" in said(notices.failed(TapeDamaged("is damaged \x1b")))

@@ -36,7 +36,7 @@ def previewed(connection: Connection, no: int) -> Row:
             "The next recorder on this tape will mark it as interrupted."),
     ],
 )  # fmt: skip
-def test_each_ending_has_its_reason(no: int, said: str, connection: Connection) -> None:
+def test_each_outcome_has_a_reason(no: int, said: str, connection: Connection) -> None:
     assert preview.reason(previewed(connection, no), LOOK) == said
 
 
@@ -63,19 +63,19 @@ def test_each_ending_has_its_reason(no: int, said: str, connection: Connection) 
         ({"outcome": "as yet unheard of"}, "as yet unheard of (eof), which this version does not know"),
     ],
 )  # fmt: skip
-def test_what_happened_is_told_and_not_defined(changed: Row, said: str, connection: Connection) -> None:
+def test_reasons_describe_what_happened(changed: Row, said: str, connection: Connection) -> None:
     row = previewed(connection, 3) | {"ended_detail": None, "recorder_pid": 4121} | changed
     assert preview.reason(row, LOOK).startswith(said)
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
-def test_no_ending_lacks_a_reason(outcome: str, connection: Connection) -> None:
+def test_no_way_to_end_lacks_a_reason(outcome: str, connection: Connection) -> None:
     row = previewed(connection, 3) | {"outcome": outcome}
     reasons = {ended_by: preview.reason(row | {"ended_by": ended_by}, LOOK) for ended_by in ENDED_BY}
     assert not {ended_by: reason for ended_by, reason in reasons.items() if not reason or "{" in reason}
 
 
-def test_what_still_runs_has_no_end(connection: Connection) -> None:
+def test_running_exchange_has_no_reason(connection: Connection) -> None:
     row = previewed(connection, 7)
     soon = replace(RECORDED, wall_ns=round((datetime.fromisoformat(row["started_at"]).timestamp() + 0.5) * 1e9))
     assert preview.reason(row, soon) == "still running; the last read came 110 ms after the request"
@@ -97,7 +97,7 @@ def test_a_heading_names_the_exchange(connection: Connection) -> None:
     assert head(7, RECORDED).startswith("● f0000000 open")
 
 
-def test_figures_sum_the_timing_up(connection: Connection) -> None:
+def test_figures_summarise_the_timing(connection: Connection) -> None:
     said = preview.figures(previewed(connection, 1), LOOK)
     assert said.startswith("first output 110 ms · inter-chunk p50 10 ms · longest gap 50 ms · ")
     assert said.endswith(" · 8 events in 6 reads · 180 ms · 4 tokens")
@@ -105,11 +105,11 @@ def test_figures_sum_the_timing_up(connection: Connection) -> None:
     assert preview.figures(previewed(connection, 7), RECORDED).endswith("2 events in 2 reads · 23.0 s+")
 
 
-def test_figures_leave_out_what_is_not_known(connection: Connection) -> None:
+def test_unknown_figures_are_left_out(connection: Connection) -> None:
     assert preview.figures(previewed(connection, 4), LOOK).startswith("longest silence 2 ms · one body in 1 read · ")
 
 
-def test_verdicts_come_before_flags_and_say_it_once(connection: Connection) -> None:
+def test_verdicts_precede_flags_and_replace_theirs(connection: Connection) -> None:
     row = previewed(connection, 2)
     judged = verdicts(Attribution(*queries.observed(connection, 2)), row["outcome"], Thresholds())
     told = list(preview.evidence(row, judged))
@@ -120,7 +120,7 @@ def test_verdicts_come_before_flags_and_say_it_once(connection: Connection) -> N
     assert next(name for name, _, _ in preview.evidence(row, [])) == "stall"
 
 
-def test_of_many_stalls_the_longest_are_told_in_their_order() -> None:
+def test_longest_of_many_stalls_are_shown_in_order() -> None:
     def stall(start: int, lasted: int) -> Verdict:
         return Verdict(kind="stall", form="gap", who="upstream", from_ns=start * 10**9, lasted_ns=lasted * 10**9)
 
@@ -129,7 +129,7 @@ def test_of_many_stalls_the_longest_are_told_in_their_order() -> None:
     assert told == ["9,000.0", "4,000.0", "8,000.0"]
 
 
-def test_the_text_is_the_content_or_what_there_is_instead() -> None:
+def test_text_is_the_content_or_a_substitute() -> None:
     assert preview.text({"content": "a", "content_size": 9, "reasoning": "b"}) == ("content", "a", 9)
     assert preview.text({"content": None, "tool_calls": "[1]"}) == ("tool calls", "[1]", None)
     assert preview.text({"content": ""}) == ("", "", None)

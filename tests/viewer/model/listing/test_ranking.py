@@ -36,13 +36,13 @@ def test_the_best_of_a_column_is_the_shortest_time_and_the_highest_speed() -> No
     assert found == {"ttft_ms": {2, 3}, "tps_user": {2}}
 
 
-def test_nobody_is_best_alone_or_among_equals() -> None:
+def test_nothing_is_best_alone_or_among_equals() -> None:
     assert ranking.best([entry(1, ttft_ms=10.0), entry(2), entry(3)]) == {}
     assert ranking.best([entry(1, ttft_ms=10.0), entry(2, ttft_ms=10.0)]) == {}
     assert ranking.best([]) == {}
 
 
-def test_one_that_broke_off_is_no_best_total() -> None:
+def test_incomplete_answers_have_no_best_total() -> None:
     found = ranking.best([
         entry(1, duration_ms=90.0), entry(2, duration_ms=80.0), entry(3, "truncated", duration_ms=1.0),
         entry(4, "open", duration_ms=2.0),
@@ -50,7 +50,7 @@ def test_one_that_broke_off_is_no_best_total() -> None:
     assert found == {"duration_ms": {2}}
 
 
-def test_the_order_is_the_best_first_and_unknown_last() -> None:
+def test_order_is_best_first_and_unknown_last() -> None:
     found = [entry(1, ttft_ms=20.0, tps_user=1.0), entry(2), entry(3, ttft_ms=10.0, tps_user=2.0)]
     assert [one.no for one in ranking.ordered(found, None)] == [1, 2, 3]
     assert [one.no for one in ranking.ordered(found, None, reverse=True)] == [3, 2, 1]
@@ -80,7 +80,7 @@ def test_lines_fill_no_more_than_their_width(width: int) -> None:
     assert all(line.isprintable() for line in shown)
 
 
-def test_a_line_tells_what_is_best_what_grows_and_what_is_unknown() -> None:
+def test_line_marks_best_growing_and_unknown_figures() -> None:
     found = [entry(1, ttft_ms=50.0, duration_ms=1000.0), entry(2, "open", ttft_ms=40.0, duration_ms=500.0)]
     laid = ranking.layout(found, 100)
     winners = ranking.best(found)
@@ -106,7 +106,7 @@ def test_all_drawings_are_on_the_axis_of_the_longest() -> None:
     assert ranking.axis_ns([]) == 0
 
 
-def test_the_figure_that_is_gone_by_has_a_sign() -> None:
+def test_sorted_column_has_a_sign() -> None:
     found = [entry(1, ttft_ms=50.0, tps_user=3.0)]
     laid = ranking.layout(found, 120)
     assert "TTFT ms▲" in text(ranking.head(laid, "ttft_ms", 0))
@@ -120,14 +120,14 @@ def running_entry(heartbeat_at: str, **more: Any) -> Entry:
     return replace(found, run=Run(1, heartbeat_at))
 
 
-def test_one_that_runs_has_lasted_until_now() -> None:
+def test_running_exchange_has_lasted_until_now() -> None:
     found = running_entry("2026-03-01T11:59:58.000000Z").by_now(NOON)
     assert (found.row["outcome"], found.row["duration_ms"]) == ("open", 10_000.0)
     line = text(ranking.line(found, ranking.layout([found], 100), {}, ranking.axis_ns([found])))
     assert " 10,000.0+" in line
 
 
-def test_one_that_nothing_records_any_more_is_an_orphan_and_grows_no_more() -> None:
+def test_exchange_without_a_recorder_is_an_orphan_and_stops_growing() -> None:
     found = running_entry("2026-03-01T11:59:20.000000Z").by_now(NOON)
     assert (found.row["outcome"], found.row["duration_ms"]) == ("orphan", 120.0)
     parts = list(ranking.line(found, ranking.layout([found], 100), {}, ranking.axis_ns([found])))
@@ -137,12 +137,12 @@ def test_one_that_nothing_records_any_more_is_an_orphan_and_grows_no_more() -> N
     assert not {"+", "│"} & set(text(parts))
 
 
-def test_one_that_has_ended_stays_as_it_is_whoever_recorded_it() -> None:
+def test_ended_exchange_does_not_change() -> None:
     ended, unmeasured = entry(1, duration_ms=90.0), running_entry("", ended_by="end")
     assert (ended.by_now(NOON), unmeasured.by_now(NOON)) == (ended, unmeasured)
 
 
-def test_the_sign_of_a_figure_stands_before_a_blank() -> None:
+def test_sign_of_a_figure_precedes_a_blank() -> None:
     figures = dict.fromkeys(ranking.LABELS, 12.5) | {
         "outcome": "open",
         "finish_reason": "stop",
@@ -178,11 +178,11 @@ def test_a_shorter_wait_is_better_and_is_marked(connection: Connection) -> None:
     assert scores(connection, TOOLS, COMPLETE)["TTFT ms"] == Score("TTFT ms ", "50.0<", "110.0 ", "+60.0 ", 0)
 
 
-def test_what_is_unknown_on_a_side_is_not_judged(connection: Connection) -> None:
+def test_unknown_figures_are_not_judged(connection: Connection) -> None:
     assert scores(connection, COMPLETE, TOOLS)["TOK/s"] == Score("TOK/s ", "50.0 ", "– ", "– ", None)
 
 
-def test_what_is_no_number_is_the_same_or_differs(connection: Connection) -> None:
+def test_words_are_the_same_or_differ(connection: Connection) -> None:
     found = scores(connection, COMPLETE, TOOLS)
     assert found["OUTCOME"].difference == "same "
     assert found["FINISH"].difference == "differs "
@@ -194,20 +194,20 @@ def test_a_higher_speed_is_better_and_a_longer_answer_is_not() -> None:
     assert found["TOK"] == Score("TOK ", "1 ", "9 ", "+8 ", None)
 
 
-def test_a_difference_that_is_not_seen_has_no_sign_and_nobody_is_better() -> None:
+def test_invisible_difference_has_no_sign_and_no_winner() -> None:
     found = scored(row(ttft_ms=20.01), row(ttft_ms=20.0))
     assert found["TTFT ms"] == Score("TTFT ms ", "20.0 ", "20.0 ", "0.0 ", None)
 
 
 @pytest.mark.parametrize("outcome", ["truncated", "error_event", "client_closed", "timeout", "open"])
-def test_only_the_wait_for_the_first_output_is_judged_of_what_broke_off_or_runs(outcome: str) -> None:
+def test_only_ttft_is_judged_of_incomplete_answers(outcome: str) -> None:
     short = {name: 0.7 for name in LABELS if name.endswith("_ms")}
     found = scored(row(), row(outcome, tps_user=99.0, **short))
     assert {label for label, score in found.items() if score.better is not None} == {"TTFT ms"}
     assert found["TTFT ms"].better == 1
 
 
-def test_one_that_broke_off_is_not_quicker_than_one_that_is_complete(connection: Connection) -> None:
+def test_truncated_answer_is_not_quicker_than_a_complete_one(connection: Connection) -> None:
     assert scores(connection, TRUNCATED, COMPLETE)["DUR ms"].better is None
 
 
@@ -224,7 +224,7 @@ def test_gaps_are_not_judged_where_output_came_many_chunks_at_once(metric: str, 
     assert scored(row(ttft_ms=1.0, flags=(flag,)), row())["TTFT ms"].better == 0
 
 
-def test_figures_of_one_that_runs_may_grow_but_its_first_output_has_come(connection: Connection) -> None:
+def test_figures_of_a_running_exchange_may_grow_except_ttft(connection: Connection) -> None:
     no = queries.find(connection, LIVE)
     live = running.filled(queries.detail(connection, no), running.figures(connection, no)) | {"duration_ms": 110.0}
     found = scored(live, detail(connection, TOOLS))
@@ -233,7 +233,7 @@ def test_figures_of_one_that_runs_may_grow_but_its_first_output_has_come(connect
 
 
 @pytest.mark.parametrize(("lasted", "told"), [(150.0, "+50.0 "), (100.0, "same "), (60.0, "−40.0 ")])
-def test_a_difference_has_its_sign_while_one_of_them_runs(lasted: float, told: str) -> None:
+def test_difference_has_its_sign_while_one_side_runs(lasted: float, told: str) -> None:
     for sides in (
         (row(duration_ms=100.0), row("open", duration_ms=lasted)),
         (
@@ -244,7 +244,7 @@ def test_a_difference_has_its_sign_while_one_of_them_runs(lasted: float, told: s
         assert scored(*sides)["DUR ms"].difference == told
 
 
-def test_an_orphan_is_called_one_and_grows_no_more() -> None:
+def test_orphan_is_named_and_stops_growing() -> None:
     found = scored(row(), row("orphan", duration_ms=99.0))
     assert (found["OUTCOME"].b, found["DUR ms"].b, found["DUR ms"].better) == ("orphan ", "99.0 ", None)
 
@@ -258,7 +258,7 @@ def test_recorded_words_are_safe(connection: Connection) -> None:
     ("divergence", "growing", "said"),
     [(None, False, "same"), (1233, False, "differ at 1,234"), (None, True, "same so far"), (0, True, "differ at 1")],
 )
-def test_texts_are_measured_and_told_apart(divergence: int | None, growing: bool, said: str) -> None:
+def test_texts_are_measured_and_compared(divergence: int | None, growing: bool, said: str) -> None:
     found = ranking.text_score((1204, 7), divergence, growing=growing)
     assert found == Score("TEXT", "1,204 ch", "7 ch", said, None)
 
@@ -267,12 +267,12 @@ def test_texts_are_measured_and_told_apart(divergence: int | None, growing: bool
     ("lengths", "divergence", "said"),
     [((3, 0), 0, "only A"), ((0, 3), 0, "only B"), ((0, 0), None, "–"), ((3, 0), None, "–")],
 )
-def test_what_has_no_text_is_not_compared(lengths: tuple[int, int], divergence: int | None, said: str) -> None:
+def test_missing_texts_are_not_compared(lengths: tuple[int, int], divergence: int | None, said: str) -> None:
     found = ranking.text_score(lengths, divergence, growing=divergence is None)
     assert (found.difference, [found.a, found.b].count("none")) == (said, lengths.count(0))
 
 
-def test_the_most_telling_figures_stay_where_there_is_little_room() -> None:
+def test_most_telling_figures_stay_where_room_is_short() -> None:
     found = [Score("one", "1", "1", "0", None), Score("two", "2", "2", "0", None), Score("TEXT", "t", "t", "", None)]
     assert ranking.fitting(found, 13) == found
     assert ranking.fitting(found, 12) == [found[0], found[2]]

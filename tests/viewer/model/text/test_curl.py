@@ -38,7 +38,7 @@ def command(headers: Any = (), body: bytes | None = BODY, path: str = "/chat/com
     return curl.command(**asked | more)
 
 
-def test_a_shell_gives_curl_what_was_asked() -> None:
+def test_shell_passes_the_request_to_curl() -> None:
     headers = [["host", "127.0.0.1:8377"], ["authorization", MARK], ["content-type", "application/json"],
                ["content-length", "9"], ["x-empty", ""]]  # fmt: skip
     arguments, given = shell(command(headers), OPENAI_API_KEY="sk-mine")
@@ -49,7 +49,7 @@ def test_a_shell_gives_curl_what_was_asked() -> None:
     assert given == b""
 
 
-def test_the_command_is_one_that_people_would_write() -> None:
+def test_command_is_as_people_would_write_it() -> None:
     shown = command([["authorization", MARK], ["content-type", "application/json"]], b'{"stream":true}')
     assert shown == (
         "curl -N \\\n  --url 'https://api.openai.com/v1/chat/completions' \\\n"
@@ -71,9 +71,7 @@ def test_the_command_is_one_that_people_would_write() -> None:
         ("http://[", "x-api-key", "x-api-key: $API_KEY"),
     ],
 )
-def test_a_key_is_the_variable_of_the_host_and_nobodys_where_that_is_unknown(
-    upstream: str, header: str, said: str
-) -> None:
+def test_key_is_the_variable_of_its_host_or_a_neutral_one(upstream: str, header: str, said: str) -> None:
     assert f'-H "{said}"' in command([[header, MARK]], upstream=upstream)
 
 
@@ -88,7 +86,7 @@ def test_a_key_is_the_variable_of_the_host_and_nobodys_where_that_is_unknown(
         ("", "https://api.openai.com"),
     ],
 )
-def test_no_path_takes_a_key_to_another_host(path: str, url: str) -> None:
+def test_path_cannot_send_a_key_to_another_host(path: str, url: str) -> None:
     shown = command([["authorization", MARK]], upstream="https://api.openai.com", path=path)
     arguments, _ = shell(shown, OPENAI_API_KEY="sk-mine")
     assert arguments[arguments.index("--url") + 1] == url
@@ -96,7 +94,7 @@ def test_no_path_takes_a_key_to_another_host(path: str, url: str) -> None:
     assert "Authorization: Bearer sk-mine" in arguments
 
 
-def test_a_scheme_that_is_a_guess_is_said_to_be_one() -> None:
+def test_guessed_authorization_scheme_is_noted() -> None:
     told = ": 'the scheme of Authorization is not recorded: Bearer is a guess'\n"
     assert command([["authorization", MARK]], upstream="http://localhost:8000").startswith(told)
     assert command([["authorization", MARK]]).startswith("curl")
@@ -104,7 +102,7 @@ def test_a_scheme_that_is_a_guess_is_said_to_be_one() -> None:
 
 
 @pytest.mark.parametrize("program", ["sh", "bash", "zsh"])
-def test_the_name_of_a_header_runs_nothing_in_a_shell_that_knows_no_comments(program: str, tmp_path: Path) -> None:
+def test_header_names_run_nothing_in_a_shell_without_comments(program: str, tmp_path: Path) -> None:
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed here: one of three shells that the command is shown to be harmless in")
     names = [f"x&touch {tmp_path}/a", "x|id>b", "x`touch${IFS}c`", "x$(touch d)", "x'&touch e&'", "x\ntouch f\r!1*"]
@@ -119,7 +117,7 @@ def test_the_name_of_a_header_runs_nothing_in_a_shell_that_knows_no_comments(pro
     assert (ran.stdout, ran.stderr, list(tmp_path.iterdir())) == (b"", b"", [])
 
 
-def test_what_is_redacted_elsewhere_is_left_out_with_a_note() -> None:
+def test_redacted_values_that_are_no_keys_are_left_out_with_a_note() -> None:
     shown = command([["cookie", MARK], ["x-original-url", f"/v1?key={MARK}"], ["@file", "x"], ["x-a", "b\x1bc"]])
     assert "REDACTED" not in shown
     for name in ("cookie", "x-original-url", "@file", "x-a"):
@@ -141,19 +139,19 @@ def test_a_key_in_the_url_is_a_variable_and_user_info_is_left_out() -> None:
     ("method", "body", "size", "said"),
     [("GET", None, 0, []), ("DELETE", None, 0, ["-X", "DELETE"]), ("POST", b"", 0, ["-H", "content-type:"])],
 )
-def test_the_method_is_named_where_curl_would_take_another(
+def test_method_is_given_where_the_default_of_curl_differs(
     method: str, body: bytes | None, size: int, said: list[str]
 ) -> None:
     arguments, _ = shell(command(body=body, method=method, size=size))
     assert [one for one in arguments if one not in ("-N", "--url", f"{UPSTREAM}/chat/completions")] == said
 
 
-def test_a_body_that_is_not_recorded_is_said_to_be_missing() -> None:
+def test_unrecorded_body_is_noted() -> None:
     assert command(body=None, size=1234).startswith(": 'the body of 1,234 bytes is not recorded'\n")
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe\x00", b"x" * 200_000, b"a\x1b[201~; rm -rf ~\n", "\u202e".encode()])
-def test_a_body_that_cannot_be_pasted_goes_in_base64(body: bytes) -> None:
+def test_body_that_cannot_be_pasted_goes_in_base64(body: bytes) -> None:
     shown = command(body=body)
     assert not [sign for sign in shown if not sign.isprintable() and sign != "\n"]
     arguments, given = shell(shown)
@@ -162,7 +160,7 @@ def test_a_body_that_cannot_be_pasted_goes_in_base64(body: bytes) -> None:
     assert base64.encodebytes(body).decode() in shown
 
 
-def test_hostile_text_runs_nothing_and_stays_what_it_is() -> None:
+def test_hostile_text_runs_nothing_and_is_sent_unchanged() -> None:
     odd = "'; touch /tmp/x; $(id) `id` \\"
     for path in (f"/{odd}", f"/{odd}{{1..9}}[a-z]", "/../x", f"/{HOSTILE}"):
         arguments, _ = shell(command([["x-odd", odd]], body=odd.encode(), path=path, method=odd))

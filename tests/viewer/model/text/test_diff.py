@@ -18,15 +18,15 @@ from viewer.model.text.diff import CONTEXT, Divergence
         ("日本", "日木", 1),
     ],
 )
-def test_the_common_beginning_is_counted_in_characters(a: str, b: str, at: int) -> None:
+def test_common_prefix_length_counts_characters(a: str, b: str, at: int) -> None:
     assert diff.common_prefix_length(a, b) == diff.common_prefix_length(b, a) == at
 
 
-def test_equal_texts_do_not_part() -> None:
+def test_equal_texts_do_not_diverge() -> None:
     assert diff.divergence("same", "same") is None
 
 
-def test_where_texts_part_both_go_on() -> None:
+def test_divergence_quotes_both_continuations() -> None:
     assert diff.divergence("one two", "one three") == Divergence(5, "one t", "wo", "hree", False, 0, 0)
 
 
@@ -37,7 +37,7 @@ def test_where_texts_part_both_go_on() -> None:
     ("abx", "abc", (True, True), True),
     ("", "abc", (True, False), False),
 ])  # fmt: skip
-def test_what_is_still_growing_has_not_parted_by_ending(
+def test_growing_text_that_is_a_prefix_has_not_diverged(
     a: str, b: str, growing: tuple[bool, bool], parts: bool
 ) -> None:
     assert (diff.divergence(a, b, growing) is not None) == parts
@@ -51,15 +51,15 @@ def test_what_is_still_growing_has_not_parted_by_ending(
     ("", "ab", (True, False), "A has no text yet"),
     ("ab", "", (False, True), "B has no text yet"),
 ])  # fmt: skip
-def test_in_which_way_texts_are_the_same_is_told(a: str, b: str, growing: tuple[bool, bool], told: str) -> None:
+def test_sameness_in_words(a: str, b: str, growing: tuple[bool, bool], told: str) -> None:
     assert diff.sameness(a, b, growing) == told
 
 
-def test_a_text_that_is_the_beginning_of_the_other_goes_on_with_nothing() -> None:
+def test_text_that_is_a_prefix_has_an_empty_continuation() -> None:
     assert diff.divergence("abc", "abcdef") == Divergence(3, "abc", "", "def", False, 0, 0)
 
 
-def test_of_ten_million_characters_only_what_is_around_is_given() -> None:
+def test_divergence_of_ten_million_characters_quotes_only_its_context() -> None:
     same = "word " * 2_000_000
     found = diff.divergence(f"{same}A{'x' * 1000}", f"{same}B")
     assert found is not None
@@ -75,7 +75,7 @@ def test_of_ten_million_characters_only_what_is_around_is_given() -> None:
     ("", "b", "only B has any text"),
     ("a", "", "only A has any text"),
 ])  # fmt: skip
-def test_how_far_texts_are_the_same_is_told(a: str, b: str, told: str) -> None:
+def test_divergence_in_words(a: str, b: str, told: str) -> None:
     found = diff.divergence(a, b)
     assert found is not None
     assert diff.description(found, a) == told

@@ -14,25 +14,25 @@ def rows(dumped: HexDump) -> list[Row]:
     return [dumped.row(row) for row in range(len(dumped))]
 
 
-def test_a_read_begins_a_row_and_says_so() -> None:
+def test_each_read_begins_with_its_border() -> None:
     assert rows(HexDump(10, 40, 16, [0, 30], [4, 5])) == [
         Row(10, 10, read=4), Row(10, 26), Row(26, 30), Row(30, 30, read=5), Row(30, 40),
     ]  # fmt: skip
 
 
-def test_bytes_of_which_no_read_is_known_have_no_border() -> None:
+def test_bytes_without_a_known_read_have_no_border() -> None:
     assert rows(HexDump(0, 20, 16, [], [])) == [Row(0, 16), Row(16, 20)]
     assert rows(HexDump(0, 0, 16, [], [])) == []
 
 
-def test_each_byte_is_in_the_row_that_is_found_for_it() -> None:
+def test_row_of_finds_the_row_of_each_byte() -> None:
     dumped = HexDump(3, 100, 12, [0, 20, 21, 90], [0, 1, 2, 3])
     for offset in range(3, 100):
         piece = dumped.row(dumped.row_of(offset))
         assert piece.start <= offset < piece.end
 
 
-def test_bytes_are_printed_as_one_cell_each() -> None:
+def test_each_byte_is_printed_in_one_cell() -> None:
     assert hexdump.printable(b"a\x1b\n\xff") == "a␛␊."
 
 
@@ -48,7 +48,7 @@ def texts(data: bytes, found: TextDump) -> list[object]:
     return shown
 
 
-def test_the_reads_of_an_event_are_given_with_the_one_before_and_the_one_after() -> None:
+def test_event_is_shown_with_its_reads_and_their_neighbours() -> None:
     found = TextDump(DATA, 11, 22, 80, [0, 5, 15, 25, 30], [0, 1, 2, 3, 4])
     assert texts(DATA, found) == [
         0, [b"data:"],
@@ -59,19 +59,19 @@ def test_the_reads_of_an_event_are_given_with_the_one_before_and_the_one_after()
     assert found.known_reads == (0, 3)
 
 
-def test_an_event_within_one_read_is_told_from_the_others_of_that_read() -> None:
+def test_event_within_one_read_is_marked_among_the_others() -> None:
     found = TextDump(DATA, 11, 22, 80, [0], [7])
     assert texts(DATA, found) == [
         7, [b"data: a\r\n"], [b"\r\n"], b"data: b\r\n", b"\r\n", [b"data: c\r\n"], [b"\r\n"],
     ]  # fmt: skip
 
 
-def test_an_event_that_ends_with_its_read_is_not_in_the_next_one() -> None:
+def test_event_that_ends_with_its_read_is_not_in_the_next() -> None:
     assert TextDump(DATA, 0, 11, 80, [0, 11, 22], [0, 1, 2]).known_reads == (0, 1)
     assert TextDump(DATA, 22, 33, 80, [0, 11, 22], [0, 1, 2]).known_reads == (1, 2)
 
 
-def test_bytes_that_no_read_brought_stand_under_a_rule_of_their_own() -> None:
+def test_bytes_without_a_read_have_a_border_of_their_own() -> None:
     found = TextDump(DATA, 11, 22, 80, [0, 11, 15], [UNKNOWN, 3, UNKNOWN])
     assert texts(DATA, found) == [
         UNKNOWN, [b"data: a\r\n"], [b"\r\n"],
@@ -81,20 +81,20 @@ def test_bytes_that_no_read_brought_stand_under_a_rule_of_their_own() -> None:
     assert found.known_reads == (3, 3)
 
 
-def test_no_rule_says_that_no_read_brought_nothing() -> None:
+def test_no_border_for_zero_bytes_without_a_read() -> None:
     found = TextDump(DATA[:11], 0, 11, 80, [0, 0, 11], [UNKNOWN, 0, 1])
     assert texts(DATA, found) == [0, b"data: a\r\n", b"\r\n", 1]
     assert found.known_reads == (0, 1)
     assert TextDump(DATA, 0, 11, 80, [0], [UNKNOWN]).known_reads is None
 
 
-def test_bytes_of_which_no_read_is_known_are_given_alone() -> None:
+def test_event_without_known_reads_is_shown_alone() -> None:
     found = TextDump(DATA, 11, 22, 80, [], [])
     assert (texts(DATA, found), found.known_reads) == ([b"data: b\r\n", b"\r\n"], None)
     assert TextDump(b"", 0, 0, 80, [], []).rows == []
 
 
-def test_of_what_is_not_the_events_only_what_is_near_is_given() -> None:
+def test_only_bytes_near_the_event_are_shown() -> None:
     data = b"x" * 5_000 + b"mine" + b"y" * 5_000
     found = TextDump(data, 5_000, 5_004, 2_000, [0], [0])
     assert found.rows == [
@@ -103,7 +103,7 @@ def test_of_what_is_not_the_events_only_what_is_near_is_given() -> None:
     ]  # fmt: skip
 
 
-def test_a_long_line_goes_on_in_the_next_row_and_no_character_is_cut() -> None:
+def test_long_lines_continue_in_the_next_row_between_characters() -> None:
     data = "naïve – 東京".encode()
     found = TextDump(data, 0, len(data), 5, [0], [0])
     assert [data[row.start : row.end].decode() for row in found.rows[1:]] == ["naïv", "e –", " 東", "京"]

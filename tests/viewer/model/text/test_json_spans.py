@@ -35,7 +35,7 @@ def test_the_bytes_of_a_value_are_that_value(value: object, plain: bool) -> None
     assert all(json.loads(data[node.start : node.end]) is not ... for node in nodes)
 
 
-def test_what_is_no_json_gives_what_could_be_read() -> None:
+def test_invalid_json_gives_the_values_that_could_be_read() -> None:
     nodes = json_spans.scan(b'{"a": 1, "b": [tru')
     assert [(node.label, node.shown) for node in nodes] == [("", "object"), ("a", "1"), ("b", "array"), ("[0]", "tru")]
     assert json_spans.scan(b"") == []
@@ -47,7 +47,7 @@ def test_values_and_depth_are_bounded() -> None:
     assert len(json_spans.scan(b'["' + b"\\" * 1_000_000)) == 1
 
 
-def test_it_is_said_why_bytes_are_no_json_object_and_from_which_byte_on() -> None:
+def test_fault_names_the_reason_and_the_byte() -> None:
     assert json_spans.fault(b' {"a": [1]} ') is None
     faults = (b'{"\xc3\xa9": }', b"{}x", b'{"\xff" 1}', b"[1]", b"", b"[" * 100_000, b"9" * 5_000)
     assert [str(json_spans.fault(data)) for data in faults] == [

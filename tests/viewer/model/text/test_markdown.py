@@ -22,7 +22,7 @@ def looks(lines: list[Line], text: str) -> tuple[str, str]:
     return found.tone, str(found.style)
 
 
-def test_what_markdown_means_is_shown() -> None:
+def test_markdown_is_rendered() -> None:
     lines = markdown.rendered(
         "# Queues\n\nTwo *of* **them**, `prefill` and ~~decode~~:\n\n1. one\n2. two\n   - nested\n\n> said\n", 40
     )
@@ -35,7 +35,7 @@ def test_what_markdown_means_is_shown() -> None:
     assert looks(lines, "decode") == ("plain", "strike")
 
 
-def test_code_keeps_its_lines_and_what_it_is_said_to_be() -> None:
+def test_code_keeps_its_lines_and_its_language() -> None:
     lines = markdown.rendered("```python title\nif x:\n    y  =  1\n```", 40)
     assert plain(lines) == ["python title", "  if x:", "      y  =  1"]
     assert looks(lines, "if x") == ("accent", "none")
@@ -59,7 +59,7 @@ def test_a_table_is_laid_out() -> None:
         (":smile:", ":smile:"),
     ],
 )
-def test_nothing_becomes_a_link_a_picture_or_markup_and_nothing_is_hidden(text: str, shown: str) -> None:
+def test_links_images_and_html_stay_text(text: str, shown: str) -> None:
     assert plain(markdown.rendered(text, 60)) == [shown]
 
 
@@ -84,14 +84,14 @@ def drawn(lines: list[Line]) -> str:
         "a\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\",
     ],
 )
-def test_no_control_character_and_no_hyperlink_comes_out(text: str) -> None:
+def test_rendering_emits_no_control_character_and_no_hyperlink(text: str) -> None:
     lines = markdown.rendered(text, 60)
     assert not CONTROLS & set("".join(plain(lines)))
     assert all(piece.style.link is None and not piece.style.meta for line in lines for piece in line)
     assert "\x1b]" not in drawn(lines)
 
 
-def test_of_a_long_text_the_end_is_rendered_and_it_is_said() -> None:
+def test_only_the_end_of_a_long_text_is_rendered_with_a_note() -> None:
     text = "".join(f"paragraph {number} is *here*\n\n" for number in range(400_000))
     lines = markdown.rendered(text, 60)
     assert plain(lines)[0].startswith("… 11,")
@@ -101,7 +101,7 @@ def test_of_a_long_text_the_end_is_rendered_and_it_is_said() -> None:
     assert plain(markdown.rendered("x" * 10_000_000, 60))[-1].startswith("xxx")
 
 
-def test_less_may_be_asked_for() -> None:
+def test_limit_can_be_lower() -> None:
     text = "".join(f"paragraph {number}\n\n" for number in range(400))
     shown = plain(markdown.rendered(text, 60, 200))
     assert shown[0].startswith(f"… {len(text) - 200:,}"[:5])
@@ -110,17 +110,17 @@ def test_less_may_be_asked_for() -> None:
     assert markdown.VISIBLE < markdown.MOST
 
 
-def test_code_that_begins_before_what_is_shown_is_code() -> None:
+def test_fence_that_opens_before_the_shown_end_still_counts() -> None:
     lines = markdown.rendered("```\n" + "x = *1*\n" * 10_000, 60)
     assert looks(lines, "x = *1*") == ("accent", "none")
 
 
 @pytest.mark.parametrize("text", ["> " * 100 + "deep", "|word|\n|-|\n|" + "x" * 500 + "|" + "y|" * 40])
-def test_where_something_is_lost_it_is_said(text: str) -> None:
+def test_lost_words_are_noted(text: str) -> None:
     assert plain(markdown.rendered(text, 30))[0] == "not all of this can be rendered as Markdown: M shows it plain"
 
 
-def test_what_a_library_stumbles_over_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_that_cannot_be_rendered_is_shown_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     def stumble(*_: object, **__: object) -> None:
         raise IndexError
 
@@ -130,5 +130,5 @@ def test_what_a_library_stumbles_over_is_shown_as_it_is(monkeypatch: pytest.Monk
     ]  # fmt: skip
 
 
-def test_nothing_is_nothing() -> None:
+def test_empty_text_has_no_lines() -> None:
     assert markdown.rendered("", 30) == []

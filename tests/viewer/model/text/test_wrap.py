@@ -30,7 +30,7 @@ def test_lines_end_at_line_feeds_and_at_the_last_space_that_fits() -> None:
     assert lines("", 10) == [""]
 
 
-def test_what_has_no_space_is_cut() -> None:
+def test_words_longer_than_a_line_are_cut() -> None:
     assert lines("abcdefghij", 4) == ["abcd", "efgh", "ij"]
 
 
@@ -52,7 +52,7 @@ def test_nothing_is_lost_and_nothing_is_too_wide(text: str, width: int) -> None:
     assert all(text_lines.line_of(start) == line for line, (start, _) in enumerate(spans))
 
 
-def test_a_line_of_ten_megabytes_costs_what_is_asked_of_it() -> None:
+def test_cost_of_a_long_line_is_that_of_the_lines_found() -> None:
     text_lines = WrappedText("x" * 10_000_000, 80)
     began = time.perf_counter()
     text_lines.more(200)
@@ -83,7 +83,7 @@ def test_a_text_is_wrapped_at_words_and_measured_in_cells(text: str, lines: list
 
 
 @given(st.text(st.characters(exclude_characters="\n\t"), max_size=60), st.integers(2, 20))
-def test_nothing_is_lost_and_only_trailing_spaces_stick_out(text: str, width: int) -> None:
+def test_wrapping_loses_nothing_and_only_trailing_spaces_exceed_the_width(text: str, width: int) -> None:
     lines = wrapped(text, width)
     assert "".join(lines).replace("◌", "") == safe(text, multiline=True).replace("◌", "")
     assert all(cell_len(line.rstrip(" ")) <= width for line in lines)
@@ -98,7 +98,7 @@ def test_hostile_text_is_safe() -> None:
     assert not any(sign in "".join(wrapped(HOSTILE, 20)) for sign in "\x1b\x07\x9b\u202e\t")
 
 
-def test_the_tail_is_as_many_lines_as_there_is_room_for() -> None:
+def test_tail_has_as_many_lines_as_fit() -> None:
     parts = [("reasoning", "think", 5), ("content", "one two three four", 13)]
     assert tail(parts, 8, 9) == [("reasoning", "think"), ("content", "one two "), ("content", "three")]
     assert tail(parts, 8, 1) == [("content", "three")]
@@ -112,7 +112,7 @@ def test_lines_stay_where_they_are_while_a_long_text_grows() -> None:
     assert after[:9] == before[1:]
 
 
-def test_ten_million_characters_without_a_space_are_looked_at_only_at_their_end() -> None:
+def test_tail_of_ten_million_characters_reads_only_their_end() -> None:
     text = "x" * 10_000_000
     lines = tail([("content", text, len(text))], 60, 20)
     assert len(lines) == 20
@@ -140,7 +140,7 @@ TEXTS = st.lists(st.sampled_from([*CLUSTERS, " ", "\n", "b c "]), max_size=40).m
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
-def test_a_cluster_is_one(cluster: str) -> None:
+def test_cluster_is_one_grapheme(cluster: str) -> None:
     assert list(grapheme_ends(cluster)) == [len(cluster)]
     assert are_graphemes(cluster) == (len(cluster) == 1)
     assert [grapheme_boundary(f"x{cluster}x", at) for at in range(1, len(cluster) + 2)] == [
@@ -148,7 +148,7 @@ def test_a_cluster_is_one(cluster: str) -> None:
     ]  # fmt: skip
 
 
-def test_a_cluster_that_is_hostile_is_cut() -> None:
+def test_hostile_cluster_is_cut() -> None:
     assert list(grapheme_ends("a" + "\u0301" * 600)) == [256, 512, 601]
 
 
@@ -190,7 +190,7 @@ def test_a_grapheme_that_comes_in_parts_is_never_drawn_in_parts() -> None:
 
 
 @pytest.mark.parametrize("text", ["\u0301" * 1_000_000, "👨\u200d" * 300_000, "🇩" * 500_000, "日e\u0301" * 300_000])
-def test_a_megabyte_of_marks_costs_what_is_asked_of_it(text: str) -> None:
+def test_cost_of_a_megabyte_of_marks_is_that_of_the_lines_found(text: str) -> None:
     before = time.thread_time()
     text_lines = WrappedText(text, 80)
     text_lines.more(200)
