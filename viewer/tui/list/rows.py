@@ -124,10 +124,8 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self.reveal(self.cursor)
         self.redraw()
 
-    def redraw(self, look: Look | None = None) -> None:
+    def redraw(self) -> None:
         """Draw all lines anew, and ask for the rows that are missing."""
-        if look is not None:
-            self.set_look(look)
         self.repaint()
         self._requested = []
         self._request()
@@ -228,7 +226,8 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self._tones = theme.styles(self, self.rich_style)
         self._on_cursor = theme.styles(self, self.component("list--cursor"))
         self.post_message(self.LaidOut())
-        self.redraw(self.look)
+        self.set_look(self.look)
+        self.redraw()
 
     def _places(self, more: int = 0) -> range:
         """Return the places in sight, with `more` above and below them."""

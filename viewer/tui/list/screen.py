@@ -210,12 +210,11 @@ class StreamsScreen(Screen[None]):
             self.notify(f"{what} not on this tape: no mark is left there", markup=False)
 
     def _explain(self) -> None:
-        """Show why nothing fits, where nothing does."""
-        if not self.listing.catalog:
-            _: Worker[None] = self.run_worker(self._show_why, group="why", exclusive=True)
+        _: Worker[None] = self.run_worker(self._show_why, group="why", exclusive=True)
 
     async def _show_why(self) -> None:
-        if lines := await self.listing.why_nothing():
+        """Show why nothing fits, where nothing does."""
+        if not self.listing.catalog and (lines := await self.listing.why_nothing()):
             self._notice.show(lines)
 
     async def _watch(self) -> None:
