@@ -27,6 +27,16 @@ def upgrade():
 '''
 
 
+RUN = """
+import json, sys
+from click.testing import CliRunner
+from viewer.cli import group
+results = [CliRunner().invoke(group, command, catch_exceptions=False) for command in json.loads(sys.argv[1])]
+print(json.dumps([result.stdout for result in results]))
+"""
+"""Run commands in the copy, and print what each has printed."""
+
+
 def replace(path: Path, old: str, new: str) -> None:
     text = path.read_text("utf-8")
     assert text.count(old) == 1
@@ -34,7 +44,7 @@ def replace(path: Path, old: str, new: str) -> None:
 
 
 def runner(copy: Path):
-    """Return a function that runs a command of a copy of the source on a tape that the copy made."""
+    """Return a function that runs commands of a copy of the source on a tape that the copy made."""
     for name in ("recorder", "viewer", "migrations"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     head = max((copy / "migrations" / "versions").glob("*.py")).name.partition("_")[0]
@@ -42,28 +52,36 @@ def runner(copy: Path):
     replace(copy / "recorder" / "tape" / "schema.py", f'REVISION = "{head}"', 'REVISION = "9999"')
     (copy / "migrations" / "versions" / "9999_last_gap.py").write_text(MIGRATION.format(head=head))
 
-    def run(*arguments):
-        command = [sys.executable, "-c", "from viewer.cli import main; main()", *arguments]
+    def run(*commands):
         environment = os.environ | {"PYTHONPATH": str(copy), "WIRETAPE_DB": str(copy / "tape.db")}
-        return subprocess.run(command, env=environment, cwd=copy, capture_output=True, text=True, check=True).stdout
+        command = [sys.executable, "-c", RUN, json.dumps([command.split() for command in commands])]
+        return json.loads(subprocess.run(command, env=environment, cwd=copy, capture_output=True, check=True).stdout)
 
-    run("db", "fixture", "--exchanges", "30", "--chunks", "10")
+    run("db fixture --exchanges 30 --chunks 10")
     return run
 
 
 def test_lists_filters_exports_and_statistics_have_it(tmp_path_factory):
-    wiretape = runner(tmp_path_factory.mktemp("source"))
-    everything = json.loads(wiretape("ls", "--format", "json", "-n", "100"))
-    found = json.loads(wiretape("ls", "--format", "json", "-n", "100", "-f", "gap.last>0ms"))
+    everything, found, fields, exported, schema, statistics, meanings, histogram = runner(
+        tmp_path_factory.mktemp("source")
+    )(
+        "ls --format json -n 100",
+        "ls --format json -n 100 -f gap.last>0ms",
+        "help fields",
+        "export --format csv",
+        "export --schema --format tsv",
+        "stats --format json",
+        "stats --schema --format tsv",
+        "stats --hist last_gap",
+    )
+    everything, found, (row,) = (json.loads(text) for text in (everything, found, statistics))
     assert list(everything[0])[-1] == "last_gap_ms"
     assert {row["id"] for row in found} == {row["id"] for row in everything if row["last_gap_ms"]}
     assert 0 < len(found) < len(everything)
-    assert "last_gap_ms, last_gap, gap.last" in wiretape("help", "fields")
-    assert wiretape("export", "--format", "csv").splitlines()[0].endswith(",last_gap_ms")
-    schema = wiretape("export", "--schema", "--format", "tsv")
+    assert "last_gap_ms, last_gap, gap.last" in fields
+    assert exported.splitlines()[0].endswith(",last_gap_ms")
     assert "exchanges\tlast_gap_ms\tnumber\tms\tthe very last gap\n" in schema
-    (row,) = json.loads(wiretape("stats", "--format", "json"))
     assert row["last_gap_n"] > 0
     assert row["last_gap_min_ms"] <= row["last_gap_p50_ms"] <= row["last_gap_max_ms"]
-    assert "p50 of last_gap: the very last gap" in wiretape("stats", "--schema", "--format", "tsv")
-    assert "last_gap" in wiretape("stats", "--hist", "last_gap")
+    assert "p50 of last_gap: the very last gap" in meanings
+    assert "last_gap" in histogram

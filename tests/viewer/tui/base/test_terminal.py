@@ -11,7 +11,7 @@ from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.terminal import Terminal
 from viewer.tui.base.terminal import PLACED, Lag, cut_short, open_nonblocking
 
-SOON_SECONDS = 10.0
+SOON_SECONDS = 30.0
 
 
 def viewing(tape: Path) -> Terminal:
