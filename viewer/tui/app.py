@@ -302,19 +302,17 @@ class ViewerApp(App[int]):
         """Offer what this screen has to copy."""
         from viewer.tui.dialogs.menus import CopyMenu
 
-        self._open_menu(CopyMenu, self._offered("copies"))
+        self._open_menu(CopyMenu, self._shown.copies())
 
     def action_export_menu(self) -> None:
         """Offer what this screen has to export."""
         from viewer.tui.dialogs.menus import ExportMenu
 
-        self._open_menu(ExportMenu, self._offered("exports"))
+        self._open_menu(ExportMenu, self._shown.exports())
 
     def action_time_format(self) -> None:
         """Show times in the screen's next format."""
-        change = getattr(self.screen, "action_time_format", None)
-        if change is not None:
-            change()
+        self._shown.action_time_format()
 
     def action_outside(self, name: str) -> None:
         """Show what is on the screen in the user's pager (`show`) or editor (`edit`)."""
@@ -351,9 +349,10 @@ class ViewerApp(App[int]):
         else:
             self.notify(f"written to {path}")
 
-    def _offered(self, name: str) -> list[Any]:
-        offer: Callable[[], list[Any]] | None = getattr(self.screen, name, None)
-        return offer() if offer is not None else []
+    @property
+    def _shown(self) -> Any:
+        """The screen, which has what an action needs: `check_action` sees to that."""
+        return self.screen
 
     def _open_menu(self, menu: Callable[[Any], Screen[Any]], content: Any) -> None:
         if not self.screen.is_modal:

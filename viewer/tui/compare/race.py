@@ -61,11 +61,6 @@ class Side:
         orphan = {"outcome": ORPHAN.word} if self.pulse.died else {}
         return self._known | {"duration_ms": self.pulse.end_ns / 1e6} | orphan
 
-    async def read_again(self) -> None:
-        """Look whether it has changed, if it still runs."""
-        self.trouble = None
-        await self.loader.again()
-
     def take(self) -> bool:
         """Make a lane of what has been read; return whether anything has changed."""
         known, opened = self.loader.known, self.loader.opened
@@ -82,6 +77,7 @@ class Side:
         return True
 
     def _know(self, known: Known) -> None:
+        self.trouble = None
         self.pulse.know(known.row["started_at"], died=pages.is_dead(known, self._clock.wall_ns()))
 
     def _fail(self, trouble: str) -> None:
@@ -121,7 +117,6 @@ class CompareScreen(PlaybackScreen):
         self._driver: Driver | None = None
         self._divergence: Divergence | None = None
         self._parted = False
-        self._is_reading = False
         self._drawing = Drawing()
         self._drawn_for: tuple[Any, ...] = ()
         # Kept here, and not looked up: an answer may come when the screen has been left.
@@ -238,17 +233,13 @@ class CompareScreen(PlaybackScreen):
             race.pass_on((a.pulse.end_ns, b.pulse.end_ns))
             self._show_figures(race)
             self._show()
-        if any(side.loader.is_live for side in self._sides) and not self._is_reading:
+        if any(side.loader.is_live for side in self._sides):
             _: Worker[None] = self.run_worker(self._read_again, group="load")
 
     async def _read_again(self) -> None:
-        self._is_reading = True
-        try:
-            for side in list(self._sides):
-                await side.read_again()
-            self._take()
-        finally:
-            self._is_reading = False
+        for side in list(self._sides):
+            await side.loader.again()
+        self._take()
 
     def _take(self) -> None:
         """Show what has been read, if it has changed."""

@@ -82,7 +82,6 @@ class InspectorScreen(PlaybackScreen):
         self._search = Search(self._warn)
         self._pulse = Pulse(SYSTEM)
         self._loader: Loader | None = None
-        self._is_reading = False
         if at is not None:
             self.go_to(at)
 
@@ -163,16 +162,8 @@ class InspectorScreen(PlaybackScreen):
             self._ticked()
             if self.panes.timeline.lags(self.playback.end_ns):
                 self._draw()
-        if self._loader is not None and self._loader.is_live and self.is_current and not self._is_reading:
-            self._read_again(self._loader)
-
-    @work(group="load")
-    async def _read_again(self, loader: Loader) -> None:
-        self._is_reading = True
-        try:
-            await loader.again()
-        finally:
-            self._is_reading = False
+        if self._loader is not None and self._loader.is_live and self.is_current:
+            self.run_worker(self._loader.again(), group="load")
 
     def _show_known(self, known: Known) -> None:
         self._known = known

@@ -51,6 +51,8 @@ class Loader:
         self._answer: asyncio.Task[Opened] | None = None
         self._version: tuple[int, int] | None = None
         self._not_before_ns = 0
+        self._reading = asyncio.Lock()
+        self._is_reading = False
         self._closed = False
         self._closing = threading.Lock()
         self.known: Known | None = None
@@ -78,17 +80,18 @@ class Loader:
 
     async def again(self) -> None:
         """If it still runs, check its recorder; read it again if the tape has changed and enough time has passed."""
-        if self.known is None or not self.is_live:
+        if self.known is None or not self.is_live or self._reading.locked():
             return
-        with ErrorReporter(self._fails):
-            recorder = await self._ask(exchange.recorder)
-            self.known = dataclasses.replace(self.known, recorder=recorder)
-            self._knows(self.known)
-            version = await self._written()
-            if version != self._version and self._host.clock.now() >= self._not_before_ns:
-                self._version = version
-                await self._know()
-                await self._open()
+        async with self._reading:
+            with ErrorReporter(self._fails):
+                recorder = await self._ask(exchange.recorder)
+                self.known = dataclasses.replace(self.known, recorder=recorder)
+                self._knows(self.known)
+                version = await self._written()
+                if version != self._version and self._host.clock.now() >= self._not_before_ns:
+                    self._version = version
+                    await self._know()
+                    await self._open()
 
     @property
     def is_live(self) -> bool:
