@@ -73,30 +73,21 @@ class Searches:
         self._left_ns = round(WHOLE_SECONDS * 1e9)
 
     def search(self, expression: str, text: str | bytes | None) -> bool | None:
-        """Search as the function `search` does. Raises `TooSlow` also if the query takes too long."""
+        """Return whether an expression is found in the first `TEXT_CAP` characters of a text; None if there is none.
+
+        Raises `TooSlow` where one text takes longer than `LONGEST_SECONDS`, or all of them more than they are worth.
+        """
         if text is None:
             return None
         self._left_ns += min(len(text), TEXT_CAP) * CHARACTER_NS
         if self._left_ns <= 0:
             raise TooSlow
-        began = self._now()
+        if isinstance(text, bytes):
+            text = text[: 4 * TEXT_CAP].decode("utf-8", "replace")
+        limit, began = min(self._left_ns / 1e9, LONGEST_SECONDS), self._now()
         try:
-            return search(expression, text, min(self._left_ns / 1e9, LONGEST_SECONDS))
+            return compiled(expression).search(text[:TEXT_CAP], timeout=limit, concurrent=True) is not None
+        except TimeoutError:
+            raise TooSlow from None
         finally:
             self._left_ns -= self._now() - began
-
-
-def search(expression: str, text: str | bytes | None, longest_seconds: float | None = None) -> bool | None:
-    """Return whether a regular expression is found in the first `TEXT_CAP` characters of a text; None if there is none.
-
-    Raises `TooSlow` where that is not known after so many seconds, by themselves `LONGEST_SECONDS`.
-    """
-    if text is None:
-        return None
-    if isinstance(text, bytes):
-        text = text[: 4 * TEXT_CAP].decode("utf-8", "replace")
-    try:
-        limit = LONGEST_SECONDS if longest_seconds is None else longest_seconds
-        return compiled(expression).search(text[:TEXT_CAP], timeout=limit, concurrent=True) is not None
-    except TimeoutError:
-        raise TooSlow from None

@@ -12,7 +12,7 @@ from typing import Any
 
 from viewer import rows
 from viewer.filters.fields import FIELDS, having
-from viewer.filters.patterns import search
+from viewer.filters.patterns import Searches
 from viewer.filters.syntax import Among, And, Compare, Filter, Labelled, Match, Not, Number, Or, Pattern, Regex, Word
 from viewer.rows import Row
 from viewer.tape.conditions import ORDERS, WORD_IN, field_shapes, gap_percentile, shapes, unpacked
@@ -76,7 +76,9 @@ def _(filter: Among, row: Row) -> bool:
 
 @matches.register
 def _(filter: Regex, row: Row) -> bool:
-    return _holds(_values(filter.field, row), lambda value: bool(search(filter.pattern, value)), filter.negated)
+    return _holds(
+        _values(filter.field, row), lambda value: bool(Searches().search(filter.pattern, value)), filter.negated
+    )
 
 
 @matches.register
