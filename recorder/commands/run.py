@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TAPE_FAILED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 """Exit codes as `env` and `timeout` have them."""
+_SDKS = providers.SDK_VARIABLES.items()
 _FORWARDED = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 
 
@@ -34,51 +35,51 @@ def run(common: options.Recording, command: tuple[str, ...]) -> None:
     the upstreams. Exits with the command's own code; 125 if the tape failed before, or lacks something where that code
     is 0; 126 and 127 if the command cannot be run or is not found.
     """
-    upstreams, environment = plan(common.upstreams, os.environ)
+    upstreams, places = plan(common.upstreams, os.environ)
 
     from recorder.errors import WiretapeError
     from recorder.relay import service
 
     settings = common.settings(upstreams, purpose="wiretape run")
     try:
-        code = service.run(lambda: _run(settings, environment, command))
+        code = service.run(lambda: _run(settings, places, command))
     except WiretapeError as error:
         _report(str(error))
         code = TAPE_FAILED
     sys.exit(code)
 
 
-def plan(given: tuple[str, ...], environ: Mapping[str, str]) -> tuple[list[providers.Upstream], dict[str, str]]:
-    """Return the upstreams, and for each SDK variable the name of its upstream and the path to add: `NAME SUFFIX`."""
-    if given:
-        chosen = options.read_upstreams(given)
-        names = {upstream.name for upstream in chosen}
-        places = {
-            variable: f"{name if name in names else ''} {suffix}"
-            for variable, (name, suffix) in providers.SDK_VARIABLES.items()
-            if name in names or "" in names
-        }
-        return chosen, places
-    return _plan_by_environment(environ)
+Place = tuple[providers.Upstream, str]
+"""Where an SDK finds its API: the upstream, and the path that this SDK expects to be part of its URL."""
 
 
-def _plan_by_environment(environ: Mapping[str, str]) -> tuple[list[providers.Upstream], dict[str, str]]:
-    chosen: dict[str, providers.Upstream] = {}
-    places: dict[str, str] = {}
+def plan(urls: tuple[str, ...], environ: Mapping[str, str]) -> tuple[list[providers.Upstream], dict[str, Place]]:
+    """Return the upstreams, given or from the environment, and for each SDK variable that one is for its place."""
+    if not urls:
+        return _plan_by_environment(environ)
+    upstreams = options.read_upstreams(urls)
+    by_name = {upstream.name: upstream for upstream in upstreams}
+    served = ((variable, by_name.get(name) or by_name.get(""), suffix) for variable, (name, suffix) in _SDKS)
+    return upstreams, {variable: (upstream, suffix) for variable, upstream, suffix in served if upstream}
+
+
+def _plan_by_environment(environ: Mapping[str, str]) -> tuple[list[providers.Upstream], dict[str, Place]]:
+    upstreams: dict[str, providers.Upstream] = {}
+    places: dict[str, Place] = {}
     openai = environ.get("OPENAI_BASE_URL") or environ.get("OPENAI_API_BASE")
-    for variable, (name, suffix) in providers.SDK_VARIABLES.items():
+    for variable, (name, suffix) in _SDKS:
         value = environ.get(variable) or (openai if name == "openai" else None)
-        if value and name in chosen and chosen[name].url != value.rstrip("/"):
+        if value and name in upstreams and upstreams[name].url != value.rstrip("/"):
             name = variable.lower()
         try:
-            chosen[name] = providers.make(name, value or providers.WELL_KNOWN[name])
+            upstreams[name] = providers.make(name, value or providers.WELL_KNOWN[name])
         except ValueError as error:
             raise click.UsageError(f"{variable} is set to something else than an API's base URL: {error}") from error
-        places[variable] = f"{name} {'' if value else suffix}"
-    return list(chosen.values()), places
+        places[variable] = upstreams[name], "" if value else suffix
+    return list(upstreams.values()), places
 
 
-async def _run(settings: "Options", places: Mapping[str, str], command: Sequence[str]) -> int:
+async def _run(settings: "Options", places: Mapping[str, Place], command: Sequence[str]) -> int:
     from recorder.relay.service import Observer, Recorder
 
     finished: list[Finished] = []
@@ -93,7 +94,8 @@ async def _run(settings: "Options", places: Mapping[str, str], command: Sequence
     if missed := sorted(set(providers.SDK_VARIABLES) - set(places)):
         _report(f"{', '.join(missed)} not set: none of the upstreams is theirs; they are at {recorder.base}/NAME")
     try:
-        code = await _child(command, {**os.environ, **_variables(recorder, settings, places)})
+        variables = {variable: providers.sdk_base(recorder.base, *place) for variable, place in places.items()}
+        code = await _child(command, {**os.environ, **variables, **past_proxies(os.environ)})
     finally:
         unstored = await recorder.stop()
     _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""))
@@ -103,15 +105,6 @@ async def _run(settings: "Options", places: Mapping[str, str], command: Sequence
 
 def _report(message: str) -> None:
     click.echo(f"wiretape: {safe(message)}", err=True)
-
-
-def _variables(recorder: "Recorder", settings: "Options", places: Mapping[str, str]) -> dict[str, str]:
-    by_name = {upstream.name: upstream for upstream in settings.upstreams}
-    values = {}
-    for variable, place in places.items():
-        name, _, suffix = place.partition(" ")
-        values[variable] = providers.sdk_base(recorder.base, by_name[name], suffix)
-    return values | past_proxies(os.environ)
 
 
 def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:

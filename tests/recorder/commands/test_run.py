@@ -117,13 +117,11 @@ def test_a_proxy_of_the_machine_does_not_stand_between() -> None:
 
 def planned(given: tuple[str, ...], **environ: str) -> dict[str, str]:
     """Give where each variable would point, and at whom: `base URL → upstream`."""
-    upstreams, places = run.plan(given, environ)
-    found = {}
-    for variable, place in places.items():
-        name, _, suffix = place.partition(" ")
-        upstream = next(upstream for upstream in upstreams if upstream.name == name)
-        found[variable] = f"{providers.sdk_base('http://x', upstream, suffix)} → {upstream.url}"
-    return found
+    _, places = run.plan(given, environ)
+    return {
+        variable: f"{providers.sdk_base('http://x', upstream, suffix)} → {upstream.url}"
+        for variable, (upstream, suffix) in places.items()
+    }
 
 
 def test_with_nothing_said_the_apis_are_those_of_the_sdks() -> None:
