@@ -127,14 +127,14 @@ class Part:
         said is shown; what is still to come of it is not.
         """
         start, end = self.lines.span(line)
-        said, text = self._laid_out(self.track.length(position)), self.lines.text
+        said_end, text = self._laid_out(self.track.length(position)), self.lines.text
         boundaries = _boundaries(text, start, end)
         for first, last, event in self._pieces(start, end):
             at, stop = _next(boundaries, first), _next(boundaries, last)
             if event is None:
-                yield Run(safe(text[at:stop]), "silence" if stop <= said else "ghost")
+                yield Run(safe(text[at:stop]), "silence" if stop <= said_end else "ghost")
                 continue
-            middle = min(max(said, at), stop)
+            middle = min(max(said_end, at), stop)
             if middle > at:
                 yield Run(safe(text[at:middle]), "said", event)
             if stop > (middle := _next(boundaries, middle)):

@@ -168,7 +168,7 @@ def waits(at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: in
         return []
     places = [start_ns, *at, max(end_ns, at[-1] if len(at) else start_ns)]
     long = [number for number, lasted in enumerate(map(sub, places[1:], places)) if lasted > LEAST_NS]
-    found = []
+    long_waits = []
     for number in long:
         began, ended = places[number], places[number + 1]
         first = began * cells // axis_ns if number == 0 else sparkline.cell(began, axis_ns, cells) + 1
@@ -177,8 +177,8 @@ def waits(at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: in
             "first" if number == 0 and len(at) else "stalled" if DEFAULT.is_stall(ended - began) else "slow"
         )
         if first <= last:
-            found.append(Wait(first, last, ended - began, kind))
-    return found
+            long_waits.append(Wait(first, last, ended - began, kind))
+    return long_waits
 
 
 def shaded(row: str, waits: Sequence[Wait], cells: int, cap_ns: int | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Pure: rows of statistics (`stats.row`) as a table for a screen: as many columns as there is room for."""
+"""Pure: rows of statistics (`summary.row`) as a table for a screen: as many columns as there is room for."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
