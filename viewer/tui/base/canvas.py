@@ -35,7 +35,7 @@ class Canvas:
 
     def __init__(self) -> None:
         self._size = (0, 0)
-        self._wanted: list[list[Cell]] = []
+        self._target: list[list[Cell]] = []
         self._sent: list[list[Cell]] = []
         self._changed: set[int] = set()
         self._cursor = self._cursor_sent = (0, 0)
@@ -50,7 +50,7 @@ class Canvas:
         """Start again with empty cells if the size has changed."""
         if self._size != (columns, rows):
             self._size = columns, rows
-            self._wanted = [[_UNKNOWN] * columns for _ in range(rows)]
+            self._target = [[_UNKNOWN] * columns for _ in range(rows)]
             self.forget()
 
     def forget(self) -> None:
@@ -85,9 +85,9 @@ class Canvas:
     def _put(self, y: int, x: int, text: str, sgr: str) -> int:
         """Store a text from a cell on, as far as there are cells. Return its width."""
         cells = _cells(text, sgr)
-        if y >= len(self._wanted):
+        if y >= len(self._target):
             return len(cells)
-        row = self._wanted[y]
+        row = self._target[y]
         end = min(x + len(cells), len(row))
         if end > x:
             start, stop = _character(row, x)[0], _character(row, end - 1)[1]
@@ -110,17 +110,17 @@ class Canvas:
     def _drawn(self) -> Iterator[str]:
         pen = ""
         for y in sorted(self._changed):
-            wanted, sent = self._wanted[y], self._sent[y]
+            target, sent = self._target[y], self._sent[y]
             move = f"\x1b[{y + 1};%dH"
-            for start, end in _spans(sent, wanted):
+            for start, end in _spans(sent, target):
                 yield move % (start + 1)
                 move = "\x1b[%dG"
-                for char, sgr in wanted[start:end]:
+                for char, sgr in target[start:end]:
                     if char and sgr != pen and not (char == " " and sgr == _on_blank(pen)):
                         yield _turn(pen, sgr)
                         pen = sgr
                     yield char
-            sent[:] = wanted
+            sent[:] = target
         self._changed.clear()
         if pen:
             yield "\x1b[0m"
@@ -162,14 +162,14 @@ def _character(row: list[Cell], place: int) -> tuple[int, int]:
     return start, end
 
 
-def _spans(sent: list[Cell], wanted: list[Cell]) -> Iterator[tuple[int, int]]:
+def _spans(sent: list[Cell], target: list[Cell]) -> Iterator[tuple[int, int]]:
     """Yield the spans of a row to draw."""
     span = None
-    for place, (old, new) in enumerate(zip(sent, wanted, strict=True)):
+    for place, (old, new) in enumerate(zip(sent, target, strict=True)):
         if old == new or (span is not None and place < span[1]):
             continue
-        start, end = _character(wanted, place)
-        if span is not None and (start <= span[1] or _is_near(wanted, span[1], start)):
+        start, end = _character(target, place)
+        if span is not None and (start <= span[1] or _is_near(target, span[1], start)):
             start = span[0]
         elif span is not None:
             yield span
@@ -178,10 +178,10 @@ def _spans(sent: list[Cell], wanted: list[Cell]) -> Iterator[tuple[int, int]]:
         yield span
 
 
-def _is_near(wanted: list[Cell], end: int, place: int) -> bool:
+def _is_near(target: list[Cell], end: int, place: int) -> bool:
     """Return whether the cells between two changes are few, and look like the one before them."""
-    looks = wanted[end - 1][1], _on_blank(wanted[end - 1][1])
-    return place - end <= _NEAR and all(char and sgr in looks for char, sgr in wanted[end:place])
+    looks = target[end - 1][1], _on_blank(target[end - 1][1])
+    return place - end <= _NEAR and all(char and sgr in looks for char, sgr in target[end:place])
 
 
 @functools.lru_cache(4096)

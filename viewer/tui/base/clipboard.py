@@ -1,7 +1,6 @@
-"""Copying: to the terminal's clipboard (OSC 52), as far as terminals take that, and to a file of the user's.
+"""Copying to the terminal's clipboard (OSC 52), as far as terminals support it, and to a file of the user's.
 
-No terminal says whether it has taken a text, and not every one has such a clipboard. The file is in the user's runtime
-directory, where only they can read it.
+No terminal says whether it has taken a text. The file is in the user's runtime directory, where only they can read it.
 """
 
 import os
@@ -14,40 +13,39 @@ from recorder.plurals import counted
 from recorder.sanitize import safe
 
 _LONGEST: Final = 600_000
-"""Terminals drop a longer control sequence without a word: xterm this one (`maxStringParse`), tmux one of 1 MiB, kitty
-and Ghostty one of 8 MiB."""
+"""Terminals silently drop a longer control sequence: xterm this one (`maxStringParse`), tmux one of 1 MiB, kitty and
+Ghostty one of 8 MiB."""
 
 MOST: Final = (_LONGEST - len("\x1b]52;c;\x07")) // 4 * 3
-"""So many bytes of UTF-8 are sent at most: as base64 they become a third more."""
+"""The most bytes of UTF-8 that are sent: as base64 they become a third more."""
 
 
 def copy(app: App[Any], label: str, text: str, instead: str = "") -> None:
-    """Copy a text, and say where to; `instead` is the command that gives it, for one that no terminal would take."""
-    data = text.encode("utf-8", "replace")
-    kept = keep(text)
+    """Copy a text, and show where to; `instead` is a command that prints a text too long for any terminal."""
+    data, path = text.encode("utf-8", "replace"), save(text)
     if len(data) <= MOST:
         app.copy_to_clipboard(data.decode())
-        where = "the terminal's clipboard" + (f" and {kept}" if kept is not None else "")
+        where = "the terminal's clipboard" + (f" and {path}" if path is not None else "")
         app.notify(f"{safe(label)}: {counted(len(text), 'character')}, to {where}", markup=False)
         return
-    where = f"only to {kept}" if kept is not None else "not copied"
-    gives = f"{instead} gives them" if instead else "x exports them"
-    told = f"{safe(label)}: {len(data):,} bytes are more than a terminal's clipboard takes ({MOST:,}): {where}. {gives}"
-    app.notify(told, severity="warning", markup=False)
+    where = f"only to {path}" if path is not None else "not copied"
+    hint = f"{instead} gives them" if instead else "x exports them"
+    limit = f"{len(data):,} bytes are more than a terminal's clipboard takes ({MOST:,})"
+    app.notify(f"{safe(label)}: {limit}: {where}. {hint}", severity="warning", markup=False)
 
 
-def keep(text: str) -> Path | None:
-    """Write what is copied to a file that only the user can read, and give its path; None where that cannot be done."""
+def save(text: str) -> Path | None:
+    """Write a text to a file that only the user can read. Return its path, None if it cannot be written."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if not runtime or not Path(runtime).is_dir():
         return None
     path = Path(runtime) / "wiretape" / "clip"
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
             os.fchmod(descriptor, 0o600)
             file.write(text)
-    except OSError:  # it is a second place only: whoever copies is told of none
+    except OSError:  # the clipboard comes first: nobody is told
         return None
     return path

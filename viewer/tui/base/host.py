@@ -117,13 +117,13 @@ class TapeReader:
         """Answer a question. Raise `WiretapeError`, or `Superseded` if a newer one with its key was asked."""
         if self._closed:
             raise Superseded
-        asked = _Question(question, key, asyncio.get_running_loop().create_future())
+        waiting = _Question(question, key, asyncio.get_running_loop().create_future())
         if key is not None:
-            self._newest[key] = asked
+            self._newest[key] = waiting
         if not self._thread.is_alive():
             self._thread.start()
-        self._questions.put(asked)
-        return cast(T, await asked.answer)
+        self._questions.put(waiting)
+        return cast(T, await waiting.answer)
 
     def close(self) -> None:
         """Close the tape; a question that is being answered is abandoned, and is not waited for if it goes on."""

@@ -132,16 +132,16 @@ def _lines(lines: Iterable[str]) -> str:
 
 def copies(tape: Path, known: Known, opened: Opened | None, position: int) -> list[Copy]:
     """Return what can be copied as (label, text): the id, commands that show the same, the texts, the event."""
-    row, given = known.row, functools.partial(offers.part_command, tape, known.row["id"])
+    row, command = known.row, functools.partial(offers.part_command, tape, known.row["id"])
     copies: list[Copy] = [("id", row["id"]), ("command", offers.command(tape, "show", row["id"]))]
     texts = [("text", row["content"]), ("reasoning", row["reasoning"]), ("request body", known.request["body"])]
     for call in (row["tool_calls"] or [])[:_MOST_CALLS]:
         texts.append((f"arguments of {clipped(formatting.line(call['name']), _NAME)}", call["arguments"]))
-    copies += [(label, _short_or_later(text, given(label))) for label, text in texts if text]
-    curled = _later("its request, as a command", lambda: curl.of(known.request, known.request_body), given("curl"))
+    copies += [(label, _short_or_later(text, command(label))) for label, text in texts if text]
+    curled = _later("its request, as a command", lambda: curl.of(known.request, known.request_body), command("curl"))
     copies.append(("curl", curled))
     if opened is not None:
-        transcript, raw = opened.transcript, given("SSE")
+        transcript, raw = opened.transcript, command("SSE")
         body = _later("the answer, as it came", lambda: transcript.data.decode("utf-8", "replace"), raw)
         copies.append(("SSE", body))
         if 0 < position <= len(transcript):

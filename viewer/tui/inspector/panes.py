@@ -326,7 +326,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             self._turn_to((self.pane + by) % len(TABS))
 
     def action_zoom(self, zoomed: bool) -> None:
-        """Give all room to one pane, or take it back."""
+        """Show one pane only, or all of the tab again."""
         self.zoomed = zoomed
         self._lay_out()
 

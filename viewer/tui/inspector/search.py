@@ -46,7 +46,7 @@ class Search:
             missing = f"no event fits {self.filter_text}"
         elif self._words:
             position = markers.position_of_words(transcript, playback.position, self._words, back=back)
-            missing = f"never said: {self._words}"
+            missing = f"not in the answer: {self._words}"
         else:
             return self._fails("nothing looked for yet: g and words, or / and a filter for events")
         if position is None:

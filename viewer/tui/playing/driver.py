@@ -77,7 +77,7 @@ class Driver:
             await asyncio.sleep(0)
 
     def _advance(self) -> None:
-        """Let due events come."""
+        """Advance to the events that are due."""
         self.playback.advance()
         now = self._clock.now()
         following = self.playback.deadline()

@@ -82,9 +82,9 @@ def test_half_a_pair_of_surrogates_is_copied_as_a_question_mark(tape: Path, monk
 
 def test_without_a_runtime_directory_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    assert clipboard.keep("x") is None
+    assert clipboard.save("x") is None
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere"))
-    assert clipboard.keep("x") is None
+    assert clipboard.save("x") is None
 
 
 def test_a_link_is_not_followed_and_an_old_file_is_made_private(
@@ -95,10 +95,10 @@ def test_a_link_is_not_followed_and_an_old_file_is_made_private(
     kept.parent.mkdir()
     kept.write_text("old and longer")
     kept.chmod(0o644)
-    assert clipboard.keep("new") == kept
+    assert clipboard.save("new") == kept
     assert (kept.read_text(), stat.S_IMODE(kept.stat().st_mode)) == ("new", 0o600)
     kept.unlink()
     (tmp_path / "other").write_text("other")
     kept.symlink_to(tmp_path / "other")
-    assert clipboard.keep("new") is None
+    assert clipboard.save("new") is None
     assert (tmp_path / "other").read_text() == "other"
