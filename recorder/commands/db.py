@@ -33,7 +33,7 @@ def db() -> None:
 @db.command()
 @options.db
 def info(db: Path | None) -> None:
-    """Say what the tape holds."""
+    """Show what the tape holds."""
     import sqlite3
 
     from recorder.tape import file, lock, reading

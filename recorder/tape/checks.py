@@ -116,11 +116,11 @@ def _count(connection: Connection, before: int) -> Verified:
 def _interrupted_after(connection: Connection, seconds: float) -> Iterator[None]:
     """Interrupt SQLite, and leave the block, when it works for longer than `seconds`."""
     driver: Any = connection.connection.driver_connection
-    left = threading.Event()
+    done = threading.Event()
 
     def interrupt() -> None:
         wait = seconds
-        while not left.wait(wait):  # again and again, as the first time may be between two statements
+        while not done.wait(wait):  # again and again, as the first time may be between two statements
             driver.interrupt()
             wait = _INTERRUPT_SECONDS
 
@@ -132,7 +132,7 @@ def _interrupted_after(connection: Connection, seconds: float) -> Iterator[None]
         if sqlite_code(error) != sqlite3.SQLITE_INTERRUPT:
             raise
     finally:
-        left.set()
+        done.set()
         thread.join()
 
 
@@ -195,8 +195,8 @@ def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
         yield from _of_open(connection, exchange.no, stored)
         return
     yield from _of_body(connection, exchange.no, stored)
-    left = select(func.count()).select_from(segments).where(segments.c.exchange_no == exchange.no)
-    if connection.execute(left).scalar():
+    rest = select(func.count()).select_from(segments).where(segments.c.exchange_no == exchange.no)
+    if connection.execute(rest).scalar():
         yield "it has ended but still has segments"
 
 

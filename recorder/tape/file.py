@@ -56,8 +56,8 @@ in batches; the longest query known here, counting over 10 million exchanges, ta
 
 def default_path() -> Path:
     """Return the tape's path: `WIRETAPE_DB`, else `tape.db` in the user's data directory."""
-    if given := os.environ.get("WIRETAPE_DB"):
-        return Path(given)
+    if path := os.environ.get("WIRETAPE_DB"):
+        return Path(path)
     import platformdirs
 
     return Path(platformdirs.user_data_path("wiretape")) / "tape.db"
@@ -73,8 +73,8 @@ def identify(path: Path) -> None:
         return
     with path.open("rb") as file:
         head = file.read(100)
-    found = int.from_bytes(head[_ID_OFFSET : _ID_OFFSET + 4], "big")
-    if head and (not head.startswith(_MAGIC) or found != APPLICATION_ID):
+    application_id = int.from_bytes(head[_ID_OFFSET : _ID_OFFSET + 4], "big")
+    if head and (not head.startswith(_MAGIC) or application_id != APPLICATION_ID):
         kind = "another application's database" if head.startswith(_MAGIC) else "not a database"
         raise ForeignFile(f"{path} is {kind}, not a wiretape tape: name another with --db")
 
@@ -117,13 +117,13 @@ def reading(path: Path) -> Iterator[Connection]:
 
 def query_seconds() -> float:
     """Return how long a query for reading may take; 0 is for ever."""
-    given = os.environ.get("WIRETAPE_QUERY_TIMEOUT", "")
+    value = os.environ.get("WIRETAPE_QUERY_TIMEOUT", "")
     try:
-        seconds = float(given or QUERY_SECONDS)
+        seconds = float(value or QUERY_SECONDS)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < math.inf:
-        raise WiretapeError(f"WIRETAPE_QUERY_TIMEOUT={given!r} is not a number of seconds: give one, or 0 for no limit")
+        raise WiretapeError(f"WIRETAPE_QUERY_TIMEOUT={value!r} is not a number of seconds: give one, or 0 for no limit")
     return seconds
 
 
@@ -155,7 +155,7 @@ def read_uri(path: Path) -> str:
 
 
 def _is_immutable(path: Path) -> bool:
-    """Say whether a tape can only be opened as immutable: without a `-wal`, in a directory that may not be written."""
+    """Return whether a tape can only be opened as immutable: it has no `-wal`, and its directory is not writable."""
     return _is_settled(path) and not os.access(path.parent, os.W_OK)
 
 
@@ -211,25 +211,25 @@ def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _check_ours(connection: sqlite3.Connection, path: Path, found: str | None) -> None:
-    """Raise `ForeignFile` unless a tape of revision `found` holds what that revision defines, and nothing more."""
-    if found == REVISION:
+def _check_ours(connection: sqlite3.Connection, path: Path, number: str | None) -> None:
+    """Raise `ForeignFile` unless a tape of a revision holds what that revision defines, and nothing more."""
+    if number == REVISION:
         _check_columns(connection, path)
-    replaced = () if found == REVISION else (schema.VIEW,)  # a migration makes it anew, whatever it was
-    if reason := definitions.foreign(connection, _expected(found), replaced):
+    replaced = () if number == REVISION else (schema.VIEW,)  # a migration makes it anew, whatever it was
+    if reason := definitions.foreign(connection, _expected(number), replaced):
         raise ForeignFile(
             f"{path} {reason}, so it is only read, and not written to: record to another tape with --db; "
             "'wiretape db merge' copies the exchanges of this one"
         )
 
 
-def _expected(found: str | None) -> definitions.Entries:
+def _expected(number: str | None) -> definitions.Entries:
     """Return the entries of the schema of a revision; None: of an empty one."""
     with create_engine("sqlite://").connect() as connection:
-        if found == REVISION:
+        if number == REVISION:
             _make_schema(connection)
-        elif found is not None:
-            migrate(connection, found)
+        elif number is not None:
+            migrate(connection, number)
         return definitions.entries(driver_of(connection))
 
 
@@ -301,10 +301,10 @@ def _admit(path: Path, create: bool, any_revision: bool) -> Path:
     _check_writable(path)
     identify(path)
     with _peeked(path) as connection:
-        found = revision(connection)
-        if found is not None and not (any_revision and found < REVISION):
-            _check_revision(found, path)
-        _check_ours(driver_of(connection), path, found)
+        number = revision(connection)
+        if number is not None and not (any_revision and number < REVISION):
+            _check_revision(number, path)
+        _check_ours(driver_of(connection), path, number)
     return path
 
 
@@ -380,15 +380,15 @@ def revision(connection: Connection) -> str | None:
     return None if row is None or row[0] is None else str(row[0])
 
 
-def _check_revision(found: str | None, path: Path) -> None:
+def _check_revision(number: str | None, path: Path) -> None:
     """Raise `SchemaMismatch` unless the tape's schema is this program's."""
-    if found == REVISION:
+    if number == REVISION:
         return
-    if found is None:
+    if number is None:
         raise SchemaMissing(f"{path} has no schema: its recorder was stopped before it began; record to it again")
-    if found < REVISION:
-        raise SchemaMismatch(f"{path} has the older schema {found}, not {REVISION}: run 'wiretape db upgrade'")
-    raise SchemaMismatch(f"{path} has schema {found}, newer than this wiretape's {REVISION}: use a newer wiretape")
+    if number < REVISION:
+        raise SchemaMismatch(f"{path} has the older schema {number}, not {REVISION}: run 'wiretape db upgrade'")
+    raise SchemaMismatch(f"{path} has schema {number}, newer than this wiretape's {REVISION}: use a newer wiretape")
 
 
 def migrate(connection: Connection, target: str = "head") -> None:
@@ -443,12 +443,12 @@ def upgrade(connection: Connection, path: Path) -> Path:
 
 
 def too_open(path: Path) -> bool:
-    """Say whether others on this machine may read the tape."""
+    """Return whether others on this machine may read the tape."""
     return os.name == "posix" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
 
 
 def _is_full(path: Path) -> bool:
-    """Say whether the disk has no room for an index of the log, which SQLite reports as an I/O error."""
+    """Return whether the disk has no room for an index of the log, which SQLite reports as an I/O error."""
     return path.parent.exists() and shutil.disk_usage(path.parent).free < _LEAST_FREE
 
 

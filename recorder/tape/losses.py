@@ -260,10 +260,10 @@ def _shortened(unstored: Unstored) -> Unstored:
     bare = [Relayed(one.id, one.bytes) for one in unstored.exchanges]
     if bare != unstored.exchanges:
         return msgspec.structs.replace(unstored, exchanges=bare)
-    kept = len(bare) * 9 // 10
+    listed = len(bare) * 9 // 10
     return msgspec.structs.replace(
         unstored,
-        exchanges=bare[:kept],
-        unlisted=unstored.unlisted + len(bare) - kept,
-        unlisted_bytes=unstored.unlisted_bytes + sum(one.bytes for one in bare[kept:]),
+        exchanges=bare[:listed],
+        unlisted=unstored.unlisted + len(bare) - listed,
+        unlisted_bytes=unstored.unlisted_bytes + sum(one.bytes for one in bare[listed:]),
     )

@@ -38,7 +38,7 @@ class Plan:
 
 
 def plan(connection: Connection | None, sources: Sequence[Path]) -> Plan:
-    """Find out what there is to copy onto the tape of `connection` (None: a new one).
+    """Return what there is to copy onto the tape of `connection` (None: a new one).
 
     Raises `WiretapeError`, also of the kinds of `TapeError` for a source that is not a tape of this schema.
     """

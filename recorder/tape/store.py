@@ -122,11 +122,11 @@ class Store:
 
         `unstored` is what an earlier recorder knew of its exchanges and could not store.
         """
-        found = select(sessions.c.no, sessions.c.salt).where(sessions.c.uuid == session.uuid)
+        of_uuid = select(sessions.c.no, sessions.c.salt).where(sessions.c.uuid == session.uuid)
         with self.connection.begin():
-            if (row := self.connection.execute(found).one_or_none()) is None:
+            if (row := self.connection.execute(of_uuid).one_or_none()) is None:
                 self._enter(session)
-                row = self.connection.execute(found).one()
+                row = self.connection.execute(of_uuid).one()
             self.session, self._session_no, self._redactor = session.uuid, row.no, Redactor(row.salt)
         self.recover(unstored, besides=self._session_no)
 
@@ -386,10 +386,10 @@ class Store:
     def checkpoint(self) -> bool:
         """Move all of the log into the tape itself; return whether that was possible."""
         try:
-            busy, left, moved = self._pragma("wal_checkpoint(TRUNCATE)")
+            busy, pages, moved = self._pragma("wal_checkpoint(TRUNCATE)")
         except sqlite3.Error:
             return False
-        return not busy and left == moved
+        return not busy and pages == moved
 
     def _pragma(self, statement: str) -> tuple[Any, ...]:
         row: tuple[Any, ...] = self._driver.execute(f"PRAGMA {statement}").fetchone()

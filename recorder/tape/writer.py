@@ -95,7 +95,8 @@ class Writer:
             self._take()
             if self._is_due():
                 self._commit()
-            self._prune()
+            if self._pruner is not None and not self._batch and self._clock.now() >= self._pruner.due:
+                self._prune()
         self._commit()
         if self._is_closed:
             losses.remove(self._path)
@@ -106,7 +107,7 @@ class Writer:
         self._hand_over()
         while self._settling and self._clock.now() < until:
             self._take()
-        while self._is_closed and self._clock.now() < until and self._prune_some():
+        while self._is_closed and self._clock.now() < until and self._prune():
             pass  # measuring came after the facts: until now, what ended last could not be deleted
 
     def _read_pipe(self) -> None:
@@ -120,12 +121,13 @@ class Writer:
             self._pieces.put([settle(facts) for facts in self._to_settle.get()])
 
     def _hand_over(self) -> None:
-        """Give the other thread the next of what has ended; first what this recorder is waiting to report."""
+        """Hand the other thread the next of what has ended; first what this recorder is waiting to report."""
         waiting = self._unsettled or self._leftover
         if waiting and not self._settling:
             self._reported = waiting is self._unsettled
             self._settling = True
-            self._to_settle.put(self._store.take_unsettled(waiting, _SETTLED_TOGETHER, _SETTLED_BYTES))
+            limits = _SETTLED_TOGETHER, _SETTLED_BYTES
+            self._to_settle.put(self._tried(lambda: self._store.take_unsettled(waiting, *limits)))
 
     def _put(self, settled: list[Settled]) -> None:
         finished = self._tried(lambda: self._store.put(settled))
@@ -180,24 +182,24 @@ class Writer:
 
     def _begin_session(self, session: journal.Session) -> list[str]:
         """Enter the session and what an earlier recorder could not store; return what the user should know."""
-        left = losses.read(self._path)
-        if left is not None and left.session == session.uuid:  # another writer of this recorder has been here
+        warnings = []
+        if file.too_open(self._path):
+            warnings.append(f"{self._path} may be read by others on this machine: chmod 600 {self._path}")
+        unstored = losses.read(self._path)
+        if unstored is not None and unstored.session == session.uuid:  # another writer of this recorder has been here
             self._store.begin_session(session)
-            return _warnings(self._path)
-        self._store.begin_session(session, left)
-        missing, size = self._store.missing(left) if left else (0, 0)
+            return warnings
+        self._store.begin_session(session, unstored)
+        missing, size = self._store.missing(unstored) if unstored else (0, 0)
         losses.prepare(self._path, session.uuid)
-        warnings = _warnings(self._path)
         if missing:
             lost = f"{counted(missing, 'exchange')} ({counted(size, 'byte')})"
             warnings.append(f"the recorder before could not store {lost}: the tape lacks them")
         return warnings
 
     def _is_due(self) -> bool:
-        if not self._batch:
-            return False
-        full = self._size >= WINDOW_BYTES or len(self._batch) >= WINDOW_READS
-        return full or (self._due is not None and self._clock.now() >= self._due)
+        is_full = self._size >= WINDOW_BYTES or len(self._batch) >= WINDOW_READS
+        return bool(self._batch) and (is_full or (self._due is not None and self._clock.now() >= self._due))
 
     def _commit(self) -> None:
         if not self._batch:
@@ -212,12 +214,7 @@ class Writer:
         self._hand_over()
         self._batch, self._size, self._due = [], 0, None
 
-    def _prune(self) -> None:
-        """Delete some of what is past the limits if it is time, and nothing waits to be committed."""
-        if self._pruner is not None and not self._batch and self._clock.now() >= self._pruner.due:
-            self._prune_some()
-
-    def _prune_some(self) -> bool:
+    def _prune(self) -> bool:
         """Delete some of what is past the limits; return whether there was anything."""
         if self._pruner is None:
             return False
@@ -247,9 +244,6 @@ class Writer:
                 answer(journal.Trouble(f"a part of exchange {id} cannot be stored ({error})"))
                 size = sum(len(frame.data) for frame in frames if isinstance(frame, journal.Read))
                 return [], [journal.Lost(id, size, any(isinstance(frame, journal.Begin) for frame in frames))]
-        return self._append_apart(frames)
-
-    def _append_apart(self, frames: list[journal.Frame]) -> tuple[list[int], list[journal.Lost]]:
         parts: dict[str | None, list[journal.Frame]] = {}
         for frame in frames:
             parts.setdefault(frame.id if isinstance(frame, _OF_EXCHANGE) else None, []).append(frame)
@@ -272,12 +266,12 @@ class Writer:
             try:
                 result = write()
             except _ERRORS as error:
-                tries += 1
-                orphaned = (self._ended or os.getppid() != self._parent) and tries > _LAST_TRIES
+                orphaned = (self._ended or os.getppid() != self._parent) and tries >= _LAST_TRIES
                 if orphaned or not _passing(error):
                     raise
-                if tries == 1:
+                if tries == 0:
                     answer(journal.Trouble(str(getattr(error, "orig", error))))
+                tries += 1
                 threading.Event().wait(RETRY_SECONDS)
             else:
                 if tries:
@@ -295,16 +289,11 @@ def _passing(error: Exception) -> bool:
 
 
 def answer(what: journal.Answer) -> None:
-    """Tell the relay; a relay that is gone is no reason to stop storing."""
+    """Write an answer to the relay; that it is gone is no reason to stop storing."""
     try:
         os.write(1, journal.encode_answer(what))
     except BrokenPipeError:
         return
-
-
-def _warnings(path: Path) -> list[str]:
-    open_to_others = file.too_open(path)
-    return [f"{path} may be read by others on this machine: chmod 600 {path}"] if open_to_others else []
 
 
 def _refuse_damaged(path: Path) -> None:
