@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from sqlalchemy import Connection
 
-    from recorder.tape.merge import Plan
     from recorder.tape.retention import Size, Summary
     from recorder.tape.store import Store
 
@@ -285,22 +284,22 @@ def merge(tapes: tuple[Path, ...], db: Path | None, dry_run: bool) -> None:
     Exchanges that are on it already are left out, so that a merge can be repeated; so are those that still run.
     Damaged ones are named and left out; the exit code is 3 then.
     """
+    from recorder.sanitize import safe
     from recorder.tape import file, merge
     from recorder.tape.store import Store
 
     path = options.tape_path(db)
     merge.refuse_itself(path, tapes)
+    plan = None if path.exists() else merge.plan(None, tapes)  # no tape is made of what cannot be read
     if dry_run:
-        plan = _planned(path, tapes)
-        _report_damaged(plan)
-        click.echo(f"would copy {counted(len(plan.exchanges), 'exchange')} to {path}{_left_out(plan)}")
-        return
-    early = None if path.exists() else merge.plan(None, tapes)  # no tape is made of what cannot be read
-    with file.writing(path, "wiretape db merge") as connection:
-        plan = early or merge.plan(connection, tapes)
-        copied = 0
-        with _progress() as progress:
-            task = progress.add_task("copying", total=len(plan.exchanges))
+        if plan is None:
+            with file.reading(path) as connection:
+                plan = merge.plan(connection, tapes)
+        done = f"would copy {counted(len(plan.exchanges), 'exchange')} to {path}"
+    else:
+        with file.writing(path, "wiretape db merge") as connection, _progress() as progress:
+            plan = plan or merge.plan(connection, tapes)
+            task, copied = progress.add_task("copying", total=len(plan.exchanges)), 0
             for count in merge.copy(connection, tapes, plan):
                 copied += count
                 progress.advance(task, count)
@@ -308,32 +307,14 @@ def merge(tapes: tuple[Path, ...], db: Path | None, dry_run: bool) -> None:
             store.recover()
             for no in progress.track(store.unsettled(), description="deriving"):
                 store.settle([no])
-    _report_damaged(plan)
-    click.echo(f"{counted(copied, 'exchange')} copied to {path}{_left_out(plan)}")
-    if plan.damaged:
-        raise TapeDamaged(f"{counted(len(plan.damaged), 'exchange')} could not be copied: see 'wiretape db check'")
-
-
-def _report_damaged(plan: "Plan") -> None:
-    from recorder.sanitize import safe
-
+        done = f"{counted(copied, 'exchange')} copied to {path}"
     for line in plan.damaged[:_DAMAGED_SHOWN]:
         click.echo(f"wiretape: {safe(line)}", err=True)
-
-
-def _planned(path: Path, tapes: tuple[Path, ...]) -> "Plan":
-    from recorder.tape import file, merge
-
-    if not path.exists():
-        return merge.plan(None, tapes)
-    with file.reading(path) as connection:
-        return merge.plan(connection, tapes)
-
-
-def _left_out(plan: "Plan") -> str:
     parts = [(plan.present, "on it already"), (plan.running, "still running"), (len(plan.damaged), "damaged")]
     left_out = ", ".join(f"{count:,} {why}" for count, why in parts if count)
-    return f"; left out: {left_out}" if left_out else ""
+    click.echo(f"{done}; left out: {left_out}" if left_out else done)
+    if plan.damaged and not dry_run:
+        raise TapeDamaged(f"{counted(len(plan.damaged), 'exchange')} could not be copied: see 'wiretape db check'")
 
 
 def _progress() -> "Progress":
@@ -347,22 +328,10 @@ def _progress() -> "Progress":
 @db.command()
 @options.db
 @click.option("--exchanges", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="How many.")
-@click.option(
-    "--chunks",
-    type=click.IntRange(2),
-    default=200,
-    show_default=True,
-    metavar="M",
-    help="Output chunks of a whole answer.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0),
-    default=1,
-    show_default=True,
-    metavar="S",
-    help="The same seed gives the same tape.",
-)
+@click.option("--chunks", type=click.IntRange(2), default=200, show_default=True, metavar="M",
+              help="Output chunks of a whole answer.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, metavar="S",
+              help="The same seed gives the same tape.")  # fmt: skip
 def fixture(db: Path | None, exchanges: int, chunks: int, seed: int) -> None:
     """Make a synthetic tape with every outcome, for measuring speed and trying commands."""
     from recorder.demo import synthetic

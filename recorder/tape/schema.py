@@ -41,20 +41,11 @@ REVISION = "0003"
 VIEW = "exchange_metrics"
 """The view for people: a row per exchange, times in ms."""
 
-metadata = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
+_NAMED = {kind: f"{kind}_%(table_name)s_%(column_0_name)s" for kind in ("ix", "uq", "fk")}
+metadata = MetaData(naming_convention={**_NAMED, "pk": "pk_%(table_name)s"})
 
 _KEY = BigInteger().with_variant(Integer, "sqlite")
-
-
-def _json() -> JSON:
-    return JSON(none_as_null=True)
+_JSON = JSON(none_as_null=True)
 
 
 def _exchange_no() -> Column[Any]:
@@ -70,9 +61,7 @@ sessions = Table(
     Column("pid", Integer, nullable=False, comment="process id of the relay"),
     Column("boot_id", Text, comment="identity of the machine's boot, where the system has one"),
     Column("listen", Text, nullable=False, comment="base URL that clients were given"),
-    Column(
-        "upstreams", _json(), nullable=False, comment="[[name, URL]], user info redacted; the name is empty at the root"
-    ),
+    Column("upstreams", _JSON, nullable=False, comment="[[name, URL]], user info redacted; at the root without name"),
     Column("salt", LargeBinary, nullable=False, comment="key of the redaction hashes; the same in all of a tape"),
     Column("started_at", Text, nullable=False, comment="wall time, UTC, ISO 8601"),
     Column("heartbeat_at", Text, nullable=False, comment="when the relay was last heard of; wall time, UTC"),
@@ -91,13 +80,13 @@ exchanges = Table(
     Column("path", Text, nullable=False, comment="below the upstream's URL, with the query; secret values redacted"),
     Column("upstream", Text, nullable=False, comment="base URL of the API server, user info redacted"),
     Column("request_model", Text, comment="the model asked for"),
-    Column("request_headers", _json(), nullable=False, comment="[[name, value]] as the client sent them, redacted"),
+    Column("request_headers", _JSON, nullable=False, comment="[[name, value]] as the client sent them, redacted"),
     Column("request_body", LargeBinary, comment="as it came, up to a cap"),
     Column("request_size", BigInteger, nullable=False, comment="bytes of the whole request body"),
     Column("request_sha256", String(64), nullable=False, comment="of the whole request body"),
-    Column("labels", _json(), nullable=False, comment="{key: value}, credentials redacted"),
+    Column("labels", _JSON, nullable=False, comment="{key: value}, credentials redacted"),
     Column("status", Integer, comment="HTTP status; NULL: no answer came"),
-    Column("response_headers", _json(), comment="[[name, value]] as upstream sent them, redacted"),
+    Column("response_headers", _JSON, comment="[[name, value]] as upstream sent them, redacted"),
     Column("connected_ns", BigInteger, comment="connected, TLS included"),
     Column("sent_ns", BigInteger, comment="request written"),
     Column("headers_ns", BigInteger, comment="the read that completed the response head"),
@@ -107,22 +96,10 @@ exchanges = Table(
     Column("ended_detail", Text, comment="the transport's own words, redacted"),
     Column("framing", Text, comment="how the body was delimited: chunked, length, close, none"),
     Column("bytes", BigInteger, nullable=False, server_default="0", comment="body bytes that upstream sent"),
-    Column(
-        "gap_bytes",
-        BigInteger,
-        nullable=False,
-        server_default="0",
-        comment="of these, body bytes that could not be stored",
-    ),
-    Column(
-        "paused", Integer, nullable=False, server_default="0", comment="times upstream had to wait for a slow client"
-    ),
-    Column(
-        "surplus", Boolean, nullable=False, server_default="0", comment="upstream sent bytes after the response's end"
-    ),
-    Column(
-        "coarse_clock", Boolean, nullable=False, server_default="0", comment="instants are not those of socket reads"
-    ),
+    Column("gap_bytes", BigInteger, nullable=False, server_default="0", comment="body bytes that could not be stored"),
+    Column("paused", Integer, nullable=False, server_default="0", comment="times upstream waited for a slow client"),
+    Column("surplus", Boolean, nullable=False, server_default="0", comment="upstream sent bytes after the response"),
+    Column("coarse_clock", Boolean, nullable=False, server_default="0", comment="timestamps are not of socket reads"),
     comment="one request and its response: the facts; T0 is the moment before the request is sent upstream",
     sqlite_autoincrement=True,  # a number is not used again after its exchange was deleted
 )
@@ -161,12 +138,8 @@ bodies = Table(
 
 _TIMING: Final = {field.name for field in fields(Timing)}
 _TYPES: Final[dict[Any, TypeEngine[Any]]] = {
-    int: BigInteger(),
-    float: Float(),
-    str: Text(),
-    bytes: LargeBinary(),
-    tuple: Text(),
-}
+    int: BigInteger(), float: Float(), str: Text(), tuple: Text(), bytes: LargeBinary(),
+}  # fmt: skip
 """How a value is kept, by its type; what is not listed is JSON."""
 
 
@@ -175,7 +148,7 @@ def _derived(field: Field[Any]) -> Column[Any]:
     kind, *others = get_args(field.type) if isinstance(field.type, UnionType) else (field.type,)
     metric: Metric | None = field.metadata["metric"]
     is_count = kind is int and not others and not (metric and metric.unit)
-    type = Integer() if is_count else _TYPES.get(get_origin(kind) or kind) or _json()
+    type = Integer() if is_count else _TYPES.get(get_origin(kind) or kind) or _JSON
     index = field.name == "outcome" or None
     return Column(field.name, type, nullable=bool(others), index=index, comment=field.metadata["doc"])
 
