@@ -59,22 +59,22 @@ else:
     def _take_byte(descriptor: int) -> None:
         if _HAS_DESCRIPTION_LOCKS:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _write_lock(_HELD_BYTE))
-        else:
+        else:  # pragma: no cover
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _HELD_BYTE)
 
     def _name_holder(descriptor: int) -> None:
-        if not _HAS_DESCRIPTION_LOCKS:  # what SQLite drops includes the lock itself
+        if not _HAS_DESCRIPTION_LOCKS:  # pragma: no cover - what SQLite drops includes the lock itself
             _take_byte(descriptor)
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _HOLDER_BYTE)
 
     def _is_taken(descriptor: int) -> bool:
-        if not _HAS_DESCRIPTION_LOCKS:
+        if not _HAS_DESCRIPTION_LOCKS:  # pragma: no cover
             return _holder_pid(descriptor) is not None
         answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _write_lock(_HELD_BYTE))
         return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
 
     def _holder_pid(descriptor: int) -> int | None:
-        if sys.platform != "linux":
+        if sys.platform != "linux":  # pragma: no cover
             return None
         kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, _write_lock(_HOLDER_BYTE)))
         return pid if kind != fcntl.F_UNLCK and pid > 0 else None

@@ -1,10 +1,14 @@
+import sqlite3
 import zlib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from recorder.tape import checks
-from tests.recorder.frames import STREAM, damage, exchange, opened, reading, record
+from recorder.clock import Clock
+from recorder.tape import checks, file
+from recorder.tape.journal import Verified
+from tests.recorder.frames import SESSION, STREAM, damage, exchange, opened, reading, record
 
 
 def problems(tape: Path) -> list[str]:
@@ -57,3 +61,70 @@ def test_each_kind_of_damage_is_found_and_named(recorded: Path, statement: str, 
     for sentence in expected:
         assert any(one.startswith(sentence) for one in found), found
     assert bool(found) == bool(expected)
+
+
+def corrupt(tape: Path) -> None:
+    """Clear the pages of an index, which SQLite's checks find."""
+    with closing(sqlite3.connect(tape)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name='ix_measures_outcome'").fetchone()
+    with tape.open("r+b") as opened_file:
+        opened_file.seek(4096 * (page - 1))
+        opened_file.write(bytes(4096))
+
+
+def limited(tape: Path) -> list[str]:
+    with reading(tape) as connection:
+        return checks.damage(connection, 5)
+
+
+@pytest.mark.damages
+def test_a_limited_check_stops_where_sqlite_finds_something(recorded: Path) -> None:
+    damage(recorded, "UPDATE sessions SET listen=x'00'")
+    assert limited(recorded) == ["session 1: sessions.listen is a blob of 1 bytes, not text"]
+    corrupt(recorded)
+    found = limited(recorded)
+    assert found
+    assert all(line.startswith("SQLite: ") and "***" not in line for line in found)
+
+
+@pytest.mark.damages
+def test_a_limited_check_tells_the_first_few_problems_of_the_newest_exchanges(tape: Path) -> None:
+    with opened(tape) as store:
+        for number in range(8):
+            record(store, exchange(f"e{number}"))
+    assert limited(tape) == []
+    damage(tape, "DELETE FROM reads WHERE seq=1")
+    found = limited(tape)
+    assert len(found) == 5
+    assert found[0] == "exchange e7: read 1 is missing"
+
+
+@pytest.mark.damages
+def test_a_check_that_takes_too_long_is_left(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, exchange("e1", [b"x"] * 20_000))
+    damage(tape, "DELETE FROM reads WHERE seq=19000")
+    with reading(tape) as connection:
+        assert checks.damage(connection, 0, Clock(now=iter(range(0, 10**18, 10**17)).__next__)) == []
+
+
+def test_what_is_held_of_a_session_is_read_from_the_file(recorded: Path) -> None:
+    assert checks.verify(recorded, SESSION.uuid, 5) == Verified(2, 0, 2 * SIZE, [])
+
+
+@pytest.mark.damages
+def test_what_cannot_be_read_is_not_held(recorded: Path) -> None:
+    other = recorded.with_name("other.db")
+    assert checks.verify(other, SESSION.uuid, 5) == Verified(0, 0, 0, ["it was removed"])
+    damage(other, "CREATE VIEW reads AS SELECT 1")
+    assert checks.verify(other, SESSION.uuid, 5).problems[0].startswith(f"{other} holds reads as a view")
+    recorded.write_bytes(recorded.read_bytes()[:4096] + b"\xff" * (recorded.stat().st_size - 4096))
+    held = checks.verify(recorded, SESSION.uuid, 5)
+    assert (held.exchanges, held.failed, held.bytes) == (0, 0, 0)
+    assert "malformed" in held.problems[0]
+    with closing(sqlite3.connect(other, isolation_level=None)) as locker:
+        locker.execute("DROP VIEW reads")
+        locker.execute("BEGIN EXCLUSIVE")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(file, "BUSY_MS", 20)
+            assert checks.verify(other, SESSION.uuid, 5) == Verified(None, None, None, ["database is locked"])

@@ -173,3 +173,12 @@ def test_a_lock_that_cannot_be_opened_is_explained(tape: Path, lock_file: Path, 
     assert not (tmp_path / "elsewhere").exists()
     with pytest.raises(TapeBusy), locking.held(tape / "tape", "mine"):
         pass
+
+
+def test_a_tape_that_cannot_be_opened_is_explained(tmp_path: Path) -> None:
+    with (
+        locking.held(tmp_path / "none.db", "mine") as lock,
+        pytest.raises(TapeBusy, match=r"none\.db cannot be opened"),
+        lock.on_file(),
+    ):
+        pass
