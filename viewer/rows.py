@@ -10,6 +10,7 @@ import functools
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from recorder.decode.chat import Chunk, Piece
@@ -82,6 +83,17 @@ def ms(ns: float | None) -> float | None:
 def ns(ms: float | None) -> int | None:
     """Return milliseconds as whole nanoseconds."""
     return None if ms is None else round(ms * 1e6)
+
+
+def timestamp(text: str) -> datetime:
+    """Parse a wall time as the tape has it. Raises `TapeDamaged`."""
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        parsed = None
+    if parsed is None or parsed.tzinfo is None:
+        raise TapeDamaged("the tape is damaged (a time that is none): run 'wiretape db check'")
+    return parsed
 
 
 def stored_name(field: str) -> str:

@@ -213,19 +213,19 @@ def _rows(connection: "Connection", job: _Job, where: "Condition | None", bar: p
 def _archive(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
     from recorder import __version__
     from viewer.export import har
-    from viewer.tape import queries
+    from viewer.tape import exchange, queries
 
     def put(out: BinaryIO | None) -> int:
         numbers = itertools.islice(queries.numbers(connection, where), job.limit)
         with _bar(connection, job, where) as bar, _opened(out) as file:
-            return har.write(file, (queries.whole(connection, no) for no in bar.over(numbers)), __version__)
+            return har.write(file, (exchange.full(connection, no) for no in bar.over(numbers)), __version__)
 
     return put
 
 
 def _one(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
     from viewer.export import asciicast
-    from viewer.tape import queries
+    from viewer.tape import exchange, queries
     from viewer.timing import thresholds
 
     numbers = list(itertools.islice(queries.numbers(connection, where), 2))
@@ -239,7 +239,7 @@ def _one(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
         with _opened(out) as file:
             if job.format == "sse":
                 return file.write(queries.body(connection, numbers[0]))
-            return asciicast.write(file, queries.whole(connection, numbers[0]), limits)
+            return asciicast.write(file, exchange.full(connection, numbers[0]), limits)
 
     return put
 

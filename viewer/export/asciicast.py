@@ -16,7 +16,7 @@ from recorder.decode.decoder import TimedChunk
 from recorder.decode.stalls import DEFAULT, Thresholds, output_gaps
 from recorder.sanitize import safe
 from viewer import formatting
-from viewer.tape.whole import Whole
+from viewer.tape.exchange import FullExchange
 
 COLUMNS: Final = 80
 LINES: Final = 24
@@ -30,7 +30,7 @@ Event = tuple[int, int, str, str]
 """The instant in ns, the place among those of the same instant, asciicast's code, and its data."""
 
 
-def write(out: BinaryIO, one: Whole, limits: Thresholds = DEFAULT) -> int:
+def write(out: BinaryIO, one: FullExchange, limits: Thresholds = DEFAULT) -> int:
     """Write a recording, in which stalls by these limits are marked; return how many events it has."""
     count = -1
     for line in lines(one, limits):
@@ -39,7 +39,7 @@ def write(out: BinaryIO, one: Whole, limits: Thresholds = DEFAULT) -> int:
     return count
 
 
-def lines(one: Whole, limits: Thresholds = DEFAULT) -> Iterator[str]:
+def lines(one: FullExchange, limits: Thresholds = DEFAULT) -> Iterator[str]:
     """Yield a recording line by line: its header, then its events in time."""
     facts = one.facts
     title = safe(" · ".join(filter(None, (facts["id"], facts["model"], facts["outcome"]))))
@@ -55,7 +55,7 @@ def lines(one: Whole, limits: Thresholds = DEFAULT) -> Iterator[str]:
         before = at
 
 
-def _events(one: Whole, limits: Thresholds) -> Iterator[Event]:
+def _events(one: FullExchange, limits: Thresholds) -> Iterator[Event]:
     chunks = list(one.decoded.chunks())
     outputs = [timed for timed in chunks if timed.chunk.output]
     yield from _written(one, chunks)
@@ -73,7 +73,7 @@ def _events(one: Whole, limits: Thresholds) -> Iterator[Event]:
     yield from _ending(one)
 
 
-def _written(one: Whole, chunks: Sequence[TimedChunk]) -> Iterator[Event]:
+def _written(one: FullExchange, chunks: Sequence[TimedChunk]) -> Iterator[Event]:
     """Yield what the first choice says, one event for each chunk of it."""
     choice = min((piece.index for timed in chunks for piece in timed.chunk.pieces), default=0)
     kind = ""
@@ -111,7 +111,7 @@ def _painted(kind: str, text: str) -> str:
     return f"{style}{plain}{_RESET}" if style else plain
 
 
-def _ending(one: Whole) -> Iterator[Event]:
+def _ending(one: FullExchange) -> Iterator[Event]:
     facts, at_ns, said = one.facts, one.last_ns or 0, safe(one.ending)
     reason = f", finish reason {safe(facts['finish_reason'])}" if facts["finish_reason"] else ""
     is_complete = facts["outcome"] == "complete"
@@ -121,6 +121,6 @@ def _ending(one: Whole) -> Iterator[Event]:
         yield at_ns, _END, "x", "0" if is_complete else "1"
 
 
-def _at(timed: TimedChunk, one: Whole) -> int:
+def _at(timed: TimedChunk, one: FullExchange) -> int:
     """Return the instant of a chunk, or the end where the tape lacks it."""
     return timed.at_ns if timed.at_ns is not None else one.last_ns or 0

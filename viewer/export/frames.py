@@ -39,7 +39,6 @@ from viewer.filters.parser import parse
 from viewer.rows import Row
 from viewer.tape import conditions, queries
 from viewer.tape.conditions import Condition
-from viewer.tape.whole import instant
 
 GAPS: Final = (
     Field("id", "text", None, "the exchange's id, 16 hex digits (X-Wiretape-Id)"),
@@ -160,7 +159,7 @@ def as_array(dtype: Any, values: list[Any]) -> Any:
         values = [rows.encodable(value) for value in values]
         return pd.Categorical(values, categories=pd.Index(list(dict.fromkeys(values)), dtype="string"))
     if dtype == _DTYPES["timestamp"]:
-        return pd.DatetimeIndex([instant(value) for value in values], tz="UTC").as_unit("us")
+        return pd.DatetimeIndex([rows.timestamp(value) for value in values], tz="UTC").as_unit("us")
     if dtype == "Int64":
         values = [None if value is None or abs(value) >= _LARGEST else value for value in values]
     if dtype == "string":

@@ -19,12 +19,12 @@ from urllib.parse import parse_qsl, urlsplit
 from recorder.plurals import counted
 from viewer import rows
 from viewer.rows import Row
-from viewer.tape.whole import Whole
+from viewer.tape.exchange import FullExchange
 
 _PHASES: Final = ("connect", "send", "wait", "receive")
 
 
-def write(out: BinaryIO, found: Iterable[Whole], version: str) -> int:
+def write(out: BinaryIO, found: Iterable[FullExchange], version: str) -> int:
     """Write an archive, one entry in each line, and give how many there are; `version` is wiretape's."""
     creator = json.dumps({"name": "wiretape", "version": version})
     out.write(f'{{"log": {{"version": "1.2", "creator": {creator}, "pages": [], "entries": ['.encode())
@@ -36,7 +36,7 @@ def write(out: BinaryIO, found: Iterable[Whole], version: str) -> int:
     return count
 
 
-def entry(one: Whole) -> Row:
+def entry(one: FullExchange) -> Row:
     """Return one exchange as an entry of an archive."""
     facts, phases = one.facts, timings(one)
     found = {
@@ -55,7 +55,7 @@ def entry(one: Whole) -> Row:
     return found | {"_wiretape": _wiretape(one)}
 
 
-def timings(one: Whole) -> dict[str, float]:
+def timings(one: FullExchange) -> dict[str, float]:
     """Return the phases of an exchange, in ms; of one that is still open, up to its last read."""
     marks = [one.facts["connected_ns"], one.facts["sent_ns"], one.facts["headers_ns"]]
     while marks and marks[-1] is None:
@@ -104,7 +104,7 @@ def _post_data(facts: Row) -> Row:
     return found
 
 
-def _response(one: Whole) -> Row:
+def _response(one: FullExchange) -> Row:
     facts, headers = one.facts, one.facts["response_headers"] or []
     answered = facts["status"] is not None
     found = {
@@ -121,7 +121,7 @@ def _response(one: Whole) -> Row:
     return found if answered else found | {"_error": one.ending}
 
 
-def _content(one: Whole, mime_type: str) -> Row:
+def _content(one: FullExchange, mime_type: str) -> Row:
     text, encoding = _text(one.decoded.data)
     found: Row = {"size": len(one.decoded.data)}
     if one.decoded.data != one.body:
@@ -137,7 +137,7 @@ def _text(body: bytes) -> tuple[str, str | None]:
         return base64.b64encode(body).decode(), "base64"
 
 
-def _messages(one: Whole) -> list[Row]:
+def _messages(one: FullExchange) -> list[Row]:
     started = one.started
 
     def seconds(at_ns: int | None) -> float | None:
@@ -150,7 +150,7 @@ def _messages(one: Whole) -> list[Row]:
     ]
 
 
-def _wiretape(one: Whole) -> Row:
+def _wiretape(one: FullExchange) -> Row:
     names = ("id", "outcome", "outcome_detail", "ended_by", "ended_detail", "labels")
     return {name: one.facts[name] for name in names} | {"reads": [rows.read(read) for read in one.reads]}
 

@@ -15,7 +15,6 @@ from recorder.errors import WiretapeError
 from viewer import rows
 from viewer.export.fields import Field, Kind
 from viewer.rows import Row
-from viewer.tape.whole import instant
 
 _ROWS: Final = 10_000
 _CHARACTERS: Final = 1 << 22
@@ -98,7 +97,7 @@ _WRITTEN: Final[dict[Kind, Callable[[Any], Any]]] = {
     "text": rows.encodable,
     "json": rows.encodable,
     "words": _words,
-    "timestamp": instant,
+    "timestamp": rows.timestamp,
     "integer": _integer,
 }
 """What becomes of a known value, where pyarrow does not take it as it is."""

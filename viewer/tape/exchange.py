@@ -1,23 +1,28 @@
-"""One exchange for looking at closely: what can be told of it at once, and all of it with its body decoded.
+"""One exchange: what can be told of it at once, and all of it with its body decoded.
 
-The first is quick however large the exchange is, the second takes as long as decoding does (`opening`): that of a large
-one is left to a process of its own (`apart`). As in `queries`, each query is short.
+The first is quick however large the exchange is, the second takes as long as decoding does: that of a large one is left
+to a process of its own (`decoder`). As in `queries`, each query is short. Timestamps are ns since T0.
 """
 
 import contextlib
 import os
 import pickle
 import sys
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import NoResultFound
 
 from recorder.decode import encoding
+from recorder.decode.decoder import Decoded, decode
+from recorder.decode.outcome import Read, Reads
 from recorder.errors import WiretapeError
 from recorder.process import Run
 from recorder.tape import reading
-from recorder.tape.schema import exchanges, measures
+from recorder.tape.schema import exchanges, measures, reads
+from viewer import rows
 from viewer.model.exchange import opened
 from viewer.model.exchange.opened import Known, Stored
 from viewer.model.exchange.transcript import Transcript
@@ -26,8 +31,58 @@ from viewer.tape import queries, running
 from viewer.tape.columns import JOINED, column
 
 
+@dataclass(frozen=True, slots=True)
+class FullExchange:
+    """All that a tape holds of one exchange: its row with the outcome, its reads, its body and what that says."""
+
+    facts: Row
+    reads: Reads
+    body: bytes
+    decoded: Decoded
+
+    @property
+    def started(self) -> datetime:
+        """The wall time at T0. Raises `TapeDamaged`."""
+        return rows.timestamp(self.facts["started_at"])
+
+    @property
+    def last_ns(self) -> int | None:
+        """When it ended; while it is open, its last read."""
+        end: int | None = self.facts["end_ns"]
+        return end if end is not None else max(self.reads.at_ns, default=None)
+
+    @property
+    def ending(self) -> str:
+        """How it ended: its outcome, and the message of the error or the transport, if there is one."""
+        detail = f" ({self.facts['outcome_detail']})" if self.facts["outcome_detail"] else ""
+        message = self.facts["error_message"] or self.facts["ended_detail"]
+        return f"{self.facts['outcome']}{detail}{f': {message}' if message else ''}"
+
+
+def full(connection: Connection, no: int) -> FullExchange:
+    """Read and decode all of an exchange: the columns of `exchanges`, and of what was derived how it ended."""
+    derived = ("model", "outcome", "outcome_detail", "finish_reason", "error_code", "error_message")
+    columns = (column(field).label(field) for field in derived)
+    with connection.begin():
+        row = connection.execute(select(exchanges, *columns).select_from(JOINED).where(exchanges.c.no == no)).mappings()
+        values = {str(name): value for name, value in row.one().items()}
+        facts, its_reads = reading.facts(connection, no)
+        body = reading.readable_body(connection, no)
+    return FullExchange(values, its_reads, body, decode(facts, its_reads, body))
+
+
+def reads_between(connection: Connection, no: int, first: int, last: int) -> dict[int, Read]:
+    """Return the reads of an exchange from seq `first` to `last` by their seq, those that are on the tape.
+
+    All reads of an exchange come with its body (`stored`); this is quick however many there are.
+    """
+    statement = select(*reading.READ_COLUMNS).where(reads.c.exchange_no == no, reads.c.seq.between(first, last))
+    with connection.begin():
+        return {row.seq: Read(*row) for row in connection.execute(statement) if reading.is_intact(row)}
+
+
 def known(connection: Connection, no: int) -> Known:
-    """Give what can be told of an exchange without decoding it. Raises sqlalchemy's `NoResultFound`."""
+    """Return what can be told of an exchange without decoding it. Raises sqlalchemy's `NoResultFound`."""
     row = queries.detail(connection, no)
     if running.is_measurable(row):
         row = running.filled(row, running.figures(connection, no))
@@ -59,7 +114,7 @@ def stored(connection: Connection, no: int) -> Stored:
 
 
 def is_final(connection: Connection, no: int, answer: Stored) -> bool:
-    """Say whether an answer that was read before had ended and been measured, and still is the one of this number."""
+    """Return whether an answer read before had ended and been measured, and still is the one of this number."""
     now = select(exchanges.c.id, exchanges.c.ended_by, measures.c.outcome).outerjoin(measures)
     with connection.begin():
         found = connection.execute(now.where(exchanges.c.no == no)).one()
@@ -67,7 +122,7 @@ def is_final(connection: Connection, no: int, answer: Stored) -> bool:
 
 
 def weight(connection: Connection, no: int) -> int:
-    """Give how many bytes of an answer are to be decoded, as far as it has come; of a compressed one, at a guess.
+    """Return how many bytes of an answer are to be decoded, as far as it has come; of a compressed one, at a guess.
 
     Raises sqlalchemy's `NoResultFound`.
     """
@@ -79,13 +134,13 @@ def weight(connection: Connection, no: int) -> int:
 
 
 def version(connection: Connection) -> int:
-    """Give a number that is another whenever somebody else has written to the tape."""
+    """Return a number that is another whenever somebody else has written to the tape."""
     with connection.begin():
         return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
 
 
 def preliminary(row: Row) -> Transcript:
-    """Give the texts that are on the tape already, as if one event had brought them all: until the body is decoded."""
+    """Return the texts that the tape has already, as if one event had brought them all, until the body is decoded."""
     texts = [("reasoning", row["reasoning"]), ("content", row["content"]), ("refusal", row["refusal"])]
     calls = [(call["name"] or "", call["arguments"] or "") for call in row["tool_calls"] or ()]
     return Transcript.of_texts({kind: text for kind, text in texts if text}, calls)

@@ -2,7 +2,7 @@
 
 As in `queries`, each query is short. Nothing read here grows with what was recorded: texts are cut by the database, so
 that a line of many megabytes costs no more than any other. An exchange that still runs is measured from what is there,
-unless that is much. What is done with the rows is left to `catalog` and `streams`.
+unless that is much. What is done with the rows is left to `viewer.model.listing`.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,6 +17,7 @@ from recorder.tape import cells, reading
 from recorder.tape.schema import exchanges, measures, reads, sessions
 from viewer import rows
 from viewer.filters.syntax import And, Filter
+from viewer.model.listing.ranking import LABELS, Entry
 from viewer.rows import Row
 from viewer.tape import conditions, queries, running
 from viewer.tape.columns import JOINED, column
@@ -28,6 +29,11 @@ LISTED: Final = (
     "tps_user", "events", "output_chunks", "completion_tokens", "reads", "bytes", "flags", "sparkline",
 )  # fmt: skip
 """The fields of a row of the list; `no`, `last_read_ms` (of one that still runs) and `gaps` (packed) are with them."""
+
+COMPARED: Final = (
+    "id", "started_at", "model", "upstream", "status", "ended_by", "outcome_detail", "flags", "bytes", *LABELS,
+)  # fmt: skip
+"""The fields of a row of the table of several; one that has not been measured has a `last_read_ms`, too."""
 
 LONGEST: Final = 256
 """So many characters of a text are read for the list."""
@@ -85,7 +91,7 @@ class Change:
 def numbers(
     connection: Connection, where: Condition | None = None, by: str | None = None, *, descending: bool = False
 ) -> list[int]:
-    """Give the numbers of the exchanges that fit: ascending, or in the order of a field, unknown last."""
+    """Return the numbers of the exchanges that fit: ascending, or in the order of a field, unknown last."""
     if by is None:
         source = exchanges if where is None else JOINED
         statement = select(func.json_group_array(exchanges.c.no)).select_from(source)
@@ -111,7 +117,7 @@ def started(connection: Connection, numbers: Collection[int] | None = None) -> t
 
 
 def listed(connection: Connection, numbers: Sequence[int]) -> list[Row]:
-    """Give the rows of these exchanges, as far as they are on the tape; the open ones measured as far as they are."""
+    """Return the rows of these exchanges, as far as they are on the tape; the open ones measured as far as they are."""
     columns = (_short(name).label(name) for name in LISTED)
     last = select(func.max(reads.c.at_ns)).where(reads.c.exchange_no == exchanges.c.no).correlate(exchanges)
     unended = case((exchanges.c.ended_by.is_(None), last.scalar_subquery()))
@@ -134,7 +140,7 @@ def listed(connection: Connection, numbers: Sequence[int]) -> list[Row]:
 def change(
     connection: Connection, seen: Seen | None, where: Condition | None = None, looked_at: Iterable[int] = ()
 ) -> Change | None:
-    """Say what has changed on the tape since it was `seen` (None: never); None if nobody has written to it.
+    """Return what has changed on the tape since it was `seen` (None: never); None if nobody has written to it.
 
     Rows are read of those that are new and of those that are `looked_at`, the newest of them at most.
     """
@@ -166,13 +172,13 @@ def change(
 
 
 def alone(connection: Connection, where: Filter) -> list[tuple[Filter, int]]:
-    """Give the terms of a filter, at most the first few, and how many exchanges fit each of them alone."""
+    """Return the terms of a filter, at most the first few, and how many exchanges fit each of them alone."""
     terms = where.parts[:_MOST_TERMS] if isinstance(where, And) else (where,)
     return [(term, queries.count(connection, conditions.condition(term))) for term in terms]
 
 
 def values(connection: Connection, field: str) -> list[str]:
-    """Give the values that a text field has on the tape, the commonest first, as far as a filter can name them."""
+    """Return the values that a text field has on the tape, the commonest first, as far as a filter can name them."""
     text = func.substr(cast(column(field), Text), 1, LONGEST)
     statement = select(text).select_from(JOINED).group_by(text).order_by(func.count().desc()).limit(_MOST_VALUES)
     with connection.begin():
@@ -180,7 +186,7 @@ def values(connection: Connection, field: str) -> list[str]:
 
 
 def preview(connection: Connection, no: int) -> Row | None:
-    """Give a row of the list with the ends of its texts and the beginnings of its messages; None if it is gone.
+    """Return a row of the list with the ends of its texts and the beginnings of its messages; None if it is gone.
 
     Beside each of `content`, `reasoning` and `refusal` stands its length in characters (`content_size` …);
     `recorder_pid` is the process that recorded it.
@@ -201,6 +207,27 @@ def preview(connection: Connection, no: int) -> Row | None:
         return None
     row = found[0] | {str(name): value for name, value in texts.items()}
     return row | _live_text(connection, no) if running.is_measurable(row) else row
+
+
+def entries(connection: Connection, numbers: Sequence[int]) -> list[Entry]:
+    """Return these exchanges as a table of several shows them, as far as they are on the tape."""
+    return [entry for no in numbers if (entry := _entry(connection, no)) is not None]
+
+
+def _entry(connection: Connection, no: int) -> Entry | None:
+    row = next(queries.numbered(connection, COMPARED, [no]), None)
+    if row is None:
+        return None
+    with connection.begin():
+        gaps: bytes | None = connection.execute(select(measures.c.icl).where(measures.c.exchange_no == no)).scalar()
+        last = connection.execute(select(func.max(reads.c.at_ns)).where(reads.c.exchange_no == no)).scalar()
+        run = reading.run_of(connection, no)
+    if row["outcome"] == "open":
+        row["last_read_ms"] = rows.ms(last)
+    if running.is_measurable(row):
+        figures = running.figures(connection, no)
+        row, gaps = running.filled(row, figures), figures.icl
+    return Entry(no, row, run, gaps or b"")
 
 
 def _decoded(connection: Connection, statement: Any) -> list[int]:
@@ -225,7 +252,7 @@ def _new(connection: Connection, known: Seen) -> set[int]:
 
 
 def _unmeasured(connection: Connection, candidates: Collection[int] | None = None) -> set[int]:
-    """Give those, of these exchanges or of all, that still run or are not measured yet."""
+    """Return those, of these exchanges or of all, that still run or are not measured yet."""
     statement = select(exchanges.c.no).select_from(JOINED).where(measures.c.exchange_no.is_(None))
     if candidates is not None:
         statement = statement.where(queries.among(candidates))
@@ -233,7 +260,7 @@ def _unmeasured(connection: Connection, candidates: Collection[int] | None = Non
 
 
 def _all_unmeasured(connection: Connection) -> set[int]:
-    """Give all of them; nearly always they are those that run, which an index has."""
+    """Return all of them; nearly always they are those that run, which an index has."""
     running = set(connection.execute(select(exchanges.c.no).where(exchanges.c.ended_by.is_(None))).scalars())
     total, measured = (
         connection.execute(select(func.count()).select_from(table)).scalar_one() for table in (exchanges, measures)

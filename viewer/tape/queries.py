@@ -36,7 +36,6 @@ from viewer.rows import Chunks, Exchanges, Row
 from viewer.tape import conditions
 from viewer.tape.columns import JOINED, column
 from viewer.tape.conditions import Condition
-from viewer.tape.whole import Whole
 
 K = TypeVar("K")
 
@@ -399,18 +398,6 @@ def packed_gaps(connection: Connection, where: Condition | None = None) -> Itera
         if len(batch) < BATCH:
             return
         last = batch[-1].no
-
-
-def whole(connection: Connection, no: int) -> Whole:
-    """Read one exchange as a whole: the columns of `exchanges`, and of what was derived how it ended."""
-    derived = ("model", "outcome", "outcome_detail", "finish_reason", "error_code", "error_message")
-    columns = (column(field).label(field) for field in derived)
-    statement = select(_exchanges, *columns).select_from(JOINED).where(_exchanges.c.no == no)
-    with connection.begin():
-        row = connection.execute(statement).mappings().one()
-        facts, its_reads = reading.facts(connection, no)
-        data = reading.readable_body(connection, no)
-    return Whole({str(name): value for name, value in row.items()}, its_reads, data, decode(facts, its_reads, data))
 
 
 def count(connection: Connection, where: Condition | None = None) -> int:

@@ -24,7 +24,7 @@ from tests.viewer.conftest import COMPLETE, TOOLS
 from viewer.cli import group
 from viewer.export import frames
 from viewer.model.exchange import opened
-from viewer.tape import comparing, exchange, live, overview, queries
+from viewer.tape import exchange, live, overview, queries
 
 pytestmark = pytest.mark.damages
 
@@ -109,7 +109,7 @@ def screens(connection: Connection) -> Iterator[Callable[[], Any]]:
     yield lambda: live.listed(connection, numbers)
     yield lambda: live.change(connection, None)
     yield lambda: live.values(connection, "model")
-    yield lambda: comparing.entries(connection, numbers)
+    yield lambda: live.entries(connection, numbers)
     yield lambda: overview.figures(connection, "model")
     yield lambda: overview.failures(connection)
     yield lambda: overview.label_keys(connection)

@@ -15,8 +15,8 @@ from tests.decoded import of_chunks
 from tests.viewer.conftest import COMPLETE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
 from tests.viewer.golden import assert_golden
 from viewer.export import asciicast
-from viewer.tape import queries
-from viewer.tape.whole import Whole
+from viewer.tape import exchange, queries
+from viewer.tape.exchange import FullExchange
 
 Event = tuple[float, str, str]
 SGR = re.compile("\x1b\\[[0-9]+m")
@@ -24,7 +24,7 @@ SGR = re.compile("\x1b\\[[0-9]+m")
 
 def recorded(connection: Connection, id: str) -> bytes:
     out = io.BytesIO()
-    count = asciicast.write(out, queries.whole(connection, queries.find(connection, id)))
+    count = asciicast.write(out, exchange.full(connection, queries.find(connection, id)))
     assert count == len(out.getvalue().splitlines()) - 1
     return out.getvalue()
 
@@ -46,7 +46,7 @@ def made(*chunks: Chunk, **facts: Any) -> list[Event]:
     known: dict[str, Any] = {"id": "x", "model": None, "outcome": "complete", "outcome_detail": None, "ended_by": "end"}
     known |= {"started_at": "2026-03-01T12:00:00Z", "end_ns": 90 * MS, "finish_reason": None, "error_message": None}
     decoded = of_chunks(chunks, [at * 10 * MS for at in range(1, len(chunks) + 1)])
-    one = Whole(known | {"ended_detail": None} | facts, Reads.of([]), b"", decoded)
+    one = FullExchange(known | {"ended_detail": None} | facts, Reads.of([]), b"", decoded)
     return read_back("\n".join(asciicast.lines(one)).encode())[1]
 
 
@@ -155,7 +155,7 @@ def test_each_call_begins_a_line_and_each_kind_a_paragraph() -> None:
 
 
 def test_time_never_runs_backwards(connection: Connection) -> None:
-    one = queries.whole(connection, queries.find(connection, COMPLETE))
+    one = exchange.full(connection, queries.find(connection, COMPLETE))
     early = replace(one, facts=one.facts | {"end_ns": 5 * MS})
     intervals = [json.loads(line)[0] for line in list(asciicast.lines(early))[1:]]
     assert min(intervals) >= 0

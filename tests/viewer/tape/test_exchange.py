@@ -1,14 +1,22 @@
 """One exchange: what can be told of it at once, and what decoding it needs."""
 
 import dataclasses
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
-from tests.viewer.conftest import COMPLETE, LIVE, TOOLS, TRUNCATED
+from recorder.decode.decoder import Decoded
+from recorder.decode.outcome import Read, Reads
+from recorder.errors import TapeDamaged
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIVE, MS, TOOLS, TRUNCATED
+from viewer import rows
 from viewer.tape import exchange, queries, running
 from viewer.tape import live as watching
+from viewer.tape.exchange import FullExchange
 
 
 def test_what_is_known_at_once_needs_no_decoding(connection: Connection) -> None:
@@ -64,3 +72,49 @@ def test_what_was_read_before_is_final_if_it_had_ended_and_is_as_it_was(connecti
     assert not exchange.is_final(connection, queries.find(connection, TRUNCATED), answer)
     with pytest.raises(NoResultFound):
         exchange.is_final(connection, 999, answer)
+
+
+def test_the_reads_asked_for_are_given_by_their_seq(tape: Path) -> None:
+    with queries.opened(tape) as connection:
+        no = queries.find(connection, COMPLETE)
+        found = exchange.reads_between(connection, no, 1, 2)
+        assert exchange.reads_between(connection, no, 900, 999) == {}
+    assert [(seq, read.seq, read.at_ns, read.size) for seq, read in found.items()] == [
+        (seq, seq, COMPLETE_READS[seq][0] * MS, len(COMPLETE_READS[seq][1])) for seq in (1, 2)
+    ]
+
+
+def whole(reads: list[Read] | None = None, **facts: Any) -> FullExchange:
+    known: dict[str, Any] = {
+        "started_at": "2026-03-01T12:00:01.500000Z",
+        "end_ns": None,
+        "outcome": "open",
+        "outcome_detail": None,
+    }
+    return FullExchange(
+        known | {"error_message": None, "ended_detail": None} | facts, Reads.of(reads or []), b"", Decoded(b"", False)
+    )
+
+
+def test_a_start_is_an_instant_of_utc() -> None:
+    assert whole().started == datetime(2026, 3, 1, 12, 0, 1, 500_000, UTC)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-03-01T12:00:01"])
+def test_a_time_that_is_none_is_damage(text: str) -> None:
+    with pytest.raises(TapeDamaged, match="db check"):
+        rows.timestamp(text)
+
+
+def test_an_open_exchange_was_last_heard_of_in_its_last_read() -> None:
+    reads = [Read(0, 5, None, 0, 1), Read(1, 9, None, 1, 1)]
+    assert whole(reads).last_ns == 9
+    assert whole(reads, end_ns=12).last_ns == 12
+    assert whole().last_ns is None
+
+
+def test_an_ending_has_the_words_of_the_error_else_of_the_transport() -> None:
+    assert whole().ending == "open"
+    cut = {"outcome": "truncated", "outcome_detail": "eof", "ended_detail": "closed"}
+    assert whole(**cut).ending == "truncated (eof): closed"
+    assert whole(**cut, error_message="overloaded").ending == "truncated (eof): overloaded"

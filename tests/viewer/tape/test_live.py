@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from recorder.tape import file, journal, retention
 from recorder.tape.store import Store
-from tests.viewer.conftest import COMPLETE_READS, HOSTILE, LIVE, begin, end, event, response
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, begin, end, event, response
 from viewer.filters.parser import parse
 from viewer.tape import conditions, queries
 from viewer.tape import live as watching
@@ -156,3 +156,23 @@ def test_what_is_read_of_a_line_does_not_grow_with_the_line(size: int, tmp_path:
         assert sum(len(value) for value in row.values() if isinstance(value, str)) < 8000
         assert row["content_size"] > size
         assert row["last_read_ms"] is None
+
+
+def test_exchanges_come_in_the_order_asked_for_and_what_is_gone_is_left_out(connection: Connection) -> None:
+    numbers = [queries.find(connection, id) for id in (TOOLS, COMPLETE)]
+    found = watching.entries(connection, [numbers[0], 999, numbers[1]])
+    assert [(one.no, one.row["id"]) for one in found] == [(numbers[0], TOOLS), (numbers[1], COMPLETE)]
+
+
+def test_the_figures_of_several_are_those_of_the_tape(connection: Connection) -> None:
+    no = queries.find(connection, COMPLETE)
+    (one,) = watching.entries(connection, [no])
+    detail = queries.detail(connection, no)
+    assert one.row == {name: detail[name] for name in watching.COMPARED}
+    assert len(one.gaps) == 3 * 8
+
+
+def test_one_of_several_that_runs_is_measured_until_its_last_read(connection: Connection) -> None:
+    (one,) = watching.entries(connection, [queries.find(connection, LIVE)])
+    assert (one.row["ttft_ms"], one.row["last_read_ms"], one.row["outcome"], one.gaps) == (110.0, 110.0, "open", b"")
+    assert (one.row["duration_ms"], one.run.heartbeat_at[:10], one.run.ended_at) == (None, "2026-03-01", None)

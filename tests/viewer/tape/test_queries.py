@@ -14,7 +14,7 @@ from viewer import rows
 from viewer.filters import patterns
 from viewer.filters.parser import parse
 from viewer.filters.patterns import TooSlow
-from viewer.tape import conditions, queries
+from viewer.tape import conditions, exchange, queries
 
 ALL = [COMPLETE, TOOLS, TRUNCATED]
 
@@ -271,7 +271,7 @@ def test_any_number_of_exchanges_can_be_named(connection: Connection) -> None:
 
 
 def test_an_exchange_is_read_as_a_whole(connection: Connection) -> None:
-    one = queries.whole(connection, queries.find(connection, COMPLETE))
+    one = exchange.full(connection, queries.find(connection, COMPLETE))
     assert one.body == queries.body(connection, queries.find(connection, COMPLETE))
     assert (one.facts["outcome"], one.facts["model"], len(one.reads)) == ("complete", "gpt-x-mini", 6)
     assert len(one.decoded.kinds) == 9

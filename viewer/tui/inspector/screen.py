@@ -19,7 +19,7 @@ from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.pages import is_dead
 from viewer.model.exchange.pulse import Pulse
-from viewer.tape import socket_reads
+from viewer.tape import exchange
 from viewer.timing.playback import Playback
 from viewer.tui.base.host import Superseded, host, in_thread
 from viewer.tui.base.keys import BACK, HELP
@@ -328,7 +328,7 @@ class InspectorScreen(PlaybackScreen):
     @work(group="reads", exclusive=True)
     async def on_bytes_pane_wanted(self, message: BytesPane.Wanted) -> None:
         """Read more about some socket reads."""
-        question = partial(socket_reads.between, no=self._no, first=message.first, last=message.last)
+        question = partial(exchange.reads_between, no=self._no, first=message.first, last=message.last)
         try:
             self.panes.bytes.take(await host(self).tape.ask(question, "reads"))
         except WiretapeError as error:

@@ -15,7 +15,7 @@ from viewer.model.exchange.race import ALIGNMENTS, Lane, Race
 from viewer.model.exchange.transcript import Transcript
 from viewer.model.states import Silence
 from viewer.rows import Row
-from viewer.tape import queries
+from viewer.tape import exchange, queries
 
 
 class Now:
@@ -46,7 +46,7 @@ SLOW = [(400, "one "), (800, "two "), (1200, "four")]
 
 def taped(connection: Connection, id: str) -> Lane:
     no = queries.find(connection, id)
-    whole = queries.whole(connection, no)
+    whole = exchange.full(connection, no)
     return Lane(Transcript(whole.decoded), whole.facts["end_ns"], None)
 
 

@@ -14,14 +14,14 @@ from viewer.model.listing import ranking
 from viewer.model.listing.ranking import LABELS, Entry, Score
 from viewer.rows import Row
 from viewer.tape import queries, running
-from viewer.tape.comparing import FIELDS
+from viewer.tape.live import COMPARED
 
 SECOND = 1_000_000_000
 NOON = Clock(lambda: 0, lambda: 1_772_366_400 * SECOND)
 
 
 def entry(no: int, outcome: str = "complete", flags: tuple[str, ...] = (), **figures: Any) -> Entry:
-    told = dict.fromkeys(FIELDS) | {"id": f"{no:016x}", "model": "m", "upstream": "https://u", "outcome": outcome}
+    told = dict.fromkeys(COMPARED) | {"id": f"{no:016x}", "model": "m", "upstream": "https://u", "outcome": outcome}
     return Entry(no, told | {"flags": list(flags), "outcome_detail": None} | figures, Run(1, ""))
 
 
