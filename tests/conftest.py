@@ -1,5 +1,6 @@
 """What all tests share: a place for a tape, and the promise that every tape they leave behind is whole."""
 
+import fcntl
 import functools
 import gc
 import os
@@ -12,6 +13,7 @@ import pytest
 
 from recorder.errors import WiretapeError
 from recorder.tape import checks, file
+from tests import forked
 
 ROOT = Path(__file__).parent.parent
 
@@ -54,6 +56,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Run the whole suite on every core, and files that are named in one process."""
     return None if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The tape of `wiretape demo`, and what that printed: recorded once for the processes of a test run."""
+    base = tmp_path_factory.getbasetemp()
+    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "demo"
+    place.mkdir(exist_ok=True)
+    tape, printed = place / "demo.db", place / "demo.txt"
+    with open(place / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not printed.exists():
+            done = forked.run(["demo", "--db", tape])
+            assert done.returncode == 0, done.stderr
+            printed.write_text(done.stdout, "utf-8")
+    return tape, printed.read_text("utf-8")
 
 
 @pytest.fixture

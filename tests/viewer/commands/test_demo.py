@@ -22,27 +22,21 @@ def wiretape(*arguments: str | Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    tape = tmp_path_factory.mktemp("demo") / "demo.db"
-    return tape, wiretape("demo", "--db", tape)
-
-
-@pytest.fixture(scope="module")
-def by_scene(shown: tuple[Path, str]) -> dict[str, dict[str, Any]]:
-    rows = json.loads(wiretape("export", "--table", "texts", "--format", "json", "--db", shown[0]))
+def by_scene(demo: tuple[Path, str]) -> dict[str, dict[str, Any]]:
+    rows = json.loads(wiretape("export", "--table", "texts", "--format", "json", "--db", demo[0]))
     return dict(zip(SCENES, rows, strict=True))
 
 
-def test_the_demo_shows_its_table_its_metrics_and_what_to_try_next(shown: tuple[Path, str]) -> None:
+def test_the_demo_shows_its_table_its_metrics_and_what_to_try_next(demo: tuple[Path, str]) -> None:
     for expected in ("complete", "truncated", "http_error", "error_event", "ttft ms ", "try next", " ls --db "):
-        assert expected in shown[1]
+        assert expected in demo[1]
 
 
 def test_what_to_try_next_begins_with_the_viewer_and_works_as_it_is_shown(
-    shown: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    demo: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    lines = shown[1].partition("try next:\n")[2].splitlines()
+    lines = demo[1].partition("try next:\n")[2].splitlines()
     *steps, own = [shlex.split(re.split(" {2,}", line.strip())[0])[1:] for line in lines]
     assert own[0] == "run"
     assert [step[0] for step in steps[:3]] == ["view", "view", "ls"]
@@ -94,8 +88,8 @@ def test_what_is_not_at_the_usual_place_is_found(by_scene: dict[str, dict[str, A
     assert by_scene["pretty"]["content"].startswith("Once upon a time")
 
 
-def test_the_demo_leaves_a_whole_tape_and_no_key(shown: tuple[Path, str]) -> None:
-    with read_engine(shown[0]).connect() as connection:
+def test_the_demo_leaves_a_whole_tape_and_no_key(demo: tuple[Path, str]) -> None:
+    with read_engine(demo[0]).connect() as connection:
         assert list(checks.problems(connection)) == []
-    for file in shown[0].parent.iterdir():
+    for file in demo[0].parent.iterdir():
         assert b"sk-demo-this-key" not in file.read_bytes()
