@@ -7,21 +7,25 @@ The words are those of `facts` and `wording`; `show` renders the same lines. Who
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Final
 
+from recorder.decode.outcome import ENDED_BY, Exchange
 from recorder.plurals import counted
 from recorder.sanitize import clipped
-from viewer import formatting
+from viewer import formatting, rows
 from viewer.formatting import cell, line
 from viewer.model import facts, states
-from viewer.model.exchange import events, markers, waterfall
+from viewer.model.exchange import events, markers
 from viewer.model.exchange.clocks import SINCE_REQUEST, Times
 from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Known, Opened
-from viewer.model.exchange.transcript import UNKNOWN
+from viewer.model.exchange.strips import cell as cell_at
+from viewer.model.exchange.transcript import KINDS, UNKNOWN, Transcript
 from viewer.model.facts import Fact, Line, Side
 from viewer.model.states import Part, Tone
+from viewer.rows import Row
 from viewer.timing import wording
 from viewer.timing.attribution import Spread
 from viewer.timing.verdicts import Verdict
@@ -30,6 +34,12 @@ _BARS: Final[dict[str, tuple[str, Tone]]] = {
     "wait": ("░", "muted"), "stall": ("×", "error"), "end": ("▌", "muted"), "reasoning": ("▒", "muted"),
     "content": ("█", "success"), "tool": ("▓", "accent"), "refusal": ("▓", "warning"),
 }  # fmt: skip
+_FRAMED: Final = {
+    "chunked": "the body's last chunk came",
+    "length": "all of Content-Length came",
+    "close": "upstream closed the connection, which ends such a body",
+    "none": "an answer without a body",
+}
 _LARGEST_JSON: Final = 1 << 20
 _NAMES: Final = 18
 _SHORT_NAMES: Final = 14
@@ -176,12 +186,69 @@ def _body(body: bytes | None, size: int) -> Iterator[Line]:
         yield [(f"({counted(size - len(body), 'byte')} more than the tape keeps)", "warning")]
 
 
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A stretch of time from T0 on, in ns, under its name; `kind` says how it is drawn, `note` what else is known."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    kind: str
+    note: str = ""
+
+    def cells(self, axis_ns: int, cells: int) -> tuple[int, int]:
+        """Return its first cell on an axis of so many, and how many it takes: at least one."""
+        first = cell_at(self.start_ns + 1, axis_ns, cells)
+        return first, max(cell_at(self.end_ns, axis_ns, cells) - first + 1, 1)
+
+
+def bars(
+    exchange: Exchange,
+    row: Row,
+    transcript: Transcript | None,
+    verdicts: Sequence[Verdict] = (),
+    last_ns: int | None = None,
+) -> Iterator[Bar]:
+    """Yield the bars of an exchange; `row` is `queries.detail`'s, `last_ns` the timestamp of its last read."""
+    connected_ns, headers_ns, first_ns = exchange.connected_ns, exchange.headers_ns, rows.ns(row["ttf_byte_ms"])
+    if connected_ns is not None:
+        yield Bar("connect", 0, connected_ns, "wait", "" if connected_ns else "connection reused")
+    if headers_ns is not None:
+        yield Bar("wait for headers", connected_ns or 0, headers_ns, "wait", f"status {exchange.status}")
+        if first_ns is not None:
+            yield Bar("wait for a byte", headers_ns, first_ns, "wait")
+    if transcript is not None:
+        yield from _kind_bars(transcript)
+    for verdict in sorted(verdicts, key=lambda verdict: -verdict.lasted_ns)[:3]:
+        if verdict.kind == "stall":
+            end_ns = verdict.from_ns + verdict.lasted_ns
+            yield Bar("stall", verdict.from_ns, end_ns, "stall", verdict.who or "unclear")
+    if last_ns is not None and exchange.end_ns is not None:
+        yield Bar("end", min(last_ns, exchange.end_ns), exchange.end_ns, "end", _how_it_ended(exchange))
+
+
+def _kind_bars(transcript: Transcript) -> Iterator[Bar]:
+    for kind in ("reasoning", "content", "tool", "refusal"):
+        code = KINDS.index(kind)
+        first, last = transcript.kinds.find(code), transcript.kinds.rfind(code)
+        if first >= 0 and transcript.timed[first] and transcript.timed[last]:
+            count = transcript.kinds.count(code)
+            note = f"{count:,} event{'s' * (count != 1)}"
+            yield Bar(kind, transcript.at[first], transcript.at[last], kind, note)
+
+
+def _how_it_ended(exchange: Exchange) -> str:
+    if exchange.ended_by == "end":
+        return _FRAMED.get(exchange.framing or "", "the body ended")
+    return next((meaning for by, meaning in ENDED_BY.items() if by == exchange.ended_by), "")
+
+
 def _waterfall(known: Known, opened: Opened, width: int, times: Times) -> Iterator[Line]:
     last = opened.reads_at[-1] if len(opened.reads_at) else None
-    bars = waterfall.bars(opened.facts, known.row, opened.transcript, opened.verdicts, last)
+    drawable = bars(opened.facts, known.row, opened.transcript, opened.verdicts, last)
     room = max(width - _NAMES - 12, 10)
     yield [(f"{'':{_NAMES}}{'ms':>9}  ", "muted"), (times.axis(opened.end_ns, room), "muted")]
-    for bar in islice(bars, _MOST_BARS):
+    for bar in islice(drawable, _MOST_BARS):
         first, size = bar.cells(opened.end_ns, room)
         sign, tone = _BARS[bar.kind]
         lasted = f"{(bar.end_ns - bar.start_ns) / 1e6:>9,.1f}"
