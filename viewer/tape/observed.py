@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select
 
 from recorder.decode.outcome import Exchange
 from recorder.tape.schema import exchanges, measures
-from viewer.stats.tools.request import CountTokens
+from viewer.stats.tools.request import CountTokens, Judged
 from viewer.stats.tools.summary import Addend, Observed, measure_observed
 from viewer.stats.tools.tools import Authority, authority
 from viewer.tape import queries
@@ -46,7 +46,8 @@ def observed(
     for row, decoded in queries.decoded_bodies(connection, numbered):
         exchange = Exchange(row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes)
         requested = _requested_tokens(connection, row.no) if rule.reads_request else None
-        yield Observed(exchange, decoded, row, _wall_ns(row.started_at), requested)
+        judged = Judged(row.outcome, row.error_code, row.duration_ns)
+        yield Observed(exchange, decoded, judged, _wall_ns(row.started_at), requested)
 
 
 def measured(

@@ -36,7 +36,7 @@ def sentences(verdict: Verdict, timestamp: Callable[[int], str] = seconds) -> tu
 
 
 def nothing(limits: Thresholds) -> str:
-    """Return what is said where nothing was found."""
+    """Return the words for no verdict at all."""
     return f"no stall of more than {limits.stall_ms:,g} ms, no burst"
 
 
@@ -56,9 +56,9 @@ def brief(verdicts: Sequence[Verdict]) -> str:
 
 
 def _stall(verdict: Verdict, timestamp: Callable[[int], str]) -> tuple[str, str]:
-    told = f"{_ms(verdict.lasted_ns)} ms from {timestamp(verdict.from_ns)}, {_where(verdict)}"
+    judged = f"{_ms(verdict.lasted_ns)} ms from {timestamp(verdict.from_ns)}, {_where(verdict)}"
     relayed = "" if verdict.relay_ns is None else f", relay {_ms(verdict.relay_ns)} ms"
-    return told, f"{_blamed(verdict)}{relayed}{_waited(verdict)}"
+    return judged, f"{_blamed(verdict)}{relayed}{_waited(verdict)}"
 
 
 def _where(verdict: Verdict) -> str:
@@ -68,8 +68,8 @@ def _where(verdict: Verdict) -> str:
         ended = "it was cut off" if verdict.chunk is None else "an error came"
         return f"until {ended}" + (f": {_quoted(verdict.before, last=True)} …" if verdict.before else "")
     place = f"read {verdict.read}" if verdict.event is None else f"event #{verdict.event}"
-    given = " was handed on" if verdict.form == "delivery" else ""
-    return f"before {place}{given}: {_quoted(verdict.before, last=True)} … {_quoted(verdict.after)}"
+    handed = " was handed on" if verdict.form == "delivery" else ""
+    return f"before {place}{handed}: {_quoted(verdict.before, last=True)} … {_quoted(verdict.after)}"
 
 
 def _blamed(verdict: Verdict) -> str:
@@ -101,18 +101,17 @@ def _sent(verdict: Verdict) -> str:
 def _waited(verdict: Verdict) -> str:
     if verdict.client_ns is None:
         return ""
-    return (
-        f", {_ms(verdict.client_ns)} ms of waiting for the client" if verdict.client_ns else ", no wait for the client"
-    )
+    waited = f"{_ms(verdict.client_ns)} ms of waiting" if verdict.client_ns else "no wait"
+    return f", {waited} for the client"
 
 
 def _burst(verdict: Verdict) -> tuple[str, str]:
     name, cause = _CAUSES[verdict.form]
     reads = counted(verdict.output_reads or 0, "read")
-    told = f"{name}: {count(verdict.output_chunks)} output chunks in {reads} within {_ms(verdict.lasted_ns)} ms"
+    judged = f"{name}: {count(verdict.output_chunks)} output chunks in {reads} within {_ms(verdict.lasted_ns)} ms"
     share = 100 * (verdict.ttft_ns or 0) / verdict.latency_ns if verdict.latency_ns else 100.0
     first = f"ttft {_ms(verdict.ttft_ns)} ms is {share:.1f} % of the latency"
-    return told, f"{verdict.chunks_per_read or 0:,.1f} chunks a read, {first}: {cause}"
+    return judged, f"{verdict.chunks_per_read or 0:,.1f} chunks a read, {first}: {cause}"
 
 
 def _quoted(text: str | None, *, last: bool = False) -> str:

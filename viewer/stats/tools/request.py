@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -36,20 +36,12 @@ LEFT: Final = "the client left"
 """Why an exchange is left out: its client left although the tool would have read on."""
 
 
-class Judged(Protocol):
-    """What is needed of an exchange's measures: `derive.Measures` has it, and so has a row of the tape."""
+class Judged(NamedTuple):
+    """What tools need of an exchange's measures: `duration_ns` is from T0 to `[DONE]`, else to the end."""
 
-    @property
-    def outcome(self) -> str | None:
-        """How the exchange ended."""
-
-    @property
-    def error_code(self) -> str | None:
-        """The code or type of the error that upstream reported."""
-
-    @property
-    def duration_ns(self) -> int | None:
-        """T0 to `[DONE]`, else to the end of the exchange, in ns."""
+    outcome: str | None
+    error_code: str | None
+    duration_ns: int | None
 
 
 class ClientLeft(Exception):
