@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection, select
 
@@ -20,7 +20,6 @@ from viewer.stats.tools.request import CountTokens, Judged
 from viewer.stats.tools.summary import Addend, Observed, measure_observed
 from viewer.stats.tools.tools import Authority, authority
 from viewer.tape import queries
-from viewer.tape.columns import JOINED
 from viewer.tape.conditions import Condition
 
 PART: Final = 500
@@ -29,20 +28,16 @@ PART: Final = 500
 MANY: Final = 2000
 """More exchanges are measured by several processes: to start one takes as long as to measure hundreds."""
 
-_FACTS = (
+_FACTS = select(
     exchanges.c.no, exchanges.c.status, exchanges.c.ended_by, exchanges.c.end_ns, exchanges.c.gap_bytes,
     measures.c.outcome, measures.c.error_code, measures.c.duration_ns, exchanges.c.started_at,
 )  # fmt: skip
 
 
-def observed(
-    connection: Connection, rule: Authority, where: Condition | None = None, batch: int = 1000
-) -> Iterator[Observed]:
-    """Yield the exchanges that `where` selects, oldest first; `rule` says whether their requests are needed.
-
-    They are read so many at a time, so that no transaction outlives a batch.
-    """
-    numbered = ((row.no, row) for row in _facts(connection, where, batch))
+def observed(connection: Connection, rule: Authority, where: Condition | None = None) -> Iterator[Observed]:
+    """Yield the exchanges that `where` selects, oldest first; `rule` says whether their requests are needed."""
+    batches = queries.in_batches(connection, _FACTS, where, fetch=lambda tape, facts: tape.execute(facts).all())
+    numbered = ((row.no, row) for batch in batches for row in batch)
     for row, decoded in queries.decoded_bodies(connection, numbered):
         exchange = Exchange(row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes)
         requested = _requested_tokens(connection, row.no) if rule.reads_request else None
@@ -86,20 +81,6 @@ def _measured_part(tape: Path, tool: str, numbers: list[int]) -> tuple[list[Adde
     with queries.opened(tape, damage.append) as connection:
         found = observed(connection, authority(tool), queries.among(numbers))
         return [measure_observed(tool, one) for one in found], damage
-
-
-def _facts(connection: Connection, where: Condition | None, size: int) -> Iterator[Any]:
-    statement = select(*_FACTS).select_from(JOINED).order_by(exchanges.c.no).limit(size)
-    if where is not None:
-        statement = statement.where(where)
-    last = 0
-    while True:
-        with connection.begin():
-            batch = connection.execute(statement.where(exchanges.c.no > last)).all()
-        yield from batch
-        if len(batch) < size:
-            return
-        last = batch[-1].no
 
 
 def _wall_ns(started_at: str) -> int | None:

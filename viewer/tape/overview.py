@@ -21,6 +21,7 @@ from viewer.stats import heatmap, summary
 from viewer.stats.heatmap import Heatmap
 from viewer.stats.metrics import QUANTITIES, Bound
 from viewer.stats.summary import TOKENS, UNMEASURED, Key, Sample
+from viewer.tape import queries
 from viewer.tape.columns import JOINED, column, each_label, flagged, label
 
 Condition = ColumnElement[bool]
@@ -28,8 +29,6 @@ Condition = ColumnElement[bool]
 MOST_GAPS: Final = 12_000_000
 """More pooled gaps than this are not held in memory, of 8 bytes each: their figures are left to the command."""
 
-BATCH: Final = 2000
-"""So many exchanges are read in one transaction."""
 
 _HEADS: Final = {"day": len("2026-01-01"), "hour": len("2026-01-01T00")}
 _CODES: Final = {name: code for code, name in enumerate((*OUTCOMES, UNMEASURED))}
@@ -79,7 +78,7 @@ def samples(
     Only complete exchanges are `measured`, unless `include_failed`. `gaps` false leaves the gaps unread.
     """
     groups: dict[Key, _Group] = {} if by else {(): _Group()}
-    for batch in _batches(connection, _sample_statement(by, where, gaps, include_failed)):
+    for batch in queries.in_batches(connection, _sample_statement(by, gaps, include_failed), where):
         numbers = np.array([row[3 + len(by) :] for row in batch], np.float64)
         members: dict[Key, list[int]] = {}
         for at, row in enumerate(batch):
@@ -112,7 +111,7 @@ def group_of(name: str) -> ColumnElement[Any]:
     return column(name)
 
 
-def _sample_statement(by: Sequence[str], where: Condition | None, gaps: bool, include_failed: bool) -> Select[Any]:
+def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool) -> Select[Any]:
     # Elsewhere an exchange that has ended and is not measured counts as open; here it is missing from the figures.
     outcome = case((exchanges.c.ended_by.is_(None), "open"), else_=func.coalesce(measures.c.outcome, UNMEASURED))
     icl = measures.c.icl if include_failed else case((measures.c.outcome == "complete", measures.c.icl))
@@ -127,7 +126,7 @@ def _sample_statement(by: Sequence[str], where: Condition | None, gaps: bool, in
         *(column(quantity.column) for quantity in _COLUMNS.values() if quantity.column),
         *_FLAGGED,
     )
-    return _filtered(select(*columns).select_from(JOINED), where)
+    return select(*columns)
 
 
 def _sample(key: Key, group: _Group, include_failed: bool) -> Sample:
@@ -165,14 +164,14 @@ def pooled(connection: Connection, where: Condition | None = None) -> int:
     """Count the gaps that the figures of groups would pool, about."""
     statement = select(func.coalesce(func.sum(measures.c.output_chunks), 0)).select_from(JOINED)
     with connection.begin():
-        return int(connection.execute(_filtered(statement, where)).scalar_one())
+        return int(connection.execute(queries.filtered(statement, where)).scalar_one())
 
 
 def failures(connection: Connection, where: Condition | None = None, most: int = 50) -> list[Failures]:
     """Count the ways in which exchanges did not become complete, the most frequent first."""
     names = [column(name).label(name) for name in ("outcome", "outcome_detail", "error_code", "status")]
     failed = column("outcome").not_in(_NOT_FAILED)
-    statement = _filtered(select(*names, func.count().label("count")).select_from(JOINED), where).where(failed)
+    statement = queries.filtered(select(*names, func.count().label("count")).select_from(JOINED), where).where(failed)
     order = (func.count().desc(), *names)
     with connection.begin():
         found = connection.execute(statement.group_by(*names).order_by(*order).limit(most)).all()
@@ -182,7 +181,7 @@ def failures(connection: Connection, where: Condition | None = None, most: int =
 def label_keys(connection: Connection, where: Condition | None = None, most: int = 20) -> list[str]:
     """Return the keys of labels, the most frequent first."""
     each = each_label()
-    statement = _filtered(select(each.c.key).select_from(JOINED.join(each, true())), where)
+    statement = queries.filtered(select(each.c.key).select_from(JOINED.join(each, true())), where)
     with connection.begin():
         found = connection.execute(statement.group_by(each.c.key).order_by(func.count().desc(), each.c.key).limit(most))
         return [str(key) for (key,) in found]
@@ -196,7 +195,7 @@ def heat(connection: Connection, metric: str, room: tuple[int, int], where: Cond
     ends = cells.least(exchanges.c.started_at), cells.greatest(exchanges.c.started_at)
     statement = select(*ends).select_from(JOINED)
     with connection.begin():
-        first, last = connection.execute(_filtered(statement, where)).one()
+        first, last = connection.execute(queries.filtered(statement, where)).one()
     if first is None:
         return None
     earliest, latest = sorted(_seconds([first, last]).tolist())
@@ -257,25 +256,11 @@ def _spread(
     value = column(_SPREAD[metric])
     columns: list[ColumnElement[Any]] = [exchanges.c.no, exchanges.c.started_at, value]
     columns += [measures.c.gap_hist] if metric == "gap" else []
-    statement = _filtered(select(*columns).select_from(JOINED), where).where(value.is_not(None))
-    for batch in _batches(connection, statement):
+    for batch in queries.in_batches(connection, select(*columns).where(value.is_not(None)), where):
         hists = None
         if metric == "gap":
             hists = np.frombuffer(b"".join(row[3] or _NO_GAPS for row in batch), "<u4").reshape(-1, 64)
         yield _seconds([row[1] for row in batch]), np.array([row[2] for row in batch], np.float64), hists
-
-
-def _batches(connection: Connection, statement: Select[Any]) -> Iterator[Sequence[Any]]:
-    """Yield the rows of a statement that begins with the numbers of exchanges, in their order and in batches."""
-    statement, last = statement.order_by(exchanges.c.no).limit(BATCH), 0
-    while True:
-        with connection.begin():
-            batch = cells.fetch(connection, statement.where(exchanges.c.no > last))
-        if batch:
-            yield batch
-            last = batch[-1][0]
-        if len(batch) < BATCH:
-            return
 
 
 def _bits(values: NDArray[np.float64], metric: str) -> NDArray[np.int64]:
@@ -285,7 +270,3 @@ def _bits(values: NDArray[np.float64], metric: str) -> NDArray[np.int64]:
 
 def _seconds(instants: Sequence[str]) -> NDArray[np.int64]:
     return np.array([text[:19] for text in instants], "datetime64[s]").astype(np.int64)
-
-
-def _filtered(statement: Select[Any], where: Condition | None) -> Select[Any]:
-    return statement if where is None else statement.where(where)

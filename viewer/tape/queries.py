@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Select, event, func, select, tuple_, type_coerce
+from sqlalchemy import Connection, Select, event, func, select, type_coerce
 from sqlalchemy.exc import DatabaseError, DBAPIError
-from sqlalchemy.types import NullType
 
 from recorder.decode import encoding
 from recorder.decode.decoder import Decoded, decode
-from recorder.decode.outcome import FAILURES, Exchange, Read, Reads
+from recorder.decode.outcome import FAILURES, Exchange, Reads
 from recorder.errors import NotFound, TapeDamaged, TapeError
 from recorder.sanitize import safe
 from recorder.tape import cells, file, reading
@@ -40,7 +39,6 @@ from viewer.tape.conditions import Condition
 K = TypeVar("K")
 
 BATCH = 1000
-BATCH_OF_READS = 10_000
 _BATCH_OF_EXCHANGES = 200
 _MOST_HELD = 16 << 20
 _HEADS = select(_exchanges.c.no, _exchanges.c.response_headers, _exchanges.c.framing)
@@ -71,7 +69,7 @@ def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[
 
 
 def _damage(connection: Connection) -> list[str]:
-    """Tell of what the queries of a connection have found damaged."""
+    """Return what the queries of a connection have found damaged."""
     damage = cells.damage_of(connection)
     if not damage:
         return []
@@ -101,6 +99,37 @@ def explained(path: Path) -> Iterator[None]:
         raise TapeDamaged(f"{path} is damaged ({error}): run 'wiretape db check'") from error
 
 
+def in_batches(
+    connection: Connection,
+    statement: Select[Any],
+    where: Condition | None = None,
+    *,
+    newest_first: bool = False,
+    limit: int | None = None,
+    fetch: Callable[[Connection, Select[Any]], Sequence[Any]] = cells.fetch,
+) -> Iterator[Sequence[Any]]:
+    """Yield the rows of a statement over `JOINED`, whose first column is `no`, in the order of that.
+
+    Each batch is read in a transaction of its own; `limit` is how many rows there are at most.
+    """
+    statement = filtered(statement.select_from(JOINED), where)
+    statement = statement.order_by(_exchanges.c.no.desc() if newest_first else _exchanges.c.no)
+    last, left = None, limit
+    while left is None or left > 0:
+        size = BATCH if left is None else min(BATCH, left)
+        query = statement.limit(size)
+        if last is not None:
+            query = query.where(_exchanges.c.no < last if newest_first else _exchanges.c.no > last)
+        with connection.begin():
+            batch = fetch(connection, query)
+        if batch:
+            yield batch
+            last = batch[-1][0]
+        if len(batch) < size:
+            return
+        left = None if left is None else left - size
+
+
 def exchanges(
     connection: Connection,
     fields: tuple[str, ...] = rows.FIELDS,
@@ -109,29 +138,9 @@ def exchanges(
     limit: int | None = None,
     where: Condition | None = None,
 ) -> Exchanges:
-    """Give the exchanges, oldest first unless told otherwise, with these fields: at most `limit` of those that fit."""
-    return Exchanges(fields, _batches(connection, fields, newest_first, limit, where))
-
-
-def _batches(
-    connection: Connection, fields: tuple[str, ...], newest_first: bool, limit: int | None, where: Condition | None
-) -> Iterator[Sequence[Any]]:
-    order = _exchanges.c.no.desc() if newest_first else _exchanges.c.no
-    statement = _filtered(_selected(fields), where).order_by(order)
-    last, left = None, limit
-    while left is None or left > 0:
-        size = BATCH if left is None else min(BATCH, left)
-        query = statement.limit(size)
-        if last is not None:
-            query = query.where(_exchanges.c.no < last if newest_first else _exchanges.c.no > last)
-        with connection.begin():
-            batch = cells.fetch(connection, query)
-        if batch:
-            yield batch
-            last = batch[-1][0]
-        if len(batch) < size:
-            return
-        left = None if left is None else left - size
+    """Return the exchanges that fit, oldest first unless told otherwise, with these fields: at most `limit`."""
+    batches = in_batches(connection, _selected(fields), where, newest_first=newest_first, limit=limit)
+    return Exchanges(fields, batches)
 
 
 def ordered(
@@ -143,12 +152,12 @@ def ordered(
     limit: int | None = None,
     where: Condition | None = None,
 ) -> Iterator[Row]:
-    """Give the exchanges in the order of a field, unknown last and otherwise the newest first; like `exchanges`.
+    """Yield the exchanges in the order of a field, unknown last and otherwise the newest first; like `exchanges`.
 
     Their numbers are read first: of each exchange of the tape, no more than that is held.
     """
     key = column(by).desc() if descending else column(by)
-    statement = _filtered(select(_exchanges.c.no).select_from(JOINED), where)
+    statement = filtered(select(_exchanges.c.no).select_from(JOINED), where)
     statement = statement.order_by(key.nulls_last(), _exchanges.c.no.desc()).limit(limit)
     with connection.begin():
         numbers = connection.execute(statement).scalars().all()
@@ -158,25 +167,25 @@ def ordered(
 def numbered(
     connection: Connection, fields: tuple[str, ...], numbers: Sequence[int], where: Condition | None = None
 ) -> Iterator[Row]:
-    """Give the exchanges of these numbers that fit, in this order."""
+    """Yield the exchanges of these numbers that fit, in this order."""
     for start in range(0, len(numbers), BATCH):
         batch = numbers[start : start + BATCH]
-        statement = _filtered(_selected(fields).where(_exchanges.c.no.in_(batch)), where)
+        statement = filtered(_selected(fields).select_from(JOINED).where(_exchanges.c.no.in_(batch)), where)
         with connection.begin():
             found = {no: values for no, *values in cells.fetch(connection, statement)}
         yield from (rows.exchange(fields, found[no]) for no in batch if no in found)
 
 
 def detail(connection: Connection, no: int) -> Row:
-    """Give all that is known of one exchange, except its events, reads and bytes."""
+    """Return all that is known of one exchange, except its events, reads and bytes."""
     fields = rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS + ("sparkline", "dialect")
     with connection.begin():
-        _, *values = connection.execute(_selected(fields).where(_exchanges.c.no == no)).one()
+        _, *values = connection.execute(_selected(fields).select_from(JOINED).where(_exchanges.c.no == no)).one()
     return rows.exchange(fields, values)
 
 
 def find(connection: Connection, reference: str) -> int:
-    """Give the number of the exchange that is meant: `@` the newest, `@-1` the one before it, `@err` the newest that
+    """Return the number of the exchange that is meant: `@` the newest, `@-1` the one before it, `@err` the newest that
     failed, or a prefix of its id.
 
     Raises `NotFound` with up to five candidates if there is none, or more than one.
@@ -204,7 +213,7 @@ def _find_newest(connection: Connection, reference: str) -> int:
     if match is None:
         raise NotFound(f"{safe(reference)} is no exchange: @ is the newest, @-1 the one before it, @err a failed one")
     failed = column("outcome").in_(FAILURES) if match[1] else None
-    statement = _filtered(select(_exchanges.c.no).select_from(JOINED), failed)
+    statement = filtered(select(_exchanges.c.no).select_from(JOINED), failed)
     statement = statement.order_by(_exchanges.c.no.desc()).offset(int(match[2] or 0)).limit(1)
     with connection.begin():
         no: int | None = connection.execute(statement).scalar()
@@ -229,13 +238,13 @@ def decoded(connection: Connection, no: int) -> Decoded:
 
 
 def body(connection: Connection, no: int) -> bytes:
-    """Give the response body, byte for byte as upstream sent it."""
+    """Return the response body, byte for byte as upstream sent it."""
     with connection.begin():
         return reading.stored_body(connection, no)
 
 
 def request(connection: Connection, no: int) -> tuple[Row, bytes | None]:
-    """Give a request's row, and its body as it came."""
+    """Return a request's row, and its body as it came."""
     with connection.begin():
         found = connection.execute(select(_exchanges).where(_exchanges.c.no == no)).mappings().one()
     return rows.request({str(name): value for name, value in found.items()}), found["request_body"]
@@ -250,36 +259,16 @@ def headers(connection: Connection, no: int) -> tuple[list[list[str]], list[list
 
 
 def reads(connection: Connection, no: int) -> list[Row]:
-    """Give an exchange's reads."""
+    """Return an exchange's reads."""
     with connection.begin():
         found = reading.intact_reads(connection, no)
     return [rows.read(one) for one in found]
 
 
 def all_reads(connection: Connection, where: Condition | None = None) -> Iterator[Row]:
-    """Give every read of the exchanges that fit, oldest exchange first, each with the id of its exchange."""
-    if where is None:
-        yield from _every_read(connection)
-    else:  # so that each exchange is judged once, and not again for each of its reads
-        for no, id in _numbers(connection, where):
-            yield from ({"id": id, **row} for row in reads(connection, no))
-
-
-def _every_read(connection: Connection) -> Iterator[Row]:
-    key = (_reads.c.exchange_no, _reads.c.seq)
-    place = type_coerce(_reads.c.seq, NullType())  # where to go on, however damaged it is
-    columns = (_reads.c.exchange_no, place, _exchanges.c.id, *reading.READ_COLUMNS)
-    statement = select(*columns).join(_exchanges, _exchanges.c.no == _reads.c.exchange_no).order_by(*key)
-    query = statement.limit(BATCH_OF_READS)
-    while True:
-        with connection.begin():
-            batch = connection.execute(query).all()
-        for _, _, id, *read in batch:
-            if reading.is_intact(read):
-                yield {"id": id, **rows.read(Read(*read))}
-        if len(batch) < BATCH_OF_READS:
-            return
-        query = statement.where(tuple_(*key) > tuple_(*batch[-1][:2])).limit(BATCH_OF_READS)
+    """Yield every read of the exchanges that fit, oldest exchange first, each with the id of its exchange."""
+    for id, its_reads in all_reads_packed(connection, where):
+        yield from ({"id": id, **rows.read(one)} for one in its_reads)
 
 
 def all_chunks(connection: Connection, where: Condition | None = None, limit: int | None = None) -> Chunks:
@@ -344,29 +333,18 @@ def _as_answer(headers: list[list[str]] | None, framing: str | None) -> Exchange
 
 
 def _numbers(connection: Connection, where: Condition | None) -> Iterator[tuple[int, str]]:
-    last = 0
-    wanted = _filtered(select(_exchanges.c.no, _exchanges.c.id).select_from(JOINED), where).order_by(_exchanges.c.no)
-    while True:
-        statement = wanted.where(_exchanges.c.no > last)
-        with connection.begin():
-            batch = connection.execute(statement.limit(BATCH)).all()
-        for row in batch:
-            yield row.no, row.id
-        if len(batch) < BATCH:
-            return
-        last = batch[-1].no
+    for batch in in_batches(connection, select(_exchanges.c.no, _exchanges.c.id), where):
+        yield from batch
 
 
-def _selected(fields: Sequence[str]) -> Any:
+def _selected(fields: Sequence[str]) -> Select[Any]:
     # Labels are left as they are stored, compact: most who ask for them write them so again.
     labels = type_coerce(_exchanges.c.labels, cells.text_of(_exchanges.c.labels))
-    found = (labels if field == "labels" else column(field) for field in fields)
-    return select(_exchanges.c.no, *(one.label(field) for field, one in zip(fields, found, strict=True))).select_from(
-        JOINED
-    )
+    return select(_exchanges.c.no, *((labels if field == "labels" else column(field)).label(field) for field in fields))
 
 
-def _filtered(statement: Select[Any], where: Condition | None) -> Select[Any]:
+def filtered(statement: Select[Any], where: Condition | None) -> Select[Any]:
+    """Return a statement for the exchanges that fit."""
     return statement if where is None else statement.where(where)
 
 
@@ -388,39 +366,32 @@ def all_reads_packed(connection: Connection, where: Condition | None = None) -> 
 
 
 def packed_gaps(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, bytes]]:
-    """Give the gaps between output chunks of each exchange that fits, as the tape packs them: int64, ns."""
-    wanted = select(_exchanges.c.no, _exchanges.c.id, _measures.c.icl).select_from(JOINED).order_by(_exchanges.c.no)
-    last, statement = 0, _filtered(wanted, where).limit(BATCH)
-    while True:
-        with connection.begin():
-            batch = connection.execute(statement.where(_exchanges.c.no > last)).all()
-        yield from ((row.id, row.icl or b"") for row in batch)
-        if len(batch) < BATCH:
-            return
-        last = batch[-1].no
+    """Yield the gaps between output chunks of each exchange that fits, as the tape packs them: int64, ns."""
+    for batch in in_batches(connection, select(_exchanges.c.no, _exchanges.c.id, _measures.c.icl), where):
+        yield from ((id, gaps or b"") for _, id, gaps in batch)
 
 
 def count(connection: Connection, where: Condition | None = None) -> int:
     """Count the exchanges that fit."""
     with connection.begin():
-        found = connection.execute(_filtered(select(func.count()).select_from(JOINED), where)).scalar_one()
+        found = connection.execute(filtered(select(func.count()).select_from(JOINED), where)).scalar_one()
     return int(found)
 
 
 def numbers(connection: Connection, where: Condition | None = None) -> Iterator[int]:
-    """Give the numbers of the exchanges that fit, oldest first."""
+    """Yield the numbers of the exchanges that fit, oldest first."""
     for no, _ in _numbers(connection, where):
         yield no
 
 
 def among(numbers: Iterable[int]) -> Condition:
-    """Give the condition that an exchange is one of these; however many they are, they are one bound value."""
+    """Return the condition that an exchange is one of these; however many they are, they are one bound value."""
     listed = func.json_each(json.dumps(list(numbers))).table_valued("value")
     return _exchanges.c.no.in_(select(listed.c.value))
 
 
 def observed(connection: Connection, no: int) -> tuple[Exchange, Reads, Decoded]:
-    """Give the facts of an exchange, its reads, and its body decoded: all that its verdicts are given by."""
+    """Return the facts of an exchange, its reads, and its body decoded: all that its verdicts are given by."""
     with connection.begin():
         facts, its_reads = reading.facts(connection, no)
         data = reading.readable_body(connection, no)

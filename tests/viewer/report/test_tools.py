@@ -28,8 +28,8 @@ from viewer.tape.observed import observed
 ONE = exchanges.c.id == "aaaa000000000001"
 
 
-def rows(connection: Connection, tool: str, where: Condition | None = None, batch: int = 1000) -> list[Row]:
-    return tools.rows(measure_as(tool, observed(connection, authority(tool), where, batch)))
+def rows(connection: Connection, tool: str, where: Condition | None = None) -> list[Row]:
+    return tools.rows(measure_as(tool, observed(connection, authority(tool), where)))
 
 
 def printed(tape: Path, tool: str, *arguments: str) -> tuple[str, str]:
@@ -61,8 +61,12 @@ def test_tools_disagree_about_the_same_exchange(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 2, 7])
-def test_batches_neither_lose_nor_repeat_exchanges(connection: Connection, batch: int) -> None:
-    assert rows(connection, "otel", batch=batch) == rows(connection, "otel")
+def test_batches_neither_lose_nor_repeat_exchanges(
+    connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = rows(connection, "otel")
+    monkeypatch.setattr(queries, "BATCH", batch)
+    assert rows(connection, "otel") == at_once
 
 
 def test_people_get_the_figures_and_what_is_different(tape: Path) -> None:

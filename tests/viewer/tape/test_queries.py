@@ -31,7 +31,6 @@ def test_batches_neither_lose_nor_repeat_rows(
 ) -> None:
     expected = lists(connection)
     monkeypatch.setattr(queries, "BATCH", batch)
-    monkeypatch.setattr(queries, "BATCH_OF_READS", batch)
     assert lists(connection) == expected
 
 

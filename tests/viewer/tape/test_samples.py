@@ -97,7 +97,7 @@ def tape_of_many(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("size", [1, 2, 3, 9, 10])
 def test_batches_of_any_size_give_the_same(many: Connection, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     (whole,) = overview.samples(many)
-    monkeypatch.setattr(overview, "BATCH", size)
+    monkeypatch.setattr(queries, "BATCH", size)
     (pieced,) = overview.samples(many)
     assert pieced.columns["ttft"].tolist() == whole.columns["ttft"].tolist() == [4] * 9
     assert pieced.gaps.tolist() == whole.gaps.tolist() == [2_000_000] * 9
