@@ -67,8 +67,8 @@ def watched(tape: Path) -> Iterator[None]:
 
 def watch(tape: str) -> None:
     """Be that terminal, one that draws nothing, until standard input is closed."""
-    command = [sys.executable, "-m", "viewer.cli", "view", "--db", tape, "-F"]
-    with Terminal(command, 120, 40) as terminal:
+    command = ["-m", "viewer.cli", "view", "--db", tape, "-F"]
+    with Terminal(command, 120, 40, is_fresh=True) as terminal:
         terminal.wait_for("exchange")
         print("watching", flush=True)
         while not select.select([sys.stdin], [], [], 0)[0]:

@@ -31,7 +31,7 @@ FILTERS = ("status>=400", "ttft>800ms", "model:gpt-*")
 
 def viewer(tape: Path, *more: str) -> Terminal:
     """Start the viewer on a tape."""
-    return Terminal([sys.executable, "-m", "viewer.cli", "view", "--db", str(tape), *more], COLUMNS, ROWS)
+    return Terminal(["-m", "viewer.cli", "view", "--db", str(tape), *more], COLUMNS, ROWS, is_fresh=True)
 
 
 def report(name: str, seconds: Sequence[float]) -> None:

@@ -184,6 +184,7 @@ class StatsScreen(Screen[None]):
         return action not in ("group", "metric") or bool(self.shown.rows)
 
     def _can_open(self) -> bool:
+        """Return whether there is anything to list under the cursor."""
         shown = self.shown
         if self.focused is self._heat:
             return shown.heat is not None and shown.heat.cell(*self._heat.cell).count > 0
@@ -222,6 +223,8 @@ class StatsScreen(Screen[None]):
     def on_cursor_list_opened(self, message: CursorList.Opened) -> None:
         """List the exchanges of a group, of a cell of the map, or that failed in one way."""
         shown = self.shown
+        if not self._can_open():  # what is drawn may be of the filter before, while another is read
+            return
         if message.source is self._table:
             keys = [row[shown.by] for row in shown.rows]
             key = keys.pop(self._table.cursor)
@@ -229,10 +232,9 @@ class StatsScreen(Screen[None]):
         elif message.source is self._failed:
             one = shown.failures[self._failed.cursor]
             terms = drilling.failure(one.outcome, one.detail, one.code, one.status)
-        elif self._can_open() and shown.heat is not None:
-            terms = drilling.cell(shown.heat, *self._heat.cell)
         else:
-            return
+            assert shown.heat is not None
+            terms = drilling.cell(shown.heat, *self._heat.cell)
         host(self).show_streams(drilling.joined(shown.filter_text, terms))
 
     def _start(self, reading: Callable[[], Any], group: str = "groups") -> None:
