@@ -26,7 +26,7 @@ from recorder.errors import WiretapeError
 from recorder.process import Run
 from recorder.relay import local, providers
 from recorder.sanitize import safe
-from viewer.commands import output as writing
+from viewer.commands import output
 from viewer.commands.output import Output
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class Finding:
 @options.db
 @click.option("--check", "urls", multiple=True, metavar="URL",
               help="Connect to this API server, too; no request is sent. May be repeated.")  # fmt: skip
-@writing.formatted()
-def doctor(db: Path | None, urls: tuple[str, ...], output: Output) -> None:
+@output.formatted()
+def doctor(db: Path | None, urls: tuple[str, ...], out: Output) -> None:
     """Check whether this is a good place to record: the tape, the disk, the clock, the environment, the terminal.
 
     Exit 3 if anything is broken. No value that may be secret is printed.
@@ -90,10 +90,10 @@ def doctor(db: Path | None, urls: tuple[str, ...], output: Output) -> None:
         results.append(judge_open_files(*limits, local.WANTED_DESCRIPTORS[0]))
     results += [of_clock(), *of_environment(path, os.environ), *map(of_upstream, urls), of_terminal()]
     results.append(judge_extra("pyarrow", "parquet", find_spec("pyarrow") is not None, "Parquet"))
-    if output.is_table:
-        writing.show(line for finding in results for line in lines(finding))
+    if out.is_table:
+        output.show(line for finding in results for line in lines(finding))
     else:
-        output.put(FIELDS, map(dataclasses.asdict, results))
+        out.put(FIELDS, map(dataclasses.asdict, results))
     if any(finding.level == "problem" for finding in results):
         raise click.exceptions.Exit(_BROKEN_EXIT)
 
@@ -191,7 +191,7 @@ def of_terminal() -> Finding:
 
     console = Console(file=sys.stdout)
     colours = None if console.no_color else console.color_system
-    return judge_terminal(writing.on_terminal(), writing.has_utf8(), colours, console.width)
+    return judge_terminal(output.on_terminal(), output.has_utf8(), colours, console.width)
 
 
 def _newest_run(path: Path) -> tuple[Run | None, str | None]:

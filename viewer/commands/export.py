@@ -17,8 +17,7 @@ import click
 from recorder.commands.options import db, tape_path
 from recorder.errors import NotFound
 from recorder.plurals import counted
-from viewer.commands import completion, options, progress
-from viewer.commands import output as writing
+from viewer.commands import completion, options, output, progress
 from viewer.commands.output import Output
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class _Job:
     """What is to be exported; `by` are the groups of a summary, `file` is None for stdout, `tape` what is read."""
 
     table: str
-    output: Output
+    out: Output
     file: Path | None
     by: tuple[str, ...]
     limit: int | None
@@ -53,7 +52,7 @@ class _Job:
 
     @property
     def format(self) -> str:
-        return self.output.chosen
+        return self.out.chosen
 
 
 @click.command()
@@ -78,8 +77,8 @@ class _Job:
     "format. [default: -]",
 )
 @click.option("--schema", is_flag=True, help="Say what each column is: type, unit and meaning.")
-@writing.formatted(
-    (*writing.FORMATS, "parquet", *_WHOLE),
+@output.formatted(
+    (*output.FORMATS, "parquet", *_WHOLE),
     "csv; sse is the bytes of one exchange, har any number, asciicast one; the others are of a table",
     columns=True,
 )
@@ -92,7 +91,7 @@ def export(
     by: str | None,
     file: Path | None,
     schema: bool,
-    output: Output,
+    out: Output,
 ) -> None:
     """Export the tape as CSV (the default), JSON or Parquet, or whole exchanges; the oldest exchange comes first.
 
@@ -103,16 +102,16 @@ def export(
     from viewer.tape import queries
 
     file = None if file is None or str(file) == "-" else file
-    format = output.format or (_format_of(file) if file is not None else None)
-    output = replace(output, format=format or (None if schema and file is None else "csv"))
-    job = _Job(table or "exchanges", output, file, options.groups(by), limit, tape_path(db))
+    format = out.format or (_format_of(file) if file is not None else None)
+    out = replace(out, format=format or (None if schema and file is None else "csv"))
+    job = _Job(table or "exchanges", out, file, options.groups(by), limit, tape_path(db))
     _refuse(job, table, schema)
     try:
         if schema:
             rows = fields.schema(_TABLES if table is None else (table,), job.by)
-            _save(job, lambda out: output.put(fields.SCHEMA_FIELDS, rows, out), "column")
+            _save(job, lambda stream: out.put(fields.SCHEMA_FIELDS, rows, stream), "column")
             return
-        job = replace(job, columns=output.fields(fields.described(fields.of(job.table, job.by))))
+        job = replace(job, columns=out.fields(fields.described(fields.of(job.table, job.by))))
         with queries.opened(job.tape) as connection:
             condition = options.named(connection, ids, where)
             if job.format in ("sse", "asciicast") and not queries.count(connection, condition):
@@ -145,9 +144,9 @@ def _refuse(job: _Job, table: str | None, schema: bool) -> None:
         raise click.UsageError("--by groups the summary: add --table summary")
     if job.format == "parquet" and (schema or job.file is None):
         raise click.UsageError("Parquet is a file of rows: name it with -o FILE, and ask for --schema without it")
-    if job.format == "sse" and job.file is None and writing.on_terminal():
+    if job.format == "sse" and job.file is None and output.on_terminal():
         raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe")
-    if job.output.columns is not None and (job.format in _WHOLE or schema):
+    if job.out.columns is not None and (job.format in _WHOLE or schema):
         raise click.UsageError("--columns selects those of a table: leave it out")
 
 
@@ -160,8 +159,8 @@ def _save(job: _Job, put: Put, noun: str) -> int:
 
     if job.file is None:
         return put(None)
-    with outfile.replacing(job.file, job.tape) as out:
-        count = put(out)
+    with outfile.replacing(job.file, job.tape) as stream:
+        count = put(stream)
     click.echo(f"wrote {click.format_filename(job.file)} ({counted(count, noun)})", err=True)
     return count
 
@@ -174,16 +173,16 @@ def _table(connection: "Connection", job: _Job, where: "Condition | None") -> Pu
     columns = [known[name] for name in job.columns or known]
     names = [field.name for field in columns]
 
-    def put(out: BinaryIO | None) -> int:
+    def put(stream: BinaryIO | None) -> int:
         with _bar(connection, job, where) as bar:
             selected = _rows(connection, job, where, bar)
-            if job.format == "parquet" and out is not None:
+            if job.format == "parquet" and stream is not None:
                 from viewer.export import parquet
 
-                return parquet.write(out, columns, selected)
+                return parquet.write(stream, columns, selected)
             if job.columns and job.table in ("chunks", "reads", "summary"):  # of exchanges, only these are read
                 selected = rows.only(selected, names)
-            return job.output.put(names, selected, out)
+            return job.out.put(names, selected, stream)
 
     return put
 
@@ -215,9 +214,9 @@ def _archive(connection: "Connection", job: _Job, where: "Condition | None") -> 
     from viewer.export import har
     from viewer.tape import exchange, queries
 
-    def put(out: BinaryIO | None) -> int:
+    def put(stream: BinaryIO | None) -> int:
         numbers = itertools.islice(queries.numbers(connection, where), job.limit)
-        with _bar(connection, job, where) as bar, _opened(out) as file:
+        with _bar(connection, job, where) as bar, _opened(stream) as file:
             return har.write(file, (exchange.full(connection, no) for no in bar.over(numbers)), __version__)
 
     return put
@@ -235,8 +234,8 @@ def _one(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
         raise NotFound("no exchange matches: see 'wiretape ls'")
     limits = thresholds.read({})
 
-    def put(out: BinaryIO | None) -> int:
-        with _opened(out) as file:
+    def put(stream: BinaryIO | None) -> int:
+        with _opened(stream) as file:
             if job.format == "sse":
                 return file.write(queries.body(connection, numbers[0]))
             return asciicast.write(file, exchange.full(connection, numbers[0]), limits)
@@ -244,8 +243,8 @@ def _one(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
     return put
 
 
-def _opened(out: BinaryIO | None) -> contextlib.AbstractContextManager[BinaryIO]:
-    return writing.stdout() if out is None else contextlib.nullcontext(out)
+def _opened(stream: BinaryIO | None) -> contextlib.AbstractContextManager[BinaryIO]:
+    return output.stdout() if stream is None else contextlib.nullcontext(stream)
 
 
 def _bar(connection: "Connection", job: _Job, where: "Condition | None") -> progress.Bar:
@@ -257,5 +256,5 @@ def _bar(connection: "Connection", job: _Job, where: "Condition | None") -> prog
         count = queries.count(connection, where)
         return count if job.limit is None else min(count, job.limit)
 
-    hidden = job.file is None and writing.on_terminal()
+    hidden = job.file is None and output.on_terminal()
     return progress.Bar(f"exporting {job.table}", total, _WHOLE.get(job.format, "row"), hidden=hidden)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recorder.commands.options import db, tape_path
-from viewer.commands import options
-from viewer.commands import output as writing
+from viewer.commands import options, output
 from viewer.commands.output import Output
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ _READ_AT_ONCE = 200
 @click.option("--spark", is_flag=True, help="Draw each exchange's gaps, all on one axis of time and one scale.")
 @click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII, as where there is no UTF-8.")
 @click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if nothing matches.")
-@writing.formatted((*writing.FORMATS, "ids"), columns=True)
+@output.formatted((*output.FORMATS, "ids"), columns=True)
 def ls(
     db: Path | None,
     where: "Filter | None",
@@ -50,41 +49,38 @@ def ls(
     spark: bool,
     ascii: bool,
     exit_code: bool,
-    output: Output,
+    out: Output,
 ) -> None:
     """List exchanges, the newest first."""
     from viewer.tape import queries
 
-    if output.columns is not None and (spark or output.chosen == "ids"):
+    if out.columns is not None and (spark or out.chosen == "ids"):
         raise click.UsageError(f"{'--spark' if spark else '--format ids'} has columns of its own: leave out --columns")
-    if follow and (sort or spark or exit_code or output.chosen in ("csv", "json")):
+    if follow and (sort or spark or exit_code or out.chosen in ("csv", "json")):
         raise click.UsageError("--follow goes by the order of ending, as --format table, tsv, jsonl or ids")
-    if spark and output.format not in (None, "table"):
+    if spark and out.format not in (None, "table"):
         raise click.UsageError("--spark draws: it goes with --format table only")
-    names = _columns(output)
+    names = _columns(out)
     with queries.opened(tape_path(db)) as connection:
-        fields = _fields(output, spark, names)
+        fields = _fields(out, spark, names)
         if follow:
-            _follow(connection, fields, where, _FIRST_FOLLOWED if limit is None else limit, output, ascii, names)
+            _follow(connection, fields, where, _FIRST_FOLLOWED if limit is None else limit, out, ascii, names)
             return
         rows = _rows(connection, fields, where, limit, sort)
-        if spark or output.is_table:
-            count = _show(connection, list(rows), names, spark, ascii)
-        else:
-            count = output.put(fields, rows)
+        count = _show(connection, list(rows), names, spark, ascii) if spark or out.is_table else out.put(fields, rows)
         if not count and limit != 0:
             options.report_nothing(connection, where)
     if exit_code and not count:
         raise click.exceptions.Exit(_NOTHING_EXIT)
 
 
-def _columns(output: Output) -> tuple[str, ...] | None:
-    if output.columns is None:
+def _columns(out: Output) -> tuple[str, ...] | None:
+    if out.columns is None:
         return None
     from viewer.export import fields
     from viewer.report import tables
 
-    return output.fields(fields.meanings(tables.COLUMNS))
+    return out.fields(fields.meanings(tables.COLUMNS))
 
 
 def _rows(
@@ -102,16 +98,16 @@ def _rows(
     return queries.ordered(connection, fields, sort[0], descending=sort[1], limit=limit, where=condition)
 
 
-def _fields(output: Output, spark: bool, names: tuple[str, ...] | None) -> tuple[str, ...]:
+def _fields(out: Output, spark: bool, names: tuple[str, ...] | None) -> tuple[str, ...]:
     """Return the fields of a row that are to be read."""
     from viewer import rows
     from viewer.report import tables
 
     if spark:
         return tables.SPARKED
-    if output.is_table:
+    if out.is_table:
         return tables.needed(names or tables.LISTED)
-    return ("id",) if output.chosen == "ids" else names or rows.FIELDS
+    return ("id",) if out.chosen == "ids" else names or rows.FIELDS
 
 
 def _show(connection: "Connection", rows: "list[Row]", names: tuple[str, ...] | None, spark: bool, ascii: bool) -> int:
@@ -120,10 +116,10 @@ def _show(connection: "Connection", rows: "list[Row]", names: tuple[str, ...] | 
     if not rows:
         return 0
     if spark:
-        table = tables.sparked(rows, _gaps(connection, rows), writing.width() or writing.PLAIN_WIDTH)
+        table = tables.sparked(rows, _gaps(connection, rows), output.width() or output.PLAIN_WIDTH)
     else:
-        table = tables.listing(rows, writing.width(), names)
-    writing.show_table(table, ascii=ascii)
+        table = tables.listing(rows, output.width(), names)
+    output.show_table(table, ascii=ascii)
     return len(rows)
 
 
@@ -143,7 +139,7 @@ def _follow(
     fields: tuple[str, ...],
     where: "Filter | None",
     last: int,
-    output: Output,
+    out: Output,
     ascii: bool,
     names: tuple[str, ...] | None,
 ) -> None:
@@ -154,19 +150,19 @@ def _follow(
     with contextlib.suppress(KeyboardInterrupt), following.interrupts() as pause:
 
         def wait() -> None:
-            writing.raise_if_unread()
+            output.raise_if_unread()
             pause()
 
         for batch in following.ended(connection, fields, options.condition(where), last=last, wait=wait):
-            if not output.is_table:
-                output.put(fields, batch, header=recent is None)
+            if not out.is_table:
+                out.put(fields, batch, header=recent is None)
                 recent = []
                 continue
             # What was printed before is laid out again, so that the columns stay where they are.
             before = recent or []
-            table = tables.listing([*before, *batch], writing.width(), names)
+            table = tables.listing([*before, *batch], output.width(), names)
             if recent is None:
-                writing.tell_hidden(table.hidden)
-            writing.show(table.lines if recent is None else table.lines[1 + len(before) :], ascii=ascii)
+                output.tell_hidden(table.hidden)
+            output.show(table.lines if recent is None else table.lines[1 + len(before) :], ascii=ascii)
             recent = [*before, *batch][-_LAID_OUT:]
     sys.exit(_SIGINT_EXIT)

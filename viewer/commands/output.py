@@ -118,17 +118,17 @@ class Output:
 def formatted(
     formats: Sequence[str] = FORMATS, default: str = "table on a terminal, else tsv", *, columns: bool = False
 ) -> Callable[[F], F]:
-    """Return a decorator that adds the options of `Output`, which the command gets as `output`."""
+    """Return a decorator that adds the options of `Output`, which the command gets as `out`."""
     added = [
         click.option("--format", type=click.Choice(formats), help=f"Output format. [default: {default}]"),
         click.option("--raw-csv", is_flag=True, help="CSV: leave texts that a spreadsheet takes for formulas alone."),
         click.option("--no-header", is_flag=True, help="TSV, CSV: leave out the line of field names."),
     ]
     if not columns:
-        return gathered("output", lambda format, raw_csv, no_header: Output(format, raw_csv, no_header), *added)
+        return gathered("out", lambda format, raw_csv, no_header: Output(format, raw_csv, no_header), *added)
     text = "Only these columns, in this order, such as id,model,ttft_ms; 'help' lists all of them."
     named = click.option("--columns", metavar="NAMES", shell_complete=completion.columns, help=text)
-    return gathered("output", Output, named, *added)
+    return gathered("out", Output, named, *added)
 
 
 def _column(name: str, known: Mapping[str, str]) -> str:

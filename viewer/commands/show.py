@@ -12,8 +12,7 @@ import click
 
 from recorder.commands.options import db, tape_path
 from recorder.decode.stalls import Thresholds
-from viewer.commands import completion
-from viewer.commands import output as writing
+from viewer.commands import completion, output
 from viewer.commands.output import Output
 from viewer.timing import thresholds as limiting
 
@@ -26,7 +25,7 @@ Part = Callable[["Connection", int, Output, Thresholds], None]
 _FORMAT = "a page; on a pipe tsv of timing, events and reads, bytes of text and request"
 
 
-def _summary(connection: "Connection", no: int, output: Output, limits: Thresholds) -> None:
+def _summary(connection: "Connection", no: int, out: Output, limits: Thresholds) -> None:
     from viewer.report import exchange
     from viewer.tape import queries
     from viewer.timing.attribution import Attribution
@@ -34,18 +33,18 @@ def _summary(connection: "Connection", no: int, output: Output, limits: Threshol
 
     row = queries.detail(connection, no)
     request_headers, response_headers = queries.headers(connection, no)
-    if output.format not in (None, "table"):
+    if out.format not in (None, "table"):
         del row["sparkline"], row["dialect"]
-        output.put_one(row | {"request_headers": request_headers, "response_headers": response_headers})
+        out.put_one(row | {"request_headers": request_headers, "response_headers": response_headers})
         return
     judged = verdicts(Attribution(*queries.observed(connection, no)), row["outcome"], limits)
-    writing.show(exchange.page(row, judged, response_headers, writing.width()))
-    writing.show(exchange.headers("response headers", response_headers))
-    if not writing.on_terminal():
-        writing.show(exchange.headers("request headers", request_headers))
+    output.show(exchange.page(row, judged, response_headers, output.width()))
+    output.show(exchange.headers("response headers", response_headers))
+    if not output.on_terminal():
+        output.show(exchange.headers("request headers", request_headers))
 
 
-def _timing(connection: "Connection", no: int, output: Output, limits: Thresholds) -> None:
+def _timing(connection: "Connection", no: int, out: Output, limits: Thresholds) -> None:
     from viewer.report import exchange
     from viewer.tape import queries
     from viewer.timing import verdicts
@@ -53,33 +52,33 @@ def _timing(connection: "Connection", no: int, output: Output, limits: Threshold
 
     timed = Attribution(*queries.observed(connection, no))
     judged = verdicts.verdicts(timed, queries.detail(connection, no)["outcome"], limits)
-    if output.is_table:
-        writing.show(exchange.timing(timed.slowness(), judged, limits, writing.width()))
+    if out.is_table:
+        output.show(exchange.timing(timed.slowness(), judged, limits, output.width()))
     else:
-        output.put(verdicts.FIELDS, map(verdicts.row, judged))
+        out.put(verdicts.FIELDS, map(verdicts.row, judged))
 
 
-def _text(connection: "Connection", no: int, output: Output, _: Thresholds) -> None:
+def _text(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
     from viewer import rows
     from viewer.model import facts
     from viewer.report import exchange
     from viewer.tape import queries
 
     row = queries.detail(connection, no)
-    if output.format not in (None, "table"):
-        output.put_one({field: row[field] for field in ("id", *rows.TEXT_FIELDS)})
+    if out.format not in (None, "table"):
+        out.put_one({field: row[field] for field in ("id", *rows.TEXT_FIELDS)})
         return
-    is_bytes = output.format is None and not writing.on_terminal()
+    is_bytes = out.format is None and not output.on_terminal()
     if all(row[field] is None for field in (("content",) if is_bytes else rows.TEXT_FIELDS)):
         more = "; --format json has all of it" if any(row[field] for field in rows.TEXT_FIELDS) else ""
         _report_nothing("text", facts.no_text(row, exchange.HINT) + more)
     if is_bytes:
         _write_bytes((row["content"] or "").encode())
     else:
-        writing.show(exchange.answer(row))
+        output.show(exchange.answer(row))
 
 
-def _events(connection: "Connection", no: int, output: Output, _: Thresholds) -> None:
+def _events(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
     from rich.text import Text
 
     from viewer import rows
@@ -90,12 +89,12 @@ def _events(connection: "Connection", no: int, output: Output, _: Thresholds) ->
 
     decoded = queries.decoded(connection, no)
     transcript = Transcript(decoded)
-    if output.is_table:
-        room = writing.width()
+    if out.is_table:
+        room = output.width()
         lines = events.lines(transcript, Times())
-        writing.show(Text(line if room is None else _cut(line, room)) for line in lines)
+        output.show(Text(line if room is None else _cut(line, room)) for line in lines)
     else:
-        output.put(rows.EVENT_FIELDS, events.table(transcript, decoded))
+        out.put(rows.EVENT_FIELDS, events.table(transcript, decoded))
     if not len(transcript):
         _report_no_body(connection, no, "events")
 
@@ -106,29 +105,29 @@ def _cut(line: str, width: int) -> str:
     return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1)}…"
 
 
-def _reads(connection: "Connection", no: int, output: Output, _: Thresholds) -> None:
+def _reads(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
     from viewer import rows
     from viewer.tape import queries
 
-    if not output.put(rows.READ_FIELDS, queries.reads(connection, no)):
+    if not out.put(rows.READ_FIELDS, queries.reads(connection, no)):
         _report_no_body(connection, no, "reads")
 
 
-def _request(connection: "Connection", no: int, output: Output, _: Thresholds) -> None:
+def _request(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
     from viewer.model.exchange import pages
     from viewer.report import exchange
     from viewer.tape import exchange as tape
     from viewer.tape import queries
 
-    if output.format not in (None, "table"):
-        output.put_one(queries.request(connection, no)[0])
-    elif output.format is None and not writing.on_terminal():
+    if out.format not in (None, "table"):
+        out.put_one(queries.request(connection, no)[0])
+    elif out.format is None and not output.on_terminal():
         _write_bytes(queries.request(connection, no)[1] or b"")
     else:
-        writing.show(exchange.drawn(pages.request(tape.known(connection, no))))
+        output.show(exchange.drawn(pages.request(tape.known(connection, no))))
 
 
-def _raw(connection: "Connection", no: int, output: Output, _: Thresholds) -> None:
+def _raw(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
     from viewer.tape import queries
 
     _write_bytes(queries.body(connection, no))
@@ -142,7 +141,7 @@ def _readable(connection: "Connection", no: int) -> None:
     body, decoded = queries.body(connection, no), queries.decoded(connection, no)
     if decoded.data != body:
         click.echo("wiretape: the body came compressed and is shown decoded; a pipe gets it as it came", err=True)
-    writing.show(exchange.body(decoded.data))
+    output.show(exchange.body(decoded.data))
 
 
 def _report_no_body(connection: "Connection", no: int, things: str) -> None:
@@ -158,7 +157,7 @@ def _report_nothing(things: str, reason: str) -> None:
 
 
 def _write_bytes(data: bytes) -> None:
-    with writing.stdout() as out:
+    with output.stdout() as out:
         out.write(data)
 
 
@@ -177,8 +176,8 @@ _JUDGED = ("summary", "timing")
 )
 @click.option("--force", is_flag=True, help="Write raw bytes even to a terminal.")
 @limiting.options
-@writing.formatted(default=_FORMAT)
-def show(id: str, db: Path | None, part: str, force: bool, thresholds: Thresholds, output: Output) -> None:
+@output.formatted(default=_FORMAT)
+def show(id: str, db: Path | None, part: str, force: bool, thresholds: Thresholds, out: Output) -> None:
     """Show one exchange: ID is 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
 
     On a pipe, the parts text, request and raw are the content, the request body and the response body, byte for byte;
@@ -187,13 +186,13 @@ def show(id: str, db: Path | None, part: str, force: bool, thresholds: Threshold
     """
     from viewer.tape import queries
 
-    if part == "raw" and output.format is not None:
+    if part == "raw" and out.format is not None:
         raise click.UsageError("--part raw is the body as it came: it has no --format")
     if part not in _JUDGED and (given := limiting.given()):
         raise click.UsageError(f"--part {part} is not judged: leave out {', '.join(given)}")
     with queries.opened(tape_path(db)) as connection:
         no = queries.find(connection, id)
-        if part == "raw" and writing.on_terminal() and not force:
+        if part == "raw" and output.on_terminal() and not force:
             _readable(connection, no)
         else:
-            _PARTS[part](connection, no, output, thresholds)
+            _PARTS[part](connection, no, out, thresholds)

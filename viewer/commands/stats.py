@@ -13,8 +13,7 @@ import click
 
 from recorder.commands.options import db, gathered, tape_path
 from recorder.errors import NotFound, WiretapeError
-from viewer.commands import completion, options, progress
-from viewer.commands import output as writing
+from viewer.commands import completion, options, output, progress
 from viewer.commands.options import known, parsed
 from viewer.commands.output import Output
 
@@ -88,7 +87,7 @@ _measured = gathered(
     help="With --as: count the tokens that the tool counts itself with this tokenizer.json.",
 )
 @click.option("--schema", is_flag=True, help="Say what each field of csv, jsonl and json means.")
-@writing.formatted(columns=True)
+@output.formatted(columns=True)
 def stats(
     db: Path | None,
     where: "Filter | None",
@@ -98,7 +97,7 @@ def stats(
     tool: str | None,
     tokenizer: Path | None,
     schema: bool,
-    output: Output,
+    out: Output,
 ) -> None:
     """Count, time and rate the exchanges of a tape.
 
@@ -115,16 +114,16 @@ def stats(
     if tool is not None:
         ours = {"--by": by, "--percentile-method": measuring.method != "linear", "--slo": measuring.slo, "--hist": hist}
         _refuse("--as measures as that tool does", ours | {"--include-failed": measuring.include_failed})
-        _stats_as(db, where, tool, tokenizer, schema, output)
+        _stats_as(db, where, tool, tokenizer, schema, out)
         return
     _refuse("only other tools count tokens themselves, and --as is missing", {"--tokenizer": tokenizer})
     keys, bounds = options.groups(by), measuring.bounds()
     if schema:
-        output.explain(summary.schema())
+        out.explain(summary.schema())
         return
     statistics = {name: f"{name} of every quantity" for name in STATISTICS} | {key: "the group" for key in keys}
-    names = output.fields(statistics | summary.schema())
-    is_drawn = output.is_table if hist is None else output.format in (None, "table")
+    names = out.fields(statistics | summary.schema())
+    is_drawn = out.is_table if hist is None else out.format in (None, "table")
     is_page = is_drawn and (names is None or set(names) <= set(STATISTICS))
     if hist is not None and not is_page:
         raise click.UsageError("--hist draws: it goes with --format table only, and without fields in --columns")
@@ -137,7 +136,7 @@ def stats(
             _show_blocks(samples, rows, keys, measuring.slo, hist, names or STATISTICS)
         return
     fields = summary.fields(keys) if names is None else summary.expanded(names)
-    output.put_rounded(fields, only(rows, fields), fields)
+    out.put_rounded(fields, only(rows, fields), fields)
 
 
 def _refuse(why: str, options: Mapping[str, object]) -> None:
@@ -162,19 +161,19 @@ def _show_blocks(
     from viewer.stats import summary
     from viewer.stats.metrics import QUANTITIES
 
-    width, hidden = writing.width(), list[str]()
+    width, hidden = output.width(), list[str]()
     for number, (sample, row) in enumerate(zip(samples, rows, strict=True)):
         block = stats.block(row, keys, slo, width, names)
         hidden += block.hidden
-        writing.show([Text()] * bool(number) + block.lines)
+        output.show([Text()] * bool(number) + block.lines)
         if hist is not None:
             values = summary.values_of(sample, QUANTITIES[hist])
-            writing.show(stats.drawn(values, QUANTITIES[hist], width or writing.PLAIN_WIDTH))
-    writing.tell_hidden(hidden)
+            output.show(stats.drawn(values, QUANTITIES[hist], width or output.PLAIN_WIDTH))
+    output.tell_hidden(hidden)
 
 
 def _stats_as(
-    db: Path | None, where: "Filter | None", tool: str, tokenizer: Path | None, schema: bool, output: Output
+    db: Path | None, where: "Filter | None", tool: str, tokenizer: Path | None, schema: bool, out: Output
 ) -> None:
     from viewer.report import tools
     from viewer.rows import only
@@ -185,24 +184,24 @@ def _stats_as(
 
     parsed("--as", authority, tool)
     if schema:
-        output.explain(tools.schema(tool))
+        out.explain(tools.schema(tool))
         return
-    names = output.fields(tools.MEANINGS)
+    names = out.fields(tools.MEANINGS)
     count_tokens = None if tokenizer is None else counter(tokenizer)
     condition = options.condition(where)
     tape = tape_path(db)
     with queries.opened(tape) as connection:
         if not queries.count(connection, condition):
             options.report_nothing(connection, where)
-            if output.is_table:
+            if out.is_table:
                 return
         with progress.Bar("measuring", lambda: queries.count(connection, condition), "exchange") as bar:
             found = bar.over(measured(connection, tape, tool, condition, count_tokens))
             report = report_of(tool, found, is_tokenized=count_tokens is not None)
-    if output.is_table:
-        writing.show_table(tools.render(report, writing.width(), names))
+    if out.is_table:
+        output.show_table(tools.render(report, output.width(), names))
         return
-    output.put(names or tools.FIELDS, only(tools.rows(report), names or tools.FIELDS))
+    out.put(names or tools.FIELDS, only(tools.rows(report), names or tools.FIELDS))
     for line in tools.remarks(report):
         click.echo(line.plain, err=True)
 
@@ -259,7 +258,7 @@ def _samples(
 @click.option("--include-failed", is_flag=True, help="Let exchanges that are not complete into the figures, too.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn at random.")
 @click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if anything got worse, 4 if nothing can be said.")
-@writing.formatted(columns=True)
+@output.formatted(columns=True)
 def compare(
     ids: tuple[str, ...],
     db: Path | None,
@@ -269,7 +268,7 @@ def compare(
     include_failed: bool,
     seed: int,
     exit_code: bool,
-    output: Output,
+    out: Output,
 ) -> None:
     """Compare two exchanges, A and B, or two groups, --base and --new.
 
@@ -285,21 +284,21 @@ def compare(
     if len(ids) == 2 and base is None and new is None:
         only_groups = {"--exit-code": exit_code, "--include-failed": include_failed, "a filter": where}
         _refuse("two exchanges are only shown side by side", only_groups)
-        fields = output.fields(compare.PAIR_FIELDS)
+        fields = out.fields(compare.PAIR_FIELDS)
         with queries.opened(tape_path(db)) as connection:
             pair = [queries.detail(connection, queries.find(connection, id)) for id in ids]
         names = fields or tuple(compare.PAIR_FIELDS)
-        output.put_rounded(names, only(compare.pair(*pair), names), fields or compare.PAIR_IMPORTANT, tables.LEAST)
+        out.put_rounded(names, only(compare.pair(*pair), names), fields or compare.PAIR_IMPORTANT, tables.LEAST)
         return
     if ids or base is None or new is None:
         raise click.UsageError("name two exchanges, or two groups with --base and --new")
-    fields = output.fields(compare.FIELDS)
+    fields = out.fields(compare.FIELDS)
     sides = {"--base": _group_of(where, base, "--base"), "--new": _group_of(where, new, "--new")}
     with queries.opened(tape_path(db)) as connection:
         before, after = _sides(connection, sides, include_failed)
     rows = compare.groups(before, after, seed)
     names = fields or tuple(compare.FIELDS)
-    output.put_rounded(names, only(rows, names), fields or compare.IMPORTANT)
+    out.put_rounded(names, only(rows, names), fields or compare.IMPORTANT)
     if exit_code and (code := compare.exit_code(rows)):
         raise click.exceptions.Exit(code)
 
@@ -362,7 +361,7 @@ def _sides(connection: "Connection", groups: "Mapping[str, Filter]", include_fai
     help="Write the verdicts as a JUnit report, too.",
 )
 @_measured
-@writing.formatted()
+@output.formatted()
 def check(
     db: Path | None,
     where: "Filter | None",
@@ -371,7 +370,7 @@ def check(
     file: Path | None,
     junit: Path | None,
     measuring: Measuring,
-    output: Output,
+    out: Output,
 ) -> None:
     """Judge the tape's figures by rules, for CI.
 
@@ -389,9 +388,9 @@ def check(
     (sample,) = _samples(db, where, include_failed=measuring.include_failed)
     judged = check.judge(rules, summary.row(sample, (), measuring.method, bounds))
     if junit is not None:
-        with outfile.replacing(junit, tape_path(db)) as out:
-            out.write(check.junit(judged))
-    output.put_rounded(check.FIELDS, judged, check.IMPORTANT)
+        with outfile.replacing(junit, tape_path(db)) as report:
+            report.write(check.junit(judged))
+    out.put_rounded(check.FIELDS, judged, check.IMPORTANT)
     if code := check.exit_code(judged):
         raise click.exceptions.Exit(code)
 

@@ -20,11 +20,11 @@ ROWS = [{"name": "=x", "n": 1}, {"name": "b", "n": None}]
 
 @click.command()
 @formatted()
-def written(output: Output) -> None:
-    if output.is_table:
+def written(out: Output) -> None:
+    if out.is_table:
         show([Text("a line"), Text(f"width {width()}")])
     else:
-        output.put(("name", "n"), ROWS)
+        out.put(("name", "n"), ROWS)
 
 
 def run(*arguments: str) -> bytes:
