@@ -213,7 +213,7 @@ def difference(base: Values, new: Values, percent: int, level: float = 0.95) -> 
 def _estimate(ordered: Values, percent: int) -> tuple[float, float, float]:
     """Return a percentile of ascending values, and the values `_ALONE` standard errors of its rank below and above."""
     n, share = len(ordered), percent / 100
-    estimate = float(np.percentile(ordered, percent))
+    (estimate,) = percentiles(ordered, (percent,))
     around = _ALONE * float(np.sqrt(n * share * (1 - share)))
     places = n * share - 0.5 - around, n * share - 0.5 + around
     below, above = _beyond_ties(ordered, *map(float, np.interp(places, np.arange(n), ordered)))

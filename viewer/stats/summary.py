@@ -247,8 +247,14 @@ def percentiles(values: Values, percents: Sequence[int], method: Method = "linea
         places = [len(values) * percent // 100 for percent in percents]
         values.partition(places)
         return [float(value) for value in values[places]]
-    way: Literal["linear", "inverted_cdf"] = "linear" if method == "linear" else "inverted_cdf"
-    return [float(value) for value in np.percentile(values, percents, method=way, overwrite_input=True)]
+    if method == "inverse_cdf":
+        return [float(one) for one in np.percentile(values, percents, method="inverted_cdf", overwrite_input=True)]
+    # Between the two neighbours by whole ranks: numpy's own interpolation differs from the definition's last digit.
+    lower = np.percentile(values, percents, method="lower", overwrite_input=True).astype(float)
+    higher = np.percentile(values, percents, method="higher", overwrite_input=True).astype(float)
+    weights = np.array([(len(values) - 1) * percent % 100 / 100 for percent in percents])
+    interpolated: list[float] = (lower + (higher - lower) * weights).tolist()
+    return interpolated
 
 
 def values_of(sample: Sample, quantity: Quantity) -> Values:
