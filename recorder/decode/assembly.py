@@ -14,9 +14,7 @@ from recorder.decode.chat import Chunk, Piece, ToolPiece
 from recorder.decode.encoding import Cleaner
 
 if TYPE_CHECKING:
-    from recorder.decode.decoder import (
-        Run,  # which loads the parser of JSON: a shell that completes a line waits for it
-    )
+    from recorder.decode.decoder import Run  # it loads the parser of JSON: a shell that completes a line waits for it
 
 _MAX_COUNT = 1 << 63
 _MARKERS: Final = 16
@@ -25,40 +23,15 @@ _MARKERS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an answer says, ready to be stored.
+    """What an answer says, ready to be stored: `values` are what a row of measures takes from it.
 
     `finished` means that every seen choice has a finish reason, `failed` that one has the reason `error`.
     """
 
-    model: str | None
-    response_id: str | None
-    finish_reason: str | None
-    content: str | None
-    reasoning: str | None
-    refusal: str | None
-    tool_calls: list[dict[str, Any]] | None
-    choices: list[dict[str, Any]] | None
-    usage: dict[str, Any] | None
-    tokens: "Tokens"
+    values: dict[str, Any]
     finished: bool
     failed: bool
     flags: frozenset[str]
-
-    def values(self) -> dict[str, Any]:
-        """Return what a row of measures takes from the answer."""
-        names = "model response_id finish_reason content reasoning refusal tool_calls choices usage"
-        counts = {f"{name}_tokens": getattr(self.tokens, name) for name in self.tokens.__slots__}
-        return {name: getattr(self, name) for name in names.split()} | counts
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """The counts that `usage` reports; only `total` is ever computed, and only where the wire has none."""
-
-    prompt: int | None = None
-    completion: int | None = None
-    total: int | None = None
-    reasoning: int | None = None
 
 
 def assemble(runs: "Iterable[Run]", cleaner: Cleaner) -> Answer:
@@ -232,66 +205,68 @@ class _Builder:
     def answer(self, cleaner: Cleaner) -> Answer:
         """Return what has been added."""
         choices = [self._choices[index] for index in sorted(self._choices)]
-        first, *others = [choice.record(cleaner) for choice in choices] or [_Choice(0).record(cleaner)]
-        tokens = _tokens(self._usage)
-        flags = self._flags | _answer_flags(len(choices), self._usage, tokens)
-        if _hides_tokens([first, *others], tokens, additive="reasoning_additive" in flags, textless=self._textless):
-            flags.add("hidden_tokens")
+        records = [choice.record(cleaner) for choice in choices] or [_Choice(0).record(cleaner)]
+        values = {name: value for name, value in records[0].items() if name != "index"} | {
+            "model": cleaner.optional(self._model),
+            "response_id": cleaner.optional(self._id),
+            "choices": records[1:] or None,
+            "usage": cleaner.value(self._usage) or None,
+            **_tokens(self._usage),
+        }
+        raised = {
+            "multi_choice": len(choices) > 1,
+            "no_usage": not self._usage,
+            "reasoning_additive": _is_additive(values),
+            "hidden_tokens": _hides_tokens(records, values, textless=self._textless),
+        }
         return Answer(
-            model=cleaner.optional(self._model),
-            response_id=cleaner.optional(self._id),
-            finish_reason=first["finish_reason"],
-            content=first["content"],
-            reasoning=first["reasoning"],
-            refusal=first["refusal"],
-            tool_calls=first["tool_calls"],
-            choices=others or None,
-            usage=cleaner.value(self._usage) or None,
-            tokens=tokens,
+            values,
             finished=bool(choices) and all(choice.finish_reason for choice in choices),
             failed=any(choice.finish_reason == "error" for choice in choices),
-            flags=frozenset(flags),
+            flags=frozenset(self._flags.union(flag for flag, is_raised in raised.items() if is_raised)),
         )
 
 
-def _hides_tokens(choices: Sequence[Mapping[str, Any]], tokens: Tokens, *, additive: bool, textless: bool) -> bool:
+def _hides_tokens(choices: Sequence[Mapping[str, Any]], tokens: Mapping[str, Any], *, textless: bool) -> bool:
     """Return whether usage counts more tokens than the text that came can hold, as with reasoning that stays hidden.
 
     A token is at least one byte of UTF-8, except for the markers around a text or a tool call, of which `_MARKERS` are
-    allowed for each. Reasoning tokens are compared with the reasoning that came, unless they are `additive`: not part
+    allowed for each. Reasoning tokens are compared with the reasoning that came, unless they are additive: not part
     of the completion tokens. Of a `textless` answer (audio) only those can be judged.
     """
-    if tokens.completion is None:
+    if tokens["completion_tokens"] is None:
         return False
     calls = [call for choice in choices for call in choice["tool_calls"] or ()]
     reasoning = _size(choice["reasoning"] for choice in choices)
     answers = _size(choice[name] for choice in choices for name in ("content", "refusal"))
     called = _size(call[name] for call in calls for name in ("name", "arguments"))
     allowed = _MARKERS * (len(choices) + len(calls))
-    if not additive and (tokens.reasoning or 0) > reasoning + allowed:
+    if not _is_additive(tokens) and (tokens["reasoning_tokens"] or 0) > reasoning + allowed:
         return True
-    return not textless and tokens.completion > reasoning + answers + called + allowed
+    return not textless and tokens["completion_tokens"] > reasoning + answers + called + allowed
+
+
+def _is_additive(tokens: Mapping[str, Any]) -> bool:
+    """Return whether reasoning is counted beside the completion tokens, as by xAI and Gemini, and not within them."""
+    prompt, completion, reasoning = (tokens[f"{name}_tokens"] or 0 for name in ("prompt", "completion", "reasoning"))
+    return reasoning > 0 and tokens["total_tokens"] == prompt + completion + reasoning
 
 
 def _size(texts: Iterable[str | None]) -> int:
     return sum(len(text.encode("utf-8", "replace")) for text in texts if text)
 
 
-def _tokens(usage: dict[str, Any]) -> Tokens:
+def _tokens(usage: dict[str, Any]) -> dict[str, int | None]:
+    """Return the counts that usage reports; only the total is ever computed, and only where the wire has none."""
     prompt, completion = count(usage.get("prompt_tokens")), completion_tokens(usage)
     total = count(usage.get("total_tokens"))
     if total is None and prompt is not None and completion is not None:
         total = count(prompt + completion)
     details = usage.get("completion_tokens_details")
     reasoning = count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
-    return Tokens(prompt, completion, total, count(usage.get("reasoning_tokens")) if reasoning is None else reasoning)
-
-
-def _answer_flags(choices: int, usage: dict[str, Any], tokens: Tokens) -> set[str]:
-    flags = {"multi_choice"} if choices > 1 else set()
-    if not usage:
-        flags.add("no_usage")
-    # xAI and Gemini count reasoning beside the completion tokens, OpenAI within them.
-    if tokens.reasoning and tokens.total == (tokens.prompt or 0) + (tokens.completion or 0) + tokens.reasoning:
-        flags.add("reasoning_additive")
-    return flags
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": total,
+        "reasoning_tokens": count(usage.get("reasoning_tokens")) if reasoning is None else reasoning,
+    }

@@ -33,7 +33,7 @@ def derive(exchange: Exchange, reads: Sequence[Read], body: bytes, decoded: Deco
     fault, evidence = _evidence(decoded, answer, succeeded)
     outcome, outcome_detail = judge(exchange, evidence)
     is_timed = succeeded and decoded.stream
-    timeline = Timeline(exchange, reads, decoded if is_timed else None, answer.tokens.completion)
+    timeline = Timeline(exchange, reads, decoded if is_timed else None, answer.values["completion_tokens"])
     values = measured(timeline)
     if is_timed and not understood:
         values["chunks"] = 0
@@ -51,7 +51,7 @@ def derive(exchange: Exchange, reads: Sequence[Read], body: bytes, decoded: Deco
         events=decoded.kinds.count(EVENT),
         comments=decoded.kinds.count(COMMENT),
         flags=tuple(sorted(flags)),
-        **answer.values(),
+        **answer.values,
         **values,
     )
 

@@ -12,7 +12,7 @@ def answer(*payloads):
 
 
 def calls(*deltas):
-    found = answer(*({"choices": [{"delta": {"tool_calls": delta}}]} for delta in deltas)).tool_calls
+    found = answer(*({"choices": [{"delta": {"tool_calls": delta}}]} for delta in deltas)).values["tool_calls"]
     return [(call["id"], call["name"], call["arguments"]) for call in found or []]
 
 
@@ -57,8 +57,8 @@ def choice(index, content, reason=None):
 
 def test_the_lowest_choice_is_the_answer():
     found = answer(choice(2, "c", "stop"), choice(1, "b"), choice(2, "C"))
-    assert (found.content, found.finish_reason) == ("b", None)
-    assert [(other["index"], other["content"], other["finish_reason"]) for other in found.choices] == [
+    assert (found.values["content"], found.values["finish_reason"]) == ("b", None)
+    assert [(other["index"], other["content"], other["finish_reason"]) for other in found.values["choices"]] == [
         (2, "cC", "stop")
     ]
     assert "multi_choice" in found.flags
@@ -81,15 +81,21 @@ def test_finished_needs_every_seen_choice(payloads, finished):
 
 def test_what_did_not_come_is_none():
     found = answer(choice(0, ""), choice(0, "", "stop"))
-    assert (found.content, found.reasoning, found.refusal, found.tool_calls, found.choices) == (None,) * 5
-    assert answer().finish_reason is None
+    assert (
+        found.values["content"],
+        found.values["reasoning"],
+        found.values["refusal"],
+        found.values["tool_calls"],
+        found.values["choices"],
+    ) == (None,) * 5
+    assert answer().values["finish_reason"] is None
 
 
 def test_the_first_model_and_id_hold():
     found = answer(
         *({"choices": [], "id": id, "model": model} for id, model in [("", ""), ("a", ""), ("a", "m"), ("b", "n")])
     )
-    assert (found.response_id, found.model) == ("a", "m")
+    assert (found.values["response_id"], found.values["model"]) == ("a", "m")
     assert "id_changed" in found.flags
 
 
@@ -98,7 +104,7 @@ def test_usage_keeps_the_last_value_of_each_field():
     found = answer(
         *({"choices": [], "usage": usage} for usage in [first, {"completion_tokens": 5, "x": None}, {"z": "\0"}])
     )
-    assert found.usage == {"prompt_tokens": 1, "completion_tokens": 5, "x": {"y": 1}, "z": "\ufffd"}
+    assert found.values["usage"] == {"prompt_tokens": 1, "completion_tokens": 5, "x": {"y": 1}, "z": "\ufffd"}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +121,7 @@ def test_usage_keeps_the_last_value_of_each_field():
 )
 def test_tokens_are_what_usage_reports(usage, tokens, additive):
     found = answer({"choices": [], "usage": usage})
-    assert (found.tokens.prompt, found.tokens.completion, found.tokens.total, found.tokens.reasoning) == tokens
+    assert tuple(found.values[f"{name}_tokens"] for name in ("prompt", "completion", "total", "reasoning")) == tokens
     assert ("reasoning_additive" in found.flags) is additive
 
 

@@ -122,7 +122,7 @@ def test_at_any_place_the_texts_are_those_of_the_chunks_so_far(path: Path) -> No
         for name in ("content", "reasoning", "refusal"):
             track: Track | None = getattr(first, name, None)
             said = Cleaner().text(track.text[: track.length(position)]) if track else ""
-            assert said.rstrip("\ufffd") == (getattr(so_far, name) or "").rstrip("\ufffd")
+            assert said.rstrip("\ufffd") == (so_far.values[name] or "").rstrip("\ufffd")
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.name)
