@@ -53,7 +53,7 @@ class Recorder:
 
     def beat(self, wall: str) -> None:
         """Be heard of at a wall time."""
-        self._store.append([journal.Heartbeat(wall)])
+        self.store.append([journal.Heartbeat(wall)])
 
     def end(self, id: str, parts: Parts, by: str = "end") -> None:
         """End it."""

@@ -96,7 +96,7 @@ def scale(first: str, last: str, count: int) -> tuple[str, ...]:
     low, high = (rgb_to_lab(Color.parse(colour)) for colour in (first, last))
     shares = (step / (count - 1) for step in range(1, count - 1))
     mixed = (Lab(*(start + (end - start) * share for start, end in zip(low, high, strict=True))) for share in shares)
-    return first, *(lab_to_rgb(colour).hex.lower() for colour in mixed), last
+    return first.lower(), *(lab_to_rgb(colour).hex.lower() for colour in mixed), last.lower()
 
 
 def _linear(colour: str) -> tuple[float, float, float]:
