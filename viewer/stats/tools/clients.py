@@ -1,17 +1,24 @@
-"""How the benchmark clients measure one exchange: AIPerf, genai-perf, guidellm and llmperf.
+"""How the benchmark clients and two specifications measure one exchange.
 
-Follows AIPerf's `transports`, `endpoints/openai_chat.py` and `metrics/types`, genai-perf's
-`llm_profile_data_parser.py`, guidellm's `backends/openai` and `schemas`, and llmperf's
+AIPerf, genai-perf, guidellm and llmperf: follows AIPerf's `transports`, `endpoints/openai_chat.py` and `metrics/types`,
+genai-perf's `llm_profile_data_parser.py`, guidellm's `backends/openai` and `schemas`, and llmperf's
 `openai_chat_completions_client.py`, of the releases that `tools` names. AIPerf, genai-perf and llmperf count tokens
 with a tokenizer. Without one, AIPerf gets what `usage` says (which is an option of it), genai-perf the same where the
 answer is nothing but text, and llmperf no count.
+
+MLPerf's load generator and OpenTelemetry's GenAI conventions: follows MLPerf inference
+`loadgen/{loadgen,logging,results}.cc` (b66003e1) and the metrics of `semantic-conventions-genai` (9ba9b775; semconv
+v1.41.1). MLPerf's clock starts when a query was scheduled, which only the load generator knows: here it starts when the
+request is issued. Both count tokens as the system reports them.
 """
 
 import contextlib
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from viewer.stats.tools.request import (
+    ClientLeft,
     Frame,
     Numbers,
     Request,
@@ -176,6 +183,42 @@ def llmperf(request: Request) -> Numbers:
     return _llmperf_numbers(request, at, texts, count, request.end_ns)
 
 
+def mlperf(request: Request) -> Numbers:
+    """Measure as MLPerf: first to last output in whole ns; a query that has no whole answer is no sample."""
+    if request.client_left:
+        raise ClientLeft
+    if request.outcome != "complete":
+        raise ToolError(f"no QuerySamplesComplete ({request.outcome})")
+    at = request.chunk_times(output=True)
+    if not at:
+        raise ToolError("no FirstTokenComplete")
+    tokens = request.reported_tokens()
+    return {
+        "ttft_ns": at[0],
+        "latency_ns": at[-1],
+        "tpot_ns": (at[-1] - at[0]) // (tokens - 1) if tokens is not None and tokens > 1 else None,
+        "output_tokens": tokens,
+    }
+
+
+def otel(request: Request) -> Numbers:
+    """Measure as OpenTelemetry's client metrics: any chunk is a chunk; failed operations have a duration, too."""
+    if request.client_left:
+        raise ClientLeft
+    at = request.chunk_times(output=False)
+    duration_s = request.duration_ns / 1e9 if request.duration_ns is not None else None
+    numbers: Numbers = {
+        "time_to_first_chunk_s": at[0] / 1e9 if at else None,
+        "time_per_output_chunk_s": [(later - earlier) / 1e9 for earlier, later in pairwise(at)],
+        "operation_duration_s": duration_s,
+        "output_tokens": request.reported_tokens(),
+    }
+    if request.outcome != "complete":
+        failed: Numbers = {"operation_duration_s": None, "failed_operation_duration_s": duration_s}
+        raise ToolError(f"error.type {_error_type(request)}", numbers=numbers | failed)
+    return numbers
+
+
 def _is_error_event(frame: Frame) -> bool:
     """Return whether AIPerf takes an event for an error: by its type, whatever its data."""
     if frame.comment or b"event" not in frame.raw.lower():
@@ -316,3 +359,9 @@ def _llmperf_numbers(request: Request, at: list[int], texts: list[str], count: i
         "throughput": rate if end_ns else 0,
         "chunks": count,
     }
+
+
+def _error_type(request: Request) -> str:
+    if request.outcome == "http_error":
+        return str(request.status)
+    return (request.outcome == "error_event" and request.error_code) or request.outcome

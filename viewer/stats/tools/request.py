@@ -2,7 +2,7 @@
 
 The tools differ in where they look: some read the lines of the body, some the blocks between blank lines, some what
 each read brought. `Frame` keeps lines and blocks, at the timestamp of the read with its last byte. What a tool
-concludes is left to `engines`, `clients` and `standards`.
+concludes is left to `engines` and `clients`.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """How other tools measure a stream: for each what it prints, how it summarises, and what it counts differently.
 
 The definitions are read from the tools' sources at the releases named; how a tool measures one exchange is in
-`engines`, `clients` and `standards`. Each event has the timestamp of its read; a tool would stamp it some µs later.
+`engines` and `clients`. Each event has the timestamp of its read; a tool would stamp it some µs later.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from viewer.stats.tools import clients, engines, standards
+from viewer.stats.tools import clients, engines
 from viewer.stats.tools.request import Numbers, Request
 
 _RELEASE: Final = re.compile(r"v?([0-9]+(?:\.[0-9]+)*)(?:\.?(?:post|rc|dev)[0-9]+)?")
@@ -234,7 +234,7 @@ AUTHORITIES: Final[dict[str, Authority]] = {
     "mlperf": Authority(
         "MLPerf inference loadgen",
         _one("b66003e1", "b66003e1 (2026-08-20)"),
-        standards.mlperf,
+        clients.mlperf,
         "loadgen",
         (
             Metric("ttft_ns", "First Token latency", "ns"),
@@ -247,7 +247,7 @@ AUTHORITIES: Final[dict[str, Authority]] = {
     "otel": Authority(
         "OpenTelemetry semantic-conventions-genai",
         _one("1.41", "semconv v1.41.1", "9ba9b775"),
-        standards.otel,
+        clients.otel,
         "buckets",
         (
             Metric("time_to_first_chunk_s", "gen_ai.client.operation.time_to_first_chunk", "s"),

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.viewer.stats.tools.test_request import CHUNK, request
+from viewer.stats.tools.clients import mlperf, otel
 from viewer.stats.tools.request import Request, ToolError
-from viewer.stats.tools.standards import mlperf, otel
 
 DONE = b"data: [DONE]\n\n"
 ROLE = b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n'
