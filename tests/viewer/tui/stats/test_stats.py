@@ -114,7 +114,7 @@ def _ground(grid: HeatGrid, x: int, y: int) -> str:
     (segment,) = grid.render_line(y).crop(x, x + 1)
     assert segment.style is not None
     assert segment.style.bgcolor is not None
-    return segment.style.bgcolor.name.upper()
+    return segment.style.bgcolor.name
 
 
 def test_the_copied_command_gives_the_figures_of_the_screen(tape: Path) -> None:
