@@ -22,7 +22,7 @@ from viewer.model.listing.catalog import Catalog
 from viewer.model.listing.layout import Slot
 from viewer.model.states import Look, Part
 from viewer.tui.base import paint, theme
-from viewer.tui.widgets.cursor import CURSOR, MARGIN, CursorList, Toned
+from viewer.tui.widgets.cursor import CLASSES, CURSOR, MARGIN, CursorList, Toned, css
 from viewer.tui.widgets.pane import Lines
 
 _STRIPS_KEPT = 512
@@ -32,6 +32,8 @@ _LOADING = "…"
 class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
     """A list of exchanges with a cursor and marks; `selected` is the number of the one under the cursor."""
 
+    DEFAULT_CSS = css("StreamRows")
+    COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False, id="list.up"),
         Binding("down,j", "move(1)", "down", show=False, id="list.down"),

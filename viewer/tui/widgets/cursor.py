@@ -24,6 +24,18 @@ MARGIN: Final = "  "
 """Stands before the other lines of a table."""
 
 
+CLASSES: Final = theme.CLASSES | {"list--cursor", "list--titles"}
+"""The component classes of a list."""
+
+
+def css(widget: str) -> str:
+    """Return the rules of a list's component classes: a widget inherits rules only from the first of its bases."""
+    return theme.css(widget) + (
+        f"{widget} > .list--cursor, {widget} > .list--titles {{ background: $surface; }}"
+        f"{widget}:focus > .list--cursor {{ background: $primary-muted; }}"
+    )
+
+
 class Toned(Widget):
     """A widget that draws parts of text in their tones."""
 
@@ -44,11 +56,8 @@ class Toned(Widget):
 class CursorList(Toned, can_focus=True, inherit_bindings=False):
     """Items with a cursor that keys and clicks move; a second click opens the item under it."""
 
-    DEFAULT_CSS = """
-    CursorList > .list--cursor, CursorList > .list--titles { background: $surface; }
-    CursorList:focus > .list--cursor { background: $primary-muted; }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"list--cursor", "list--titles"}
+    DEFAULT_CSS = css("CursorList")
+    COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
 
     @dataclass
     class Moved(Message):

@@ -96,6 +96,24 @@ def test_the_list_looks_like_this_and_a_wide_terminal_has_the_preview_at_its_rig
     journey(steps())
 
 
+def test_the_cursor_stands_out_and_signs_have_the_colours_of_their_tones(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            await at_cursor(pilot, LIVE)
+
+            def styles(line: int) -> dict[str, tuple[Any, Any]]:
+                segments = [one for one in rows(pilot).render_line(line) if one.style is not None]
+                return {one.text.strip(): (one.style.color, one.style.bgcolor) for one in segments}
+
+            await wait_for(pilot, lambda: "c0000000" in styles(3))
+            (cursor_ground,) = {ground for _, ground in styles(0).values()}
+            (ground,) = {ground for _, ground in styles(3).values()}
+            assert cursor_ground != ground
+            assert styles(3)["✗"][0] == styles(3)["429"][0] != styles(3)["c0000000"][0]
+
+    journey(steps())
+
+
 def test_in_ascii_every_sign_is_ascii(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape, ascii=True) as pilot:
