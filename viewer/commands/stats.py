@@ -45,7 +45,7 @@ class Measuring:
 
 _measured = gathered(
     "measuring",
-    lambda method, slo, include_failed: Measuring(method, slo, include_failed),
+    Measuring,
     click.option("--percentile-method", "method", type=click.Choice(["linear", "inverse_cdf", "mlperf"]),
                  default="linear", show_default=True, help="Interpolate, or take the nearest rank."),
     click.option("--slo", metavar="BOUNDS", help="An objective for each exchange, for the goodput: "
