@@ -118,7 +118,7 @@ def test_a_long_backlog_takes_no_longer_for_each_read() -> None:
     waiting = reads(*((at, 20_000 + at, 100) for at in range(20_000)))
     began = time.process_time()
     assert max(pauses(waiting)) > 0
-    assert time.process_time() - began < 0.2
+    assert time.process_time() - began < 2  # what added up the backlog again for each read took a minute
 
 
 def test_a_step_of_less_than_10_ms_is_the_relays_own_whatever_came_meanwhile() -> None:

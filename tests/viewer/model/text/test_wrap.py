@@ -54,10 +54,10 @@ def test_nothing_is_lost_and_nothing_is_too_wide(text: str, width: int) -> None:
 
 def test_cost_of_a_long_line_is_that_of_the_lines_found() -> None:
     text_lines = WrappedText("x" * 10_000_000, 80)
-    began = time.perf_counter()
+    began = time.thread_time()
     text_lines.more(200)
     assert (len(text_lines), text_lines.done) == (201, False)
-    assert time.perf_counter() - began < 0.5
+    assert time.thread_time() - began < 0.5
 
 
 @pytest.mark.parametrize(
