@@ -166,3 +166,9 @@ def test_an_unknown_column_lists_those_of_the_table(tape: Path) -> None:
     said = run(tape, "export", "--table", "reads", "--columns", "siz", code=2).stderr
     assert "there is no column 'siz': choose from size, " in said
     assert "leave it out" in run(tape, "export", "--columns", "id", "--format", "har", code=2).stderr
+
+
+def test_stalls_in_an_asciicast_are_those_of_the_users_threshold(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "stall 3,000.0 ms" in run(tape, "export", TOOLS, "--format", "asciicast").stdout
+    monkeypatch.setenv("WIRETAPE_STALL_MS", "3000")
+    assert "stall" not in run(tape, "export", TOOLS, "--format", "asciicast").stdout
