@@ -108,11 +108,6 @@ class Store:
         """What the last `append` could not store, as it continues nothing that is on the tape."""
         return list(self._lost.values())
 
-    @property
-    def running(self) -> int:
-        """How many exchanges are remembered, as they have not ended."""
-        return len(self._open)
-
     def pruner(self, limits: Limits, clock: Clock) -> Pruner:
         """Return what deletes exchanges past the limits while this session is recorded."""
         return Pruner(self.connection, limits, clock, self._session_no)
