@@ -25,6 +25,7 @@ from recorder.clock import Clock
 from recorder.decode.derive import derive
 from recorder.decode.metrics import DECODER_VERSION, Measures
 from recorder.decode.outcome import Exchange, Reads
+from recorder.errors import DAMAGED, sqlite_code
 from recorder.tape import cells, journal, reading
 from recorder.tape.file import compact_json, driver_of
 from recorder.tape.losses import Relayed, Unstored
@@ -235,9 +236,9 @@ class Store:
             marks = ", ".join("?" * len(measures.c))
             row = _measures_row(no, measured)
             self._driver.execute(f"INSERT OR REPLACE INTO measures ({_MEASURES}) VALUES ({marks})", row)
-        except sqlite3.OperationalError:
-            raise
-        except Exception:  # noqa: BLE001 - a value that SQLite refuses must not cost the facts
+        except Exception as error:  # a value that SQLite refuses must not cost the facts
+            if isinstance(error, sqlite3.OperationalError) or sqlite_code(error) in DAMAGED:
+                raise
             traceback.print_exc(file=sys.stderr)
             return False
         return True
