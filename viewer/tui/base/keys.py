@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from textual.app import App, ScreenStackError
@@ -31,6 +32,9 @@ HELP: Final = (
 
 BACK: Final = Binding("q", "app.leave", "back", id="app.leave")
 """On every screen but the first, the key that leaves goes back."""
+
+hidden = partial(Binding, show=False)
+"""Makes a binding that the footer does not show."""
 
 _AT_ONCE: Final = "ctrl+c"
 """The key that waits for none."""

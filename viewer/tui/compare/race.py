@@ -4,7 +4,6 @@ Keys become commands here. What of either has come is in `viewer.model.exchange.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
@@ -24,7 +23,7 @@ from viewer.model.text import diff
 from viewer.model.text.diff import Divergence
 from viewer.rows import Row
 from viewer.tui.base.host import Host, host
-from viewer.tui.base.keys import BACK, HELP
+from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.compare.lane import LanePane, ScoreTable
 from viewer.tui.dialogs import offers
 from viewer.tui.playing.driver import Driver, Move, PlaybackScreen
@@ -35,7 +34,6 @@ from viewer.tui.widgets.footer import KeyLine
 
 _POLL_S: Final = 0.15
 _SHORT_ID: Final = 8
-_hidden = partial(Binding, show=False)
 
 
 class Side:
@@ -96,12 +94,12 @@ class CompareScreen(PlaybackScreen):
         *HELP,
         Binding("space", "play", "race", id="replay.play", tooltip="race or pause"),
         Binding("full_stop", "step(1)", "step both", key_display=". ,", id="replay.step_forward"),
-        _hidden("comma", "step(-1)", "step both back", key_display=",", id="replay.step_back"),
-        _hidden("less_than_sign", "faster(-1)", "play slower (speed)", key_display="<", id="replay.slower"),
-        _hidden("greater_than_sign", "faster(1)", "play faster (speed)", id="replay.faster"),
-        _hidden("equals_sign", "faster(0)", "normal speed", key_display="=", id="replay.normal_speed"),
+        hidden("comma", "step(-1)", "step both back", key_display=",", id="replay.step_back"),
+        hidden("less_than_sign", "faster(-1)", "play slower (speed)", key_display="<", id="replay.slower"),
+        hidden("greater_than_sign", "faster(1)", "play faster (speed)", id="replay.faster"),
+        hidden("equals_sign", "faster(0)", "normal speed", key_display="=", id="replay.normal_speed"),
         *PlaybackScreen.PLAYBACK_KEYS,
-        _hidden("f", "follow", "follow the end of what still runs", id="replay.follow"),
+        hidden("f", "follow", "follow the end of what still runs", id="replay.follow"),
         Binding("i", "idle", "idle", id="replay.idle", tooltip="cut short what is silence of both"),
         Binding("A", "align", "align", id="compare.align", tooltip="align by request, first byte, content or offset"),
         Binding("X", "swap", "swap", id="compare.swap", tooltip="swap A and B"),

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Resize
 from textual.message import Message
@@ -25,6 +25,7 @@ from viewer.model.states import Tone
 from viewer.tape import exchange
 from viewer.timing.playback import Playback
 from viewer.tui.base.host import in_thread
+from viewer.tui.base.keys import hidden
 from viewer.tui.base.theme import ThemeStyles
 from viewer.tui.inspector.events import EventsPane
 from viewer.tui.inspector.pages import PagePane
@@ -59,7 +60,6 @@ _GAP_ROWS: Final = ((79, 8), (51, 4), (43, 2), (0, 1))
 _ANNOTATED: Final[dict[Annotation, str]] = {"none": "", "heat": "gaps as heat", "silences": "gaps in figures"}
 _DECODING: Final = "decoding …"
 _LONG_NS: Final = 300_000_000
-_hidden = functools.partial(Binding, show=False)
 
 
 def applies(action: str, tab: int) -> bool:
@@ -80,24 +80,24 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     InspectorPanes #bytes-box { width: 11fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        _hidden("r", "display('fold')", "fold the reasoning", id="replay.fold"),
-        _hidden("a", "display('ghost')", "show what comes later", id="replay.ghost"),
-        _hidden("b", "display('annotate')", "show the time between words", id="replay.annotate"),
-        _hidden("c", "display('choice')", "one choice after the other, or all", id="replay.choice"),
-        _hidden("M", "display('markdown')", "content as Markdown, or plain", id="replay.markdown"),
-        _hidden("v", "display('view')", "hex, lines, JSON or wire", id="replay.view"),
-        _hidden("plus", "zoom(True)", "zoom", key_display="+", id="replay.zoom"),
-        _hidden("underscore", "zoom(False)", "zoom out", key_display="_", id="replay.zoom_out"),
-        _hidden("enter", "open", "open the event, or write a note", id="replay.open"),
-        _hidden("tab", "focus_pane(1)", "next pane", id="replay.next_pane"),
-        _hidden("shift+tab", "focus_pane(-1)", "pane before", id="replay.pane_before"),
-        _hidden("up,k", "move(-1)", "up", id="replay.up"),
-        _hidden("down,j", "move(1)", "down", id="replay.down"),
-        _hidden("pageup,ctrl+b", "page(-1)", "a page up", id="replay.page_up"),
-        _hidden("pagedown,ctrl+f", "page(1)", "a page down", id="replay.page_down"),
-        _hidden("ctrl+u", "page(-0.5)", "half a page up", id="replay.half_page_up"),
-        _hidden("ctrl+d", "page(0.5)", "half a page down", id="replay.half_page_down"),
-        *(_hidden(str(tab + 1), f"pane({tab})", name, id=f"replay.{name}") for tab, name in enumerate(TABS)),
+        hidden("r", "display('fold')", "fold the reasoning", id="replay.fold"),
+        hidden("a", "display('ghost')", "show what comes later", id="replay.ghost"),
+        hidden("b", "display('annotate')", "show the time between words", id="replay.annotate"),
+        hidden("c", "display('choice')", "one choice after the other, or all", id="replay.choice"),
+        hidden("M", "display('markdown')", "content as Markdown, or plain", id="replay.markdown"),
+        hidden("v", "display('view')", "hex, lines, JSON or wire", id="replay.view"),
+        hidden("plus", "zoom(True)", "zoom", key_display="+", id="replay.zoom"),
+        hidden("underscore", "zoom(False)", "zoom out", key_display="_", id="replay.zoom_out"),
+        hidden("enter", "open", "open the event, or write a note", id="replay.open"),
+        hidden("tab", "focus_pane(1)", "next pane", id="replay.next_pane"),
+        hidden("shift+tab", "focus_pane(-1)", "pane before", id="replay.pane_before"),
+        hidden("up,k", "move(-1)", "up", id="replay.up"),
+        hidden("down,j", "move(1)", "down", id="replay.down"),
+        hidden("pageup,ctrl+b", "page(-1)", "a page up", id="replay.page_up"),
+        hidden("pagedown,ctrl+f", "page(1)", "a page down", id="replay.page_down"),
+        hidden("ctrl+u", "page(-0.5)", "half a page up", id="replay.half_page_up"),
+        hidden("ctrl+d", "page(0.5)", "half a page down", id="replay.half_page_down"),
+        *(hidden(str(tab + 1), f"pane({tab})", name, id=f"replay.{name}") for tab, name in enumerate(TABS)),
     ]
 
     class NoteWanted(Message):

@@ -22,7 +22,7 @@ from viewer.model.exchange.pulse import Pulse
 from viewer.tape import exchange
 from viewer.timing.playback import Playback
 from viewer.tui.base.host import Superseded, host, in_thread
-from viewer.tui.base.keys import BACK, HELP
+from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs.menus import AskScreen
 from viewer.tui.dialogs.offers import Copy
 from viewer.tui.inspector import pages, search
@@ -35,7 +35,6 @@ from viewer.tui.playing.timeline import Timeline
 from viewer.tui.widgets.footer import KeyLine
 
 _POLL_S: Final = 0.15
-_hidden = partial(Binding, show=False)
 
 
 class InspectorScreen(PlaybackScreen):
@@ -45,27 +44,27 @@ class InspectorScreen(PlaybackScreen):
         *HELP,
         Binding("space", "play", "play", key_display="space", tooltip="play or pause", id="replay.play"),
         Binding("full_stop", "step(1)", "step", key_display=". ,", id="replay.step_forward"),
-        _hidden("comma", "step(-1)", "step back", key_display=",", id="replay.step_back"),
-        _hidden("left_curly_bracket", "mark('S', -1)", "stall before", key_display="{", id="replay.stall_before"),
+        hidden("comma", "step(-1)", "step back", key_display=",", id="replay.step_back"),
+        hidden("left_curly_bracket", "mark('S', -1)", "stall before", key_display="{", id="replay.stall_before"),
         Binding("right_curly_bracket", "mark('S', 1)", "stall", key_display="}", id="replay.stall_after"),
         Binding("g", "goto", "go to", id="replay.goto"),
         Binding("slash", "filter", "filter", key_display="/", id="replay.filter"),
-        _hidden("less_than_sign", "faster(-1)", "play slower (speed)", key_display="<", id="replay.slower"),
+        hidden("less_than_sign", "faster(-1)", "play slower (speed)", key_display="<", id="replay.slower"),
         Binding("greater_than_sign", "faster(1)", "faster", key_display=">", tooltip="play faster (speed)",
                 id="replay.faster"),
-        _hidden("equals_sign", "faster(0)", "normal speed", key_display="=", id="replay.normal_speed"),
+        hidden("equals_sign", "faster(0)", "normal speed", key_display="=", id="replay.normal_speed"),
         *PlaybackScreen.PLAYBACK_KEYS,
-        _hidden("left_square_bracket", "mark('', -1)", "marker before", key_display="[", id="replay.marker_before"),
-        _hidden("right_square_bracket", "mark('', 1)", "next marker", key_display="]", id="replay.marker_after"),
-        _hidden("e", "mark('E', 1)", "next error", id="replay.error_after"),
-        _hidden("E", "mark('E', -1)", "error before", id="replay.error_before"),
-        _hidden("t", "first", "first content, then first reasoning", id="replay.first"),
-        _hidden("i", "idle", "cut silences short", id="replay.idle"),
-        _hidden("f", "follow", "follow the end of a live stream", id="replay.follow"),
-        _hidden("n", "again(1)", "next match: words of g, or events of /", id="replay.words_after"),
-        _hidden("N", "again(-1)", "match before", id="replay.words_before"),
-        _hidden("m", "bookmark", "set a bookmark, or take it away", id="replay.bookmark"),
-        _hidden("apostrophe", "next_bookmark", "next bookmark", key_display="'", id="replay.next_bookmark"),
+        hidden("left_square_bracket", "mark('', -1)", "marker before", key_display="[", id="replay.marker_before"),
+        hidden("right_square_bracket", "mark('', 1)", "next marker", key_display="]", id="replay.marker_after"),
+        hidden("e", "mark('E', 1)", "next error", id="replay.error_after"),
+        hidden("E", "mark('E', -1)", "error before", id="replay.error_before"),
+        hidden("t", "first", "first content, then first reasoning", id="replay.first"),
+        hidden("i", "idle", "cut silences short", id="replay.idle"),
+        hidden("f", "follow", "follow the end of a live stream", id="replay.follow"),
+        hidden("n", "again(1)", "next match: words of g, or events of /", id="replay.words_after"),
+        hidden("N", "again(-1)", "match before", id="replay.words_before"),
+        hidden("m", "bookmark", "set a bookmark, or take it away", id="replay.bookmark"),
+        hidden("apostrophe", "next_bookmark", "next bookmark", key_display="'", id="replay.next_bookmark"),
         BACK,
     ]  # fmt: skip
 

@@ -7,14 +7,14 @@ for only where it fits before the next event, or when what came before has waite
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import ClassVar, Final
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 
 from recorder.clock import Clock
 from viewer.timing.playback import CAPS, SPEEDS, Playback
+from viewer.tui.base.keys import hidden
 from viewer.tui.playing.timeline import Scrubbing
 
 Move = Callable[[Playback], None]
@@ -97,14 +97,13 @@ class Driver:
 class PlaybackScreen(Screen[None]):
     """A screen whose keys and timelines move a playhead; its subclass defines `command` and `is_live`."""
 
-    _hidden = partial(Binding, show=False)
     PLAYBACK_KEYS: ClassVar[list[BindingType]] = [
-        _hidden("left", "seek(-1)", "a second back", key_display="←", id="replay.second_back"),
-        _hidden("right", "seek(1)", "a second on", key_display="→", id="replay.second_on"),
-        _hidden("H,shift+left", "jump(-10)", "a tenth back", key_display="H", id="replay.tenth_back"),
-        _hidden("L,shift+right", "jump(10)", "a tenth on", key_display="L", id="replay.tenth_on"),
-        _hidden("home", "end(0)", "to the start", id="replay.start"),
-        _hidden("end,G", "end(1)", "to the end", id="replay.end"),
+        hidden("left", "seek(-1)", "a second back", key_display="←", id="replay.second_back"),
+        hidden("right", "seek(1)", "a second on", key_display="→", id="replay.second_on"),
+        hidden("H,shift+left", "jump(-10)", "a tenth back", key_display="H", id="replay.tenth_back"),
+        hidden("L,shift+right", "jump(10)", "a tenth on", key_display="L", id="replay.tenth_on"),
+        hidden("home", "end(0)", "to the start", id="replay.start"),
+        hidden("end,G", "end(1)", "to the end", id="replay.end"),
     ]
 
     def on_mount(self) -> None:
