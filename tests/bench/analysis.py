@@ -67,6 +67,7 @@ def commands(tape: Path, rounds: int) -> None:
     report("stats", ("stats", *at), rounds)
     report("stats --by model", ("stats", "--by", "model", *at), rounds)
     report("stats --hist icl", ("stats", "--hist", "icl", *at), rounds)
+    report("stats --as vllm", ("stats", "--as", "vllm", *at), rounds)
     report("ls -n 20", ("ls", "-n", "20", *at), rounds)
     report("export -n 1", ("export", "-n", "1", *at), rounds)  # what starting takes, of any export
     report("export --table exchanges", ("export", *at), rounds, exchanges)
