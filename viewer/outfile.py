@@ -123,7 +123,7 @@ def _created(part: Path) -> Iterator[tuple[Path, BinaryIO]]:
 
 @contextlib.contextmanager
 def _ending() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP raise `SystemExit`, so that what was begun can be undone."""
+    """Make SIGTERM and SIGHUP raise `SystemExit`, so that what was begun can be undone."""
 
     def end(number: int, _: Any) -> None:
         sys.exit(128 + number)

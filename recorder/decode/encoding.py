@@ -99,7 +99,7 @@ def unpack(packed: bytes, size: int) -> bytes:
 
 
 def is_identity(content_encoding: str | None) -> bool:
-    """Say whether a body has no content coding."""
+    """Return whether a body has no content coding."""
     return (content_encoding or "").strip().lower() in _IDENTITY
 
 

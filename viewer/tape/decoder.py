@@ -1,8 +1,8 @@
 """Decoding a large exchange in a process of its own: it neither holds up a screen nor leaves its memory behind.
 
 Starting a process takes most of the time that decoding does, and reading a third of the rest: so one may be started,
-and read ahead, before anybody wants what comes of it. What decoding is, is `opening`'s; what is read of the tape for
-it, `inspecting`'s.
+and read ahead, before anybody wants what comes of it. What decoding gives is in `viewer.model.exchange.opened`;
+what is read of the tape for it, in `exchange`.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ class Decoders:
         self._closed = False
 
     def ready(self, no: int | None = None, size: int = 0) -> None:
-        """Have one that waits; if an exchange is named, it reads that, with a body of `size` bytes, meanwhile."""
+        """Start one that waits; if an exchange is named, it reads that, with a body of `size` bytes, meanwhile."""
         with self._lock:
             if self._closed:
                 return
@@ -116,7 +116,7 @@ class Decoder:
             pass
 
     def read_ahead(self, no: int) -> None:
-        """Let it read an exchange that it is likely to be asked for."""
+        """Make it read an exchange that it is likely to be asked for."""
         if no != self.ahead:
             self.ahead = no
             self._say(no, is_asked=False)
@@ -131,10 +131,10 @@ class Decoder:
             cast(IO[bytes], self.process.stdin).close()
 
     def _say(self, no: int, *, is_asked: bool) -> None:
-        said = cast(IO[bytes], self.process.stdin)
+        questions = cast(IO[bytes], self.process.stdin)
         with contextlib.suppress(BrokenPipeError):  # it is gone: `answer` says why
-            pickle.dump((*self._question, no, is_asked), said)
-            said.flush()
+            pickle.dump((*self._question, no, is_asked), questions)
+            questions.flush()
 
     def answer(self, begun: "Callable[[Opened], None] | None" = None) -> "Opened":
         """Wait for what was asked for; `begun` is given what there is of it until then. Raises `TapeError`."""
@@ -158,5 +158,5 @@ class Decoder:
 
     def _why(self) -> str:
         self._words.seek(0)
-        told = self._words.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
-        return safe(told) or "its process was ended"
+        last_line = self._words.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return safe(last_line) or "its process was ended"

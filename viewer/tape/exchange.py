@@ -27,7 +27,7 @@ from viewer.model.exchange import opened
 from viewer.model.exchange.opened import Known, Stored
 from viewer.model.exchange.transcript import Transcript
 from viewer.rows import Row
-from viewer.tape import queries, running
+from viewer.tape import live, queries
 from viewer.tape.columns import JOINED, column
 
 
@@ -84,8 +84,8 @@ def reads_between(connection: Connection, no: int, first: int, last: int) -> dic
 def known(connection: Connection, no: int) -> Known:
     """Return what can be told of an exchange without decoding it. Raises sqlalchemy's `NoResultFound`."""
     row = queries.detail(connection, no)
-    if running.is_measurable(row):
-        row = running.filled(row, running.figures(connection, no))
+    if live.is_measurable(row):
+        row = live.filled(row, live.figures(connection, no))
     request, body = queries.request(connection, no)
     timed = select(exchanges.c.end_ns, exchanges.c.response_headers).where(exchanges.c.no == no)
     gaps = select(measures.c.icl).where(measures.c.exchange_no == no)
@@ -108,8 +108,8 @@ def stored(connection: Connection, no: int) -> Stored:
         facts, its_reads = reading.facts(connection, no)
         body = reading.readable_body(connection, no)
         id, outcome = connection.execute(known).one()
-    is_measured = facts.ended_by is None and len(body) <= running.LARGEST  # so it has been decoded by now
-    decoded = running.decoded(facts, its_reads, body) if is_measured else None
+    is_measured = facts.ended_by is None and len(body) <= live.LARGEST  # so it has been decoded by now
+    decoded = live.decoded(facts, its_reads, body) if is_measured else None
     return Stored(id, facts, its_reads, body, outcome or "open", decoded)
 
 
@@ -117,8 +117,8 @@ def is_final(connection: Connection, no: int, answer: Stored) -> bool:
     """Return whether an answer read before had ended and been measured, and still is the one of this number."""
     now = select(exchanges.c.id, exchanges.c.ended_by, measures.c.outcome).outerjoin(measures)
     with connection.begin():
-        found = connection.execute(now.where(exchanges.c.no == no)).one()
-    return None not in found and tuple(found) == (answer.id, answer.facts.ended_by, answer.outcome)
+        row = connection.execute(now.where(exchanges.c.no == no)).one()
+    return None not in row and tuple(row) == (answer.id, answer.facts.ended_by, answer.outcome)
 
 
 def weight(connection: Connection, no: int) -> int:
@@ -126,17 +126,11 @@ def weight(connection: Connection, no: int) -> int:
 
     Raises sqlalchemy's `NoResultFound`.
     """
-    wanted = select(column("bytes"), exchanges.c.response_headers).select_from(JOINED).where(exchanges.c.no == no)
+    statement = select(column("bytes"), exchanges.c.response_headers).select_from(JOINED).where(exchanges.c.no == no)
     with connection.begin():
-        size, headers = connection.execute(wanted).one()
+        size, headers = connection.execute(statement).one()
     coding = dict(headers or []).get("content-encoding")
-    return int(size) * (1 if encoding.is_identity(coding) else running.RATIO)
-
-
-def version(connection: Connection) -> int:
-    """Return a number that is another whenever somebody else has written to the tape."""
-    with connection.begin():
-        return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
+    return int(size) * (1 if encoding.is_identity(coding) else live.RATIO)
 
 
 def preliminary(row: Row) -> Transcript:

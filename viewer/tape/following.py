@@ -25,7 +25,7 @@ POLL_SECONDS = 0.2
 
 @contextlib.contextmanager
 def interrupts() -> Iterator[Callable[[], None]]:
-    """Give what waits for the next poll, and raises `KeyboardInterrupt` for an interrupt that has come until then.
+    """Yield a function that waits for the next poll, and raises `KeyboardInterrupt` for an interrupt until then.
 
     By itself Python raises it wherever it happens to be; within a callback of a library it would be lost.
     """
@@ -55,57 +55,50 @@ def ended(
     last: int = 10,
     wait: Callable[[], None] = pause,
 ) -> Iterator[list[Row]]:
-    """Give the newest `last` that have ended, then, for ever, those that end; each once, in the order of ending.
+    """Yield the newest `last` that have ended, then, for ever, those that end; each once, in the order of ending.
 
-    Of exchanges that end between two polls the instants of their ends decide. `wait` is called before each poll.
+    Of exchanges that end between two polls the times of their ends decide. `wait` is called before each poll.
     """
     with connection.begin():  # of one moment: what ends after it comes later, and only then
         newest, running = _unsettled(connection)
-        latest = _last_ended(connection, last, where)
-    yield list(queries.numbered(connection, fields, latest))
-    seen: int | None = None
+        numbers = _last_ended(connection, last, where)
+    yield list(queries.numbered(connection, fields, numbers))
+    version: int | None = None
     while True:
         wait()
-        changes = _changes(connection)
-        if changes == seen:
+        latest = queries.version(connection)
+        if latest == version:
             continue
-        seen = changes
+        version = latest
         numbers, newest, running = _settled(connection, newest, running)
         if batch := list(queries.numbered(connection, fields, numbers, where)):
             yield batch
 
 
-def _changes(connection: Connection) -> int:
-    """Give a number that is another one whenever somebody has written to the tape in between."""
-    with connection.begin():
-        version: int = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
-    return version
-
-
 def _unsettled(connection: Connection) -> tuple[int, set[int]]:
-    """Give the highest number of an exchange, and the numbers of those that are open or not yet measured."""
+    """Return the highest number of an exchange, and the numbers of those that are open or not yet measured."""
     running = select(exchanges.c.no).select_from(JOINED).where(measures.c.exchange_no.is_(None))
     newest = connection.execute(select(func.max(exchanges.c.no))).scalar()
     return newest or 0, set(connection.execute(running).scalars())
 
 
 def _settled(connection: Connection, newest: int, running: set[int]) -> tuple[list[int], int, set[int]]:
-    """Say what has become of the exchanges in `running` and of those above `newest`.
+    """Return which of the exchanges in `running` and above `newest` have ended, in the order in which they did.
 
-    Give the numbers of those that have ended, in the order in which they did, and the new `newest` and `running`.
+    With their numbers come the new `newest` and `running`.
     """
     statement = _ends().where(or_(exchanges.c.no > newest, exchanges.c.no.in_(running)))
     with connection.begin():
-        found = connection.execute(statement).all()
-    still = {row.no for row in found if row.exchange_no is None}
-    ended = [row for row in found if row.exchange_no is not None]
-    return _in_order_of_ending(ended), max([newest, *(row.no for row in found)]), still
+        rows = connection.execute(statement).all()
+    still = {row.no for row in rows if row.exchange_no is None}
+    ended = [row for row in rows if row.exchange_no is not None]
+    return _in_order_of_ending(ended), max([newest, *(row.no for row in rows)]), still
 
 
 def _last_ended(connection: Connection, count: int, where: Condition | None) -> list[int]:
     statement = _ends().where(measures.c.exchange_no.is_not(None), true() if where is None else where)
-    found = connection.execute(statement.order_by(exchanges.c.no.desc()).limit(count)).all()
-    return _in_order_of_ending(found)
+    rows = connection.execute(statement.order_by(exchanges.c.no.desc()).limit(count)).all()
+    return _in_order_of_ending(rows)
 
 
 def _ends() -> Select[Any]:
@@ -113,9 +106,9 @@ def _ends() -> Select[Any]:
     return select(*columns).select_from(JOINED)
 
 
-def _in_order_of_ending(found: Sequence[Any]) -> list[int]:
+def _in_order_of_ending(rows: Sequence[Any]) -> list[int]:
     def ended(row: Any) -> tuple[datetime, int]:
         lasted = timedelta(microseconds=(row.end_ns or 0) / 1000)
         return datetime.fromisoformat(row.started_at) + lasted, row.no
 
-    return [row.no for row in sorted(found, key=ended)]
+    return [row.no for row in sorted(rows, key=ended)]

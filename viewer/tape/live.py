@@ -2,9 +2,10 @@
 
 As in `queries`, each query is short. Nothing read here grows with what was recorded: texts are cut by the database, so
 that a line of many megabytes costs no more than any other. An exchange that still runs is measured from what is there,
-unless that is much. What is done with the rows is left to `viewer.model.listing`.
+unless that is much, and is the same on every screen. What is done with the rows is left to `viewer.model.listing`.
 """
 
+import functools
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,6 +13,11 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Text, case, cast, func, select
 
+from recorder.decode import encoding
+from recorder.decode.decoder import Decoded, decode
+from recorder.decode.derive import derive
+from recorder.decode.metrics import Measures
+from recorder.decode.outcome import Exchange, Reads
 from recorder.process import Run
 from recorder.tape import cells, reading
 from recorder.tape.schema import exchanges, measures, reads, sessions
@@ -19,7 +25,7 @@ from viewer import rows
 from viewer.filters.syntax import And, Filter
 from viewer.model.listing.ranking import LABELS, Entry
 from viewer.rows import Row
-from viewer.tape import conditions, queries, running
+from viewer.tape import conditions, queries
 from viewer.tape.columns import JOINED, column
 from viewer.tape.conditions import Condition
 
@@ -40,6 +46,23 @@ LONGEST: Final = 256
 
 TAIL: Final = 4000
 """So many characters of the end of an answer are read for the preview."""
+
+LARGEST: Final = 512 << 10
+"""A body of more bytes is not measured before its exchange has ended."""
+
+RATIO: Final = 20
+"""So many times larger a compressed event stream may well be without its coding."""
+
+MEASURED: Final = (
+    "model", "prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens", "ttfb_ms", "ttfc_ms", "ttft_ms",
+    "ttfo_ms", "ttst_ms", "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "icl_mean_ms", "icl_p50_ms", "icl_p90_ms",
+    "icl_p99_ms", "icl_max_ms", "max_stall_ms", "max_silence_ms", "events", "comments", "chunks", "output_chunks",
+    "coalesced_fraction", "sparkline",
+)  # fmt: skip
+"""The fields of a row that an exchange which still runs has: not what can only be known at its end."""
+
+_FLAGS: Final = frozenset({"stall", "backpressure", "storage_gap"})
+
 
 _TEXTS: Final = frozenset(
     {"method", "path", "upstream", "model", "outcome_detail", "error_code", "finish_reason", "flags", "sparkline"}
@@ -95,11 +118,11 @@ def numbers(
     if by is None:
         source = exchanges if where is None else JOINED
         statement = select(func.json_group_array(exchanges.c.no)).select_from(source)
-        return sorted(_decoded(connection, statement if where is None else statement.where(where)))
+        return sorted(_numbers_of(connection, statement if where is None else statement.where(where)))
     key = column(by).desc() if descending else column(by)
     inner = select(exchanges.c.no).select_from(JOINED).order_by(key.nulls_last(), exchanges.c.no.desc())
     listed = (inner if where is None else inner.where(where)).subquery()
-    return _decoded(connection, select(func.json_group_array(listed.c.no)))
+    return _numbers_of(connection, select(func.json_group_array(listed.c.no)))
 
 
 def started(connection: Connection, numbers: Collection[int] | None = None) -> tuple[str, str] | None:
@@ -126,15 +149,15 @@ def listed(connection: Connection, numbers: Sequence[int]) -> list[Row]:
     statement = statement.where(exchanges.c.no.in_(numbers))
     with connection.begin():
         found = connection.execute(statement).all()
-    given = []
-    room = running.LARGEST
+    listed = []
+    room = LARGEST
     for no, last_read, gaps, *values in found:
         row = {"no": no, "last_read_ms": rows.ms(last_read), "gaps": gaps, **rows.exchange(LISTED, values)}
-        if running.is_measurable(row, room):
+        if is_measurable(row, room):
             room -= row["bytes"]
-            row = running.filled(row, running.figures(connection, no))
-        given.append(row)
-    return given
+            row = filled(row, figures(connection, no))
+        listed.append(row)
+    return listed
 
 
 def change(
@@ -144,8 +167,7 @@ def change(
 
     Rows are read of those that are new and of those that are `looked_at`, the newest of them at most.
     """
-    with connection.begin():
-        version: int = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+    version = queries.version(connection)
     if seen is not None and seen.version == version:
         return None
     known = seen or Seen(version)
@@ -206,7 +228,49 @@ def preview(connection: Connection, no: int) -> Row | None:
     if texts is None:
         return None
     row = found[0] | {str(name): value for name, value in texts.items()}
-    return row | _live_text(connection, no) if running.is_measurable(row) else row
+    return row | _live_text(connection, no) if is_measurable(row) else row
+
+
+def is_measurable(row: Row, most: int = LARGEST) -> bool:
+    """Return whether an exchange, of which `outcome` and `bytes` are known, still runs and is not larger than that."""
+    return bool(row["outcome"] == "open" and row["bytes"] <= most)
+
+
+def figures(connection: Connection, no: int) -> Measures:
+    """Measure an exchange as far as it is; of a large compressed one nothing. Raises sqlalchemy's `NoResultFound`."""
+    with connection.begin():
+        facts, its_reads = reading.facts(connection, no)
+        body = reading.readable_body(connection, no)
+    if not encoding.is_identity(facts.content_encoding) and len(body) > LARGEST // RATIO:
+        return derive(facts, [], b"")
+    return _measure_once(facts, _hashable(its_reads), body)
+
+
+def decoded(facts: Exchange, reads: Reads, body: bytes) -> Decoded:
+    """Decode what there is of an exchange: once per change, whichever list, preview or pane asks first."""
+    return _decode_once(facts, _hashable(reads), body)
+
+
+def _hashable(reads: Reads) -> Reads:
+    seq, at_ns, start, size = (tuple(column) for column in (reads.seq, reads.at_ns, reads.start, reads.size))
+    return Reads(seq, at_ns, tuple(reads.relayed_ns), start, size)
+
+
+_decode_once = functools.lru_cache(8)(decode)
+
+
+@functools.lru_cache(8)
+def _measure_once(facts: Exchange, reads: Reads, body: bytes) -> Measures:
+    return derive(facts, reads, body, _decode_once(facts, reads, body))
+
+
+def filled(row: Row, figures: Measures) -> Row:
+    """Return a row with these figures, as far as it has their fields; the model asked for stays until one is named."""
+    names = tuple(name for name in MEASURED if name in row)
+    values = rows.exchange(names, [getattr(figures, rows.stored_name(name)) for name in names])
+    if values.get("model") is None:
+        values.pop("model", None)
+    return row | values | {"flags": [flag for flag in figures.flags if flag in _FLAGS]}
 
 
 def entries(connection: Connection, numbers: Sequence[int]) -> list[Entry]:
@@ -224,13 +288,13 @@ def _entry(connection: Connection, no: int) -> Entry | None:
         run = reading.run_of(connection, no)
     if row["outcome"] == "open":
         row["last_read_ms"] = rows.ms(last)
-    if running.is_measurable(row):
-        figures = running.figures(connection, no)
-        row, gaps = running.filled(row, figures), figures.icl
+    if is_measurable(row):
+        so_far = figures(connection, no)
+        row, gaps = filled(row, so_far), so_far.icl
     return Entry(no, row, run, gaps or b"")
 
 
-def _decoded(connection: Connection, statement: Any) -> list[int]:
+def _numbers_of(connection: Connection, statement: Any) -> list[int]:
     # One row for all: a row for each of a hundred thousand costs ten times as much.
     with connection.begin():
         return msgspec.json.decode(connection.execute(statement).scalar_one(), type=list[int])
@@ -241,8 +305,8 @@ def _short(name: str) -> ColumnElement[Any]:
 
 
 def _live_text(connection: Connection, no: int) -> Row:
-    found = running.figures(connection, no)
-    texts = {name: getattr(found, name) for name in _TAILS}
+    so_far = figures(connection, no)
+    texts = {name: getattr(so_far, name) for name in _TAILS}
     sizes = {f"{name}_size": None if text is None else len(text) for name, text in texts.items()}
     return {name: None if text is None else text[-TAIL:] for name, text in texts.items()} | sizes
 

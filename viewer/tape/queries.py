@@ -371,6 +371,12 @@ def packed_gaps(connection: Connection, where: Condition | None = None) -> Itera
         yield from ((id, gaps or b"") for _, id, gaps in batch)
 
 
+def version(connection: Connection) -> int:
+    """Return a number that is another whenever somebody else has written to the tape."""
+    with connection.begin():
+        return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
+
+
 def count(connection: Connection, where: Condition | None = None) -> int:
     """Count the exchanges that fit."""
     with connection.begin():

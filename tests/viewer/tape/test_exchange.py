@@ -14,7 +14,7 @@ from recorder.decode.outcome import Read, Reads
 from recorder.errors import TapeDamaged
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIVE, MS, TOOLS, TRUNCATED
 from viewer import rows
-from viewer.tape import exchange, queries, running
+from viewer.tape import exchange, queries
 from viewer.tape import live as watching
 from viewer.tape.exchange import FullExchange
 
@@ -36,7 +36,7 @@ def test_one_that_still_runs_is_measured_as_the_list_does(connection: Connection
     (listed,) = watching.listed(connection, [no])
     row = exchange.known(connection, no).row
     assert row["ttft_ms"] == 110.0
-    shared = [name for name in running.FIELDS if name in listed and name in row]
+    shared = [name for name in watching.MEASURED if name in listed and name in row]
     assert {name: row[name] for name in shared} == {name: listed[name] for name in shared}
 
 
@@ -53,7 +53,7 @@ def test_texts_on_the_tape_are_there_before_their_events(connection: Connection)
 
 
 def test_the_version_of_a_tape_stays_while_nobody_writes(connection: Connection) -> None:
-    assert exchange.version(connection) == exchange.version(connection)
+    assert queries.version(connection) == queries.version(connection)
 
 
 def test_what_still_runs_weighs_what_has_come_of_it(connection: Connection) -> None:

@@ -5,12 +5,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
 from tests.viewer.conftest import COMPLETE, LIVE
-from viewer.tape import exchange, queries, running
+from viewer.tape import exchange, live, queries
 
 
 def measured(connection: Connection, id: str) -> dict[str, object]:
     no = queries.find(connection, id)
-    return running.filled(queries.detail(connection, no), running.figures(connection, no))
+    return live.filled(queries.detail(connection, no), live.figures(connection, no))
 
 
 def test_what_has_come_is_measured_and_how_it_will_end_is_not(connection: Connection) -> None:
@@ -25,20 +25,20 @@ def test_measured_again_one_that_has_ended_is_the_same(connection: Connection) -
 
 
 def test_only_what_runs_and_is_not_large_is_measured() -> None:
-    row = {"outcome": "open", "bytes": running.LARGEST}
-    assert running.is_measurable(row)
-    assert not running.is_measurable(row | {"bytes": running.LARGEST + 1})
-    assert not running.is_measurable(row | {"outcome": "complete"})
+    row = {"outcome": "open", "bytes": live.LARGEST}
+    assert live.is_measurable(row)
+    assert not live.is_measurable(row | {"bytes": live.LARGEST + 1})
+    assert not live.is_measurable(row | {"outcome": "complete"})
 
 
 def test_an_exchange_that_is_gone_is_not_found(connection: Connection) -> None:
     with pytest.raises(NoResultFound):
-        running.figures(connection, 999)
+        live.figures(connection, 999)
 
 
 def test_what_runs_is_decoded_and_measured_once_per_change(connection: Connection) -> None:
     no = queries.find(connection, LIVE)
-    assert running.figures(connection, no) is running.figures(connection, no)
+    assert live.figures(connection, no) is live.figures(connection, no)
     first, second = exchange.stored(connection, no).decoded, exchange.stored(connection, no).decoded
     assert first is not None
     assert first is second

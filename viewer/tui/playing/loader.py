@@ -19,7 +19,7 @@ from sqlalchemy.exc import NoResultFound
 from recorder.errors import WiretapeError
 from viewer.model.exchange import opened as opening
 from viewer.model.exchange.opened import Known, Opened
-from viewer.tape import decoder, exchange
+from viewer.tape import decoder, exchange, queries
 from viewer.tape.decoder import Decoder
 from viewer.tui.base.host import Host, Superseded, in_thread
 
@@ -110,7 +110,7 @@ class Loader:
 
     async def _written(self) -> tuple[int, int]:
         """Return what changes whenever the tape is written to or replaced."""
-        return await self._host.tape.ask(exchange.version, self._key), self._host.tape.openings
+        return await self._host.tape.ask(queries.version, self._key), self._host.tape.openings
 
     async def _know(self) -> None:
         known: Known = await self._ask(exchange.known)

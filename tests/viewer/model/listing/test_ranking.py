@@ -13,7 +13,7 @@ from tests.viewer.conftest import COMPLETE, HOSTILE, LIVE, ODD, TOOLS, TRUNCATED
 from viewer.model.listing import ranking
 from viewer.model.listing.ranking import LABELS, Entry, Score
 from viewer.rows import Row
-from viewer.tape import queries, running
+from viewer.tape import live, queries
 from viewer.tape.live import COMPARED
 
 SECOND = 1_000_000_000
@@ -226,8 +226,8 @@ def test_gaps_are_not_judged_where_output_came_many_chunks_at_once(metric: str, 
 
 def test_figures_of_a_running_exchange_may_grow_except_ttft(connection: Connection) -> None:
     no = queries.find(connection, LIVE)
-    live = running.filled(queries.detail(connection, no), running.figures(connection, no)) | {"duration_ms": 110.0}
-    found = scored(live, detail(connection, TOOLS))
+    unended = live.filled(queries.detail(connection, no), live.figures(connection, no)) | {"duration_ms": 110.0}
+    found = scored(unended, detail(connection, TOOLS))
     assert (found["TTFT ms"].a, found["DUR ms"].a, found["OUTCOME"].a) == ("110.0 ", "110.0+", "open ")
     assert (found["TTFT ms"].better, found["ICL50"].a) == (1, "– ")
 
