@@ -328,9 +328,9 @@ class Server:
     async def stop(self) -> None:
         """Accept nothing more, let running exchanges end, and cut those that outlast the drain."""
         self._server.should_exit = True
-        if self._tasks:
-            await asyncio.wait([self._tasks[0]])
-            self._tasks[1].cancel()
+        serving, watching = self._tasks
+        await asyncio.wait([serving])
+        watching.cancel()
         for task in list(self._proxy.live):
             task.cancel()
         if self._proxy.live:

@@ -113,8 +113,8 @@ class Recorder:
     async def stop(self) -> int:
         """Drain, then close the tape; return the number of frames that could not be stored."""
         deadline = SYSTEM.now() + int(STOP_SECONDS * 1e9)
-        if self._server is not None:
-            await self._server.stop()
+        assert self._server is not None  # it has been started
+        await self._server.stop()
         return await self.tap.close(max(_WRITER_SECONDS, (deadline - SYSTEM.now()) / 1e9))
 
     def cut(self) -> None:

@@ -272,3 +272,16 @@ async def test_what_is_too_old_is_deleted_while_it_records_and_is_not_missing(tm
     assert err.splitlines()[-1] == (
         "2 exchanges recorded, 1 failed, 2 old exchanges deleted, not stored: 0 bytes, 0 frames, 0 exchanges"
     )
+
+
+@on_loop
+async def test_what_others_can_read_or_reach_is_warned_of(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with recording(tape, "http://127.0.0.1:1") as (process, _):
+        assert (await finish(process, signal.SIGTERM))[0] == 0
+    tape.chmod(0o644)
+    async with recording(tape, "http://127.0.0.1:1", "--allow-host", "box.test") as (process, _):
+        _, _, err = await finish(process, signal.SIGTERM)
+    warnings = [line for line in err.splitlines() if line.startswith("wiretape: warning: ")]
+    assert len(warnings) == 2
+    assert warnings[1].endswith("other machines that reach this address may relay through it")

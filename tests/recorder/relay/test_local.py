@@ -123,3 +123,38 @@ def child_of(pid: int) -> int:
 def soft_limit(pid: int) -> int:
     lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("Max open files")).split()[3])
+
+
+def test_where_the_system_has_no_limit_there_is_always_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "descriptor_limits", lambda: None)
+    local.raise_descriptor_limit()
+    assert local.free_descriptors() > 1 << 30
+    assert "(the limit is the system's)" in local.no_descriptors()
+
+
+def test_a_limit_that_the_system_refuses_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[tuple[int, int]] = []
+
+    def refuse(_: int, limits: tuple[int, int]) -> None:
+        tried.append(limits)
+        raise ValueError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1 << 20))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    local.raise_descriptor_limit()
+    assert [soft for soft, _ in tried] == list(local.WANTED_DESCRIPTORS)
+
+
+def test_a_limit_that_is_high_enough_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
+    monkeypatch.delattr(resource, "setrlimit")
+    local.raise_descriptor_limit()
+
+
+def test_where_no_directory_tells_what_is_open_a_few_are_taken_for_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(_: str) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (100, 100))
+    monkeypatch.setattr(local.os, "listdir", deny)
+    assert 50 < local.free_descriptors() < 100

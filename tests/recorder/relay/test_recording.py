@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -122,3 +123,21 @@ def test_a_request_body_without_room_is_left_out_but_its_size_and_hash_are_kept(
     assert (row["request_body"], row["request_size"]) == (None, len(BODY))
     assert row["request_sha256"] == hashlib.sha256(BODY).hexdigest()
     assert (row["outcome"], row["flags"]) == ("connect_error", "request_not_stored")
+
+
+def test_without_room_for_a_whole_exchange_it_is_counted_and_forgotten_at_its_end() -> None:
+    counts = SimpleNamespace(dropped_bytes=0, unrecorded=0)
+    calls: list[str] = []
+    full: Any = SimpleNamespace(
+        counts=counts,
+        has_room_for_request=lambda size: False,
+        admits=lambda: False,
+        follow=lambda one: calls.append("follow"),
+        forget=lambda one: calls.append("forget"),
+        put=lambda frame: calls.append("put"),
+    )
+    unstored = Recording(full, Clock(now=lambda: 7), "e1")
+    unstored.begin(begin("e1"))
+    unstored.end("end", None, 9, None)
+    assert (counts.dropped_bytes, counts.unrecorded, unstored.lacks) == (len(BODY), 1, True)
+    assert calls == ["follow", "forget"]

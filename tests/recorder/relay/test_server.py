@@ -1,6 +1,7 @@
 """Sockets, the bounds on a request's head, and the drain."""
 
 import asyncio
+import contextlib
 import socket
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from recorder.demo.upstream import Scene, answer
 from recorder.errors import CannotListen
-from recorder.relay import server
+from recorder.relay import local, server
 from tests.relay import DONE, Relay, address, chunk, dial, kept, on_loop, post, raw, take, until
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -164,6 +165,31 @@ async def test_a_line_end_between_requests_does_not_keep_a_connection_open(
         writer.write(b"\r\n")
         async with asyncio.timeout(5):
             assert await reader.read() == b""
+
+
+@on_loop
+async def test_clients_that_come_all_at_once_are_all_served(relay: Relay) -> None:
+    with contextlib.ExitStack() as clients:
+        for _ in range(150):  # while the relay's loop, which is this one's, does nothing
+            clients.enter_context(socket.create_connection(address(relay.base)))
+        assert (await relay.get(relay.plays(answer([(0, b"x")])))).body == b"x"
+
+
+def test_clients_beyond_the_limit_get_the_reason_and_are_closed_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "free_descriptors", lambda: 0)
+
+    async def main() -> None:
+        async with dial(relay.base) as (kept, _), dial(relay.base) as (refused, _):
+            assert (await refused.readline()).startswith(b"HTTP/1.1 503 ")
+            await relay.stop()
+            assert b"no file descriptors are left" in await refused.read()
+            assert await kept.read() == b""
+
+    with Relay(tmp_path) as relay:
+        relay.runner.run(main())
+        assert [refusal.status for refusal in relay.refused] == [503]
 
 
 # The drain

@@ -138,3 +138,13 @@ def test_a_host_beyond_loopback_may_call_by_the_name_that_is_allowed(tmp_path: P
     with Relay(tmp_path, allow_hosts=frozenset({"box.test"})) as relay:
         relay.runner.run(main())
     assert [refusal.status for refusal in relay.refused] == [421]
+
+
+def test_a_recorder_that_is_cut_before_it_starts_starts_all_the_same(tmp_path: Path) -> None:
+    async def main() -> None:
+        recorder = Recorder(Options(tmp_path / "tape.db", [providers.parse("http://127.0.0.1:1")]), Observer())
+        recorder.cut()
+        await recorder.start()
+        assert await recorder.stop() == 0
+
+    run(main())
