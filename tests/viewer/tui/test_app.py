@@ -130,7 +130,6 @@ def test_f6_writes_the_screen_to_a_picture_and_replaces_no_file(
     journey(steps())
 
 
-@pytest.mark.usefixtures("quick")
 def test_what_is_said_in_passing_is_one_thing_and_is_soon_gone(tape: Path) -> None:
     async def steps() -> None:
         app = ViewerApp(tape, Watch().clock)
@@ -138,9 +137,10 @@ def test_what_is_said_in_passing_is_one_thing_and_is_soon_gone(tape: Path) -> No
             await shows(pilot, LIVE[:8])
             # At the head: neither over the transport nor over differences, which are at the foot.
             for said in ("one", "two [/x]"):
-                app.notify(said, title="told", markup=False)
+                app.notify(said, title="told", markup=False, timeout=60)
                 await wait_for(pilot, lambda said=said: f"told: {said}" in seen(app).splitlines()[1])
             assert "one" not in seen(app)
+            app.notify("three", title="told", markup=False, timeout=0.1)
             await wait_for(pilot, lambda: "told" not in seen(app))
 
     journey(steps())
