@@ -3,11 +3,12 @@
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from viewer.tui.base import paint
+from viewer.tui.base.keys import hidden
 
 LEAST: Final = (60, 16)
 """The columns and rows that a screen needs."""
@@ -21,8 +22,8 @@ class CrampedScreen(ModalScreen[None]):
     CrampedScreen > Static { width: 1fr; height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "stay", show=False, id="cramped.stay"),
-        Binding("q", "app.leave", "quit", show=False, id="app.leave"),
+        hidden("escape", "stay", id="cramped.stay"),
+        hidden("q", "app.leave", "quit", id="app.leave"),
     ]
 
     def compose(self) -> ComposeResult:

@@ -12,6 +12,7 @@ from textual.widgets import Input, Static
 from textual.widgets.option_list import Option
 
 from viewer.tui.base import paint
+from viewer.tui.base.keys import hidden
 from viewer.tui.dialogs.menus import Menu
 
 GROUPS: Final = ("on this screen", "playing", "the playhead", "everywhere", "moving about")
@@ -64,10 +65,10 @@ class HelpScreen(Menu[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1", "cancel", "close", id="help.cancel"),
-        Binding("up", "move(-1)", "up", show=False, id="help.up"),
-        Binding("down", "move(1)", "down", show=False, id="help.down"),
-        Binding("pageup", "page(-1)", "page up", show=False, id="help.page_up"),
-        Binding("pagedown", "page(1)", "page down", show=False, id="help.page_down"),
+        hidden("up", "move(-1)", "up", id="help.up"),
+        hidden("down", "move(1)", "down", id="help.down"),
+        hidden("pageup", "page(-1)", "page up", id="help.page_up"),
+        hidden("pagedown", "page(1)", "page down", id="help.page_down"),
     ]
 
     def __init__(self, bindings: Mapping[str, ActiveBinding]) -> None:

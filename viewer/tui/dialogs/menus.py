@@ -32,6 +32,7 @@ from viewer.model.states import Part
 from viewer.timing.thresholds import LOCAL_FILE, user_file
 from viewer.tui.base import clipboard, paint
 from viewer.tui.base.host import Superseded, host
+from viewer.tui.base.keys import hidden
 from viewer.tui.dialogs.offers import Copy, Later
 from viewer.tui.widgets.bar import content
 
@@ -150,8 +151,8 @@ class _OfferMenu(Menu[None]):
     DEFAULT_CSS = "_OfferMenu OptionList { text-wrap: nowrap; text-overflow: ellipsis; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "cancel", "cancel", id="menu.cancel"),
-        Binding("j", "move(1)", "down", show=False, id="menu.down"),
-        Binding("k", "move(-1)", "up", show=False, id="menu.up"),
+        hidden("j", "move(1)", "down", id="menu.down"),
+        hidden("k", "move(-1)", "up", id="menu.up"),
     ]
 
     def __init__(self, head: str, offered: Sequence[tuple[str, str]]) -> None:
@@ -259,8 +260,8 @@ class ViewsMenu(Menu[str]):
     DEFAULT_CSS = "ViewsMenu OptionList, ViewsMenu OptionList:focus, ViewsMenu #note { margin-top: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "close", id="views.cancel"),
-        Binding("up", "move(-1)", "up", show=False, id="views.up"),
-        Binding("down", "move(1)", "down", show=False, id="views.down"),
+        hidden("up", "move(-1)", "up", id="views.up"),
+        hidden("down", "move(1)", "down", id="views.down"),
     ]
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.events import Key
 from textual.screen import ModalScreen
@@ -12,6 +12,7 @@ from textual.widgets import SelectionList, Static
 
 from viewer.model.listing.layout import COLUMNS
 from viewer.model.states import Part
+from viewer.tui.base.keys import hidden
 from viewer.tui.widgets.bar import content
 
 _HEAD: Final = "order by  "
@@ -29,7 +30,7 @@ class OrderMenu(ModalScreen[str | None]):
         & > Static { width: 100%; height: auto; padding: 0 1; background: $panel; margin-bottom: 1; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back", show=False, id="order.back")]
+    BINDINGS: ClassVar[list[BindingType]] = [hidden("escape", "dismiss(None)", "back", id="order.back")]
 
     def compose(self) -> ComposeResult:
         """Lay out the letters."""
@@ -70,7 +71,7 @@ class ColumnsMenu(ModalScreen[frozenset[str]]):
         & > SelectionList { width: 34; height: auto; max-height: 90%; border: round $primary; background: $surface; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,C", "close", "back", show=False, id="columns.back")]
+    BINDINGS: ClassVar[list[BindingType]] = [hidden("escape,q,C", "close", "back", id="columns.back")]
 
     def __init__(self, hidden: Collection[str]) -> None:
         super().__init__()

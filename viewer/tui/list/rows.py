@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from rich.style import Style
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.cache import LRUCache
 from textual.events import Click, Resize
 from textual.message import Message
@@ -22,6 +22,7 @@ from viewer.model.listing.catalog import Catalog
 from viewer.model.listing.layout import Slot
 from viewer.model.states import Look, Part
 from viewer.tui.base import paint, theme
+from viewer.tui.base.keys import hidden
 from viewer.tui.widgets.cursor import CLASSES, CURSOR, MARGIN, CursorList, Toned, css
 from viewer.tui.widgets.pane import Lines
 
@@ -35,14 +36,14 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
     DEFAULT_CSS = css("StreamRows")
     COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "up", show=False, id="list.up"),
-        Binding("down,j", "move(1)", "down", show=False, id="list.down"),
-        Binding("pageup,ctrl+b", "page(-1)", "a page up", show=False, id="list.page_up"),
-        Binding("pagedown,ctrl+f", "page(1)", "a page down", show=False, id="list.page_down"),
-        Binding("ctrl+u", "page(-0.5)", "half a page up", show=False, id="list.half_page_up"),
-        Binding("ctrl+d", "page(0.5)", "half a page down", show=False, id="list.half_page_down"),
-        Binding("home,g", "top", "to the top", show=False, id="list.top"),
-        Binding("end,G", "bottom", "to the bottom", show=False, id="list.bottom"),
+        hidden("up,k", "move(-1)", "up", id="list.up"),
+        hidden("down,j", "move(1)", "down", id="list.down"),
+        hidden("pageup,ctrl+b", "page(-1)", "a page up", id="list.page_up"),
+        hidden("pagedown,ctrl+f", "page(1)", "a page down", id="list.page_down"),
+        hidden("ctrl+u", "page(-0.5)", "half a page up", id="list.half_page_up"),
+        hidden("ctrl+d", "page(0.5)", "half a page down", id="list.half_page_down"),
+        hidden("home,g", "top", "to the top", id="list.top"),
+        hidden("end,G", "bottom", "to the bottom", id="list.bottom"),
     ]
 
     @dataclass

@@ -28,7 +28,7 @@ from viewer.model.listing.catalog import Marks
 from viewer.model.states import Look, Part
 from viewer.rows import Row
 from viewer.tui.base.host import Host, Superseded, host
-from viewer.tui.base.keys import BACK, HELP
+from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs.offers import Copy
 from viewer.tui.list import offers
 from viewer.tui.list.filter import FilterInput, FilterLine
@@ -82,15 +82,15 @@ class StreamsScreen(Screen[None]):
         Binding("space", "mark", "mark", tooltip="mark to compare, or take the mark away (select)", id="streams.mark"),
         Binding("c", "compare", "compare", tooltip="compare what is marked (race)", id="streams.compare"),
         Binding("o", "order", "order", tooltip="order by a column (sort)", id="streams.order"),
-        Binding("f", "follow", "follow the newest", show=False, id="streams.follow"),
+        hidden("f", "follow", "follow the newest", id="streams.follow"),
         Binding("S", "stats", "stats", tooltip="stats of what is listed (figures)", id="streams.stats"),
-        Binding("backslash", "toggle_filter", "filter on or off", show=False, key_display="\\", id="streams.toggle"),
-        Binding("apostrophe", "views", "saved views", show=False, key_display="'", id="streams.views"),
-        Binding("O", "reverse", "reverse the order (sort)", show=False, id="streams.reverse"),
-        Binding("p", "preview", "preview, shown or not", show=False, id="streams.preview"),
-        Binding("R", "reload", "read again, in order (refresh)", show=False, id="streams.reload"),
-        Binding("C", "columns", "columns, to show or to hide", show=False, id="streams.columns"),
-        Binding("escape", "clear", "marks away, then the filter off", show=False, id="streams.clear"),
+        hidden("backslash", "toggle_filter", "filter on or off", key_display="\\", id="streams.toggle"),
+        hidden("apostrophe", "views", "saved views", key_display="'", id="streams.views"),
+        hidden("O", "reverse", "reverse the order (sort)", id="streams.reverse"),
+        hidden("p", "preview", "preview, shown or not", id="streams.preview"),
+        hidden("R", "reload", "read again, in order (refresh)", id="streams.reload"),
+        hidden("C", "columns", "columns, to show or to hide", id="streams.columns"),
+        hidden("escape", "clear", "marks away, then the filter off", id="streams.clear"),
     ]  # fmt: skip
 
     def __init__(self, filter_text: str = "", *, follow: bool = False, selected: int | None = None) -> None:
@@ -566,7 +566,7 @@ class DrilledScreen(StreamsScreen):
     """A list that another screen has opened, with keys that go back to it: where it was, it still is."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "clear", "marks away, then back", show=False, id="streams.clear"),
+        hidden("escape", "clear", "marks away, then back", id="streams.clear"),
         BACK,
     ]
 

@@ -5,12 +5,13 @@ from typing import ClassVar, Final
 
 from rich.cells import cell_len, set_cell_size
 from rich.style import Style
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.strip import Strip
 
 from viewer.model.listing.groups import Table
 from viewer.model.states import Part, Tone
 from viewer.tui.base import paint, theme
+from viewer.tui.base.keys import hidden
 from viewer.tui.widgets.cursor import MARGIN, CursorList, CursorTable, table_keys
 
 _APART: Final = "  "
@@ -76,10 +77,10 @@ class FailureList(CursorList):
 
     DEFAULT_CSS = "FailureList { width: 1fr; height: 2; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "leave(-1)", "up", show=False, id="stats.up"),
-        Binding("down,j", "leave(1)", "down", show=False, id="stats.down"),
-        Binding("left,h", "move(-1)", "earlier", show=False, id="stats.earlier"),
-        Binding("right,l", "move(1)", "later", show=False, id="stats.later"),
+        hidden("up,k", "leave(-1)", "up", id="stats.up"),
+        hidden("down,j", "leave(1)", "down", id="stats.down"),
+        hidden("left,h", "move(-1)", "earlier", id="stats.earlier"),
+        hidden("right,l", "move(1)", "later", id="stats.later"),
     ]
 
     def __init__(self) -> None:

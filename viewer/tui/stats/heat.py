@@ -3,12 +3,13 @@
 from typing import ClassVar, Final
 
 from rich.style import Style
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.strip import Strip
 
 from viewer.stats import heatmap
 from viewer.stats.heatmap import Heatmap
 from viewer.tui.base import paint, theme
+from viewer.tui.base.keys import hidden
 from viewer.tui.widgets.cursor import CursorList
 
 _LABEL: Final = 10
@@ -30,12 +31,12 @@ class HeatGrid(CursorList):
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"heat--bar"}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "step(-1, 0)", "up", show=False, id="stats.up"),
-        Binding("down,j", "step(1, 0)", "down", show=False, id="stats.down"),
-        Binding("left,h", "step(0, -1)", "earlier", show=False, id="stats.earlier"),
-        Binding("right,l", "step(0, 1)", "later", show=False, id="stats.later"),
-        Binding("home", "step(0, -9999)", "first", show=False, id="stats.first"),
-        Binding("end", "step(0, 9999)", "last", show=False, id="stats.last"),
+        hidden("up,k", "step(-1, 0)", "up", id="stats.up"),
+        hidden("down,j", "step(1, 0)", "down", id="stats.down"),
+        hidden("left,h", "step(0, -1)", "earlier", id="stats.earlier"),
+        hidden("right,l", "step(0, 1)", "later", id="stats.later"),
+        hidden("home", "step(0, -9999)", "first", id="stats.first"),
+        hidden("end", "step(0, 9999)", "last", id="stats.last"),
     ]
 
     def __init__(self) -> None:

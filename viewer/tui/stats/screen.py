@@ -25,7 +25,7 @@ from viewer.stats import heatmap
 from viewer.stats.heatmap import METRICS, Heatmap
 from viewer.tui.base import paint
 from viewer.tui.base.host import Superseded, host
-from viewer.tui.base.keys import BACK, HELP
+from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs import offers
 from viewer.tui.dialogs.menus import AskScreen
 from viewer.tui.stats.groups import FailureList, GroupTable
@@ -87,12 +87,12 @@ class StatsScreen(Screen[None]):
         *HELP,
         Binding("enter", "open", "drill down", key_display="enter", id="stats.open"),
         Binding("tab", "group(1)", "group", id="stats.group"),
-        Binding("shift+tab", "group(-1)", "group before", show=False, id="stats.group_back"),
+        hidden("shift+tab", "group(-1)", "group before", id="stats.group_back"),
         Binding("H", "metric", "gap/ttft/tps", id="stats.metric"),
         Binding("T", "window", "window", id="stats.window"),
         Binding("slash", "filter", "filter", id="stats.filter"),
-        Binding("apostrophe", "views", "saved views", show=False, key_display="'", id="stats.views"),
-        Binding("R", "reload", "read again", show=False, id="stats.reload"),
+        hidden("apostrophe", "views", "saved views", key_display="'", id="stats.views"),
+        hidden("R", "reload", "read again", id="stats.reload"),
         BACK,
     ]
 

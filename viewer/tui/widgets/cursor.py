@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from rich.style import Style
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.events import Click
 from textual.message import Message
 from textual.strip import Strip
@@ -16,6 +16,7 @@ from textual.widget import Widget
 
 from viewer.model.states import Part
 from viewer.tui.base import paint, theme
+from viewer.tui.base.keys import hidden
 
 CURSOR: Final = "▌"
 """Stands before the line of the cursor."""
@@ -174,4 +175,4 @@ def table_keys(area: str) -> list[BindingType]:
         ("home,g", "top", "first"),
         ("end,G", "bottom", "last"),
     ]
-    return [Binding(key, action, name, show=False, id=f"{area}.{name.replace(' ', '_')}") for key, action, name in keys]
+    return [hidden(key, action, name, id=f"{area}.{name.replace(' ', '_')}") for key, action, name in keys]
