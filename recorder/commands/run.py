@@ -143,9 +143,8 @@ def _forward_signals(child: "asyncio.subprocess.Process") -> None:
         if child.returncode is None:
             child.send_signal(number)
 
-    for name in _FORWARDED:
-        if hasattr(signal, name):
-            loop.add_signal_handler(getattr(signal, name), forward, getattr(signal, name))
+    for number in (getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)):
+        loop.add_signal_handler(number, forward, number)
     if sys.stdin is not None and sys.stdin.isatty():
         loop.add_signal_handler(signal.SIGINT, lambda: None)
     else:

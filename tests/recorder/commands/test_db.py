@@ -10,7 +10,9 @@ from click.testing import CliRunner, Result
 from recorder.commands.db import db
 from recorder.errors import NotFound, SchemaMismatch, TapeBusy, TapeDamaged, WiretapeError
 from recorder.tape.schema import REVISION
+from tests.forked import CLI
 from tests.recorder.frames import STREAM, damage, exchange, opened, outcomes_of, record, snapshot
+from tests.viewer.tui.terminal import Terminal
 
 
 def run(*arguments: Any) -> Result:
@@ -227,3 +229,25 @@ def test_a_fixture_never_goes_onto_a_recorded_tape(recorded: Path) -> None:
     assert isinstance(result.exception, WiretapeError)
     assert "holds exchanges already" in str(result.exception)
     assert outcomes_of(recorded) == before
+
+
+def test_a_vacuum_without_anything_to_delete_gives_free_pages_back(recorded: Path) -> None:
+    result = run("prune", "--db", recorded, "--max-size", "1GB", "--vacuum", "--yes")
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"nothing to delete from {recorded}\n")
+
+
+@pytest.mark.damages
+def test_rebuilding_names_the_rows_that_are_damaged(recorded: Path) -> None:
+    damage(recorded, "UPDATE exchanges SET status = 'many' WHERE no = 1")
+    assert "exchange e1 is damaged: exchanges.status is text" in run("rebuild", "--db", recorded).stderr
+
+
+@pytest.mark.parametrize(("typed", "code", "left"), [("y", 0, 0), ("n", 1, 3)])
+def test_at_a_terminal_pruning_asks(recorded: Path, typed: str, code: int, left: int) -> None:
+    command = [*CLI, "db", "prune", "--db", str(recorded), "--older", "1s"]
+    with Terminal(command, columns=200) as terminal:
+        terminal.wait_for("Delete 3 exchanges")
+        terminal.press(f"{typed}\n")
+        assert terminal.ended() == code
+    assert len(outcomes_of(recorded)) == left

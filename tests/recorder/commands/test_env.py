@@ -3,6 +3,7 @@
 import signal
 from pathlib import Path
 
+from recorder.tape import file
 from tests.relay import finish, on_loop, recording, select, until, wiretape
 
 
@@ -62,3 +63,10 @@ async def test_upstreams_without_a_variable_are_named_with_their_base_urls(tmp_p
 async def test_the_lines_follow_what_record_was_given(tmp_path: Path) -> None:
     given = ("--listen", "[::1]:9", "--upstream", "anthropic=https://api.test")
     assert await env(tmp_path / "none.db", *given) == ("export ANTHROPIC_BASE_URL='http://[::1]:9/anthropic'\n", "")
+
+
+@on_loop
+async def test_a_tape_that_another_command_holds_has_no_running_recorder(tmp_path: Path) -> None:
+    with file.writing(tmp_path / "tape.db", "wiretape db merge"):
+        _, err = await env(tmp_path / "tape.db")
+    assert err.startswith("wiretape: no recorder is running on this tape")

@@ -87,3 +87,16 @@ def test_the_tape_is_where_it_is_said_to_be(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.delenv("WIRETAPE_DB", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert options.tape_path(None) == tmp_path / "wiretape" / "tape.db"
+
+
+def test_an_age_beyond_all_calendars_is_wrong_usage() -> None:
+    with pytest.raises(click.BadParameter, match="is too long"):
+        options.read_age("999999999w")
+
+
+def test_the_tape_is_in_the_users_data_directory_unless_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WIRETAPE_DB", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert options.tape_path(None) == tmp_path / "wiretape" / "tape.db"

@@ -1,5 +1,6 @@
 """`wiretape run -- CMD`: the command's own streams, signals and exit code, and its calls on a tape."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -166,3 +167,33 @@ async def test_a_tape_that_is_damaged_meanwhile_makes_a_good_command_fail(tmp_pa
         assert "cut short while it was recorded" in err
         code, _, err = await ran(tape, "--upstream", upstream.url, script="print('started')")
     assert (code, "is damaged" in err) == (125, True)
+
+
+@on_loop
+async def test_upstreams_that_are_no_sdks_are_named_and_the_longest_gap_is_summed_up(tmp_path: Path) -> None:
+    script = "import os, urllib.request as u; u.urlopen(os.environ['OPENAI_BASE_URL'] + '/x', b'{}').read()"
+    gap = answer([(0.0, chunk("a")), (0.05, chunk("b", finish="stop")), (0.0, DONE)])
+    async with ScriptedUpstream(lambda _: gap) as upstream:
+        named = ("--upstream", f"openai={upstream.url}", "--upstream", "gpu=http://127.0.0.1:1")
+        code, _, err = await ran(tmp_path / "tape.db", *named, script=script)
+    first, last = err.splitlines()
+    assert code == 0
+    assert first.startswith("wiretape: ANTHROPIC_BASE_URL not set: none of the upstreams is theirs; they are at http")
+    assert ", longest gap " in last
+
+
+@on_loop
+async def test_at_a_terminal_which_interrupts_the_command_itself_an_interrupt_is_survived(tmp_path: Path) -> None:
+    script = (
+        "import sys, signal; signal.signal(2, lambda *_: sys.exit(9)); print('ready', flush=True); sys.stdin.read(1)"
+    )
+    outer, inner = os.openpty()
+    command = ("run", "--db", tmp_path / "tape.db", *NOWHERE, "--", sys.executable, "-c", script)
+    async with wiretape(*command, stdin=inner) as process:
+        assert process.stdout is not None
+        await process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        os.write(outer, b"x\n")
+        assert (await finish(process))[0] == 0
+    os.close(outer)
+    os.close(inner)
