@@ -363,3 +363,11 @@ def test_reasoning_that_came_and_audio_hide_no_tokens():
     assert "hidden_tokens" not in measure(thought + chunk("a" * 9) + used(200, 190)).flags
     sound = f"data: {json.dumps({'choices': [{'index': 0, 'delta': {'audio': {'data': 'AAAA'}}}]})}\n\n"
     assert "hidden_tokens" not in measure(sound + sound + used(200)).flags
+
+
+def test_what_is_decoded_already_is_not_decoded_again(monkeypatch):
+    body = (chunk("a") + chunk("b", "stop")).encode()
+    decoded = decode(exchange(), by_event(body), body)
+    expected = measure(body)
+    monkeypatch.setattr("recorder.decode.derive.decode", None)
+    assert derive(exchange(), by_event(body), body, decoded) == expected

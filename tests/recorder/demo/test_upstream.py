@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 import pytest
 
 from recorder.clock import SYSTEM
 from recorder.demo.upstream import Scene, ScriptedUpstream, answer
-from tests.relay import LOOPS, dial, fetch, on_loop, post, raw, take, until
+from tests.relay import LOOPS, dial, fetch, on_loop, post, raw, reset, take, until
 
 BODY = [(0.0, b"one"), (0.05, b"two")]
 
@@ -68,14 +69,18 @@ async def test_a_reset_is_a_reset() -> None:
     assert "ConnectionResetError" in got.error
 
 
+@pytest.mark.parametrize("leave", [lambda writer: writer.close(), reset], ids=["close", "reset"])
 @on_loop
-async def test_the_peers_leaving_is_noted_in_a_scene_and_in_silence() -> None:
-    scenes = iter([Scene([], "stall"), answer([(0.01, b"x")] * 1000)])
+async def test_the_peers_leaving_is_noted_in_a_scene_and_in_silence(
+    leave: Callable[[asyncio.StreamWriter], None],
+) -> None:
+    scenes = iter([Scene([], "stall"), answer([(0.01, b"x")] * 1000), answer([(0.2, b"x")] * 50)])
     async with ScriptedUpstream(lambda _: next(scenes)) as upstream:
-        for number in range(2):
+        for number in range(3):
             async with dial(upstream.url) as (_, writer):
                 writer.write(post("/x"))
                 await until(lambda: len(upstream.requests) > number)  # noqa: B023 - called at once
+                leave(writer)
             await until(lambda: upstream.requests[-1].peer_left_ns)
 
 

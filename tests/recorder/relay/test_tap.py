@@ -251,6 +251,14 @@ def test_closing_counts_what_a_stuck_writer_did_not_store_and_ends_it(tape: Path
     play(scenario())
 
 
+def test_a_tap_that_was_never_started_has_stored_nothing(tape: Path) -> None:
+    async def scenario() -> None:
+        assert await Tap(tape, SESSION, PURPOSE).close(grace=0.01) == 1  # its session
+
+    play(scenario())
+    assert not tape.exists()
+
+
 def test_closing_while_another_writer_starts_leaves_no_process(tape: Path) -> None:
     async def scenario() -> None:
         running = Tap(tape, SESSION, PURPOSE)

@@ -345,3 +345,12 @@ def test_errors_of_connecting_are_told_apart() -> None:
     assert why_not_connected(OSError(errno.ENETUNREACH, "unreachable")) == "refused"
     assert why_not_connected(ConnectionAbortedError("handshake")) == "reset"
     assert why_not_connected(ssl.SSLError("bad")) == "tls"
+
+
+@on_loop
+async def test_a_trailer_is_no_header() -> None:
+    scene = Scene([(0, CHUNKED + b"2\r\nok\r\n0\r\nx-trailer: 1\r\n\r\n")])
+    async with ScriptedUpstream(lambda _: scene) as upstream:
+        response = await Transport().handle_async_request(request(upstream.url))
+        assert await drain(response.extensions["reads"]) == ([b"ok"], None)
+        assert "x-trailer" not in response.headers
