@@ -14,11 +14,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, repeat, takewhile
+from operator import add, ne, sub
 from typing import Final, Literal, NamedTuple
 
 from recorder.decode.decoder import COMMENT, EVENT, Decoded, Run
 from recorder.decode.metrics import percentile
-from recorder.decode.outcome import Exchange, Read
+from recorder.decode.outcome import Exchange, Read, Reads
 from viewer.rows import Row
 
 Who = Literal["upstream", "relay", "client"]
@@ -109,22 +110,22 @@ class Attribution:
     """
 
     def __init__(self, exchange: Exchange, reads: Sequence[Read], decoded: Decoded) -> None:
-        self.exchange, self.reads, self.decoded = exchange, reads, decoded
+        self.exchange, self.reads, self.decoded = exchange, Reads.of(reads), decoded
         succeeded = exchange.status is not None and exchange.status < 300
         self.stream = succeeded and decoded.stream and decoded.dialect in ("chat", None)
         outputs = [one for run, one in _chunks(decoded) if run.chunk.output] if self.stream else []
         self.outputs = [one for one in outputs if one.at_ns is not None]
         self.ends_known = not exchange.gap_bytes and outputs[-1:] == self.outputs[-1:]
-        self._places = {read.seq: place for place, read in enumerate(reads)}
+        self._places = {seq: place for place, seq in enumerate(self.reads.seq)}
         self.places = [self.place(one) for one in self.outputs]
         counts = Counter(self.places)
         self._nth = {place: nth for nth, place in enumerate(counts)}
         self.brought = list(counts.values())
         # Until each read: for how many ns reading had been paused for the client, and how often bytes are missing.
-        waits = zip(pauses(reads) if exchange.paused else repeat(0), pairwise(reads), strict=False)
-        paused = (min(wait, after.at_ns - before.at_ns) for wait, (before, after) in waits)
-        self._paused = list(accumulate(paused, initial=0))
-        breaks = (before.start + before.size != after.start for before, after in pairwise(reads))
+        at_ns, starts = self.reads.at_ns, self.reads.start
+        waits = pauses(self.reads) if exchange.paused else repeat(0)
+        self._paused = list(accumulate(map(min, waits, map(sub, at_ns[1:], at_ns)), initial=0))
+        breaks = map(ne, map(add, starts, self.reads.size), starts[1:])
         self._breaks = list(accumulate(breaks, initial=0))
 
     @functools.cached_property
@@ -209,7 +210,7 @@ class Attribution:
         }
 
     def _lasted(self, first: int, last: int) -> int:
-        return self.reads[last].at_ns - self.reads[first].at_ns
+        return self.reads.at_ns[last] - self.reads.at_ns[first]
 
 
 def _chunks(decoded: Decoded) -> Iterator[tuple[Run, ChunkTime]]:
@@ -227,7 +228,7 @@ def steps(reads: Sequence[Read], paused: int, *, coarse: bool = False) -> list[S
 
     `paused` is how often reading had to wait for the client; `coarse`: the instants are not those of socket reads.
     """
-    instants = [read.at_ns for read in reads]
+    instants = Reads.of(reads).at_ns
     taken: list[Step] = []
     before = 0
     for read in reads:
@@ -259,7 +260,10 @@ def slowness(
     own = [ns for step, ns in known if step.who == "relay"]
     waits = [ns if step.who == "client" else 0 for step, ns in known if step.who is not None]
     unclear = [*(ns for step, ns in known if step.who is None), *doubted]
-    delays = [read.relayed_ns - read.at_ns for read in reads if read.relayed_ns is not None]
+    columns = Reads.of(reads)
+    delays = [
+        relayed - at for relayed, at in zip(columns.relayed_ns, columns.at_ns, strict=True) if relayed is not None
+    ]
     return Slowness(*(_spread(values) for values in (gaps, own, waits, unclear, delays)))
 
 
@@ -277,7 +281,7 @@ def pauses(reads: Sequence[Read]) -> list[int]:
     """
     handed = [read.relayed_ns for read in takewhile(lambda read: read.relayed_ns is not None, reads)]
     instants = [at for at in handed if at is not None]
-    sizes = list(accumulate((read.size for read in reads), initial=0))
+    sizes = list(accumulate(Reads.of(reads).size, initial=0))
     found = []
     for place, read in enumerate(reads):
         taken = min(bisect_right(instants, read.at_ns), place)

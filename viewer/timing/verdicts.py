@@ -121,7 +121,7 @@ def _gaps(timed: Attribution, limits: Thresholds) -> Iterator[Verdict]:
 
 def _deliveries(timed: Attribution, limit: int) -> Iterator[Verdict]:
     """Yield what was handed on long after what came before it, though it had come in time."""
-    relayed = [read.relayed_ns for read in timed.reads]
+    relayed = timed.reads.relayed_ns
     for nth, (first, last) in enumerate(pairwise(timed.places)):
         began, ended = relayed[first], relayed[last]
         if first == last or began is None or ended is None or ended - began <= limit:
@@ -161,7 +161,7 @@ def _ends(timed: Attribution, outcome: str, limit: int) -> Iterator[Verdict]:
     end = timed.exchange.end_ns
     if not timed.stream or outcome not in _CUT or end is None:
         return
-    is_stuck = any(read.relayed_ns is None for read in timed.reads)
+    is_stuck = None in timed.reads.relayed_ns
     stuck = timed.steps[-1] if is_stuck else None  # there are no steps behind the one that never ended
     if stuck is not None and end - stuck.began_ns > limit:
         who: Who | None = "client" if timed.exchange.ended_by == "client_stalled" else stuck.who
