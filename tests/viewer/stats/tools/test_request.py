@@ -181,7 +181,7 @@ def test_several_events_at_once_are_measured_as_each_of_them(size):
     ],
 )
 def test_events_of_any_kind_are_measured_alike_however_they_are_cut(body):
-    for size in [*range(60, 131), 999, 10**6]:
+    for size in [*range(60, 131, 5), 999, 10**6]:
         assert_measured_alike(body, size)
     event = len(answer(words=["a"]).split(b"\n\n")[0])
     for size in (event, event + 1, event + 2):
