@@ -57,22 +57,22 @@ def read(data: str, event: str = "message") -> Chunk:
     stripped = data.strip()
     if stripped == "[DONE]":
         return DONE
-    found = _fault_in_list(payload)
-    if found or (event == "error" and not stripped):
-        return Chunk("", fault=found or Fault(None, None))
+    listed = _fault_in_list(payload)
+    if listed or (event == "error" and not stripped):
+        return Chunk("", fault=listed or Fault(None, None))
     return MALFORMED if stripped else EMPTY
 
 
 def from_object(payload: dict[str, Any], is_error: bool = False) -> Chunk:
     """Read one JSON object; with `is_error` it is one, whatever its shape."""
-    found = fault(payload)
-    if is_error and found is None:
-        found = _described(payload, payload)
+    error = fault(payload)
+    if is_error and error is None:
+        error = _described(payload, payload)
     for parse in DIALECTS.values():
-        chunk = parse(payload, found)
+        chunk = parse(payload, error)
         if chunk is not None:
             return chunk
-    return Chunk("", fault=found)
+    return Chunk("", fault=error)
 
 
 def fault(payload: dict[str, Any]) -> Fault | None:

@@ -293,10 +293,10 @@ class _StreamDecoder:
     def _take_repeated(self) -> bool:
         """Take the events from here on whose payloads repeat an earlier one; return whether there are any."""
         start = self._cursor.at
-        found = self._templates.find(self._data, start, self._blank)
-        if found is None:
+        repeated = self._templates.find(self._data, start, self._blank)
+        if repeated is None:
             return False
-        template, texts, sizes = found
+        template, texts, sizes = repeated
         self._between(start)
         self._check_room()
         room = (MAX_ITEMS - self._count + 1) // 2
@@ -341,8 +341,8 @@ class _StreamDecoder:
 
     def _empty(self, event: sse.Event, item: int) -> None:
         """Take an event without data, unless its payload stands on the lines below, without a prefix."""
-        found = self._repaired(event) if b"{" in self._data[event.start : event.end] else []
-        for chunk in [chunks.EMPTY] if not found or chunks.MALFORMED in found else found:
+        repaired = self._repaired(event) if b"{" in self._data[event.start : event.end] else []
+        for chunk in [chunks.EMPTY] if not repaired or chunks.MALFORMED in repaired else repaired:
             self._add(chunk, item)
 
     def _item(self, kind: int, start: int, end: int) -> int:
@@ -386,9 +386,9 @@ class _StreamDecoder:
                 self._add(chunk, item)
 
     def _repaired(self, event: sse.Event) -> list[Chunk]:
-        found, flags = chunks.repair(self._data[event.start : event.end].decode("utf-8", "replace"), event.type)
+        repaired, flags = chunks.repair(self._data[event.start : event.end].decode("utf-8", "replace"), event.type)
         self._decoded.flags.update(flags)
-        return found
+        return repaired
 
     def _between(self, end: int) -> None:
         """Take the payloads that stand outside of any event, up to `end`."""
@@ -410,15 +410,15 @@ class _StreamDecoder:
             self._add(chunk, self._item(RECORD, begin + len(text) - len(text.lstrip()), start))
 
     def _error_lines(self) -> None:
-        found = False
+        has_error = False
         for line in _ERROR_LINE.finditer(self._data):
             if line[1].strip():
                 text = line[1].decode("utf-8", "replace")
                 item = self._item(RECORD, line.start(), min(line.end() + 1, len(self._data)))
                 self._decoded.fields[item] = "error", text.strip()
                 self._add(Chunk("", fault=chunks.error_field(text)), item)
-                found = True
-        if found:
+                has_error = True
+        if has_error:
             self._decoded.flags.add("error_field")
             self._reorder()
 

@@ -80,13 +80,13 @@ class Cursor:
             # A line ends at its CR, not at the LF that may follow: else an event looks as late as the next read.
             end = self.at - len(typical[2] or b"")
             return Event("message", typical[1].decode("utf-8", "replace"), self.id, start, end)
-        found = _LINE.match(data, start)
-        if found is None:
+        match = _LINE.match(data, start)
+        if match is None:
             self._field(data[start:], start)
             self.at = len(data)
             return None
-        line, self.at = found[1], found.end()
-        end = self.at - len(found[2] or b"")
+        line, self.at = match[1], match.end()
+        end = self.at - len(match[2] or b"")
         if not line:
             return self._dispatch(end)
         if line.startswith(b":"):

@@ -58,12 +58,12 @@ class Template:
             # More at a time as it goes well: what is looked at in vain stays less than what was read.
             window = max(size, min(2 * (at - start) or _FEW * size, WINDOW))
             pieces = _pieces(data[at + len(head) : at + window], tail, head)
-            found = _texts(_unpadded(pieces, self._middle) if self._middle else pieces)
-            texts += found
-            sizes += [len(piece) + around for piece in pieces[: len(found)]]
-            if not found or len(found) < len(pieces):
+            parsed = _texts(_unpadded(pieces, self._middle) if self._middle else pieces)
+            texts += parsed
+            sizes += [len(piece) + around for piece in pieces[: len(parsed)]]
+            if not parsed or len(parsed) < len(pieces):
                 break
-            at += sum(sizes[-len(found) :])
+            at += sum(sizes[-len(parsed) :])
         return texts, sizes
 
 
@@ -98,10 +98,10 @@ class Templates:
 
 def template(payload: str, chunk: Chunk) -> Template | None:
     """Leave the text of a payload open, which was parsed as `chunk`; None if it has none, or more than one."""
-    found = _open_text(chunk)
-    if found is None or _TRIAL in payload:
+    open_text = _open_text(chunk)
+    if open_text is None or _TRIAL in payload:
         return None
-    part, text = found
+    part, text = open_text
     at = -1
     for _ in range(_TRIES):
         at = payload.find(f'"{text}"', at + 1)
@@ -142,17 +142,17 @@ def _open_text(chunk: Chunk) -> tuple[str, str] | None:
         return None
     arguments = piece.tools[0].arguments if piece.tools else ""
     texts = zip(PARTS, (piece.content, piece.reasoning, piece.refusal, arguments), strict=True)
-    found = [(part, text) for part, text in texts if text]
-    return found[0] if len(found) == 1 and _is_plain(found[0][1]) else None
+    added = [(part, text) for part, text in texts if text]
+    return added[0] if len(added) == 1 and _is_plain(added[0][1]) else None
 
 
 def _padded(prefix: str, text: str, rest: str) -> tuple[str, str]:
     """Split what follows the text around the padding: the first half is empty if there is none."""
-    found = _PADDING.search(rest)
-    if found is None:
+    padding = _PADDING.search(rest)
+    if padding is None:
         return "", rest
-    middle = rest[: found.end()]
-    _, quote, tail = rest[found.end() :].partition('"')
+    middle = rest[: padding.end()]
+    _, quote, tail = rest[padding.end() :].partition('"')
     try:
         tried: Any = msgspec.json.decode(prefix + text + middle + _TRIAL + quote + tail)
     except (msgspec.DecodeError, ValueError, RecursionError):
