@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from recorder.decode.chat import Chunk, Piece
+from recorder.decode.dialect import Chunk, Piece
 from recorder.decode.metrics import METRICS
 from recorder.decode.outcome import Read
 from recorder.errors import TapeDamaged

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from recorder.decode.chat import Chunk, Piece, ToolPiece
+from recorder.decode.dialect import Chunk, Piece, ToolPiece, count
 from recorder.decode.encoding import Cleaner
 
 if TYPE_CHECKING:
     from recorder.decode.decoder import Run  # it loads the parser of JSON: a shell that completes a line waits for it
 
-_MAX_COUNT = 1 << 63
 _MARKERS: Final = 16
 """Tokens without text that an answer or a tool call may have: they begin it, end it or name its parts."""
 
@@ -42,13 +41,6 @@ def assemble(runs: "Iterable[Run]", cleaner: Cleaner) -> Answer:
         if len(run) > 1:
             builder.extend(run)
     return builder.answer(cleaner)
-
-
-def count(value: Any) -> int | None:
-    """Return a token count if the value is one: a non-negative integer of at most 63 bits, also written as a float."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if type(value) is int and 0 <= value < _MAX_COUNT else None
 
 
 def completion_tokens(usage: dict[str, Any] | None) -> int | None:
@@ -106,6 +98,8 @@ class Calls:
 def _starts_another(piece: ToolPiece, call: Call, touched: bool) -> bool:
     # A new id on a used index is another call (Gemini's compatible endpoint puts every call on index 0). So is, without
     # any id, another name after arguments have come, or a second name in the same delta.
+    if piece.whole:
+        return True
     if piece.id and call.id:
         return piece.id != call.id
     if piece.id or not piece.name:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate, repeat
 from typing import Final, NamedTuple
 
-from recorder.decode import chunks, encoding, sse
-from recorder.decode.chat import Chunk
+from recorder.decode import encoding, payloads
+from recorder.decode.dialect import Chunk
+from recorder.decode.framings import sse
 from recorder.decode.outcome import Exchange, Read, Reads
 from recorder.decode.templates import Templates, filler
 
@@ -217,8 +218,8 @@ def _decode_whole(decoded: Decoded) -> None:
     decoded.starts.append(0)
     decoded.ends.append(len(data))
     if _LOOKS_LIKE_JSON.match(data):
-        chunk = chunks.read(data.decode("utf-8-sig", "replace"))
-        if chunk is not chunks.MALFORMED:
+        chunk = payloads.read(data.decode("utf-8-sig", "replace"))
+        if chunk is not payloads.MALFORMED:
             decoded.runs.append(Run(chunk, None, [""], 0))
 
 
@@ -241,8 +242,8 @@ def _set_times(
 
 def _dialect(decoded: Decoded) -> str | None:
     if not decoded.stream:
-        return next((run.chunk.dialect for run in decoded.runs if run.chunk.pieces), None)
-    claimed = next((run.chunk.dialect for run in decoded.runs if run.chunk.dialect), None)
+        return next((run.chunk.api for run in decoded.runs if run.chunk.pieces), None)
+    claimed = next((run.chunk.api for run in decoded.runs if run.chunk.api), None)
     if claimed is not None:
         return claimed
     if decoded.flags & {"malformed", "undecoded"} or any(run.chunk.counts for run in decoded.runs):
@@ -326,13 +327,13 @@ class _StreamDecoder:
         item = self._item(EVENT, event.start, event.end)
         if event.id:
             self._decoded.ids[item] = event.id
-        chunk = chunks.read(event.data, event.type)
-        if chunk is chunks.MALFORMED or self._data[event.start] == 0x7B:
+        chunk = payloads.read(event.data, event.type)
+        if chunk is payloads.MALFORMED or self._data[event.start] == 0x7B:
             for repaired in self._repaired(event):
                 self._add(repaired, item)
-        elif chunk is chunks.EMPTY:
+        elif chunk is payloads.EMPTY:
             self._empty(event, item)
-        elif chunk is chunks.DONE:
+        elif chunk is payloads.DONE:
             self._add(chunk, item)
         else:
             self._append(chunk, item)
@@ -342,7 +343,7 @@ class _StreamDecoder:
     def _empty(self, event: sse.Event, item: int) -> None:
         """Take an event without data, unless its payload stands on the lines below, without a prefix."""
         repaired = self._repaired(event) if b"{" in self._data[event.start : event.end] else []
-        for chunk in [chunks.EMPTY] if not repaired or chunks.MALFORMED in repaired else repaired:
+        for chunk in [payloads.EMPTY] if not repaired or payloads.MALFORMED in repaired else repaired:
             self._add(chunk, item)
 
     def _item(self, kind: int, start: int, end: int) -> int:
@@ -364,18 +365,20 @@ class _StreamDecoder:
 
     def _add(self, chunk: Chunk, item: int) -> None:
         self._check_room()
-        if chunk is chunks.DONE:
+        if chunk is payloads.DONE:
             self._decoded.done_item = item
-        elif chunk is chunks.EMPTY:
+        elif chunk is payloads.EMPTY:
             self._decoded.flags.add("empty_data")
-        elif chunk is chunks.MALFORMED:
+        elif chunk is payloads.MALFORMED:
             self._decoded.flags.add("malformed")
         else:
             self._append(chunk, item)
 
     def _tail(self, tail: sse.Event) -> None:
         # The standard discards it. If it can be read, it was sent; if not, it is where the stream was cut.
-        sent = [chunk for chunk in self._repaired(tail) if chunk is not chunks.MALFORMED and chunk is not chunks.EMPTY]
+        sent = [
+            chunk for chunk in self._repaired(tail) if chunk is not payloads.MALFORMED and chunk is not payloads.EMPTY
+        ]
         if sent:
             self._decoded.flags.add("unterminated")
             item = self._item(RECORD, tail.start, tail.end)
@@ -386,7 +389,7 @@ class _StreamDecoder:
                 self._add(chunk, item)
 
     def _repaired(self, event: sse.Event) -> list[Chunk]:
-        repaired, flags = chunks.repair(self._data[event.start : event.end].decode("utf-8", "replace"), event.type)
+        repaired, flags = payloads.repair(self._data[event.start : event.end].decode("utf-8", "replace"), event.type)
         self._decoded.flags.update(flags)
         return repaired
 
@@ -398,11 +401,11 @@ class _StreamDecoder:
         # Escaped, not replaced: the length of each character in bytes must not be lost.
         region = self._data[start:end].decode("utf-8", "surrogateescape")
         done = 0
-        for chunk, stop in chunks.unframed(region):
+        for chunk, stop in payloads.unframed(region):
             text = region[done:stop]
             begin, start = start, start + len(text.encode("utf-8", "surrogateescape"))
             done = stop
-            is_payload = chunk is chunks.DONE or chunk.fault is not None or bool(chunk.dialect)
+            is_payload = chunk is payloads.DONE or chunk.fault is not None or bool(chunk.api)
             if not self._is_lines and not is_payload:
                 continue
             if not self._is_lines:
@@ -416,7 +419,7 @@ class _StreamDecoder:
                 text = line[1].decode("utf-8", "replace")
                 item = self._item(RECORD, line.start(), min(line.end() + 1, len(self._data)))
                 self._decoded.fields[item] = "error", text.strip()
-                self._add(Chunk("", fault=chunks.error_field(text)), item)
+                self._add(Chunk("", fault=payloads.error_field(text)), item)
                 has_error = True
         if has_error:
             self._decoded.flags.add("error_field")

@@ -8,10 +8,10 @@ hostile, is an error: what cannot be read is left out and flagged. Reading and w
 from collections.abc import Sequence
 from typing import Any
 
-from recorder.decode import chunks, encoding
+from recorder.decode import encoding, payloads
 from recorder.decode.assembly import Answer, assemble
-from recorder.decode.chat import Fault
 from recorder.decode.decoder import COMMENT, EVENT, Decoded, decode
+from recorder.decode.dialect import Fault
 from recorder.decode.encoding import Cleaner
 from recorder.decode.metrics import Measures, Timeline, measured
 from recorder.decode.outcome import Evidence, Exchange, Read, Reads, judge, transport_flags
@@ -60,7 +60,7 @@ def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[Fault 
     place = next((place for place, run in enumerate(decoded.runs) if run.chunk.fault is not None), None)
     fault = decoded.runs[place].chunk.fault if place is not None else None
     if not succeeded and fault is None and decoded.data:
-        fault = chunks.body_fault(decoded.data.decode("utf-8-sig", "replace"))
+        fault = payloads.body_fault(decoded.data.decode("utf-8-sig", "replace"))
     error: Any = "finish" if answer.failed else None
     if place is not None:
         # In a dialect that is not known, any payload before the error may have been output.

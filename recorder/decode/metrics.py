@@ -23,7 +23,7 @@ from operator import sub
 from typing import TYPE_CHECKING, Any, Final
 
 from recorder.decode.assembly import completion_tokens
-from recorder.decode.chat import Chunk
+from recorder.decode.dialect import Chunk
 from recorder.decode.outcome import Exchange, Reads
 from recorder.decode.stalls import DEFAULT, output_gaps
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from recorder.decode import chunks
-from recorder.decode.chat import Chunk, Piece, ToolPiece
+from recorder.decode import payloads
+from recorder.decode.dialect import Chunk, Piece, ToolPiece
 
 PARTS: Final = ("content", "reasoning", "refusal", "arguments")
 """The texts of a chunk, one of which may be open."""
@@ -108,7 +108,7 @@ def template(payload: str, chunk: Chunk) -> Template | None:
         if at < 0:
             break
         prefix, rest = payload[: at + 1], payload[at + 1 + len(text) :]
-        if chunks.read(prefix + _TRIAL + rest) == filler(chunk, part)(_TRIAL):
+        if payloads.read(prefix + _TRIAL + rest) == filler(chunk, part)(_TRIAL):
             return Template(chunk, part, prefix, *_padded(prefix, text, rest))
     return None
 
@@ -119,7 +119,7 @@ def filler(chunk: Chunk, part: str) -> Callable[[str], Chunk]:
     flags = (chunk.content, chunk.reasoning, chunk.tool, None, None, chunk.flags)
 
     def filled(piece: Piece) -> Chunk:
-        return Chunk(chunk.dialect, chunk.id, chunk.model, (piece,), *flags)
+        return Chunk(chunk.api, chunk.id, chunk.model, (piece,), *flags)
 
     index, tools, reason = old.index, old.tools, old.finish_reason
     if part == "arguments":

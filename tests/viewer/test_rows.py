@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from recorder.decode import chunks
+from recorder.decode import payloads
 from recorder.decode.decoder import decode
 from recorder.decode.outcome import Exchange, Read
 from recorder.errors import TapeDamaged
@@ -23,8 +23,8 @@ CONTRACT = (
 )
 
 
-def chunk_rows(*payloads: dict[str, Any], step_ns: int = 1_000_000) -> list[rows.Row]:
-    found = [chunks.read(json.dumps(payload)) for payload in payloads]
+def chunk_rows(*objects: dict[str, Any], step_ns: int = 1_000_000) -> list[rows.Row]:
+    found = [payloads.read(json.dumps(one)) for one in objects]
     return list(rows.chunks("a1", of_chunks(found, [seq * step_ns for seq in range(len(found))])))
 
 

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final
 
-from recorder.decode.chat import Piece
 from recorder.decode.decoder import TimedChunk
+from recorder.decode.dialect import Piece
 from recorder.decode.stalls import DEFAULT, Thresholds, output_gaps
 from recorder.sanitize import safe
 from viewer import formatting

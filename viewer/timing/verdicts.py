@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from recorder.decode.chat import Chunk
+from recorder.decode.dialect import Chunk
 from recorder.decode.stalls import Thresholds, output_gaps
 from viewer import rows
 from viewer.rows import Row

@@ -1,13 +1,14 @@
 import pytest
 
-from recorder.decode.assembly import assemble, count
-from recorder.decode.chat import parse
+from recorder.decode.assembly import assemble
 from recorder.decode.decoder import Run
+from recorder.decode.dialect import count
+from recorder.decode.dialects.chat import parse
 from recorder.decode.encoding import Cleaner
 
 
 def answer(*payloads):
-    chunks = [parse(payload, None) for payload in payloads]
+    chunks = [parse(payload) for payload in payloads]
     return assemble([Run(chunk, None, [""], 0) for chunk in chunks], Cleaner())
 
 

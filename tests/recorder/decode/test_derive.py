@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recorder.decode import chunks, decoder
+from recorder.decode import decoder, payloads
 from recorder.decode.decoder import decode
 from recorder.decode.derive import derive
 from recorder.decode.outcome import Exchange, Read
@@ -283,7 +283,7 @@ def test_cuts_of_a_real_stream_never_gain_content():
 @pytest.mark.parametrize("item", [b":\n", b"data: {}\n\n", b"{}\n", b"error: x\n", b"data:\n\n"])
 def test_a_body_of_nothing_but_small_items_is_decoded_up_to_a_limit(item, monkeypatch):
     monkeypatch.setattr(decoder, "MAX_ITEMS", 1000)
-    monkeypatch.setattr(chunks, "MAX_SEQUENCE", 1000)
+    monkeypatch.setattr(payloads, "MAX_SEQUENCE", 1000)
     decoded = decode(exchange(), [], item * 5000)
     assert len(decoded.items()) + len(list(decoded.chunks())) <= 1000
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.decode import metrics
-from recorder.decode.chat import Chunk, Fault
+from recorder.decode.dialect import Chunk, Fault
 from recorder.decode.metrics import Measures
 from recorder.decode.outcome import Exchange, Read, Reads
 from tests.decoded import of_chunks

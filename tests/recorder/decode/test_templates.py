@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode import chunks
+from recorder.decode import payloads
 from recorder.decode.templates import PARTS, Template, Templates, filler, template
 
 NOTHING: tuple[list[str], list[int]] = ([], [])
@@ -86,7 +86,7 @@ def read(known: Template, *payloads: str) -> list[str]:
 
 
 def learnt(payload: str) -> Template:
-    known = template(payload, chunks.read(payload))
+    known = template(payload, payloads.read(payload))
     assert known is not None
     return known
 
@@ -97,7 +97,7 @@ def test_what_is_found_is_what_parsing_each_payload_gives(found: list[str]) -> N
     for data in found:
         # In a body there are no lone surrogates: bytes that are no UTF-8 are replaced.
         data = data.encode("utf-8", "replace").decode()
-        chunk = chunks.read(data)
+        chunk = payloads.read(data)
         if "\n" in data or "\r" in data:
             continue
         if (repeated := known.find(f"data: {data}\n\n".encode(), 0, b"\n\n")) is None:
@@ -118,13 +118,13 @@ def test_any_text_is_read_or_left(part: str, text: str, ascii: bool, padded: boo
     assert known.part == part
     assert read(known, written("a"), written(text), written("b")) == (["a", text, "b"] if text else ["a"])
     if text:
-        assert filler(known.chunk, part)(text) == chunks.read(written(text))
+        assert filler(known.chunk, part)(text) == payloads.read(written(text))
 
 
 def test_two_tool_calls_in_one_piece_are_no_open_text() -> None:
     calls = [{"index": at, "function": {"arguments": given}} for at, given in enumerate(("word", ""))]
     data = json.dumps(payload({"tool_calls": calls}))
-    assert template(data, chunks.read(data)) is None
+    assert template(data, payloads.read(data)) is None
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_what_is_not_one_string_between_the_same_is_another_payload(other: str) 
 )
 def test_a_payload_with_more_or_less_than_one_text_does_not_repeat(first: dict[str, Any]) -> None:
     data = json.dumps(first)
-    assert template(data, chunks.read(data)) is None
+    assert template(data, payloads.read(data)) is None
 
 
 def test_the_text_is_found_where_it_is_the_chunks_own() -> None:
@@ -186,7 +186,7 @@ def test_what_lacks_the_padding_or_what_stands_before_it_is_another_payload() ->
 
 def test_a_text_that_is_the_one_to_try_with_is_not_tried() -> None:
     first = '{"choices":[{"delta":{"role":"\ue000","content":"\ue000"}}]}'
-    assert template(first, chunks.read(first)) is None
+    assert template(first, payloads.read(first)) is None
 
 
 def test_choices_that_take_turns_are_all_remembered() -> None:
@@ -194,7 +194,7 @@ def test_choices_that_take_turns_are_all_remembered() -> None:
     for place in range(40):
         data = json.dumps({"choices": [{"index": place % 3, "delta": {"content": f"word {place}"}}]})
         if place < 3:
-            known.learn(data, chunks.read(data))
+            known.learn(data, payloads.read(data))
         found.append(known.find(f"data: {data}\n\n".encode(), 0, b"\n\n"))
     assert None not in found
 

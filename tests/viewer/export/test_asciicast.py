@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from recorder.decode.chat import Chunk, Fault, Piece, ToolPiece
+from recorder.decode.dialect import Chunk, Fault, Piece, ToolPiece
 from recorder.decode.outcome import Reads
 from tests.decoded import of_chunks
 from tests.viewer.conftest import COMPLETE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED

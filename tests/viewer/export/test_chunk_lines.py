@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from recorder.decode.chat import Chunk, Fault, Piece, ToolPiece
 from recorder.decode.decoder import Decoded, Run
+from recorder.decode.dialect import Chunk, Fault, Piece, ToolPiece
 from recorder.decode.templates import PARTS, filler
 from recorder.errors import TapeDamaged
 from tests.decoded import of_runs

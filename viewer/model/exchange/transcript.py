@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from itertools import accumulate, compress, groupby, islice
 from typing import Final
 
-from recorder.decode import chunks
+from recorder.decode import payloads
 from recorder.decode.assembly import Calls
-from recorder.decode.chat import Chunk, Piece, ToolPiece
 from recorder.decode.decoder import BODY, COMMENT, Decoded, Run
+from recorder.decode.dialect import Chunk, Piece, ToolPiece
 
 KINDS: Final = (
     "role", "reasoning", "content", "tool", "refusal", "finish", "usage", "error", "comment", "done", "malformed",
@@ -295,14 +295,14 @@ def _kind_without_chunk(decoded: Decoded, event: int) -> str:
     if decoded.kinds[event] in (COMMENT, BODY):
         return "comment" if decoded.kinds[event] == COMMENT else "other"
     item = decoded.item(event)
-    read = chunks.read(item.data, item.type)
-    return "done" if read is chunks.DONE else "malformed" if read is chunks.MALFORMED else "other"
+    read = payloads.read(item.data, item.type)
+    return "done" if read is payloads.DONE else "malformed" if read is payloads.MALFORMED else "other"
 
 
 def _kind_of(chunk: Chunk) -> str:
     if chunk.fault is not None:
         return "error"
-    if not chunk.dialect:
+    if not chunk.api:
         return "other"
     if chunk.tool:
         return "tool"

@@ -4,84 +4,24 @@ Reads what OpenAI's schema defines and what servers that call themselves compati
 messages or bare text; content as a list of parts; reasoning under three names; tool calls without an index; usage in
 four places. The shape decides, never `object`. Every value may have the wrong type: what cannot be read is absent.
 
-The records here are what any dialect is turned into. Finding errors, `[DONE]` and broken framing is left to `chunks`,
-putting deltas together to `assembly`.
+Finding errors, `[DONE]` and broken framing is left to `payloads`, putting deltas together to `assembly`.
 """
 
-import json
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-_MAX_INDEX = 1 << 31
+from recorder.decode.dialect import MAX_INDEX, Chunk, Dialect, Fault, Piece, Tokens, ToolPiece, compact, count, text
+
+API: Final = "chat"
+
 # KoboldCpp and DashScope send the string "null", SGLang the empty string.
 _NO_REASON = frozenset({"", "null"})
 _CHUNK_OBJECTS = frozenset({"", "chat.completion.chunk", "text_completion"})
 _USAGE_FIELDS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """An error that the upstream reports in its own words; `code` falls back to the error's type."""
-
-    code: str | None
-    message: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ToolPiece:
-    """What one chunk adds to one tool call; `index` and `id` are the wire's, None and "" where it has none."""
-
-    index: int | None
-    id: str
-    name: str
-    arguments: str
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What one chunk adds to one choice. Text is "" where nothing came."""
-
-    index: int
-    content: str
-    reasoning: str
-    refusal: str
-    tools: tuple[ToolPiece, ...]
-    finish_reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """One payload. `dialect` is "" where no dialect claims it; `fault` is set on errors, alone or beside output.
-
-    `content`, `reasoning` and `tool` say whether it carries output of that class in any choice: audio and encrypted
-    reasoning count although they add no text. `flags` are those of `exchange.FLAGS` that this payload raises.
-    """
-
-    dialect: str
-    id: str = ""
-    model: str = ""
-    pieces: tuple[Piece, ...] = ()
-    content: bool = False
-    reasoning: bool = False
-    tool: bool = False
-    usage: dict[str, Any] | None = None
-    fault: Fault | None = None
-    flags: tuple[str, ...] = ()
-
-    @property
-    def output(self) -> bool:
-        """Whether it carries content, reasoning, or the name or arguments of a tool call."""
-        return self.content or self.reasoning or self.tool
-
-    @property
-    def counts(self) -> bool:
-        """Whether it is a chunk in the statistics: an error is one only if output came with it."""
-        return self.fault is None or self.output
-
-
-def parse(payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
-    """Read one JSON object, in which `fault` was found; None if it is not of this family."""
+def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    """Read one JSON object; None if it is not of this family."""
     choices = payload.get("choices")
     if not isinstance(choices, list):
         if not _is_chat(payload):
@@ -95,7 +35,7 @@ def parse(payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
     if isinstance(kind, str) and kind not in _CHUNK_OBJECTS and not read.whole:
         read.flags.append("object_mismatch")
     return Chunk(
-        "chat",
+        API,
         text(payload.get("id")),
         text(payload.get("model")),
         tuple(read.pieces),
@@ -108,17 +48,21 @@ def parse(payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
     )
 
 
-def text(value: Any) -> str:
-    """Return the value if it is a string, else ""."""
-    return value if isinstance(value, str) else ""
+def tokens(usage: dict[str, Any]) -> Tokens:
+    """Return the counts of `usage`."""
+    prompt_details, details = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    reasoning = count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
+    cached = count(prompt_details.get("cached_tokens")) if isinstance(prompt_details, dict) else None
+    return Tokens(
+        input=count(usage.get("prompt_tokens")),
+        output=count(usage.get("completion_tokens")),
+        total=count(usage.get("total_tokens")),
+        reasoning=count(usage.get("reasoning_tokens")) if reasoning is None else reasoning,
+        cache_read=count(usage.get("prompt_cache_hit_tokens")) if cached is None else cached,
+    )
 
 
-def compact(value: Any) -> str:
-    """Write a JSON value without spaces; "" if it cannot be written."""
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    except (ValueError, RecursionError):
-        return ""
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, finish_ends=True)
 
 
 def _is_chat(payload: dict[str, Any]) -> bool:
@@ -162,7 +106,7 @@ class _Choices:
             if delta is None:
                 return
         index = choice.get("index")
-        if type(index) is not int or not 0 <= index < _MAX_INDEX:
+        if type(index) is not int or not 0 <= index < MAX_INDEX:
             index = position
         self.pieces.append(self._piece(index, delta or {}, reason))
 
@@ -249,7 +193,7 @@ def _tool(call: dict[str, Any], function: Any) -> ToolPiece:
     if not isinstance(function, dict):
         function = {}
     index = call.get("index")
-    if type(index) is not int or not 0 <= index < _MAX_INDEX:
+    if type(index) is not int or not 0 <= index < MAX_INDEX:
         index = None
     arguments = function.get("arguments")
     if isinstance(arguments, dict | list):

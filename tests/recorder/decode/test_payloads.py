@@ -2,9 +2,8 @@ import json
 
 import pytest
 
-from recorder.decode.chat import Fault
-from recorder.decode.chunks import (
-    DIALECTS,
+from recorder.decode.dialect import Fault
+from recorder.decode.payloads import (
     DONE,
     EMPTY,
     MALFORMED,
@@ -123,9 +122,8 @@ def test_of_duplicate_keys_the_last_wins():
 
 
 def test_an_object_that_no_dialect_claims_is_a_chunk():
-    chunk = read('{"type": "ping"}')
-    assert (chunk.dialect, chunk.counts, chunk.output) == ("", True, False)
-    assert list(DIALECTS) == ["chat"]
+    chunk = read('{"kind": "other"}')
+    assert (chunk.api, chunk.counts, chunk.output) == ("", True, False)
 
 
 @pytest.mark.parametrize(

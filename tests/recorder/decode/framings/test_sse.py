@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.sse import Comment, Cursor, Event, fields
+from recorder.decode.framings.sse import Comment, Cursor, Event, fields
 
 BOM = b"\xef\xbb\xbf"
 

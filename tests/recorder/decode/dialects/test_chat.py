@@ -1,10 +1,11 @@
 import pytest
 
-from recorder.decode.chat import Chunk, Piece, ToolPiece, compact, parse
+from recorder.decode.dialect import Chunk, Piece, ToolPiece, compact
+from recorder.decode.dialects.chat import parse
 
 
 def delta(value, **choice):
-    return parse({"choices": [{"index": 0, "delta": value, **choice}]}, None)
+    return parse({"choices": [{"index": 0, "delta": value, **choice}]})
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_finish_reasons_that_say_nothing_are_absent(reason, read):
     ("index", "read"), [(3, 3), (None, 1), ("0", 1), (-1, 1), (True, 1), (1 << 31, 1), (1e3, 1), ({}, 1)]
 )
 def test_a_choice_without_an_index_has_its_position(index, read):
-    chunk = parse({"choices": [None, {"index": index, "delta": {}}]}, None)
+    chunk = parse({"choices": [None, {"index": index, "delta": {}}]})
     assert [piece.index for piece in chunk.pieces] == [read]
 
 
@@ -106,11 +107,11 @@ def test_a_choice_without_an_index_has_its_position(index, read):
     ],
 )
 def test_a_delta_goes_before_a_message_before_text(choice, content):
-    assert parse({"choices": [choice]}, None).pieces[0].content == content
+    assert parse({"choices": [choice]}).pieces[0].content == content
 
 
 def test_an_annotation_is_no_sight_of_a_choice():
-    assert parse({"choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {}}]}, None).pieces == ()
+    assert parse({"choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {}}]}).pieces == ()
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_an_annotation_is_no_sight_of_a_choice():
     ],
 )
 def test_usage_is_found_where_servers_put_it(payload, usage):
-    assert parse(payload, None).usage == usage
+    assert parse(payload).usage == usage
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_usage_is_found_where_servers_put_it(payload, usage):
     ],
 )
 def test_the_shape_decides_what_is_chat(payload, claimed):
-    assert (parse(payload, None) is not None) is claimed
+    assert (parse(payload) is not None) is claimed
 
 
 @pytest.mark.parametrize(
@@ -159,11 +160,11 @@ def test_the_shape_decides_what_is_chat(payload, claimed):
     ],
 )
 def test_an_object_that_claims_something_else_is_flagged(kind, choice, mismatch):
-    assert ("object_mismatch" in parse({"object": kind, "choices": [choice]}, None).flags) is mismatch
+    assert ("object_mismatch" in parse({"object": kind, "choices": [choice]}).flags) is mismatch
 
 
 def test_ids_and_models_of_the_wrong_type_are_empty():
-    assert parse({"id": 1, "model": ["m"], "choices": []}, None) == Chunk("chat")
+    assert parse({"id": 1, "model": ["m"], "choices": []}) == Chunk("chat")
 
 
 def test_what_cannot_be_written_is_empty():

@@ -1,9 +1,6 @@
-"""An event's data, or an error body, as chunks: the only place that knows which API dialects there are.
+"""An event's data, or an error body, as chunks.
 
-`DIALECTS` is where a dialect docks: a function from one JSON object (and the fault found in it) to a `Chunk`, or None
-if the object is not of its family; the first that claims it wins. Chat completions are built; Anthropic Messages,
-OpenAI Responses, Gemini and newline-delimited JSON are not: their events are chunks that no dialect claims.
-
+Each JSON object is a chunk of the first dialect that claims it, or one that no dialect claims.
 What every dialect shares is here: `[DONE]`, the shapes of errors, and the repairs that real wires need (payloads
 printed over several lines, several payloads in one event, JSON outside any event). Every repair leaves a flag.
 Bytes and standard events come from `sse`; deltas are put together by `assembly`.
@@ -11,17 +8,12 @@ Bytes and standard events come from `sse`; deltas are put together by `assembly`
 
 import json
 import re
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from recorder.decode import chat
-from recorder.decode.chat import Chunk, Fault, compact, text
-
-DIALECTS: Final[Mapping[str, Callable[[dict[str, Any], Fault | None], Chunk | None]]] = {
-    "chat": chat.parse,
-}
+from recorder.decode.dialect import Chunk, Fault, compact, text
+from recorder.decode.dialects.registry import DIALECTS
 
 DONE: Final = Chunk("", id="[DONE]")
 EMPTY: Final = Chunk("", id="empty")
@@ -53,7 +45,7 @@ def read(data: str, event: str = "message") -> Chunk:
     except (msgspec.DecodeError, ValueError, RecursionError):
         payload = _decode_slowly(data)
     if type(payload) is dict:
-        return from_object(payload, event == "error")
+        return from_object(payload, event)
     stripped = data.strip()
     if stripped == "[DONE]":
         return DONE
@@ -63,13 +55,13 @@ def read(data: str, event: str = "message") -> Chunk:
     return MALFORMED if stripped else EMPTY
 
 
-def from_object(payload: dict[str, Any], is_error: bool = False) -> Chunk:
-    """Read one JSON object; with `is_error` it is one, whatever its shape."""
+def from_object(payload: dict[str, Any], event: str = "message") -> Chunk:
+    """Read one JSON object of an event; one of the type "error" is an error, whatever its shape."""
     error = fault(payload)
-    if is_error and error is None:
+    if event == "error" and error is None:
         error = _described(payload, payload)
-    for parse in DIALECTS.values():
-        chunk = parse(payload, error)
+    for dialect in DIALECTS:
+        chunk = dialect.parse(payload, event, error)
         if chunk is not None:
             return chunk
     return Chunk("", fault=error)
@@ -154,7 +146,7 @@ def _next(body: str, position: int, event: str) -> tuple[Chunk, int]:
     except (ValueError, RecursionError):
         return MALFORMED, len(body)
     if isinstance(payload, dict):
-        return from_object(payload, event == "error"), end
+        return from_object(payload, event), end
     found = _fault_in_list(payload)
     return (Chunk("", fault=found), end) if found else (MALFORMED, len(body))
 

@@ -1,0 +1,145 @@
+"""What an API dialect is, and the records that it turns payloads into.
+
+A *dialect* is how one API writes its answers as JSON objects: one module each in `dialects`, listed in
+`dialects.registry`. Each object becomes a `Chunk`. Every value may have the wrong type: what cannot be read is absent.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+MAX_INDEX: Final = 1 << 31
+"""Indexes of choices and of tool calls are below this."""
+_MAX_COUNT = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error that the upstream reports in its own words; `code` falls back to the error's type."""
+
+    code: str | None
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPiece:
+    """What one chunk adds to one tool call; `index` and `id` are the wire's, None and "" where it has none.
+
+    `whole` means that the call came in one piece: it never continues another.
+    """
+
+    index: int | None
+    id: str
+    name: str
+    arguments: str
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one chunk adds to one choice. Text is "" where nothing came."""
+
+    index: int
+    content: str
+    reasoning: str
+    refusal: str
+    tools: tuple[ToolPiece, ...]
+    finish_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One payload. `api` is "" where no dialect claims it; `fault` is set on errors, alone or beside output.
+
+    `content`, `reasoning` and `tool` say whether it carries output of that class in any choice: audio and encrypted
+    reasoning count although they add no text. `flags` are those of `outcome.FLAGS` that this payload raises.
+    `ends` means that this is the event with which the dialect ends a stream: without one it was truncated.
+    """
+
+    api: str
+    id: str = ""
+    model: str = ""
+    pieces: tuple[Piece, ...] = ()
+    content: bool = False
+    reasoning: bool = False
+    tool: bool = False
+    usage: dict[str, Any] | None = None
+    fault: Fault | None = None
+    flags: tuple[str, ...] = ()
+    ends: bool = False
+
+    @property
+    def output(self) -> bool:
+        """Whether it carries content, reasoning, or the name or arguments of a tool call."""
+        return self.content or self.reasoning or self.tool
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a chunk in the statistics: an error is one only if output came with it."""
+        return self.fault is None or self.output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """The counts that usage reports, in the terms of OpenTelemetry's conventions; None where it reports none.
+
+    Counts are copied, never computed: whether `input` includes the cached tokens is as the API defines it.
+    """
+
+    input: int | None = None
+    output: int | None = None
+    total: int | None = None
+    reasoning: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+
+
+Parse = Callable[[dict[str, Any], str, Fault | None], Chunk | None]
+"""Reads one JSON object, which came in an event of this type ("message" by default) and reports this error, if any.
+
+Returns None if the object is not of the dialect.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One API's way to write its answers.
+
+    `api` is its name on the tape, `operation` what is asked of it where the path does not tell. `tokens` reads the
+    usage of a whole answer. `finish_ends` means that a finish reason for every choice ends a stream, as an event that
+    `ends` does. `parser` makes a `Parse` for each stream, where what an object means depends on those before it; it is
+    given the body of the request, None where the tape has none.
+    """
+
+    api: str
+    operation: str
+    parse: Parse
+    tokens: Callable[[dict[str, Any]], Tokens]
+    finish_ends: bool = False
+    parser: Callable[[bytes | None], Parse] | None = None
+
+
+def text(value: Any) -> str:
+    """Return the value if it is a string, else ""."""
+    return value if isinstance(value, str) else ""
+
+
+def compact(value: Any) -> str:
+    """Write a JSON value without spaces; "" if it cannot be written."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return ""
+
+
+def count(value: Any) -> int | None:
+    """Return a token count if the value is one: a non-negative integer of at most 63 bits, also written as a float."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and 0 <= value < _MAX_COUNT else None
+
+
+def index(value: Any) -> int | None:
+    """Return the index of a choice or of a tool call if the value is one."""
+    return value if type(value) is int and 0 <= value < MAX_INDEX else None
