@@ -61,7 +61,7 @@ def boot_id() -> str | None:
 
 
 def _exists(pid: int) -> bool:
-    if os.name != "posix" or pid <= 0:
+    if pid <= 0:
         return True
     try:
         os.kill(pid, 0)

@@ -110,8 +110,7 @@ def _is_same(path: Path, other: Path) -> bool:
 @contextlib.contextmanager
 def _created(part: Path) -> Iterator[tuple[Path, BinaryIO]]:
     """Make a file that is gone after any failure, and when the process is told to end."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(part, flags, 0o600)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with _ending(), os.fdopen(descriptor, "wb") as file:
             yield part, file

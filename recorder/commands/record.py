@@ -113,9 +113,8 @@ def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
             recorder.cut()
         stopped.set()
 
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             asyncio.get_running_loop().add_signal_handler(number, stop)
 
 

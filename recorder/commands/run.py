@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TAPE_FAILED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 """Exit codes as `env` and `timeout` have them."""
 _SDKS = providers.SDK_VARIABLES.items()
-_FORWARDED = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -143,7 +143,7 @@ def _forward_signals(child: "asyncio.subprocess.Process") -> None:
         if child.returncode is None:
             child.send_signal(number)
 
-    for number in (getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)):
+    for number in _FORWARDED:
         loop.add_signal_handler(number, forward, number)
     if sys.stdin is not None and sys.stdin.isatty():
         loop.add_signal_handler(signal.SIGINT, lambda: None)

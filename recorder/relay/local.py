@@ -8,14 +8,13 @@ that does not exist.
 import contextlib
 import errno
 import os
+import resource  # at once: where no file can be opened, it cannot be imported either
 import sys
 import tempfile
 
-if sys.platform != "win32":
-    import resource  # at once: where no file can be opened, it cannot be imported either
-
 WANTED_DESCRIPTORS = (65536, 10240)
 """The soft limits that a recorder tries to set, in this order."""
+_A_FEW = 4
 _USUALLY_OPEN = 24
 _DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _DISK = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
@@ -38,7 +37,8 @@ def cause(error: OSError) -> str:
 
 def no_descriptors() -> str:
     """Return what to do when this process can open no more files."""
-    return f"no file descriptors are left ({_limit()}): raise the limit with 'ulimit -n' and start wiretape again"
+    limit = f"the limit is {descriptor_limits()[0]}"
+    return f"no file descriptors are left ({limit}): raise the limit with 'ulimit -n' and start wiretape again"
 
 
 def spool_cause(error: OSError) -> str:
@@ -47,11 +47,11 @@ def spool_cause(error: OSError) -> str:
     return cause(error) if known else f"{cause(error)} (a temporary file in {tempfile.gettempdir()}): set TMPDIR"
 
 
-def has_descriptors(count: int = 4) -> bool:
-    """Return whether this process can open `count` more files: a name lookup or a new process needs a few."""
+def has_descriptors() -> bool:
+    """Return whether this process can open a few more files, as a name lookup or a new process needs."""
     opened: list[int] = []
     try:
-        for _ in range(count):
+        for _ in range(_A_FEW):
             opened.append(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
         return error.errno not in _DESCRIPTORS
@@ -61,10 +61,8 @@ def has_descriptors(count: int = 4) -> bool:
     return True
 
 
-def descriptor_limits() -> tuple[int, int] | None:
-    """Return how many files this process may open, and how many it may ask for; None where there is no such limit."""
-    if sys.platform == "win32":
-        return None
+def descriptor_limits() -> tuple[int, int]:
+    """Return how many files this process may open, and how many it may ask for."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     endless = resource.RLIM_INFINITY
     return (sys.maxsize if soft == endless else soft), (sys.maxsize if hard == endless else hard)
@@ -72,10 +70,7 @@ def descriptor_limits() -> tuple[int, int] | None:
 
 def raise_descriptor_limit() -> None:
     """Raise the soft limit of open files as far as the system allows: an exchange needs two or three."""
-    limits = descriptor_limits()
-    if limits is None or sys.platform == "win32":
-        return
-    soft, hard = limits
+    soft, hard = descriptor_limits()
     for wanted in WANTED_DESCRIPTORS:
         wanted = min(wanted, hard)
         if soft < wanted:
@@ -86,10 +81,7 @@ def raise_descriptor_limit() -> None:
 
 def free_descriptors() -> int:
     """Return how many more files this process can open."""
-    limits = descriptor_limits()
-    if limits is None:
-        return sys.maxsize
-    return max(limits[0] - _open_descriptors(), 0)
+    return max(descriptor_limits()[0] - _open_descriptors(), 0)
 
 
 def _open_descriptors() -> int:
@@ -97,8 +89,3 @@ def _open_descriptors() -> int:
         with contextlib.suppress(OSError):
             return len(os.listdir(directory))
     return _USUALLY_OPEN
-
-
-def _limit() -> str:
-    limits = descriptor_limits()
-    return f"the limit is {limits[0]}" if limits else "the limit is the system's"

@@ -54,15 +54,6 @@ QUERY_SECONDS = 60.0
 in batches; the longest query known here, counting over 10 million exchanges, takes a tenth of it."""
 
 
-def default_path() -> Path:
-    """Return the tape's path: `WIRETAPE_DB`, else `tape.db` in the user's data directory."""
-    if path := os.environ.get("WIRETAPE_DB"):
-        return Path(path)
-    import platformdirs
-
-    return Path(platformdirs.user_data_path("wiretape")) / "tape.db"
-
-
 def identify(path: Path) -> None:
     """Raise unless `path` is a tape: `NotFound`, or `ForeignFile`. Reads the file's header and nothing else."""
     if not path.exists():
@@ -335,13 +326,12 @@ def _create(path: Path) -> None:
     if not path.parent.exists():
         path.parent.mkdir(mode=0o700, parents=True)
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
     except OSError as error:
         raise TapeError(f"{path} cannot be created ({error.strerror}): record to another tape with --db") from error
-    if hasattr(os, "O_DIRECTORY"):
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        os.fsync(directory)
-        os.close(directory)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(directory)
+    os.close(directory)
 
 
 def _set_up_writer(connection: sqlite3.Connection, _: Any) -> None:
@@ -444,7 +434,7 @@ def upgrade(connection: Connection, path: Path) -> Path:
 
 def too_open(path: Path) -> bool:
     """Return whether others on this machine may read the tape."""
-    return os.name == "posix" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+    return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
 
 
 def _is_full(path: Path) -> bool:

@@ -12,6 +12,7 @@ removed, replaced or cut short under their writer.
 """
 
 import contextlib
+import fcntl
 import os
 import struct
 import sys
@@ -27,60 +28,44 @@ _HELD_BYTE = 1 << 62
 _HOLDER_BYTE = _HELD_BYTE + 1
 _COMMAND_LENGTH = 100
 _UNKNOWN = "another wiretape"
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_FLOCK = "hhqqi4x"
+"""struct flock: type, whence, start, length, pid. Other systems order it otherwise, and Python does not tell how."""
+_HAS_DESCRIPTION_LOCKS = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
 
-if os.name == "nt":  # pragma: no cover
-    import msvcrt
 
-    def _take_whole(descriptor: int, *, shared: bool = False) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
+def _take_whole(descriptor: int, *, shared: bool = False) -> None:
+    fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
-    def _take_byte(descriptor: int) -> None:
-        pass
 
-    def _name_holder(descriptor: int) -> None:
-        pass
+def _take_byte(descriptor: int) -> None:
+    if _HAS_DESCRIPTION_LOCKS:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _write_lock(_HELD_BYTE))
+    else:  # pragma: no cover
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _HELD_BYTE)
 
-    def _is_taken(descriptor: int) -> bool:
-        return False
 
-    def _holder_pid(descriptor: int) -> int | None:
+def _name_holder(descriptor: int) -> None:
+    if not _HAS_DESCRIPTION_LOCKS:  # pragma: no cover - what SQLite drops includes the lock itself
+        _take_byte(descriptor)
+    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _HOLDER_BYTE)
+
+
+def _is_taken(descriptor: int) -> bool:
+    if not _HAS_DESCRIPTION_LOCKS:  # pragma: no cover
+        return _holder_pid(descriptor) is not None
+    answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _write_lock(_HELD_BYTE))
+    return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+
+
+def _holder_pid(descriptor: int) -> int | None:
+    if sys.platform != "linux":  # pragma: no cover
         return None
-else:
-    import fcntl
+    kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, _write_lock(_HOLDER_BYTE)))
+    return pid if kind != fcntl.F_UNLCK and pid > 0 else None
 
-    # struct flock: type, whence, start, length, pid. Other systems order it otherwise, and Python does not tell how.
-    _FLOCK = "hhqqi4x"
-    _HAS_DESCRIPTION_LOCKS = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
 
-    def _take_whole(descriptor: int, *, shared: bool = False) -> None:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-
-    def _take_byte(descriptor: int) -> None:
-        if _HAS_DESCRIPTION_LOCKS:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _write_lock(_HELD_BYTE))
-        else:  # pragma: no cover
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _HELD_BYTE)
-
-    def _name_holder(descriptor: int) -> None:
-        if not _HAS_DESCRIPTION_LOCKS:  # pragma: no cover - what SQLite drops includes the lock itself
-            _take_byte(descriptor)
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _HOLDER_BYTE)
-
-    def _is_taken(descriptor: int) -> bool:
-        if not _HAS_DESCRIPTION_LOCKS:  # pragma: no cover
-            return _holder_pid(descriptor) is not None
-        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _write_lock(_HELD_BYTE))
-        return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
-
-    def _holder_pid(descriptor: int) -> int | None:
-        if sys.platform != "linux":  # pragma: no cover
-            return None
-        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, _write_lock(_HOLDER_BYTE)))
-        return pid if kind != fcntl.F_UNLCK and pid > 0 else None
-
-    def _write_lock(byte: int) -> bytes:
-        return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+def _write_lock(byte: int) -> bytes:
+    return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
 
 
 class Lock:
@@ -100,7 +85,7 @@ class Lock:
         closes any descriptor of a file loses SQLite's locks on it.
         """
         try:
-            descriptor = os.open(self._tape, os.O_RDWR | _NO_FOLLOW)
+            descriptor = os.open(self._tape, os.O_RDWR | os.O_NOFOLLOW)
         except OSError as error:
             raise TapeBusy(f"{self._tape} cannot be opened ({error.strerror}): use another tape") from error
         try:
@@ -236,7 +221,7 @@ def _busy(tape: Path, holder: str) -> TapeBusy:
 def _open(path: Path) -> int:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(path, os.O_CREAT | os.O_RDWR | _NO_FOLLOW, 0o600)
+        return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise TapeBusy(f"{path} cannot be opened ({error.strerror}): record to another tape with --db") from error
 

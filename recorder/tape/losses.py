@@ -129,7 +129,6 @@ SLOT_BYTES = 256 << 10
 _SLOTS = 2
 _HEAD = struct.Struct("<8sQII")
 _MAGIC = b"wtlost\x00\x01"
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
 class Relayed(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
@@ -171,10 +170,10 @@ def prepare(tape: Path, session: str) -> None:
     """Make the file, private and with all of its room, and note the session. Raises `TapeBusy`."""
     path = path_of(tape)
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | _NO_FOLLOW, 0o600)
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         try:
             os.fchmod(descriptor, 0o600)
-            _take_room(descriptor, _SLOTS * SLOT_BYTES)
+            _take_room(descriptor)
             os.pwrite(descriptor, _encode(0, Unstored(session)), 0)
             os.fsync(descriptor)
         finally:
@@ -184,9 +183,10 @@ def prepare(tape: Path, session: str) -> None:
         raise TapeBusy(f"{path} cannot be written ({error.strerror}): {cure}, or use another tape") from error
 
 
-def _take_room(descriptor: int, size: int) -> None:
-    """Reserve `size` bytes and write them, as not every file system keeps what was only reserved."""
-    if hasattr(os, "posix_fallocate"):
+def _take_room(descriptor: int) -> None:
+    """Reserve the bytes of all slots and write them, as not every file system keeps what was only reserved."""
+    size = _SLOTS * SLOT_BYTES
+    if hasattr(os, "posix_fallocate"):  # macOS has none
         os.posix_fallocate(descriptor, 0, size)
     written = 0
     while written < size:
@@ -196,7 +196,7 @@ def _take_room(descriptor: int, size: int) -> None:
 def read(tape: Path) -> Unstored | None:
     """Return what the file holds; None if there is none, or nothing in it is whole."""
     try:
-        descriptor = os.open(path_of(tape), os.O_RDONLY | _NO_FOLLOW)
+        descriptor = os.open(path_of(tape), os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return None
     with open(descriptor, "rb") as file:
@@ -223,7 +223,7 @@ class Keeper:
     """Writes into the file that `prepare` made, in a thread of its own: a disk may take its time."""
 
     def __init__(self, tape: Path) -> None:
-        self._descriptor = os.open(path_of(tape), os.O_RDWR | _NO_FOLLOW)
+        self._descriptor = os.open(path_of(tape), os.O_RDWR | os.O_NOFOLLOW)
         self._waiting: queue.SimpleQueue[Unstored | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recorder.commands.options import tape_path
 from recorder.sanitize import safe
 
 if TYPE_CHECKING:
@@ -33,14 +34,13 @@ def demo(db: Path | None) -> None:
     """
     from recorder.demo.scenes import SCENES
     from recorder.relay import service
-    from recorder.tape.file import default_path
     from viewer.commands import output
     from viewer.report import stats, tables
     from viewer.stats import summary
     from viewer.tape import overview, queries
     from viewer.tape.columns import column
 
-    path = db or default_path().with_name("demo.db")
+    path = db or tape_path(None).with_name("demo.db")
     code = service.run(lambda: _record(path))
     with queries.opened(path) as connection:
         fields = tables.needed(tables.LISTED)

@@ -86,8 +86,7 @@ def doctor(db: Path | None, urls: tuple[str, ...], out: Output) -> None:
 
     path = options.tape_path(db).absolute()
     results = [*of_programs(), *of_tape(path), *of_disk(path)]
-    if (limits := local.descriptor_limits()) is not None:
-        results.append(judge_open_files(*limits, local.WANTED_DESCRIPTORS[0]))
+    results.append(judge_open_files(*local.descriptor_limits(), local.WANTED_DESCRIPTORS[0]))
     results += [of_clock(), *of_environment(path, os.environ), *map(of_upstream, urls), of_terminal()]
     results.append(judge_extra("pyarrow", "parquet", find_spec("pyarrow") is not None, "Parquet"))
     if out.is_table:
@@ -125,7 +124,7 @@ def of_tape(path: Path) -> Iterator[Finding]:
 
     run, refusal = _newest_run(path) if path.exists() else (None, None)
     yield judge_tape(path, path.exists(), refusal, REVISION)
-    if path.exists() and refusal is None and os.name == "posix":
+    if path.exists() and refusal is None:
         yield _privacy(path)
     yield judge_recorder(lock.holder(path), run, SYSTEM.wall_ns())
 

@@ -125,13 +125,6 @@ def soft_limit(pid: int) -> int:
     return int(next(line for line in lines if line.startswith("Max open files")).split()[3])
 
 
-def test_where_the_system_has_no_limit_there_is_always_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "descriptor_limits", lambda: None)
-    local.raise_descriptor_limit()
-    assert local.free_descriptors() > 1 << 30
-    assert "(the limit is the system's)" in local.no_descriptors()
-
-
 def test_a_limit_that_the_system_refuses_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[tuple[int, int]] = []
 

@@ -245,15 +245,6 @@ def test_errors_do_not_quote_what_was_recorded(tape: Path) -> None:
     assert "confidential" not in str(raised.value)
 
 
-def test_the_default_tape_is_named_by_the_environment_or_in_the_users_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WIRETAPE_DB", "/elsewhere/t.db")
-    assert file.default_path() == Path("/elsewhere/t.db")
-    monkeypatch.delenv("WIRETAPE_DB")
-    monkeypatch.setenv("XDG_DATA_HOME", "/data")
-    assert file.default_path().name == "tape.db"
-    assert "wiretape" in file.default_path().parts
-
-
 def test_an_upgrade_backs_the_tape_up_whole_private_and_marked_as_a_tape(tape: Path, umask_0: None) -> None:
     with opened(tape) as store:
         record(store, exchange("e1"))
