@@ -54,7 +54,8 @@ class Chunk:
 
     `content`, `reasoning` and `tool` say whether it carries output of that class in any choice: audio and encrypted
     reasoning count although they add no text. `flags` are those of `outcome.FLAGS` that this payload raises.
-    `ends` means that this is the event with which the dialect ends a stream: without one it was truncated.
+    `ends` means that this is the event with which the dialect ends a stream: without one it was truncated. A `ping`
+    only keeps the connection open.
     """
 
     api: str
@@ -68,6 +69,7 @@ class Chunk:
     fault: Fault | None = None
     flags: tuple[str, ...] = ()
     ends: bool = False
+    ping: bool = False
 
     @property
     def output(self) -> bool:
@@ -76,8 +78,8 @@ class Chunk:
 
     @property
     def counts(self) -> bool:
-        """Whether it is a chunk in the statistics: an error is one only if output came with it."""
-        return self.fault is None or self.output
+        """Whether it is a chunk in the statistics: an error is one only if output came with it, a ping is none."""
+        return self.output or (self.fault is None and not self.ping)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +111,8 @@ class Dialect:
     `api` is its name on the tape, `operation` what is asked of it where the path does not tell. `tokens` reads the
     usage of a whole answer. `finish_ends` means that a finish reason for every choice ends a stream, as an event that
     `ends` does. `parser` makes a `Parse` for each stream, where what an object means depends on those before it; it is
-    given the body of the request, None where the tape has none.
+    given the body of the request, None where the tape has none. `repeats` means that objects that are equal mean the
+    same, wherever they stand in a stream.
     """
 
     api: str
@@ -118,6 +121,7 @@ class Dialect:
     tokens: Callable[[dict[str, Any]], Tokens]
     finish_ends: bool = False
     parser: Callable[[bytes | None], Parse] | None = None
+    repeats: bool = True
 
 
 def text(value: Any) -> str:
