@@ -1,0 +1,59 @@
+"""One JSON array whose elements are objects, sent as they are made: Gemini's stream without `alt=sse`.
+
+An element is complete at its closing brace. Only braces and strings are looked at: whether what stands between them is
+valid JSON is found by whoever reads the payload.
+"""
+
+import re
+from collections.abc import Iterator
+
+from recorder.decode.framings.record import Record
+
+_BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
+_LOOKS_LIKE = re.compile(_BEGINNING.pattern + rb"\s*\{")
+_BETWEEN = re.compile(rb"[\s,]*+")
+# What is neither an object nor the end of the array, up to what follows it.
+_OTHER = re.compile(rb"[^,{\]]++(?=[,{\]])")
+# Up to the next brace outside of a string. Possessive, so that each byte is looked at once.
+_NEXT_BRACE = re.compile(rb'[^"{}]*+(?:"(?:[^"\\]++|\\.)*+"[^"{}]*+)*+([{}])', re.DOTALL)
+
+
+def records(data: bytes) -> Iterator[Record]:
+    """Yield a record for each whole element; `broken` if it is no object. What follows the array is ignored."""
+    beginning = _BEGINNING.match(data)
+    if beginning is None:
+        return
+    at = beginning.end()
+    while True:
+        start = _end(_BETWEEN, data, at)
+        is_object = data.startswith(b"{", start)
+        at = _object_end(data, start) if is_object else _end(_OTHER, data, start)
+        if at == start:
+            return
+        yield Record(start, at, *fields(data[start:at]), not is_object)
+
+
+def fields(raw: bytes) -> tuple[str, str]:
+    """Return the type and the data of the record that stands in these bytes."""
+    return "message", raw.decode("utf-8", "replace")
+
+
+def looks_like(data: bytes) -> bool:
+    """Return whether a body is an array that begins with an object: so is many an answer that is no stream."""
+    return _LOOKS_LIKE.match(data) is not None
+
+
+def _end(pattern: re.Pattern[bytes], data: bytes, start: int) -> int:
+    match = pattern.match(data, start)
+    return match.end() if match else start
+
+
+def _object_end(data: bytes, start: int) -> int:
+    """Return the offset behind the object that begins here; `start` if the data end within it."""
+    depth, at = 0, start
+    while match := _NEXT_BRACE.match(data, at):
+        at = match.end()
+        depth += 1 if match[1] == b"{" else -1
+        if depth == 0:
+            return at
+    return start

@@ -1,0 +1,61 @@
+"""Newline-delimited JSON: one object on each line, as Ollama streams them.
+
+Lines end at LF, and a CR before it is white space. Blank lines separate nothing. Whether a line that has the braces of
+an object is valid JSON is found by whoever reads the payload.
+"""
+
+import json
+from collections.abc import Iterator
+
+from recorder.decode.framings.record import Record
+
+_BOM = b"\xef\xbb\xbf"
+_SPACE = b" \t\r\n"
+
+
+def records(data: bytes) -> Iterator[Record]:
+    """Yield a record for each line that is not blank; `broken` if it is no object.
+
+    A last line without its line end is a record only if it is a whole object: else the stream was cut there.
+    """
+    start = len(_BOM) if data.startswith(_BOM) else 0
+    while end := data.find(b"\n", start) + 1:
+        line = data[start:end].strip(_SPACE)
+        if line:
+            broken = not (line.startswith(b"{") and line.endswith(b"}"))
+            yield Record(start, end, "message", line.decode("utf-8", "replace"), broken)
+        start = end
+    tail = _text(data[start:])
+    if _object(tail) is not None:
+        yield Record(start, len(data), "message", tail)
+
+
+def fields(raw: bytes) -> tuple[str, str]:
+    """Return the type and the data of the record that stands in these bytes."""
+    return "message", _text(raw)
+
+
+def looks_like(data: bytes) -> bool:
+    """Return whether a body is more than one JSON document: an object on its first line and another one below.
+
+    A stream that was cut after its first line is recognised if that line says that more was to come.
+    """
+    head, _, rest = data.removeprefix(_BOM).lstrip(_SPACE).partition(b"\n")
+    if not head.startswith(b"{"):
+        return False
+    first = _object(_text(head))
+    if first is None:
+        return False
+    return rest.lstrip(_SPACE).startswith(b"{") or (first.get("done") is False and isinstance(first.get("model"), str))
+
+
+def _text(line: bytes) -> str:
+    return line.strip(_SPACE).decode("utf-8", "replace")
+
+
+def _object(line: str) -> dict[str, object] | None:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
