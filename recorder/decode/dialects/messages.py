@@ -1,0 +1,187 @@
+"""One JSON payload of Anthropic's Messages API, as a `Chunk`.
+
+Reads the events of a stream by their `type`, which servers that drop the `event:` lines keep, and whole messages. Of
+content blocks, text, thinking and calls of tools are read, whether they come in deltas or in the event that starts the
+block; what servers' tools return, citations and blocks of a type not known here are known and ignored. Signatures are
+opaque: no text, and no output. Every value may have the wrong type: what cannot be read is absent.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece, compact, count, index, text
+
+API: Final = "anthropic.messages"
+
+_CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+_MESSAGE_KEYS = frozenset({"stop_reason", "usage", "model"})
+# The Responses API reports errors of the same type, with more.
+_ERROR_KEYS = frozenset({"type", "error", "request_id"})
+_COUNT_KEYS = frozenset({"input_tokens", "context_management"})
+
+
+def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    """Read one JSON object; None if it is not of this API."""
+    kind = payload.get("type")
+    if type(kind) is not str:
+        if "input_tokens" in payload and payload.keys() <= _COUNT_KEYS:
+            # The answer to `count_tokens`: no message, but a usage.
+            return Chunk(API, usage=payload, fault=fault)
+        kind = event if event in _EVENTS else ""
+    read = _EVENTS.get(kind)
+    if read is not None:
+        return read(payload, fault)
+    if kind == "message":
+        return _message(payload, fault) if _is_message(payload) else None
+    is_ours = _is_error(payload) if kind == "error" else kind.startswith(("message_", "content_block_"))
+    return Chunk(API, fault=fault) if is_ours else None
+
+
+def tokens(usage: dict[str, Any]) -> Tokens:
+    """Return the counts of `usage`; `input` is without the tokens that the cache read and wrote."""
+    details = usage.get("output_tokens_details")
+    return Tokens(
+        input=count(usage.get("input_tokens")),
+        output=count(usage.get("output_tokens")),
+        reasoning=count(details.get("thinking_tokens")) if isinstance(details, dict) else None,
+        cache_read=count(usage.get("cache_read_input_tokens")),
+        cache_write=count(usage.get("cache_creation_input_tokens")),
+    )
+
+
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
+
+
+def _is_message(payload: dict[str, Any]) -> bool:
+    # An item of OpenAI's conversations has this type, too, and none of these keys.
+    return isinstance(payload.get("content"), list) and not _MESSAGE_KEYS.isdisjoint(payload)
+
+
+def _is_error(payload: dict[str, Any]) -> bool:
+    error = payload.get("error")
+    return isinstance(error, dict) and "type" in error and "code" not in error and payload.keys() <= _ERROR_KEYS
+
+
+def _message_start(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+    message = payload.get("message")
+    return _message(message, fault) if isinstance(message, dict) else Chunk(API, fault=fault)
+
+
+def _message(message: dict[str, Any], fault: Fault | None) -> Chunk:
+    """Read a message, whole or at the start of a stream, where its content is empty but for servers that differ."""
+    content = message.get("content")
+    blocks = [
+        _block(block, position, whole=True)
+        for position, block in enumerate(content if isinstance(content, list) else ())
+        if isinstance(block, dict)
+    ]
+    pieces = [piece for chunk in blocks for piece in chunk.pieces]
+    reason = text(message.get("stop_reason")) or None
+    piece = Piece(
+        0,
+        "".join([piece.content for piece in pieces]),
+        "".join([piece.reasoning for piece in pieces]),
+        "",
+        tuple([tool for piece in pieces for tool in piece.tools]),
+        reason,
+    )
+    return Chunk(
+        API,
+        text(message.get("id")),
+        text(message.get("model")),
+        (piece,),
+        content=any([chunk.content for chunk in blocks]),
+        reasoning=any([chunk.reasoning for chunk in blocks]),
+        tool=any([chunk.tool for chunk in blocks]),
+        usage=_usage(message),
+        fault=fault,
+        flags=("opaque_reasoning",) if any([chunk.flags for chunk in blocks]) else (),
+    )
+
+
+def _block_start(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+    block = payload.get("content_block")
+    return _block(block, index(payload.get("index")), fault) if isinstance(block, dict) else Chunk(API, fault=fault)
+
+
+def _block(block: dict[str, Any], place: int | None, fault: Fault | None = None, *, whole: bool = False) -> Chunk:
+    """Read a content block: a `whole` one, or the beginning of one to which deltas add."""
+    kind = block.get("type")
+    if kind == "text":
+        return _text(text(block.get("text")), fault)
+    if kind == "thinking":
+        return _thinking(text(block.get("thinking")), fault)
+    if kind == "redacted_thinking":
+        return Chunk(API, reasoning=True, fault=fault, flags=("opaque_reasoning",))
+    if isinstance(kind, str) and kind in _CALLS:
+        given = block.get("input")
+        # At the start of a block an empty input is the place of what the deltas bring.
+        arguments = compact(given) if isinstance(given, dict) and (given or whole) else ""
+        return _call(ToolPiece(place, text(block.get("id")), text(block.get("name")), arguments), fault)
+    return Chunk(API, fault=fault)
+
+
+def _block_delta(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+    delta = payload.get("delta")
+    if isinstance(delta, dict):
+        kind = delta.get("type")
+        if kind == "text_delta":
+            return _text(text(delta.get("text")), fault)
+        if kind == "input_json_delta":
+            return _call(ToolPiece(index(payload.get("index")), "", "", text(delta.get("partial_json"))), fault)
+        if kind == "thinking_delta":
+            return _thinking(text(delta.get("thinking")), fault)
+    return Chunk(API, fault=fault)
+
+
+def _message_delta(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+    delta = payload.get("delta")
+    reason = text(delta.get("stop_reason")) if isinstance(delta, dict) else ""
+    pieces = (Piece(0, "", "", "", (), reason),) if reason else ()
+    return Chunk(API, pieces=pieces, usage=_usage(payload), fault=fault)
+
+
+def _message_stop(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+    return Chunk(API, fault=fault, ends=True)
+
+
+def _ping(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+    # Gateways put the same into the streams of other APIs: it does not tell whose stream it is.
+    return Chunk("", fault=fault, ping=True)
+
+
+def _ignored(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+    return Chunk(API, fault=fault)
+
+
+_EVENTS: Final[dict[str, Callable[[dict[str, Any], Fault | None], Chunk]]] = {
+    "message_start": _message_start,
+    "content_block_start": _block_start,
+    "content_block_delta": _block_delta,
+    "content_block_stop": _ignored,
+    "message_delta": _message_delta,
+    "message_stop": _message_stop,
+    "ping": _ping,
+}
+
+
+def _text(added: str, fault: Fault | None) -> Chunk:
+    if not added:
+        return Chunk(API, fault=fault)
+    return Chunk(API, "", "", (Piece(0, added, "", "", (), None),), True, fault=fault)
+
+
+def _thinking(added: str, fault: Fault | None) -> Chunk:
+    if not added:
+        return Chunk(API, fault=fault)
+    return Chunk(API, "", "", (Piece(0, "", added, "", (), None),), False, True, fault=fault)
+
+
+def _call(tool: ToolPiece, fault: Fault | None) -> Chunk:
+    has_output = tool.name != "" or tool.arguments != ""
+    return Chunk(API, "", "", (Piece(0, "", "", "", (tool,), None),), False, False, has_output, fault=fault)
+
+
+def _usage(holder: dict[str, Any]) -> dict[str, Any] | None:
+    usage = holder.get("usage")
+    return usage if isinstance(usage, dict) and usage else None
