@@ -3,7 +3,7 @@
 from typing import Final
 
 from recorder.decode.dialect import Dialect
-from recorder.decode.dialects import chat
+from recorder.decode.dialects import bedrock, chat
 
-DIALECTS: Final[tuple[Dialect, ...]] = (chat.DIALECT,)
+DIALECTS: Final[tuple[Dialect, ...]] = (chat.DIALECT, bedrock.DIALECT)
 """In the order in which they are asked whether an object is theirs: the first that claims it wins."""

@@ -1,0 +1,192 @@
+"""One JSON payload of Amazon Bedrock's Converse and ConverseStream, as a `Chunk`.
+
+Which event a payload is stands in its message's `:event-type` only: the payload's shape is looked at, too, so that no
+event of another API is claimed. Exceptions are those of any AWS event stream: their API is not known from them.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece, compact, count, index, text
+from recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
+
+API: Final = "bedrock.converse"
+
+_OPAQUE = ("opaque_reasoning",)
+_MEDIA = ("image", "audio", "video", "document")
+
+
+def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    """Read the payload of one event, or a whole answer; None if it is neither."""
+    if event in _EVENTS:
+        return read_event(API, event, payload, fault)
+    if event.startswith((EXCEPTION, ERROR)):
+        return read_exception(payload, event)
+    # An answer of a Nova model to InvokeModel is the same but for its metrics.
+    return read_answer(API, payload, fault) if "metrics" in payload and is_answer(payload) else None
+
+
+def tokens(usage: dict[str, Any]) -> Tokens:
+    """Return the counts of `usage`; `inputTokens` does not include what was read from a cache or written to it."""
+    return Tokens(
+        input=count(usage.get("inputTokens")),
+        output=count(usage.get("outputTokens")),
+        total=count(usage.get("totalTokens")),
+        cache_read=count(usage.get("cacheReadInputTokens")),
+        cache_write=count(usage.get("cacheWriteInputTokens")),
+    )
+
+
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
+
+
+def read_event(api: str, event: str, payload: dict[str, Any], fault: Fault | None = None) -> Chunk | None:
+    """Read the payload of an event of ConverseStream; None if it does not have the shape of that event."""
+    read = _EVENTS.get(event)
+    return read(api, payload, fault) if read is not None else None
+
+
+def read_exception(payload: dict[str, Any], event: str) -> Chunk:
+    """Read an exception or error of an event stream; its type is the code."""
+    code = event.partition(":")[2] or None
+    message = text(payload.get("message")) or text(payload.get("Message")) or text(payload.get("originalMessage"))
+    return Chunk("", fault=Fault(code, message or None))
+
+
+def is_answer(payload: dict[str, Any]) -> bool:
+    """Return whether a JSON object is a whole answer of Converse, or of a Nova model."""
+    output = payload.get("output")
+    return isinstance(output, dict) and isinstance(output.get("message"), dict) and "stopReason" in payload
+
+
+def read_answer(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk:
+    """Read a whole answer."""
+    blocks = payload["output"]["message"].get("content")
+    answer = _Blocks(blocks if isinstance(blocks, list) else [])
+    reason = text(payload.get("stopReason")) or None
+    piece = Piece(0, "".join(answer.content), "".join(answer.reasoning), "", tuple(answer.tools), reason)
+    reasoning = answer.is_opaque or bool(piece.reasoning)
+    return Chunk(
+        api,
+        "",
+        _routed(payload),
+        (piece,),
+        answer.has_media or bool(piece.content),
+        reasoning,
+        any(tool.name or tool.arguments for tool in piece.tools),
+        _usage(payload),
+        fault,
+        _OPAQUE if answer.is_opaque else (),
+        ends=True,
+    )
+
+
+class _Blocks:
+    """The content blocks of a whole answer."""
+
+    __slots__ = ("content", "has_media", "is_opaque", "reasoning", "tools")
+
+    def __init__(self, blocks: list[Any]) -> None:
+        self.content: list[str] = []
+        self.reasoning: list[str] = []
+        self.tools: list[ToolPiece] = []
+        self.has_media = self.is_opaque = False
+        for place, block in enumerate(blocks):
+            if isinstance(block, dict):
+                self._read(block, place)
+
+    def _read(self, block: dict[str, Any], place: int) -> None:
+        self.content.append(text(block.get("text")))
+        cited, thought, call = block.get("citationsContent"), block.get("reasoningContent"), block.get("toolUse")
+        if isinstance(cited, dict) and isinstance(cited.get("content"), list):
+            self.content += [text(part.get("text")) for part in cited["content"] if isinstance(part, dict)]
+        if isinstance(thought, dict):
+            words = thought.get("reasoningText")
+            self.reasoning.append(text(words.get("text")) if isinstance(words, dict) else "")
+            self.is_opaque = self.is_opaque or bool(text(thought.get("redactedContent")))
+        if isinstance(call, dict):
+            arguments = compact(call["input"]) if "input" in call else ""
+            self.tools.append(ToolPiece(place, text(call.get("toolUseId")), text(call.get("name")), arguments))
+        self.has_media = self.has_media or any(isinstance(block.get(kind), dict) for kind in _MEDIA)
+
+
+def _message_start(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+    return Chunk(api, fault=fault) if isinstance(payload.get("role"), str) else None
+
+
+def _block_start(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+    if "contentBlockIndex" not in payload:
+        return None
+    start = payload.get("start")
+    call = start.get("toolUse") if isinstance(start, dict) else None
+    if not isinstance(call, dict):
+        return Chunk(api, fault=fault)
+    name = text(call.get("name"))
+    tool = ToolPiece(index(payload["contentBlockIndex"]), text(call.get("toolUseId")), name, "")
+    return Chunk(api, pieces=(Piece(0, "", "", "", (tool,), None),), tool=bool(name), fault=fault)
+
+
+def _block_delta(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+    if "contentBlockIndex" not in payload:
+        return None
+    delta = payload.get("delta")
+    if not isinstance(delta, dict):
+        return Chunk(api, fault=fault)
+    if "text" in delta:
+        content = text(delta["text"])
+        return Chunk(api, "", "", (Piece(0, content, "", "", (), None),), content != "", fault=fault)
+    if isinstance(call := delta.get("toolUse"), dict):
+        arguments = text(call.get("input"))
+        tool = ToolPiece(index(payload["contentBlockIndex"]), "", "", arguments)
+        return Chunk(api, pieces=(Piece(0, "", "", "", (tool,), None),), tool=arguments != "", fault=fault)
+    if isinstance(thought := delta.get("reasoningContent"), dict):
+        return _thought(api, thought, fault)
+    # An image adds no text; a citation and the result of a tool that the server ran are no output.
+    return Chunk(api, content=isinstance(delta.get("image"), dict), fault=fault)
+
+
+def _thought(api: str, thought: dict[str, Any], fault: Fault | None) -> Chunk:
+    reasoning = text(thought.get("text"))
+    is_opaque = bool(text(thought.get("redactedContent")))
+    pieces = (Piece(0, "", reasoning, "", (), None),)
+    is_output = is_opaque or reasoning != ""
+    return Chunk(api, "", "", pieces, reasoning=is_output, fault=fault, flags=_OPAQUE if is_opaque else ())
+
+
+def _block_stop(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+    return Chunk(api, fault=fault) if "contentBlockIndex" in payload else None
+
+
+def _message_stop(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+    if "stopReason" not in payload:
+        return None
+    piece = Piece(0, "", "", "", (), text(payload["stopReason"]) or None)
+    return Chunk(api, pieces=(piece,), fault=fault, ends=True)
+
+
+def _metadata(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+    usage, metrics = _usage(payload), payload.get("metrics")
+    is_ours = (usage is not None and "inputTokens" in usage) or (isinstance(metrics, dict) and "latencyMs" in metrics)
+    return Chunk(api, "", _routed(payload), usage=usage, fault=fault) if is_ours else None
+
+
+def _usage(payload: dict[str, Any]) -> dict[str, Any] | None:
+    usage = payload.get("usage")
+    return usage if isinstance(usage, dict) and usage else None
+
+
+def _routed(payload: dict[str, Any]) -> str:
+    """Return the model that a prompt router chose, if it was asked: only then is a model named."""
+    trace = payload.get("trace")
+    router = trace.get("promptRouter") if isinstance(trace, dict) else None
+    return text(router.get("invokedModelId")) if isinstance(router, dict) else ""
+
+
+_EVENTS: Final[dict[str, Callable[[str, dict[str, Any], Fault | None], Chunk | None]]] = {
+    "messageStart": _message_start,
+    "contentBlockStart": _block_start,
+    "contentBlockDelta": _block_delta,
+    "contentBlockStop": _block_stop,
+    "messageStop": _message_stop,
+    "metadata": _metadata,
+}

@@ -1,0 +1,249 @@
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from recorder.decode.dialects.bedrock import API, parse, tokens
+from recorder.decode.framings.aws_eventstream import records
+from tests.eventstream import event, message, string
+
+USAGE = {"inputTokens": 12, "outputTokens": 5, "totalTokens": 17, "serverToolUsage": {}}
+ANSWER = {
+    "metrics": {"latencyMs": 1249},
+    "output": {
+        "message": {
+            "role": "assistant",
+            "content": [
+                {"reasoningContent": {"reasoningText": {"text": "Two calls.", "signature": "EtAC"}}},
+                {"text": "Let me "},
+                {"citationsContent": {"content": [{"text": "look"}, {"text": "."}], "citations": [{"title": "d"}]}},
+                {"toolUse": {"toolUseId": "t1", "name": "find", "input": {"q": ["é"]}}},
+                {"toolUse": {"toolUseId": "t2", "name": "list", "input": {}}},
+            ],
+        }
+    },
+    "stopReason": "tool_use",
+    "usage": USAGE,
+}
+
+
+def delta(value, **fields):
+    return parse({"contentBlockIndex": 1, "delta": value, "p": "abcd", **fields}, "contentBlockDelta")
+
+
+@pytest.mark.parametrize(
+    ("value", "piece"),
+    [
+        ({"text": "Hi"}, Piece(0, "Hi", "", "", (), None)),
+        ({"text": " "}, Piece(0, " ", "", "", (), None)),
+        ({"reasoningContent": {"text": "hm"}}, Piece(0, "", "hm", "", (), None)),
+        ({"toolUse": {"input": '{"a":'}}, Piece(0, "", "", "", (ToolPiece(1, "", "", '{"a":'),), None)),
+    ],
+)
+def test_a_delta_gives_its_text_once(value, piece):
+    chunk = delta(value)
+    assert (chunk.api, chunk.pieces) == (API, (piece,))
+    assert (chunk.content, chunk.reasoning, chunk.tool) == (
+        bool(piece.content),
+        bool(piece.reasoning),
+        bool(piece.tools),
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"text": ""},
+        {"text": 7},
+        {"reasoningContent": {"signature": "EtAC"}},
+        {"reasoningContent": {"text": None, "redactedContent": 1}},
+        {"reasoningContent": "x"},
+        {"toolUse": {"input": ""}},
+        {"toolUse": {"input": None}},
+        {"toolUse": "x"},
+        {"citation": {"title": "d", "sourceContent": [{"text": "quoted"}], "location": {}}},
+        {"toolResult": [{"text": "of the server's tool"}]},
+        {"somethingNew": {"text": "x"}},
+        None,
+    ],
+)
+def test_a_delta_without_text_is_no_output(value):
+    chunk = delta(value)
+    assert chunk.api == API
+    assert not chunk.output
+    assert not chunk.flags
+
+
+@pytest.mark.parametrize(
+    ("value", "flags", "kind"),
+    [
+        ({"reasoningContent": {"redactedContent": "cnNu"}}, ("opaque_reasoning",), "reasoning"),
+        ({"image": {"source": {"bytes": "AAAA"}}}, (), "content"),
+    ],
+)
+def test_what_has_no_text_can_be_output(value, flags, kind):
+    chunk = delta(value)
+    assert (chunk.flags, getattr(chunk, kind)) == (flags, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "chunk"),
+    [
+        ("messageStart", {"role": "assistant", "p": "ab"}, Chunk(API)),
+        ("contentBlockStart", {"contentBlockIndex": 0, "start": {"image": {"format": "png"}}}, Chunk(API)),
+        ("contentBlockStart", {"contentBlockIndex": 0, "start": {}}, Chunk(API)),
+        (
+            "contentBlockStart",
+            {"contentBlockIndex": 2, "start": {"toolUse": {"toolUseId": "t1", "name": "find"}}},
+            Chunk(API, pieces=(Piece(0, "", "", "", (ToolPiece(2, "t1", "find", ""),), None),), tool=True),
+        ),
+        (
+            "contentBlockStart",
+            {"contentBlockIndex": "2", "start": {"toolUse": {"toolUseId": 1, "name": None}}},
+            Chunk(API, pieces=(Piece(0, "", "", "", (ToolPiece(None, "", "", ""),), None),)),
+        ),
+        ("contentBlockStop", {"contentBlockIndex": 0}, Chunk(API)),
+        (
+            "messageStop",
+            {"stopReason": "max_tokens", "additionalModelResponseFields": {"delta": {}}},
+            Chunk(API, pieces=(Piece(0, "", "", "", (), "max_tokens"),), ends=True),
+        ),
+        ("messageStop", {"stopReason": 3}, Chunk(API, pieces=(Piece(0, "", "", "", (), None),), ends=True)),
+        ("metadata", {"usage": USAGE, "metrics": {"latencyMs": 802}}, Chunk(API, usage=USAGE)),
+        ("metadata", {"usage": [], "metrics": {"latencyMs": 802}}, Chunk(API)),
+        (
+            "metadata",
+            {"usage": USAGE, "trace": {"promptRouter": {"invokedModelId": "arn:m"}}},
+            Chunk(API, model="arn:m", usage=USAGE),
+        ),
+    ],
+)
+def test_the_other_events_are_read(kind, payload, chunk):
+    assert parse(payload, kind) == chunk
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind"),
+    [
+        ({"type": "messageStart"}, "messageStart"),
+        ({"delta": {"text": "x"}}, "contentBlockDelta"),
+        ({"start": {"toolUse": {}}}, "contentBlockStart"),
+        ({}, "contentBlockStop"),
+        ({"reason": "stop"}, "messageStop"),
+        ({"run_id": "r", "usage": {"input_tokens": 3}}, "metadata"),
+        ({"usage": "x", "metrics": {"latency": 1}}, "metadata"),
+        ({"contentBlockIndex": 0, "delta": {"text": "x"}}, "message"),
+        ({"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "x"}}}, "message"),
+        ({key: value for key, value in ANSWER.items() if key != "metrics"}, "message"),
+        ({**ANSWER, "output": [{"message": {}}]}, "message"),
+        ({"output": {"choices": []}, "metrics": {}, "stopReason": "x"}, "message"),
+        ({"choices": [{"delta": {"content": "x"}}]}, "message"),
+        ({"bytes": "e30="}, "chunk"),
+        ({"type": "content_block_delta", "index": 0, "delta": {"text": "x"}}, "content_block_delta"),
+        ({}, "initial-response"),
+    ],
+)
+def test_payloads_of_others_are_not_claimed(payload, kind):
+    assert parse(payload, kind) is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "fault"),
+    [
+        (
+            event("throttlingException", {"message": "Too many tokens"}, "exception"),
+            Fault("throttlingException", "Too many tokens"),
+        ),
+        (
+            event("modelStreamErrorException", {"originalStatusCode": 500, "originalMessage": "m"}, "exception"),
+            Fault("modelStreamErrorException", "m"),
+        ),
+        (event("internalServerException", {}, "exception"), Fault("internalServerException", None)),
+        (event("validationException", {"message": 3, "Message": "x"}, "exception"), Fault("validationException", "x")),
+        (message(string(":message-type", "exception"), b""), Fault(None, None)),
+        (
+            message(
+                string(":message-type", "error")
+                + string(":error-code", "InternalError")
+                + string(":error-message", "Sorry"),
+                b"",
+            ),
+            Fault("InternalError", "Sorry"),
+        ),
+    ],
+)
+def test_an_exception_of_the_stream_is_a_fault_of_no_known_api(raw, fault):
+    (record,) = records(raw)
+    assert parse(json.loads(record.data), record.type) == Chunk("", fault=fault)
+
+
+def test_a_whole_answer_is_read():
+    calls = (ToolPiece(3, "t1", "find", '{"q":["é"]}'), ToolPiece(4, "t2", "list", "{}"))
+    piece = Piece(0, "Let me look.", "Two calls.", "", calls, "tool_use")
+    assert parse(ANSWER) == Chunk(API, "", "", (piece,), True, True, True, USAGE, ends=True)
+
+
+@pytest.mark.parametrize(
+    ("block", "output", "flags"),
+    [
+        ({"reasoningContent": {"redactedContent": "cnNu"}}, (False, True, False), ("opaque_reasoning",)),
+        ({"image": {"format": "png", "source": {"bytes": "AA"}}}, (True, False, False), ()),
+        ({"text": ""}, (False, False, False), ()),
+        ({"toolUse": {"name": "f"}}, (False, False, True), ()),
+        ({"toolUse": {}}, (False, False, False), ()),
+        ({"toolResult": {"content": [{"text": "x"}]}}, (False, False, False), ()),
+        (None, (False, False, False), ()),
+    ],
+)
+def test_the_blocks_of_a_whole_answer_count_as_in_a_stream(block, output, flags):
+    chunk = parse({**ANSWER, "output": {"message": {"content": [block]}}})
+    assert (chunk.content, chunk.reasoning, chunk.tool) == output
+    assert chunk.flags == flags
+
+
+def test_tokens_are_copied():
+    usage = USAGE | {"cacheReadInputTokens": 3, "cacheWriteInputTokens": 0, "cacheReadInputTokenCount": 9}
+    assert tokens(usage) == Tokens(input=12, output=5, total=17, cache_read=3, cache_write=0)
+    assert tokens({"inputTokens": -1, "outputTokens": "5", "totalTokens": True}) == Tokens()
+
+
+PAYLOADS = [
+    ("messageStart", {"role": "assistant"}),
+    ("contentBlockStart", {"contentBlockIndex": 0, "start": {"toolUse": {"toolUseId": "t", "name": "f"}}}),
+    ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "a"}}}),
+    ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"toolUse": {"input": "{}"}}}),
+    ("messageStop", {"stopReason": "end_turn"}),
+    ("metadata", {"usage": USAGE, "metrics": {"latencyMs": 1}, "trace": {"promptRouter": {"invokedModelId": "m"}}}),
+    ("exception:throttlingException", {"message": "m"}),
+    ("message", ANSWER),
+]
+WRONG = st.sampled_from([None, True, 3, -1.5, "x", [], ["x"], {}, {"text": 1}, [{"text": []}], 1 << 70])
+
+
+@st.composite
+def spoilt(draw):
+    kind, payload = draw(st.sampled_from(PAYLOADS))
+    payload = json.loads(json.dumps(payload))
+    holder = payload
+    while True:
+        keys = list(holder) if isinstance(holder, dict) else range(len(holder))
+        key = draw(st.sampled_from(list(keys)))
+        if not isinstance(holder[key], dict | list) or not holder[key] or draw(st.booleans()):
+            holder[key] = draw(WRONG)
+            return kind, payload
+        holder = holder[key]
+
+
+@settings(max_examples=50)
+@given(spoilt())
+def test_no_value_of_a_wrong_type_is_an_error(pair):
+    kind, payload = pair
+    chunk = parse(payload, kind)
+    for piece in chunk.pieces if chunk else ():
+        values = [piece.content, piece.reasoning, piece.refusal, piece.finish_reason or ""]
+        values += [value for tool in piece.tools for value in (tool.id, tool.name, tool.arguments)]
+        assert all(isinstance(value, str) for value in values)
+        assert all(tool.index is None or tool.index >= 0 for tool in piece.tools)
