@@ -143,7 +143,8 @@ class ScriptedUpstream:
             watcher.cancel()
             await asyncio.gather(watcher, return_exceptions=True)
         if scene.end == "reset":
-            _reset(writer)
+            sock = writer.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return scene.end == "end"
 
 
@@ -170,8 +171,3 @@ async def _watch(reader: asyncio.StreamReader, request: ReceivedRequest) -> None
     except ConnectionError:
         pass  # a reset is a way of leaving
     request.peer_left_ns = SYSTEM.now()
-
-
-def _reset(writer: asyncio.StreamWriter) -> None:
-    sock = writer.get_extra_info("socket")
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

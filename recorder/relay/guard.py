@@ -13,19 +13,10 @@ TARGET_BYTES = 8 << 10
 HEADERS = 100
 HEADERS_BYTES = 64 << 10
 BODY_BYTES = 64 << 20
-HOP_BY_HOP = frozenset(
-    (
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    )
-)
+HOP_BY_HOP = frozenset({
+    b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
+    b"trailer", b"transfer-encoding", b"upgrade",
+})  # fmt: skip
 """RFC 9110, 7.6.1: for this connection only, never passed on."""
 _END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
 _TARGET = re.compile(rb"/(?!/)[\x21-\x7e]*")

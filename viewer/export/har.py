@@ -22,6 +22,7 @@ from viewer.rows import Row
 from viewer.tape.exchange import FullExchange
 
 _PHASES: Final = ("connect", "send", "wait", "receive")
+_OWN: Final = ("id", "outcome", "outcome_detail", "ended_by", "ended_detail", "labels")
 
 
 def write(out: BinaryIO, found: Iterable[FullExchange], version: str) -> int:
@@ -52,7 +53,8 @@ def entry(one: FullExchange) -> Row:
         found["_eventSourceMessages"] = _messages(one)
     if facts["outcome"] != "complete":
         found["comment"] = one.ending
-    return found | {"_wiretape": _wiretape(one)}
+    own = {name: one.facts[name] for name in _OWN}
+    return found | {"_wiretape": own | {"reads": [rows.read(read) for read in one.reads]}}
 
 
 def timings(one: FullExchange) -> dict[str, float]:
@@ -148,11 +150,6 @@ def _messages(one: FullExchange) -> list[Row]:
         for item in one.decoded.items()
         if item.kind == "event"
     ]
-
-
-def _wiretape(one: FullExchange) -> Row:
-    names = ("id", "outcome", "outcome_detail", "ended_by", "ended_detail", "labels")
-    return {name: one.facts[name] for name in names} | {"reads": [rows.read(read) for read in one.reads]}
 
 
 def _headers(stored: Sequence[Sequence[Any]]) -> list[Row]:

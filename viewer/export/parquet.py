@@ -89,15 +89,11 @@ def _words(value: str | list[str]) -> list[str]:
     return [rows.encodable(word) for word in (value.split() if isinstance(value, str) else value)]
 
 
-def _integer(value: int) -> int | None:
-    return value if value in _INT64 else None
-
-
 _WRITTEN: Final[dict[Kind, Callable[[Any], Any]]] = {
     "text": rows.encodable,
     "json": rows.encodable,
     "words": _words,
     "timestamp": rows.timestamp,
-    "integer": _integer,
+    "integer": lambda value: value if value in _INT64 else None,
 }
 """What becomes of a known value, where pyarrow does not take it as it is."""

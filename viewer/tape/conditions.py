@@ -189,13 +189,10 @@ def _gap_within(low: Number | None, high: Number | None) -> Condition:
     first, last = least.bit_length(), most.bit_length()
     sure_from = first + (least > (1 << first) >> 1)
     sure_to = last - (most < (1 << last) - 1)
-    looked_at = [] if (sure_from, sure_to) == (first, last) else [(_counted(first, last), _with_gap(least, most))]
+    with_gap: Condition = func.has_gap(measures.c.icl, least, most, type_=Boolean)
+    looked_at = [] if (sure_from, sure_to) == (first, last) else [(_counted(first, last), with_gap)]
     # Only what CASE comes to is worked out: of AND and OR both sides would be.
     return case((_counted(sure_from, sure_to), true()), *looked_at, else_=false())
-
-
-def _with_gap(least: int, most: int) -> Condition:
-    return func.has_gap(measures.c.icl, least, most, type_=Boolean)
 
 
 def _counted(first: int, last: int) -> Condition:

@@ -61,7 +61,8 @@ def measured(
     numbers, parts = queries.numbers(connection, where), list[list[int]]()
     while part := list(itertools.islice(numbers, PART)):
         parts.append(part)
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _leave_interrupts) as pool:
+    spawn, ignored = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(processes, spawn, signal.signal, ignored) as pool:
         try:
             for found, damage in pool.map(partial(_measured_part, tape, tool), parts):
                 yield from found
@@ -69,10 +70,6 @@ def measured(
                     queries.report_damage(line)
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _leave_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _measured_part(tape: Path, tool: str, numbers: list[int]) -> tuple[list[Addend], list[str]]:

@@ -204,7 +204,7 @@ def heat(connection: Connection, metric: str, room: tuple[int, int], where: Cond
     found: list[NDArray[np.int64]] = []
     had: list[NDArray[np.uint64]] = []
     for at_s, values, hists in _spread(connection, metric, where):
-        places, bits = (at_s - start) // step_s, _bits(values, metric)
+        places, bits = (at_s - start) // step_s, _bits(values)
         known = (places >= 0) & (places < count)  # the others began at a time that cannot be read
         places, bits, hists = places[known], bits[known], None if hists is None else hists[known]
         if hists is None:
@@ -263,7 +263,7 @@ def _spread(
         yield _seconds([row[1] for row in batch]), np.array([row[2] for row in batch], np.float64), hists
 
 
-def _bits(values: NDArray[np.float64], metric: str) -> NDArray[np.int64]:
+def _bits(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the bit lengths of whole numbers, or of the whole parts of rates; below 2^53 that is exact."""
     return np.minimum(np.frexp(np.floor(values))[1].astype(np.int64), 63)
 

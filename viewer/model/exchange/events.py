@@ -55,12 +55,8 @@ def _malformed(block: bytes) -> str:
     return f"{fault.short if fault else 'no JSON'}: {payload[:_LONGEST].decode('utf-8', 'replace').strip()}"
 
 
-def _finish_reasons(chunk: Any) -> str:
-    return ", ".join(str(choice["finish_reason"]) for choice in chunk["choices"] if choice.get("finish_reason"))
-
-
 _FIELDS: Final[dict[str, Callable[[Any], str]]] = {
-    "finish": _finish_reasons,
+    "finish": lambda chunk: ", ".join(str(it["finish_reason"]) for it in chunk["choices"] if it.get("finish_reason")),
     "usage": lambda chunk: f"{chunk['usage']['prompt_tokens']} in, {chunk['usage']['completion_tokens']} out",
     "role": lambda chunk: str(chunk["choices"][0]["delta"]["role"]),
     "error": lambda chunk: str(chunk["error"] if isinstance(chunk["error"], str) else chunk["error"]["message"]),

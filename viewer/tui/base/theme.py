@@ -126,7 +126,8 @@ WITHOUT_COLORS: Final = _WithoutColors()
 
 def css(widget: str) -> str:
     """Return the rules of a widget's component classes."""
-    rules = (f".tone--{tone} {{ color: {color}; text-style: {_weight(tone)}; }}" for tone, color in COLORS.items())
+    weights = {tone: "bold" if tone in _BOLD else "none" for tone in COLORS}
+    rules = (f".tone--{tone} {{ color: {color}; text-style: {weights[tone]}; }}" for tone, color in COLORS.items())
     return f"{widget} {{ {' '.join(f'& > {rule}' for rule in rules)} }}"
 
 
@@ -160,10 +161,6 @@ def markup(tone: Tone) -> str:
     # $text-muted depends on the background, of which `Content` knows nothing.
     color = "$foreground 60%" if tone == "muted" else COLORS[tone]
     return f"{'bold ' if tone in _BOLD else ''}{color}"
-
-
-def _weight(tone: Tone) -> str:
-    return "bold" if tone in _BOLD else "none"
 
 
 class ThemeStyles(Vertical):

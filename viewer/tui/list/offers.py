@@ -1,6 +1,6 @@
 """What the list has to copy and to export: texts of the exchange under the cursor, and commands for all of it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -70,12 +70,9 @@ def text_of(connection: "Connection", number: int, id: str, part: str) -> str:
     if part == "SSE":
         return _answer(connection, number, id)
     detail = queries.detail(connection, number)
-    return str(detail["content"] or "") if part == "text" else _arguments(detail["tool_calls"])
-
-
-def _arguments(calls: "Iterable[Row] | None") -> str:
-    """Return the arguments of tool calls, each call's on a line of its own."""
-    return "\n".join(call["arguments"] or "" for call in calls or ())
+    if part == "text":
+        return str(detail["content"] or "")
+    return "\n".join(call["arguments"] or "" for call in detail["tool_calls"] or ())
 
 
 def _answer(connection: "Connection", number: int, id: str) -> str:
