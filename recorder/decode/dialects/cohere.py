@@ -1,0 +1,169 @@
+"""One JSON payload of Cohere's chat API, version 2, as a `Chunk`.
+
+Reads the events of a stream by their `type`, and whole responses. The plan that comes before calls of tools is
+reasoning, as thinking is; citations are known and ignored. A finish reason that is an error, or an error's message
+beside one, is the answer's error. Every value may have the wrong type: what cannot be read is absent.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece, compact, count, index, text
+
+API: Final = "cohere.chat"
+
+_FAILED = frozenset({"ERROR", "ERROR_TOXIC"})
+_FAMILY = ("message-", "content-", "tool-plan-", "tool-call-", "citation-")
+
+
+def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    """Read one JSON object; None if it is not of this API."""
+    kind = payload.get("type")
+    if type(kind) is not str:
+        return _response(payload, fault) if _is_response(payload) else None
+    if kind not in _EVENTS:
+        is_ours = kind.startswith(_FAMILY) and isinstance(payload.get("delta"), dict)
+        return Chunk(API, fault=fault) if is_ours else None
+    delta = payload.get("delta")
+    return _EVENTS[kind](payload, delta if isinstance(delta, dict) else {}, fault)
+
+
+def tokens(usage: dict[str, Any]) -> Tokens:
+    """Return the counts of `usage`: those of the model, and only where it has none those that are billed."""
+    counts = usage.get("tokens")
+    if not isinstance(counts, dict):
+        counts = usage.get("billed_units")
+    if not isinstance(counts, dict):
+        counts = {}
+    return Tokens(
+        input=count(counts.get("input_tokens")),
+        output=count(counts.get("output_tokens")),
+        cache_read=count(usage.get("cached_tokens")),
+    )
+
+
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
+
+
+def _is_response(payload: dict[str, Any]) -> bool:
+    return "finish_reason" in payload and isinstance(payload.get("message"), dict) and "choices" not in payload
+
+
+def _response(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+    reason = text(payload.get("finish_reason")) or None
+    return _chunk(
+        _message(payload["message"], reason),
+        id=text(payload.get("id")),
+        usage=_usage(payload),
+        fault=fault or _fault(reason, payload),
+    )
+
+
+def _message_start(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | None) -> Chunk:
+    return _chunk(_message(_held(delta, "message"), None), id=text(payload.get("id")), fault=fault)
+
+
+def _message(message: dict[str, Any], reason: str | None) -> Piece:
+    """Read a message, whole or at the start of a stream, where it is empty."""
+    content = message.get("content")
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    calls = message.get("tool_calls")
+    return Piece(
+        0,
+        text(content) or "".join([text(block.get("text")) for block in blocks]),
+        "".join([text(block.get("thinking")) for block in blocks]) + text(message.get("tool_plan")),
+        "",
+        tuple([_tool(call, place) for place, call in enumerate(calls) if isinstance(call, dict)])
+        if isinstance(calls, list)
+        else (),
+        reason,
+    )
+
+
+def _content(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | None) -> Chunk:
+    content = _held(_held(delta, "message"), "content")
+    return _added(text(content.get("text")), text(content.get("thinking")), fault)
+
+
+def _plan(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | None) -> Chunk:
+    return _added("", text(_held(delta, "message").get("tool_plan")), fault)
+
+
+def _added(content: str, reasoning: str, fault: Fault | None) -> Chunk:
+    if not content and not reasoning:
+        return Chunk(API, fault=fault)
+    pieces = (Piece(0, content, reasoning, "", (), None),)
+    return Chunk(API, "", "", pieces, content != "", reasoning != "", fault=fault)
+
+
+def _call(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | None) -> Chunk:
+    call = _held(_held(delta, "message"), "tool_calls")
+    return _chunk(Piece(0, "", "", "", (_tool(call, index(payload.get("index"))),), None), fault=fault)
+
+
+def _tool(call: dict[str, Any], place: int | None) -> ToolPiece:
+    function = _held(call, "function")
+    arguments = function.get("arguments")
+    if isinstance(arguments, dict):
+        arguments = compact(arguments)
+    return ToolPiece(place, text(call.get("id")), text(function.get("name")), text(arguments))
+
+
+def _message_end(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | None) -> Chunk:
+    reason = text(delta.get("finish_reason")) or None
+    return Chunk(
+        API,
+        id=text(payload.get("id")),
+        pieces=(Piece(0, "", "", "", (), reason),) if reason else (),
+        usage=_usage(delta),
+        fault=fault or _fault(reason, delta),
+        ends=True,
+    )
+
+
+def _fault(reason: str | None, holder: dict[str, Any]) -> Fault | None:
+    code, message = reason if reason in _FAILED else None, text(holder.get("error")) or None
+    return Fault(code, message) if code or message else None
+
+
+def _ignored(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | None) -> Chunk:
+    return Chunk(API, fault=fault)
+
+
+_EVENTS: Final[dict[str, Callable[[dict[str, Any], dict[str, Any], Fault | None], Chunk]]] = {
+    "message-start": _message_start,
+    "content-start": _content,
+    "content-delta": _content,
+    "content-end": _ignored,
+    "tool-plan-delta": _plan,
+    "tool-call-start": _call,
+    "tool-call-delta": _call,
+    "tool-call-end": _ignored,
+    "citation-start": _ignored,
+    "citation-end": _ignored,
+    "message-end": _message_end,
+}
+
+
+def _chunk(piece: Piece, id: str = "", usage: dict[str, Any] | None = None, fault: Fault | None = None) -> Chunk:
+    return Chunk(
+        API,
+        id,
+        pieces=(piece,),
+        content=piece.content != "",
+        reasoning=piece.reasoning != "",
+        tool=any([tool.name or tool.arguments for tool in piece.tools]),
+        usage=usage,
+        fault=fault,
+    )
+
+
+def _usage(holder: dict[str, Any]) -> dict[str, Any] | None:
+    usage = holder.get("usage")
+    return usage if isinstance(usage, dict) and usage else None
+
+
+def _held(holder: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return the object that another one holds under a key; an empty one if there is none."""
+    held = holder.get(key)
+    return held if isinstance(held, dict) else {}

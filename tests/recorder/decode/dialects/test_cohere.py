@@ -1,0 +1,222 @@
+import pytest
+from hypothesis import given, settings
+
+from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from recorder.decode.dialects import chat, messages
+from recorder.decode.dialects.cohere import API, parse, tokens
+from tests import hostile
+
+USAGE = {
+    "billed_units": {"input_tokens": 5.0, "output_tokens": 10.0},
+    "tokens": {"input_tokens": 71, "output_tokens": 10},
+}
+CALL = {"id": "get_weather_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"at":"Rome"}'}}
+
+
+def event(kind, message=None, **more):
+    return parse({"type": kind, "index": 0, "delta": {"message": message or {}}, **more})
+
+
+def end(**delta):
+    return parse({"type": "message-end", "delta": delta})
+
+
+def response(**more):
+    return {"id": "c14c", "finish_reason": "COMPLETE", "message": {"role": "assistant", "content": []}, **more}
+
+
+@pytest.mark.parametrize(
+    ("chunk", "content", "reasoning"),
+    [
+        (event("content-start", {"content": {"type": "text", "text": "Hi"}}), "Hi", ""),
+        (event("content-start", {"content": {"type": "thinking", "thinking": "Hm"}}), "", "Hm"),
+        (event("content-delta", {"content": {"text": " "}}), " ", ""),
+        (event("content-delta", {"content": {"text": "Hi"}}, logprobs={"token_ids": [1]}), "Hi", ""),
+        (event("content-delta", {"content": {"thinking": "Hm"}}), "", "Hm"),
+        (event("tool-plan-delta", {"tool_plan": "I will"}), "", "I will"),
+    ],
+)
+def test_text_thinking_and_plans_are_read(chunk, content, reasoning):
+    assert chunk.pieces == (Piece(0, content, reasoning, "", (), None),)
+    assert (chunk.content, chunk.reasoning, chunk.tool) == (bool(content), bool(reasoning), False)
+
+
+def test_a_call_begins_with_its_name_and_goes_on_with_its_arguments():
+    call = {**CALL, "function": {"name": "get_weather", "arguments": ""}}
+    begun = event("tool-call-start", {"tool_calls": call}, index=1)
+    more = event("tool-call-delta", {"tool_calls": {"function": {"arguments": '{"at"'}}}, index=1)
+    assert begun.pieces[0].tools == (ToolPiece(1, "get_weather_1", "get_weather", ""),)
+    assert more.pieces[0].tools == (ToolPiece(1, "", "", '{"at"'),)
+    assert begun.tool
+    assert more.tool
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        event("content-start", {"content": {"type": "text", "text": ""}}),
+        event("content-delta", {"content": {"text": ""}}),
+        event("content-delta", {"content": {"image": "x"}}),
+        event("content-delta"),
+        event("tool-plan-delta", {"tool_plan": ""}),
+        parse({"type": "content-end", "index": 0}),
+        parse({"type": "tool-call-end", "index": 0}),
+        event("citation-start", {"citations": {"start": 0, "end": 2, "text": "Hi", "sources": []}}),
+        parse({"type": "citation-end", "index": 0}),
+        event("content-new", {"content": {"text": "x"}}),
+        event("citation-delta", {"citations": {}}),
+    ],
+)
+def test_what_adds_nothing_to_the_answer_is_known_and_ignored(chunk):
+    assert chunk == Chunk(API)
+
+
+def test_the_start_names_the_answer_and_is_no_output():
+    message = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
+    chunk = event("message-start", message, id="29f1")
+    assert (chunk.id, chunk.output, chunk.ends) == ("29f1", False, False)
+
+
+def test_content_that_the_start_carries_is_read():
+    assert event("message-start", {"content": [{"type": "text", "text": "Hi"}]}).pieces[0].content == "Hi"
+
+
+@pytest.mark.parametrize("reason", ["COMPLETE", "MAX_TOKENS", "STOP_SEQUENCE", "TOOL_CALL", "TIMEOUT"])
+def test_message_end_ends_the_stream_with_a_reason_and_usage(reason):
+    chunk = end(finish_reason=reason, usage=USAGE)
+    assert chunk == Chunk(API, pieces=(Piece(0, "", "", "", (), reason),), usage=USAGE, ends=True)
+
+
+@pytest.mark.parametrize(
+    ("delta", "fault"),
+    [
+        ({"finish_reason": "ERROR", "error": "the model failed"}, Fault("ERROR", "the model failed")),
+        ({"finish_reason": "ERROR"}, Fault("ERROR", None)),
+        ({"finish_reason": "ERROR_TOXIC", "error": None}, Fault("ERROR_TOXIC", None)),
+        ({"finish_reason": "TIMEOUT", "error": "too slow"}, Fault(None, "too slow")),
+        ({"finish_reason": "COMPLETE", "error": ""}, None),
+        ({"finish_reason": "MAX_TOKENS", "error": {}}, None),
+    ],
+)
+def test_a_reason_that_is_an_error_is_a_fault(delta, fault):
+    assert end(**delta).fault == fault
+    assert parse(response(**delta)).fault == fault
+
+
+def test_a_fault_that_was_found_is_kept():
+    assert parse({"type": "message-end", "delta": {"error": "b"}}, "message-end", Fault("1", "a")).fault == Fault(
+        "1", "a"
+    )
+
+
+@pytest.mark.parametrize("delta", [None, "x", [], {}, {"finish_reason": ""}, {"finish_reason": 1}])
+def test_an_end_without_a_reason_ends_all_the_same(delta):
+    assert parse({"type": "message-end", "delta": delta}) == Chunk(API, ends=True)
+
+
+def test_a_whole_response_is_read():
+    message = {
+        "role": "assistant",
+        "tool_plan": " I will look.",
+        "content": [
+            {"type": "thinking", "thinking": "Hm."},
+            {"type": "text", "text": "a"},
+            {"type": "text", "text": "b"},
+        ],
+        "tool_calls": [CALL, {**CALL, "id": "get_weather_2"}],
+        "citations": [{"start": 0, "end": 1}],
+    }
+    calls = tuple(ToolPiece(i, f"get_weather_{i + 1}", "get_weather", '{"at":"Rome"}') for i in range(2))
+    assert parse(response(message=message, finish_reason="TOOL_CALL", usage=USAGE)) == Chunk(
+        API,
+        "c14c",
+        pieces=(Piece(0, "ab", "Hm. I will look.", "", calls, "TOOL_CALL"),),
+        content=True,
+        reasoning=True,
+        tool=True,
+        usage=USAGE,
+    )
+
+
+def test_an_empty_response_is_a_response():
+    chunk = parse(response())
+    assert chunk.pieces == (Piece(0, "", "", "", (), "COMPLETE"),)
+    assert not chunk.output
+
+
+@pytest.mark.parametrize(
+    ("usage", "read"),
+    [
+        ({**USAGE, "cached_tokens": 64.0}, Tokens(input=71, output=10, cache_read=64)),
+        ({"billed_units": {"input_tokens": 5, "output_tokens": 10, "search_units": 1}}, Tokens(input=5, output=10)),
+        ({"tokens": {}, "billed_units": {"input_tokens": 5}}, Tokens()),
+        ({"tokens": {"input_tokens": "71", "output_tokens": 1.5}, "cached_tokens": True}, Tokens()),
+        ({"tokens": [], "billed_units": None}, Tokens()),
+        ({}, Tokens()),
+    ],
+)
+def test_tokens_are_those_of_the_model_not_those_billed(usage, read):
+    assert tokens(usage) == read
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {},
+        {"choices": [{"delta": {"content": "x"}}]},
+        {"choices": [], "finish_reason": "stop", "message": {}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x"}},  # Anthropic
+        {"type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn"},
+        {"type": "message_start", "message": {}},
+        {"model": "m", "message": {"role": "assistant", "content": "x"}, "done": True, "done_reason": "stop"},  # Ollama
+        {"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}]},
+        {"output": {"message": {"role": "assistant", "content": []}}, "stopReason": "end_turn"},  # Bedrock's Converse
+        {"message": "invalid api token"},
+        {"message": "x", "finish_reason": "COMPLETE"},
+        {"type": "response.content_part.added"},
+        {"type": "message-metadata", "messageMetadata": {}},  # a protocol between servers and browsers
+        {"type": "text-delta", "id": "0", "delta": "x"},
+        {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": "x"},
+        {"type": 1},
+        {"type": [], "finish_reason": "COMPLETE"},
+    ],
+)
+def test_objects_of_other_apis_are_left_alone(payload):
+    assert parse(payload) is None
+
+
+EVENTS = [
+    {"type": "message-start", "id": "i", "delta": {"message": {"role": "assistant", "content": [], "tool_calls": []}}},
+    {"type": "content-start", "index": 0, "delta": {"message": {"content": {"type": "text", "text": "a"}}}},
+    {"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "a"}}}},
+    {"type": "content-delta", "index": 0, "delta": {"message": {"content": {"thinking": "a"}}}},
+    {"type": "content-end", "index": 0},
+    {"type": "tool-plan-delta", "delta": {"message": {"tool_plan": "a"}}},
+    {"type": "tool-call-start", "index": 0, "delta": {"message": {"tool_calls": CALL}}},
+    {"type": "tool-call-delta", "index": 0, "delta": {"message": {"tool_calls": {"function": {"arguments": "{"}}}}},
+    {"type": "message-end", "id": "i", "delta": {"finish_reason": "ERROR", "error": "e", "usage": USAGE}},
+    response(
+        message={
+            "role": "assistant",
+            "content": [{"type": "text", "text": "a"}],
+            "tool_plan": "p",
+            "tool_calls": [CALL],
+        },
+        usage=USAGE,
+    ),
+]
+
+
+@pytest.mark.parametrize("payload", EVENTS)
+def test_no_other_dialect_claims_them(payload):
+    assert parse(payload) is not None
+    assert chat.parse(payload) is None
+    assert messages.parse(payload) is None
+
+
+@settings(max_examples=50)
+@given(hostile.payloads(EVENTS))
+def test_values_of_a_wrong_type_are_absent(payload):
+    chunk = parse(payload)
+    hostile.assert_sound(chunk)
+    hostile.assert_counts(tokens(chunk.usage if chunk and chunk.usage else {}))
