@@ -1,0 +1,305 @@
+"""Gemini's own API: the answers of `generateContent` and `streamGenerateContent`, here and on Vertex AI.
+
+A stream is a row of such answers, each with the parts that are new and the usage so far. Parts with `thought` are
+reasoning. A function call comes whole, or with its arguments in pieces that are named by their paths (Vertex AI's
+`streamFunctionCallArguments`): those are written as JSON text as they come. Gemini Code Assist wraps each answer in
+`response`. Embeddings and counted tokens are read for their usage.
+"""
+
+import re
+from typing import Any, Final
+
+from recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece, compact, count, index, text
+
+API: Final = "gemini"
+
+_NO_REASON = frozenset({"", "FINISH_REASON_UNSPECIFIED"})
+_FOREIGN = frozenset({"choices", "done", "object", "type", "usage"})
+"""Keys of other APIs' objects; no answer of this one has them."""
+_TEXTLESS = ("inlineData", "executableCode", "codeExecutionResult", "fileData", "toolCall", "toolResponse")
+"""Parts that are output without text; the tools of these calls run on the server."""
+_COUNTED = frozenset({"totalTokens", "totalBillableCharacters", "promptTokensDetails", "cachedContentTokenCount"})
+_STEP = re.compile(
+    r"""\.([^.\[\]]++) | \[(\d{1,9})\] | \['((?:[^'\\]|\\.)*+)'\] | \["((?:[^"\\]|\\.)*+)"\]""", re.VERBOSE
+)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+_Path = tuple[str | int, ...]
+
+
+def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    """Read one JSON object by itself; None if it is not of this API."""
+    return _Stream().parse(payload, event, fault)
+
+
+def parser(request: bytes | None = None) -> Parse:
+    """Return what parses the objects of one stream: pieces of arguments continue those before them."""
+    return _Stream().parse
+
+
+def tokens(usage: dict[str, Any]) -> Tokens:
+    """Return the counts of `usageMetadata`; what the model writes is counted in two parts, the answer and thoughts.
+
+    A count that is 0 is not sent.
+    """
+    candidates, thoughts = count(usage.get("candidatesTokenCount")), count(usage.get("thoughtsTokenCount"))
+    total = count(usage.get("totalTokenCount"))
+    return Tokens(
+        input=count(usage.get("promptTokenCount")),
+        output=None if candidates is None and thoughts is None else count((candidates or 0) + (thoughts or 0)),
+        total=count(usage.get("totalTokens")) if total is None else total,
+        reasoning=thoughts,
+        cache_read=count(usage.get("cachedContentTokenCount")),
+    )
+
+
+DIALECT: Final = Dialect(
+    api=API,
+    operation="generate_content",
+    parse=parse,
+    tokens=tokens,
+    finish_ends=True,
+    parser=parser,
+    repeats=False,
+)
+
+
+class _Stream:
+    """Parses the objects of one stream; keeps the calls whose arguments are still to come, one for each candidate."""
+
+    __slots__ = ("_begun", "_calls")
+
+    def __init__(self) -> None:
+        self._calls: dict[int, _Call] = {}
+        self._begun = 0
+
+    def parse(self, payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+        """Read one JSON object; None if it is not of this API."""
+        if not _FOREIGN.isdisjoint(payload):
+            return None
+        if _is_answer(payload):
+            return self._answer(payload, fault)
+        wrapped = payload.get("response")
+        if isinstance(wrapped, dict) and _FOREIGN.isdisjoint(wrapped) and _is_answer(wrapped):
+            return self._answer(wrapped, fault)
+        if _is_embedding(payload):
+            return Chunk(API, usage=_usage(payload), fault=fault)
+        if type(payload.get("totalTokens")) is int and _COUNTED.issuperset(payload):
+            return Chunk(API, usage=payload, fault=fault)
+        return None
+
+    def _answer(self, answer: dict[str, Any], fault: Fault | None) -> Chunk:
+        output = _Output()
+        pieces: list[Piece] = []
+        ends = False
+        candidates = answer.get("candidates")
+        if isinstance(candidates, list) and candidates:
+            for position, candidate in enumerate(candidates):
+                if isinstance(candidate, dict):
+                    self._candidate(candidate, position, output, pieces)
+        else:
+            reason = _block_reason(answer)
+            if reason:
+                pieces.append(Piece(0, "", "", "", (), reason))
+                ends = True
+        return Chunk(
+            API,
+            text(answer.get("responseId")),
+            text(answer.get("modelVersion")),
+            tuple(pieces),
+            output.content,
+            output.reasoning,
+            output.tool,
+            _usage(answer),
+            fault,
+            (),
+            ends,
+        )
+
+    def _candidate(self, candidate: dict[str, Any], position: int, output: "_Output", pieces: list[Piece]) -> None:
+        content, reason = candidate.get("content"), candidate.get("finishReason")
+        if not isinstance(reason, str) or reason in _NO_REASON:
+            reason = None
+            # Ratings and sources name a candidate without adding to it: that is not seeing it.
+            if not isinstance(content, dict):
+                return
+        place = index(candidate.get("index"))
+        if place is None:
+            place = position
+        parts = content.get("parts") if isinstance(content, dict) else None
+        if not isinstance(parts, list):
+            parts = []
+        said, thought, tools = self._parts(parts, place, output)
+        pieces.append(Piece(place, said, thought, "", tools, reason))
+
+    def _parts(self, parts: list[Any], candidate: int, output: "_Output") -> tuple[str, str, tuple[ToolPiece, ...]]:
+        said = thought = ""
+        tools: list[ToolPiece] = []
+        for part in parts:
+            if not isinstance(part, dict):
+                continue
+            added = text(part.get("text"))
+            if isinstance(part.get("functionCall"), dict):
+                self._call(part["functionCall"], candidate, output, tools)
+            elif not added and not _is_textless(part):
+                continue
+            elif part.get("thought") is True:
+                thought += added
+                output.reasoning = True
+            else:
+                said += added
+                output.content = True
+        return said, thought, tuple(tools)
+
+    def _call(self, call: dict[str, Any], candidate: int, output: "_Output", tools: list[ToolPiece]) -> None:
+        name, id, arguments, values = text(call.get("name")), text(call.get("id")), call.get("args"), _values(call)
+        begun = self._calls.get(candidate)
+        continues = call.get("willContinue") is True
+        is_end = begun is not None and name in ("", begun.name) and not arguments
+        if not (continues or values or is_end):
+            self._calls.pop(candidate, None)
+            whole = compact(arguments) if isinstance(arguments, dict) else ""
+            if name or whole:
+                output.tool = True
+                tools.append(ToolPiece(None, id, name, whole, True))
+            return
+        if begun is None or name not in ("", begun.name):
+            begun = self._calls[candidate] = _Call(self._begun, name)
+            self._begun += 1
+        else:
+            name = ""
+        added = "".join(map(begun.add, values))
+        output.tool = output.tool or bool(name or added)
+        if not continues:
+            added += begun.end()
+            del self._calls[candidate]
+        tools.append(ToolPiece(begun.index, id, name, added))
+
+
+class _Output:
+    """Which classes of output an answer carries."""
+
+    __slots__ = ("content", "reasoning", "tool")
+
+    def __init__(self) -> None:
+        self.content = self.reasoning = self.tool = False
+
+
+class _Call:
+    """A call whose arguments come one after the other, written as the text of one JSON object.
+
+    `index` is its number among those of the stream. A string stays open until another path comes: pieces of the same
+    path continue it.
+    """
+
+    __slots__ = ("_in_string", "_path", "index", "name")
+
+    def __init__(self, index: int, name: str) -> None:
+        self.index = index
+        self.name = name
+        self._path: _Path = ()
+        self._in_string = False
+
+    def add(self, value: dict[str, Any]) -> str:
+        """Return the text that a value adds, with what leads from the value before it to its path."""
+        path, string = _path(value.get("jsonPath")), value.get("stringValue")
+        written = compact(string)[1:-1] if isinstance(string, str) else _scalar(value)
+        if not path or written is None:
+            return ""
+        if isinstance(string, str):
+            if self._in_string and path == self._path:
+                return written
+            written = '"' + written
+        way = self._way_to(path)
+        self._path, self._in_string = path, isinstance(string, str)
+        return way + written
+
+    def end(self) -> str:
+        """Return the text that closes the object."""
+        return self._closed(0) or "{}"
+
+    def _way_to(self, path: _Path) -> str:
+        common = 0
+        if self._path:
+            most = min(len(self._path), len(path)) - 1
+            while common < most and self._path[common] == path[common]:
+                common += 1
+            way = self._closed(common + 1) + ","
+        else:
+            way = "{"
+        return way + _key(path[common]) + "".join(_opened(step) + _key(step) for step in path[common + 1 :])
+
+    def _closed(self, depth: int) -> str:
+        """Return what closes the last value, and the containers that hold the steps of its path from `depth` on."""
+        closed = "".join("]" if isinstance(step, int) else "}" for step in reversed(self._path[depth:]))
+        return '"' + closed if self._in_string else closed
+
+
+def _is_answer(payload: dict[str, Any]) -> bool:
+    candidates = payload.get("candidates")
+    if isinstance(candidates, list) and candidates and isinstance(candidates[0], dict):
+        first = candidates[0]
+        if isinstance(first.get("content"), dict) or isinstance(first.get("finishReason"), str):
+            return True
+    if isinstance(payload.get("promptFeedback"), dict):
+        return True
+    has_usage = isinstance(payload.get("usageMetadata"), dict)
+    if isinstance(payload.get("modelVersion"), str):
+        return has_usage or "candidates" in payload or isinstance(payload.get("responseId"), str)
+    return has_usage and ("candidates" in payload or len(payload) == 1)
+
+
+def _is_embedding(payload: dict[str, Any]) -> bool:
+    several = payload.get("embeddings")
+    one = several[0] if isinstance(several, list) and several else payload.get("embedding")
+    return isinstance(one, dict) and isinstance(one.get("values"), list)
+
+
+def _is_textless(part: dict[str, Any]) -> bool:
+    return any(isinstance(part.get(name), dict) and part[name] for name in _TEXTLESS)
+
+
+def _usage(payload: dict[str, Any]) -> dict[str, Any] | None:
+    usage = payload.get("usageMetadata")
+    return usage if isinstance(usage, dict) and usage else None
+
+
+def _block_reason(answer: dict[str, Any]) -> str:
+    feedback = answer.get("promptFeedback")
+    return text(feedback.get("blockReason")) if isinstance(feedback, dict) else ""
+
+
+def _values(call: dict[str, Any]) -> list[dict[str, Any]]:
+    values = call.get("partialArgs")
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+
+
+def _scalar(value: dict[str, Any]) -> str | None:
+    for name in ("numberValue", "boolValue"):
+        if isinstance(value.get(name), int | float):
+            return compact(value[name])
+    return "null" if "nullValue" in value else None
+
+
+def _path(value: Any) -> _Path:
+    """Return the steps of a JSONPath that names one value: keys and places; () if they cannot be read."""
+    if not isinstance(value, str) or not value.startswith("$"):
+        return ()
+    steps: list[str | int] = []
+    at = 1
+    while at < len(value):
+        step = _STEP.match(value, at)
+        if step is None:
+            return ()
+        plain, place, *quoted = step.groups()
+        steps.append(int(place) if place else plain or _ESCAPED.sub(r"\1", quoted[0] or quoted[1] or ""))
+        at = step.end()
+    return tuple(steps) if steps and isinstance(steps[0], str) else ()
+
+
+def _opened(step: str | int) -> str:
+    return "[" if isinstance(step, int) else "{"
+
+
+def _key(step: str | int) -> str:
+    return "" if isinstance(step, int) else compact(step) + ":"
