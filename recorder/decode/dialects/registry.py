@@ -3,7 +3,7 @@
 from typing import Final
 
 from recorder.decode.dialect import Dialect
-from recorder.decode.dialects import bedrock, chat, gemini
+from recorder.decode.dialects import bedrock, chat, gemini, ollama
 
-DIALECTS: Final[tuple[Dialect, ...]] = (chat.DIALECT, bedrock.DIALECT, gemini.DIALECT)
+DIALECTS: Final[tuple[Dialect, ...]] = (chat.DIALECT, bedrock.DIALECT, gemini.DIALECT, ollama.DIALECT)
 """In the order in which they are asked whether an object is theirs: the first that claims it wins."""

@@ -1,0 +1,73 @@
+"""Ollama's own API: the answers of `/api/chat` and `/api/generate`, in lines or whole, and the usage of `/api/embed`.
+
+Each line adds to the text; the one with `done` is the last and has the counters and durations. Tool calls come whole.
+"""
+
+from typing import Any, Final
+
+from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece, compact, count, text
+
+API: Final = "ollama"
+
+_COUNTERS = (
+    "total_duration",
+    "load_duration",
+    "prompt_eval_count",
+    "prompt_eval_duration",
+    "eval_count",
+    "eval_duration",
+)
+
+
+def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    """Read one JSON object; None if it is not of this API."""
+    done, model = payload.get("done"), payload.get("model")
+    if not isinstance(model, str) or "choices" in payload or "candidates" in payload:
+        return None
+    if type(done) is not bool:
+        is_embedding = isinstance(payload.get("embeddings"), list) and "total_duration" in payload
+        return Chunk(API, "", model, usage=_usage(payload), fault=fault) if is_embedding else None
+    message = payload.get("message")
+    if isinstance(message, dict):
+        content, reasoning, tools = text(message.get("content")), text(message.get("thinking")), _tools(message)
+    else:
+        content, reasoning, tools = text(payload.get("response")), text(payload.get("thinking")), ()
+    return Chunk(
+        API,
+        "",
+        model,
+        (Piece(0, content, reasoning, "", tools, text(payload.get("done_reason")) or None),),
+        bool(content or text(payload.get("image"))),
+        bool(reasoning),
+        bool(tools) and any(tool.name or tool.arguments for tool in tools),
+        _usage(payload) if done else None,
+        fault,
+        (),
+        done,
+    )
+
+
+def tokens(usage: dict[str, Any]) -> Tokens:
+    """Return the counts of the last line's counters."""
+    return Tokens(input=count(usage.get("prompt_eval_count")), output=count(usage.get("eval_count")))
+
+
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
+
+
+def _usage(payload: dict[str, Any]) -> dict[str, Any] | None:
+    return {name: payload[name] for name in _COUNTERS if name in payload} or None
+
+
+def _tools(message: dict[str, Any]) -> tuple[ToolPiece, ...]:
+    calls = message.get("tool_calls")
+    return tuple(_tool(call) for call in calls if isinstance(call, dict)) if isinstance(calls, list) else ()
+
+
+def _tool(call: dict[str, Any]) -> ToolPiece:
+    function = call.get("function")
+    if not isinstance(function, dict):
+        function = {}
+    arguments = function.get("arguments")
+    written = compact(arguments) if isinstance(arguments, dict) else text(arguments)
+    return ToolPiece(None, text(call.get("id")), text(function.get("name")), written, True)

@@ -1,0 +1,173 @@
+import pytest
+from hypothesis import given, settings
+
+from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from recorder.decode.dialects.ollama import API, parse, tokens
+from recorder.decode.dialects.registry import DIALECTS
+from tests import hostile
+
+COUNTERS = {
+    "total_duration": 4883583458,
+    "load_duration": 1334875,
+    "prompt_eval_count": 26,
+    "prompt_eval_duration": 342546000,
+    "eval_count": 282,
+    "eval_duration": 4535599000,
+}
+
+
+def chat(message, done=False, **more):
+    message = {"role": "assistant", **message}
+    return {"model": "qwen3", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": done, **more}
+
+
+def generate(response, done=False, **more):
+    return {"model": "qwen3", "created_at": "2026-01-01T00:00:00Z", "response": response, "done": done, **more}
+
+
+@pytest.mark.parametrize(
+    ("payload", "content", "reasoning"),
+    [
+        (chat({"content": "x"}), "x", ""),
+        (chat({"content": " "}), " ", ""),
+        (chat({"content": "", "thinking": "t"}), "", "t"),
+        (chat({"content": "x", "thinking": "t"}), "x", "t"),
+        (chat({"content": "x", "images": None}), "x", ""),
+        (chat({"content": "x"}, logprobs=[{"token": "x", "logprob": -0.1}]), "x", ""),
+        (chat({"content": ""}), "", ""),
+        (chat({}), "", ""),
+        (generate("x"), "x", ""),
+        (generate("", thinking="t"), "", "t"),
+        (generate(""), "", ""),
+        ({"model": "qwen3", "done": False}, "", ""),
+    ],
+)
+def test_a_line_adds_its_text(payload, content, reasoning):
+    assert parse(payload) == Chunk(
+        API,
+        model="qwen3",
+        pieces=(Piece(0, content, reasoning, "", (), None),),
+        content=bool(content),
+        reasoning=bool(reasoning),
+    )
+
+
+def test_tool_calls_are_whole_with_their_arguments_as_compact_json():
+    calls = [
+        {"function": {"name": "f", "arguments": {"city": "Zürich", "n": [1, 2]}}},
+        {"id": "call_1", "function": {"index": 1, "name": "f", "arguments": {}}},
+        {"function": {"name": "g", "arguments": "{}"}},
+    ]
+    chunk = parse(chat({"content": "", "tool_calls": calls}))
+    assert chunk.tool
+    assert chunk.pieces[0].tools == (
+        ToolPiece(None, "", "f", '{"city":"Zürich","n":[1,2]}', whole=True),
+        ToolPiece(None, "call_1", "f", "{}", whole=True),
+        ToolPiece(None, "", "g", "{}", whole=True),
+    )
+
+
+@pytest.mark.parametrize("calls", [None, [], "x", [None], [{}], [{"function": None}], [{"function": {"name": ""}}]])
+def test_a_call_without_a_name_is_no_output(calls):
+    assert not parse(chat({"tool_calls": calls})).output
+
+
+def test_an_image_is_output_without_text():
+    assert not parse(generate("", completed=1, total=9)).output
+    assert parse(generate("", image="AAAA")).content
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        chat({"content": ""}, done=True, done_reason="stop", **COUNTERS),
+        generate("", done=True, done_reason="stop", context=[1, 2], **COUNTERS),
+    ],
+)
+def test_the_last_line_ends_the_stream_with_its_reason_and_counters(payload):
+    chunk = parse(payload)
+    assert (chunk.ends, chunk.pieces[0].finish_reason, chunk.usage) == (True, "stop", COUNTERS)
+    assert not chunk.output
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [({}, None), ({"done_reason": ""}, None), ({"done_reason": 1}, None), ({"done_reason": "load"}, "load")],
+)
+def test_the_reason_may_be_missing(more, reason):
+    chunk = parse(generate("", done=True, **more))
+    assert (chunk.ends, chunk.pieces[0].finish_reason, chunk.usage) == (True, reason, None)
+
+
+def test_a_whole_answer_is_a_line():
+    chunk = parse(chat({"content": "x", "thinking": "t"}, done=True, done_reason="length", **COUNTERS))
+    assert chunk.pieces == (Piece(0, "x", "t", "", (), "length"),)
+    assert chunk.usage == COUNTERS
+
+
+def test_embeddings_are_usage_without_an_answer():
+    payload = {"model": "m", "embeddings": [[0.1]], "total_duration": 14, "load_duration": 1, "prompt_eval_count": 8}
+    chunk = parse(payload)
+    assert (chunk.api, chunk.model, chunk.pieces) == (API, "m", ())
+    assert chunk.usage == {"total_duration": 14, "load_duration": 1, "prompt_eval_count": 8}
+
+
+def test_an_error_beside_an_answer_is_kept():
+    fault = Fault(None, "out of memory")
+    assert parse(chat({"content": ""}, error="out of memory"), "message", fault).fault == fault
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (COUNTERS, Tokens(input=26, output=282)),
+        ({"eval_count": 2}, Tokens(output=2)),
+        ({"prompt_eval_count": "26", "eval_count": -1}, Tokens()),
+        ({}, Tokens()),
+    ],
+)
+def test_tokens_are_copied(usage, expected):
+    assert tokens(usage) == expected
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {},
+        {"error": "out of memory"},
+        {"status": "pulling manifest"},
+        {"status": "success", "done": True},
+        {"name": "operations/1", "done": True, "response": {}},
+        {"model": "m", "choices": [], "done": True},
+        {"model": "m", "candidates": [], "done": True},
+        {"model": "m", "done": 1},
+        {"model": "m", "message": {"content": "x"}},
+        {"model": None, "done": True, "message": {"content": "x"}},
+        {"model": "m", "embeddings": [[0.1]]},
+        {"embedding": [0.1]},
+        {"models": []},
+    ],
+)
+def test_other_objects_are_not_claimed(payload):
+    assert parse(payload) is None
+
+
+CALL = {"id": "i", "function": {"name": "f", "arguments": {"a": 1}}}
+EXAMPLES = [
+    chat({"content": "x", "thinking": "t", "tool_calls": [CALL]}, done=True, done_reason="stop", **COUNTERS),
+    generate("x", done=True, thinking="t", image="A", done_reason="stop", **COUNTERS),
+    {"model": "m", "embeddings": [[0.1]], "total_duration": 14, "prompt_eval_count": 8},
+]
+
+
+@pytest.mark.parametrize("payload", EXAMPLES)
+def test_no_other_dialect_claims_an_answer(payload):
+    assert [dialect.api for dialect in DIALECTS if dialect.parse(payload, "message", None)] == [API]
+
+
+@settings(max_examples=50)
+@given(hostile.payloads(EXAMPLES))
+def test_values_of_a_wrong_type_are_absent(payload):
+    chunk = parse(payload)
+    hostile.assert_sound(chunk)
+    hostile.assert_counts(tokens(chunk.usage if chunk and chunk.usage else {}))
