@@ -1,0 +1,307 @@
+"""One JSON payload of OpenAI's Responses API, as a `Chunk`: an event of a stream, or a whole response.
+
+An answer is a list of output items, each with parts. Every text is taken once: from its deltas, and what has not come
+as deltas from the `*.done` events or else from the response in the last event, as some servers send only those. Whether
+it has come is known for each output item, by its place: ids change from event to event on some wires (Copilot), the
+numbers of parts from delta to delta on others (vLLM). Texts of several items or parts follow each other as they came.
+
+Tool calls are what the model asks to be run, whoever runs it: function, custom and MCP calls (and requests to approve
+one) by the name and the arguments they have; calls of built-in tools by the type of the tool (`web_search`, `shell`,
+`code_interpreter`, ...), their arguments being the code, or as JSON the action, operation or queries. Deltas of shell
+commands and of patches are output without text: that is in the finished item. Their results, listings of tools,
+compactions, annotations and the progress of tools are known and ignored. Images and audio are output without text.
+
+The finish reason is that of `incomplete_details`, else the status. Usage and errors are those of the response.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece, compact, count, index, text
+
+API: Final = "openai.responses"
+
+_CONTENT, _REFUSAL, _SUMMARY, _REASONING, _CALL, _ARGUMENTS = (
+    "content", "refusal", "summary", "reasoning", "call", "arguments",
+)  # fmt: skip
+_IMAGE, _ENCRYPTED = "image", "encrypted"
+
+_DELTAS: Final = {
+    "response.output_text.delta": _CONTENT,
+    "response.refusal.delta": _REFUSAL,
+    "response.reasoning_summary_text.delta": _SUMMARY,
+    "response.reasoning_text.delta": _REASONING,
+    "response.function_call_arguments.delta": _ARGUMENTS,
+    "response.custom_tool_call_input.delta": _ARGUMENTS,
+    "response.mcp_call_arguments.delta": _ARGUMENTS,
+    "response.code_interpreter_call_code.delta": _ARGUMENTS,
+    "response.audio.transcript.delta": _CONTENT,
+}
+_DONE: Final = {
+    "response.output_text.done": (_CONTENT, "text"),
+    "response.refusal.done": (_REFUSAL, "refusal"),
+    "response.reasoning_summary_text.done": (_SUMMARY, "text"),
+    "response.reasoning_text.done": (_REASONING, "text"),
+    "response.function_call_arguments.done": (_ARGUMENTS, "arguments"),
+    "response.custom_tool_call_input.done": (_ARGUMENTS, "input"),
+    "response.mcp_call_arguments.done": (_ARGUMENTS, "arguments"),
+    "response.code_interpreter_call_code.done": (_ARGUMENTS, "code"),
+}
+_PARTS_DONE: Final = frozenset({"response.content_part.done", "response.reasoning_summary_part.done"})
+_PARTS: Final = {
+    "output_text": (_CONTENT, "text"),
+    "text": (_CONTENT, "text"),
+    "refusal": (_REFUSAL, "refusal"),
+    "summary_text": (_SUMMARY, "text"),
+    "reasoning_text": (_REASONING, "text"),
+}
+_MEDIA: Final = {
+    "response.audio.delta": "delta",
+    "response.image_generation_call.partial_image": "partial_image_b64",
+}
+_TEXTLESS_CALLS: Final = frozenset(
+    {"response.shell_call_command.delta", "response.apply_patch_call_operation_diff.delta"}
+)
+_CALLS: Final = {
+    "function_call": "arguments",
+    "custom_tool_call": "input",
+    "mcp_call": "arguments",
+    "mcp_approval_request": "arguments",
+}
+_BUILT_IN: Final = {
+    "code_interpreter_call": ("code_interpreter", "code"),
+    "program": ("program", "code"),
+    "tool_search_call": ("tool_search", "arguments"),
+    "web_search_call": ("web_search", "action"),
+    "file_search_call": ("file_search", "queries"),
+    "computer_call": ("computer", "action"),
+    "local_shell_call": ("local_shell", "action"),
+    "shell_call": ("shell", "action"),
+    "apply_patch_call": ("apply_patch", "operation"),
+}
+"""The items that call tools without a name of their own: what they are called here, and where their arguments are."""
+
+_ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
+_FINISHED: Final = frozenset({"completed", "incomplete", "cancelled"})
+_OBJECTS: Final = frozenset({"response", "response.compaction"})
+
+
+class _Part(NamedTuple):
+    """A text of the output item at `place`; for a call, its name, and the `id` to which its result refers."""
+
+    field: str
+    place: int | None
+    text: str
+    id: str = ""
+
+
+class _Stream:
+    """What one stream has brought: which event was the first to give a field of the output item at a place."""
+
+    __slots__ = ("_given",)
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[str, int | None], str] = {}
+
+    def parse(self, payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+        """Read one JSON object; None if it is not of this API."""
+        kind = payload.get("type") or event
+        if not isinstance(kind, str) or "choices" in payload:
+            return None
+        field = _DELTAS.get(kind)
+        if field is not None:
+            return self._delta(payload, kind, field, fault)
+        if kind.startswith("response."):
+            return self._event(payload, kind, fault)
+        if text(payload.get("object")) in _OBJECTS and "type" not in payload:
+            return self._response(payload, "", fault)
+        if kind == "keepalive" and "sequence_number" in payload:
+            return Chunk(API, ping=True, fault=fault)
+        return Chunk(API, fault=fault) if kind == "error" and "sequence_number" in payload else None
+
+    def _delta(self, payload: dict[str, Any], kind: str, field: str, fault: Fault | None) -> Chunk:
+        delta = payload.get("delta")
+        if not isinstance(delta, str) or not delta:
+            return Chunk(API, fault=fault)
+        place = index(payload.get("output_index"))
+        self._given.setdefault((field, place), kind)
+        if field == _CONTENT:
+            return Chunk(API, "", "", (Piece(0, delta, "", "", (), None),), True, False, False, None, fault)
+        if field == _ARGUMENTS:
+            piece = Piece(0, "", "", "", (ToolPiece(place, "", "", delta),), None)
+            return Chunk(API, "", "", (piece,), False, False, True, None, fault)
+        if field == _REFUSAL:
+            return Chunk(API, "", "", (Piece(0, "", "", delta, (), None),), True, False, False, None, fault)
+        return Chunk(API, "", "", (Piece(0, "", delta, "", (), None),), False, True, False, None, fault)
+
+    def _event(self, payload: dict[str, Any], kind: str, fault: Fault | None) -> Chunk:
+        if kind == "response.steer.failed":
+            return Chunk(API)  # its error is that of what was asked meanwhile, not of the response
+        place = index(payload.get("output_index"))
+        if kind in _DONE:
+            field, key = _DONE[kind]
+            return self._new([_Part(field, place, text(payload.get(key)))], kind, fault)
+        if kind in _PARTS_DONE:
+            return self._new(_parts([payload.get("part")], place), kind, fault)
+        if kind == "response.output_item.done":
+            return self._new(_item(payload.get("item"), place), kind, fault)
+        if kind == "response.output_item.added":
+            # What else an item has when it is added comes again, as deltas or in the finished item.
+            calls = (part for part in _item(payload.get("item"), place) if part.field == _CALL)
+            return self._new(calls, kind, fault)
+        if kind in _MEDIA or kind in _TEXTLESS_CALLS:
+            has_output = text(payload.get(_MEDIA.get(kind, "delta"))) != ""
+            return Chunk(
+                API, content=has_output and kind in _MEDIA, tool=has_output and kind not in _MEDIA, fault=fault
+            )
+        response = payload.get("response")
+        if kind in _ENDS or isinstance(response, dict):
+            return self._response(response if isinstance(response, dict) else {}, kind, fault)
+        return Chunk(API, fault=fault)
+
+    def _response(self, response: dict[str, Any], kind: str, fault: Fault | None) -> Chunk:
+        ends = kind in _ENDS
+        status = text(response.get("status"))
+        if ends and status not in _FINISHED:
+            status = kind.removeprefix("response.")
+        if fault is None and status == "failed":
+            fault = _fault(response.get("error"))
+        output = response.get("output") if ends or not kind else None
+        items = output if isinstance(output, list) else []
+        parts = [part for place, item in enumerate(items) for part in _item(item, place)]
+        usage = response.get("usage")
+        return _chunk(
+            self._missing(parts, kind),
+            id=text(response.get("id")),
+            model=text(response.get("model")),
+            finish_reason=_finish_reason(status, response.get("incomplete_details")),
+            usage=usage if isinstance(usage, dict) and usage else None,
+            fault=fault,
+            ends=ends,
+        )
+
+    def _missing(self, parts: list[_Part], kind: str) -> list[_Part]:
+        """Return those of a response's parts that have not come yet.
+
+        Where no fewer items brought a field than there are in the response, all of it has come, at whatever place.
+        """
+        seen = Counter(field for (field, _), source in self._given.items() if source != kind)
+        whole = Counter(field for field, _ in {(part.field, part.place) for part in parts})
+        return self._unseen([part for part in parts if seen[part.field] < whole[part.field]], kind)
+
+    def _unseen(self, parts: Iterable[_Part], kind: str) -> list[_Part]:
+        return [part for part in parts if part.text and self._given.setdefault((part.field, part.place), kind) == kind]
+
+    def _new(self, parts: Iterable[_Part], kind: str, fault: Fault | None) -> Chunk:
+        return _chunk(self._unseen(parts, kind), fault=fault)
+
+
+def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    """Read one JSON object as if it were all that came; None if it is not of this API."""
+    return _Stream().parse(payload, event, fault)
+
+
+def tokens(usage: dict[str, Any]) -> Tokens:
+    """Return the counts of `usage`."""
+    input_details, output_details = usage.get("input_tokens_details"), usage.get("output_tokens_details")
+    if not isinstance(input_details, dict):
+        input_details = {}
+    return Tokens(
+        input=count(usage.get("input_tokens")),
+        output=count(usage.get("output_tokens")),
+        total=count(usage.get("total_tokens")),
+        reasoning=count(output_details.get("reasoning_tokens")) if isinstance(output_details, dict) else None,
+        cache_read=count(input_details.get("cached_tokens")),
+        cache_write=count(input_details.get("cache_write_tokens")),
+    )
+
+
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, parser=lambda request: _Stream().parse)
+
+
+def _item(item: Any, place: int | None) -> Iterator[_Part]:
+    """Yield what one output item says."""
+    kind = item.get("type") if isinstance(item, dict) else None
+    if not isinstance(kind, str):
+        return
+    if kind in _CALLS or kind in _BUILT_IN:
+        name, key = _BUILT_IN[kind] if kind in _BUILT_IN else (text(item.get("name")), _CALLS[kind])
+        yield _Part(_CALL, place, name, text(item.get("call_id")) or text(item.get("id")))
+        # A call of the computer has one action, or a list of them.
+        yield _Part(_ARGUMENTS, place, _written(item.get(key)) or _written(item.get(f"{key}s")))
+    elif kind == "message" and item.get("role") in (None, "assistant"):
+        yield from _parts(item.get("content"), place)
+    elif kind == "reasoning":
+        yield from _parts(item.get("summary"), place)
+        yield from _parts(item.get("content"), place)
+        yield _Part(_ENCRYPTED, place, text(item.get("encrypted_content")))
+    elif kind == "image_generation_call":
+        yield _Part(_IMAGE, place, text(item.get("result")))
+
+
+def _parts(parts: Any, place: int | None) -> Iterator[_Part]:
+    for part in parts if isinstance(parts, list) else ():
+        kind = part.get("type") if isinstance(part, dict) else None
+        if isinstance(kind, str) and kind in _PARTS:
+            field, key = _PARTS[kind]
+            yield _Part(field, place, text(part.get(key)))
+
+
+def _written(value: Any) -> str:
+    return compact(value) if isinstance(value, dict | list) else text(value)
+
+
+def _fault(error: Any) -> Fault:
+    if not isinstance(error, dict):
+        return Fault(None, text(error) or None)
+    code = error.get("code")
+    code = str(code) if type(code) is int else text(code)
+    return Fault(code or text(error.get("type")) or None, text(error.get("message")) or None)
+
+
+def _finish_reason(status: str, details: Any) -> str | None:
+    if status == "incomplete" and isinstance(details, dict):
+        return text(details.get("reason")) or status
+    return status if status in _FINISHED else None
+
+
+def _chunk(
+    parts: list[_Part],
+    *,
+    id: str = "",
+    model: str = "",
+    finish_reason: str | None = None,
+    usage: dict[str, Any] | None = None,
+    fault: Fault | None = None,
+    ends: bool = False,
+) -> Chunk:
+    """Put the parts that one payload gives into the one choice that there is."""
+    fields = {part.field for part in parts}
+    content, reasoning, refusal = (
+        "".join([part.text for part in parts if part.field in wanted])
+        for wanted in ((_CONTENT,), (_SUMMARY, _REASONING), (_REFUSAL,))
+    )
+    piece = Piece(0, content, reasoning, refusal, tuple(_tools(parts)), finish_reason)
+    is_empty = fields <= {_IMAGE, _ENCRYPTED} and finish_reason is None
+    return Chunk(
+        API,
+        id,
+        model,
+        () if is_empty else (piece,),
+        content=not fields.isdisjoint((_CONTENT, _REFUSAL, _IMAGE)),
+        reasoning=not fields.isdisjoint((_SUMMARY, _REASONING, _ENCRYPTED)),
+        tool=not fields.isdisjoint((_CALL, _ARGUMENTS)),
+        usage=usage,
+        fault=fault,
+        flags=("opaque_reasoning",) if _ENCRYPTED in fields else (),
+        ends=ends,
+    )
+
+
+def _tools(parts: list[_Part]) -> Iterator[ToolPiece]:
+    """Yield the calls, each with its arguments where they came with it; arguments alone continue a call."""
+    for place in dict.fromkeys(part.place for part in parts if part.field in (_CALL, _ARGUMENTS)):
+        of_place = {part.field: part for part in parts if part.place == place}
+        call, arguments = of_place.get(_CALL, _Part(_CALL, place, "")), of_place.get(_ARGUMENTS)
+        yield ToolPiece(place, call.id, call.text, arguments.text if arguments else "")
