@@ -3,7 +3,13 @@
 from typing import Final
 
 from recorder.decode.dialect import Dialect
-from recorder.decode.dialects import bedrock, chat, gemini, ollama
+from recorder.decode.dialects import bedrock, bedrock_invoke, chat, gemini, ollama
 
-DIALECTS: Final[tuple[Dialect, ...]] = (chat.DIALECT, bedrock.DIALECT, gemini.DIALECT, ollama.DIALECT)
+DIALECTS: Final[tuple[Dialect, ...]] = (
+    chat.DIALECT,
+    gemini.DIALECT,
+    ollama.DIALECT,
+    bedrock.DIALECT,
+    bedrock_invoke.DIALECT,
+)
 """In the order in which they are asked whether an object is theirs: the first that claims it wins."""

@@ -1,0 +1,220 @@
+"""One JSON payload of Amazon Bedrock's InvokeModel and InvokeModelWithResponseStream, as a `Chunk`.
+
+An event holds a JSON object of the model's own API, in base64: Anthropic's messages, chat completions, Nova's, which is
+that of Converse, and those of Llama, Titan, Mistral and Cohere. Which it is, and what ends the stream, is seen from the
+object. The last one has Bedrock's own counts, which are the usage where the model reports none.
+"""
+
+import binascii
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece, compact, count, index, text
+from recorder.decode.dialects import bedrock, chat, messages
+from recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
+
+API: Final = "bedrock.invoke"
+
+_METRICS: Final = "amazon-bedrock-invocationMetrics"
+_INPUT = ("prompt_token_count", "inputTextTokenCount", "inputTokenCount")
+_OUTPUT = ("generation_token_count", "totalOutputTokenCount", "tokenCount", "outputTokenCount")
+
+
+def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    """Read the payload of one event, or the whole answer of a Nova, Llama, Titan or Mistral model; None for others."""
+    if event == "chunk":
+        packed = payload.get("bytes")
+        return _unpacked(packed, fault) if isinstance(packed, str) else None
+    if event.startswith((EXCEPTION, ERROR)):
+        return bedrock.read_exception(payload, event)
+    return _answer(payload, fault)
+
+
+def tokens(usage: dict[str, Any]) -> Tokens:
+    """Return the counts of `usage`, in the names of whichever model reports them."""
+    for name, read in (
+        ("inputTokens", bedrock.tokens),
+        ("prompt_tokens", chat.tokens),
+        ("input_tokens", messages.tokens),
+    ):
+        if name in usage:
+            return read(usage)
+    return Tokens(
+        input=_first(usage, _INPUT),
+        output=_first(usage, _OUTPUT),
+        cache_read=count(usage.get("cacheReadInputTokenCount")),
+        cache_write=count(usage.get("cacheWriteInputTokenCount")),
+    )
+
+
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
+
+
+def _first(usage: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((number for name in names if (number := count(usage.get(name))) is not None), None)
+
+
+def _unpacked(packed: str, fault: Fault | None) -> Chunk:
+    try:
+        inner = msgspec.json.decode(binascii.a2b_base64(packed))
+    except (ValueError, RecursionError):  # no base64, or no JSON
+        inner = None
+    if not isinstance(inner, dict):
+        return Chunk(API, fault=fault, flags=("malformed",))
+    for key, read in _SHAPES:
+        if key in inner:
+            return read(inner, fault)
+    return _nova(inner, fault)
+
+
+def _chunk(
+    inner: dict[str, Any], pieces: tuple[Piece, ...], usage: dict[str, Any] | None, fault: Fault | None
+) -> Chunk:
+    """Return a chunk of pieces whose finish reasons end the stream, with Bedrock's counts if the model has no usage."""
+    return Chunk(
+        API,
+        text(inner.get("id")),
+        text(inner.get("model")),
+        pieces,
+        any([piece.content != "" for piece in pieces]),
+        tool=any([tool.name != "" or tool.arguments != "" for piece in pieces for tool in piece.tools]),
+        usage=usage or _metrics(inner),
+        fault=fault,
+        ends=_is_finished(pieces),
+    )
+
+
+def _is_finished(pieces: tuple[Piece, ...]) -> bool:
+    return bool(pieces) and all([piece.finish_reason for piece in pieces])
+
+
+def _metrics(inner: dict[str, Any]) -> dict[str, Any] | None:
+    metrics = inner.get(_METRICS)
+    return metrics if isinstance(metrics, dict) and metrics else None
+
+
+def _ours(chunk: Chunk | None, usage: dict[str, Any] | None, fault: Fault | None, *, ends: bool = False) -> Chunk:
+    """Return the chunk of another dialect as one of this."""
+    if chunk is None:
+        return Chunk(API, usage=usage, fault=fault)
+    return Chunk(
+        API,
+        chunk.id,
+        chunk.model,
+        chunk.pieces,
+        chunk.content,
+        chunk.reasoning,
+        chunk.tool,
+        chunk.usage or usage,
+        chunk.fault,
+        chunk.flags,
+        chunk.ends or ends,
+        chunk.ping,
+    )
+
+
+def _anthropic(inner: dict[str, Any], fault: Fault | None) -> Chunk:
+    error = inner.get("error")
+    if isinstance(error, dict):
+        fault = Fault(text(error.get("type")) or None, text(error.get("message")) or None)
+    # Every message has a usage of its own.
+    return _ours(messages.parse(inner, fault=fault), None, fault)
+
+
+def _chat(inner: dict[str, Any], fault: Fault | None) -> Chunk:
+    choices = inner["choices"]
+    if isinstance(choices, list):
+        # Mistral's models have the reason under a name that is not OpenAI's.
+        named = [
+            choice | {"finish_reason": choice["stop_reason"]}
+            if isinstance(choice, dict) and "stop_reason" in choice and "finish_reason" not in choice
+            else choice
+            for choice in choices
+        ]
+        inner = inner | {"choices": named}
+    chunk = chat.parse(inner, fault=fault)
+    return _ours(chunk, _metrics(inner), fault, ends=chunk is not None and _is_finished(chunk.pieces))
+
+
+def _nova(inner: dict[str, Any], fault: Fault | None) -> Chunk:
+    for name, payload in inner.items():
+        if isinstance(payload, dict) and (chunk := bedrock.read_event(API, name, payload, fault)) is not None:
+            return chunk
+    return Chunk(API, usage=_metrics(inner), fault=fault)
+
+
+def _llama(inner: dict[str, Any], fault: Fault | None) -> Chunk:
+    usage = {
+        name: inner[name] for name in ("prompt_token_count", "generation_token_count") if inner.get(name) is not None
+    }
+    piece = Piece(0, text(inner["generation"]), "", "", (), text(inner.get("stop_reason")) or None)
+    return _chunk(inner, (piece,), usage, fault)
+
+
+def _titan(inner: dict[str, Any], fault: Fault | None) -> Chunk:
+    usage = {
+        name: inner[name] for name in ("inputTextTokenCount", "totalOutputTokenCount") if inner.get(name) is not None
+    }
+    piece = Piece(0, text(inner["outputText"]), "", "", (), text(inner.get("completionReason")) or None)
+    return _chunk(inner, (piece,), usage, fault)
+
+
+def _mistral(inner: dict[str, Any], fault: Fault | None) -> Chunk:
+    outputs = inner["outputs"] if isinstance(inner["outputs"], list) else []
+    pieces = [
+        Piece(place, text(output.get("text")), "", "", (), text(output.get("stop_reason")) or None)
+        for place, output in enumerate(outputs)
+        if isinstance(output, dict)
+    ]
+    return _chunk(inner, tuple(pieces), None, fault)
+
+
+def _cohere(inner: dict[str, Any], fault: Fault | None) -> Chunk:
+    calls = inner.get("tool_calls")
+    tools = [
+        ToolPiece(None, "", text(call.get("name")), compact(call["parameters"]), whole=True)
+        for call in (calls if isinstance(calls, list) else ())
+        if isinstance(call, dict) and "parameters" in call
+    ]
+    reason = text(inner.get("finish_reason")) or None
+    piece = Piece(index(inner.get("index")) or 0, text(inner.get("text")), "", "", tuple(tools), reason)
+    return _chunk(inner, (piece,), None, fault)
+
+
+_SHAPES: Final[tuple[tuple[str, Callable[[dict[str, Any], Fault | None], Chunk]], ...]] = (
+    ("type", _anthropic),
+    ("choices", _chat),
+    ("generation", _llama),
+    ("outputText", _titan),
+    ("outputs", _mistral),
+    ("is_finished", _cohere),
+)
+"""A key that only the objects of one family have, and what reads them."""
+
+
+def _answer(payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+    """Read a whole answer, if it is one: those of Anthropic's and of chat models are known by themselves."""
+    if "metrics" not in payload and bedrock.is_answer(payload):
+        return bedrock.read_answer(API, payload, fault)
+    if isinstance(payload.get("generation"), str) and "generation_token_count" in payload:
+        return _llama(payload, fault)
+    results, outputs = payload.get("results"), payload.get("outputs")
+    if isinstance(results, list) and "inputTextTokenCount" in payload:
+        return _titan_answer(payload, results, fault)
+    if isinstance(outputs, list) and outputs and isinstance(outputs[0], dict) and "stop_reason" in outputs[0]:
+        return _mistral(payload, fault)
+    return None
+
+
+def _titan_answer(payload: dict[str, Any], results: list[Any], fault: Fault | None) -> Chunk:
+    found = [result for result in results if isinstance(result, dict)]
+    pieces = [
+        Piece(place, text(result.get("outputText")), "", "", (), text(result.get("completionReason")) or None)
+        for place, result in enumerate(found)
+    ]
+    usage = {"inputTextTokenCount": payload["inputTextTokenCount"]}
+    if len(found) == 1:
+        usage["tokenCount"] = found[0].get("tokenCount")
+    return _chunk(payload, tuple(pieces), usage, fault)
