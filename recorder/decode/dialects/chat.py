@@ -59,6 +59,7 @@ def tokens(usage: dict[str, Any]) -> Tokens:
         total=count(usage.get("total_tokens")),
         reasoning=count(usage.get("reasoning_tokens")) if reasoning is None else reasoning,
         cache_read=count(usage.get("prompt_cache_hit_tokens")) if cached is None else cached,
+        cache_write=count(prompt_details.get("cache_write_tokens")) if isinstance(prompt_details, dict) else None,
     )
 
 
@@ -139,7 +140,10 @@ class _Choices:
         reasoning = reasoning or thoughts
         refusal = text(delta.get("refusal"))
         audio = delta.get("audio")
-        if refusal or (isinstance(audio, dict) and audio.get("data")):
+        if isinstance(audio, dict):
+            content = content or text(audio.get("transcript"))
+            self.content = self.content or bool(content or audio.get("data"))
+        if refusal:
             self.content = True
         if reasoning:
             self.reasoning = True
@@ -182,16 +186,19 @@ def _tools(delta: dict[str, Any]) -> tuple[ToolPiece, ...]:
         calls = [calls]
     if not isinstance(calls, list):
         calls = []
-    pieces = [_tool(call, call.get("function")) for call in calls if isinstance(call, dict)]
+    pieces = [_tool(call) for call in calls if isinstance(call, dict)]
     legacy = delta.get("function_call")
     if isinstance(legacy, dict):
-        pieces.append(_tool({}, legacy))
+        pieces.append(_tool({"function": legacy}))
     return tuple(pieces)
 
 
-def _tool(call: dict[str, Any], function: Any) -> ToolPiece:
+def _tool(call: dict[str, Any]) -> ToolPiece:
+    function, custom = call.get("function"), call.get("custom")
     if not isinstance(function, dict):
         function = {}
+    if not function and isinstance(custom, dict):
+        function = {"name": custom.get("name"), "arguments": custom.get("input")}
     index = call.get("index")
     if type(index) is not int or not 0 <= index < MAX_INDEX:
         index = None

@@ -22,6 +22,8 @@ def delta(value, **choice):
         ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, "c"]}, "abc", "", ""),
         ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "t"}]}]}, "", "t", ""),
         ({"content": [{"type": "thinking", "thinking": "t"}, {"type": "text", "text": "a"}]}, "a", "t", ""),
+        ({"content": None, "audio": {"id": "a", "transcript": "said"}}, "said", "", ""),
+        ({"content": "x", "audio": {"transcript": "said"}}, "x", "", ""),
     ],
 )
 def test_a_delta_gives_its_text_once(value, content, reasoning, refusal):
@@ -41,6 +43,8 @@ def test_a_delta_gives_its_text_once(value, content, reasoning, refusal):
         {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "", "arguments": ""}}]},
         {"tool_calls": [{"index": 0, "id": "a"}]},
         {"reasoning_details": [{"type": "reasoning.text", "signature": "s"}]},
+        {"audio": {"id": "audio_1", "expires_at": 1, "transcript": ""}},
+        {"annotations": [{"type": "url_citation", "url_citation": {"url": "https://example.com"}}]},
         {"content": 7, "reasoning": [], "refusal": {}, "audio": "x", "tool_calls": "x", "function_call": 1},
     ],
 )
@@ -70,6 +74,9 @@ def test_what_has_no_text_can_be_output(value, flags):
         ({"index": "0", "function": {"name": "f"}}, ToolPiece(None, "", "f", "")),
         ({"index": -1, "function": "f"}, ToolPiece(None, "", "", "")),
         ({"index": True}, ToolPiece(None, "", "", "")),
+        ({"index": 0, "id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}, ToolPiece(0, "a", "f", "x")),
+        ({"index": 0, "type": "custom", "custom": {"input": "y"}}, ToolPiece(0, "", "", "y")),
+        ({"index": 0, "custom": {"name": 1, "input": []}, "function": None}, ToolPiece(0, "", "", "[]")),
     ],
 )
 def test_a_tool_call_is_read_whatever_it_lacks(call, piece):
