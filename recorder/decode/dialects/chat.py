@@ -70,7 +70,9 @@ def _is_chat(payload: dict[str, Any]) -> bool:
     if "choices" in payload or text(payload.get("object")).startswith("chat.completion"):
         return True
     usage = payload.get("usage")
-    return isinstance(usage, dict) and "type" not in payload and any(name in usage for name in _USAGE_FIELDS)
+    # Of other APIs, some count the total under the same name; what they say is under "output", or they have a "type".
+    is_foreign = "type" in payload or "output" in payload
+    return isinstance(usage, dict) and not is_foreign and any(name in usage for name in _USAGE_FIELDS)
 
 
 def _usage_elsewhere(payload: dict[str, Any], choices: list[Any]) -> dict[str, Any] | None:

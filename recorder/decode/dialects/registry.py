@@ -3,7 +3,7 @@
 from typing import Final
 
 from recorder.decode.dialect import Dialect
-from recorder.decode.dialects import bedrock, bedrock_invoke, chat, gemini, ollama
+from recorder.decode.dialects import bedrock, bedrock_invoke, chat, dashscope, gemini, ollama
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
     chat.DIALECT,
@@ -11,5 +11,6 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     ollama.DIALECT,
     bedrock.DIALECT,
     bedrock_invoke.DIALECT,
+    dashscope.DIALECT,
 )
 """In the order in which they are asked whether an object is theirs: the first that claims it wins."""

@@ -146,6 +146,7 @@ def test_usage_is_found_where_servers_put_it(payload, usage):
         ({"object": "chat.completion.chunk"}, True),
         ({}, False),
         ({"type": "message_delta", "usage": {"completion_tokens": 1}}, False),
+        ({"output": {"text": "x"}, "usage": {"total_tokens": 1}}, False),
         ({"candidates": []}, False),
         ({"object": ["chat.completion"]}, False),
     ],

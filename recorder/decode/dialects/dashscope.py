@@ -1,0 +1,167 @@
+"""One JSON payload of DashScope's own API (Alibaba Cloud Model Studio), as a `Chunk`.
+
+Unless the request asks for `incremental_output`, each event of a stream repeats the text so far: what counts is what it
+adds. Some models stream increments without being asked, so where the request does not ask for them the stream decides:
+its texts are cumulative as long as each begins with the one before. Increments that repeat each other before the first
+that does not are lost then. The answers of embeddings and other tasks have a usage, and no text.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece, compact, count, index, text
+
+API: Final = "dashscope"
+
+_NO_REASON = frozenset({"", "null"})
+_ERROR_KEYS = frozenset({"code", "message", "request_id", "status_code"})
+_TEXT_KEYS = ("text", "finish_reason", "audio")
+
+_Key = tuple[int, str, int]
+_Grow = Callable[[_Key, str], str]
+"""Returns what a text adds to the one before it of the same choice, part and tool call."""
+
+
+def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    """Read one JSON object, all of whose text is new; None if it is not of this API."""
+    return _read(payload, fault, _all)
+
+
+def parser(body: bytes | None) -> Parse:
+    """Return a function that reads the objects of one stream in their order; `body` is that of the request."""
+    return parse if _is_incremental(body) else _Stream().parse
+
+
+def tokens(usage: dict[str, Any]) -> Tokens:
+    """Return the counts of `usage`; `input_tokens` includes what the cache read and wrote."""
+    prompt, output = usage.get("prompt_tokens_details"), usage.get("output_tokens_details")
+    prompt, output = prompt if isinstance(prompt, dict) else {}, output if isinstance(output, dict) else {}
+    return Tokens(
+        input=count(usage.get("input_tokens")),
+        output=count(usage.get("output_tokens")),
+        total=count(usage.get("total_tokens")),
+        reasoning=count(output.get("reasoning_tokens")),
+        cache_read=count(prompt.get("cached_tokens")),
+        cache_write=count(prompt.get("cache_creation_input_tokens")),
+    )
+
+
+DIALECT: Final = Dialect(
+    api=API, operation="chat", parse=parse, tokens=tokens, finish_ends=True, parser=parser, repeats=False
+)
+
+
+class _Stream:
+    """Reads one stream; `_before` has the texts so far, as long as they are cumulative."""
+
+    __slots__ = ("_before", "_is_incremental")
+
+    def __init__(self) -> None:
+        self._before: dict[_Key, str] = {}
+        self._is_incremental = False
+
+    def parse(self, payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+        return _read(payload, fault, self._added)
+
+    def _added(self, key: _Key, new: str) -> str:
+        if self._is_incremental or not new:
+            return new
+        before = self._before.get(key, "")
+        if new.startswith(before):
+            self._before[key] = new
+            return new[len(before) :]
+        self._is_incremental = True
+        self._before.clear()
+        return new
+
+
+def _is_incremental(body: bytes | None) -> bool:
+    try:
+        request = msgspec.json.decode(body or b"")
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    parameters = request.get("parameters") if isinstance(request, dict) else None
+    return isinstance(parameters, dict) and parameters.get("incremental_output") is True
+
+
+def _all(key: _Key, new: str) -> str:
+    return new
+
+
+def _read(payload: dict[str, Any], fault: Fault | None, grow: _Grow) -> Chunk | None:
+    output, request_id = payload.get("output"), payload.get("request_id")
+    if not isinstance(request_id, str):
+        return None
+    if not isinstance(output, dict):
+        is_error = fault is not None and "code" in payload and payload.keys() <= _ERROR_KEYS
+        return Chunk(API, request_id, fault=fault) if is_error else None
+    choices = output.get("choices")
+    if isinstance(choices, list) and choices:
+        read = [_choice(choice, place, grow) for place, choice in enumerate(choices) if isinstance(choice, dict)]
+    else:
+        read = [_text(output, grow)] if any([key in output for key in _TEXT_KEYS]) else []
+    pieces = tuple([piece for piece, _ in read])
+    usage = payload.get("usage")
+    return Chunk(
+        API,
+        request_id,
+        "",
+        pieces,
+        any([piece.content != "" or has_media for piece, has_media in read]),
+        any([piece.reasoning != "" for piece in pieces]),
+        any([tool.name != "" or tool.arguments != "" for piece in pieces for tool in piece.tools]),
+        usage if isinstance(usage, dict) and usage else None,
+        fault,
+    )
+
+
+def _text(output: dict[str, Any], grow: _Grow) -> tuple[Piece, bool]:
+    """Read an output that is a text or a voice, without choices; the flag says whether it has what is no text."""
+    audio = output.get("audio")
+    piece = Piece(0, grow((0, "content", 0), text(output.get("text"))), "", "", (), _reason(output))
+    return piece, isinstance(audio, dict) and bool(audio.get("data"))
+
+
+def _choice(choice: dict[str, Any], place: int, grow: _Grow) -> tuple[Piece, bool]:
+    """Read a choice; the flag says whether it has output that is no text."""
+    number = index(choice.get("index"))
+    place = place if number is None else number
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        return Piece(place, "", "", "", (), _reason(choice)), False
+    content, has_media = message.get("content"), False
+    if isinstance(content, list):
+        has_media = any([isinstance(part, dict) and "text" not in part and bool(part) for part in content])
+        content = "".join([text(part.get("text")) for part in content if isinstance(part, dict)])
+    thoughts, calls = text(message.get("reasoning_content")), message.get("tool_calls")
+    piece = Piece(
+        place,
+        grow((place, "content", 0), text(content)),
+        grow((place, "reasoning", 0), thoughts),
+        "",
+        _tools(calls, place, grow) if isinstance(calls, list) else (),
+        _reason(choice),
+    )
+    return piece, has_media
+
+
+def _tools(calls: list[Any], choice: int, grow: _Grow) -> tuple[ToolPiece, ...]:
+    pieces = []
+    for place, call in enumerate(calls):
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict):
+            continue
+        number = index(call.get("index"))
+        slot = place if number is None else number
+        arguments = function.get("arguments")
+        arguments = compact(arguments) if isinstance(arguments, dict | list) else text(arguments)
+        name = grow((choice, "name", slot), text(function.get("name")))
+        pieces.append(ToolPiece(slot, text(call.get("id")), name, grow((choice, "arguments", slot), arguments)))
+    return tuple(pieces)
+
+
+def _reason(holder: dict[str, Any]) -> str | None:
+    reason = text(holder.get("finish_reason"))
+    return None if reason in _NO_REASON else reason
