@@ -210,6 +210,7 @@ def _run(
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run in the background
     os.chdir(directory)
     if start_new_session:
         os.setsid()

@@ -12,8 +12,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import openai
 import pytest
 
 from recorder.demo import scenes
@@ -78,6 +76,8 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @on_loop
 async def test_the_openai_sdk_streams_what_the_tape_has(tmp_path: Path) -> None:
+    import openai  # heavy, and not every process of a test run comes to it
+
     tape = tmp_path / "tape.db"
     async with recorded(tape) as (base, upstream):
         async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="sk-canary-of-a-key", max_retries=0) as client:
@@ -102,6 +102,8 @@ async def test_the_openai_sdk_streams_what_the_tape_has(tmp_path: Path) -> None:
 
 @on_loop
 async def test_the_openai_sdk_does_its_other_things_too(tmp_path: Path) -> None:
+    import openai  # heavy, and not every process of a test run comes to it
+
     tape = tmp_path / "tape.db"
     messages: Any = [{"role": "user", "content": "Hi."}]
     async with (
@@ -139,6 +141,8 @@ async def test_the_openai_sdk_does_its_other_things_too(tmp_path: Path) -> None:
 
 @on_loop
 async def test_the_anthropic_sdk_sees_all_its_events(tmp_path: Path) -> None:
+    import anthropic  # heavy, and not every process of a test run comes to it
+
     tape = tmp_path / "tape.db"
     async with recorded(tape) as (base, upstream):
         async with anthropic.AsyncAnthropic(base_url=base, api_key="k", max_retries=0) as client:

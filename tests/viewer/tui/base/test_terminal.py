@@ -55,7 +55,7 @@ VISITS = (
     ("o", "order by"), ("\x1b", "-order by"), ("C", "columns"), ("\x1b", "-columns"),
     ("?", "on this screen"), ("\x1b", "-on this screen"), ("y", "wiretape show"), ("\x1b", "-wiretape show"),
     ("x", "wiretape export"), ("\x1b", "-wiretape export"), ("jjj", "rate_limited"),
-    ("S", "failures"), ("jjjjj", "enter:"), ("q", "-failures"),
+    ("S", "server_overloaded"), ("jjjjj", "· nothing"), ("j" * 20, "enter: the exchanges of"), ("q", "-failures"),
     ("G\r", "1 Replay"), ("b", "gaps as heat"), (",,  ", "#"), ("2", "▌2"), ("3", "▌3"), ("4", "▌4"), ("5", "▌5"),
     ("6", "▌6"), ("1g", "n goes on"), ("\x1b", "-n goes on"), ("q", "-Replay"),
     ("g  c", "race"), ("d", "differ"), ("q", "-race"), (" c", "best of the column"), ("q", "-best of"),
