@@ -52,6 +52,13 @@ def test_tool_calls_are_told_apart(deltas, expected):
     assert calls(*deltas) == expected
 
 
+def test_every_chunk_of_a_run_adds_its_text_and_its_tool_call():
+    chunk = parse({"choices": [{"index": 0, "delta": {"content": "a", "tool_calls": [call(None, None, "1", 0)]}}]})
+    found = assemble([Run(chunk, "content", ["a", "b", "c"], 0)], Cleaner()).values
+    assert found["content"] == "abc"
+    assert [call["arguments"] for call in found["tool_calls"]] == ["111"]
+
+
 def choice(index, content, reason=None):
     return {"choices": [{"index": index, "delta": {"content": content}, "finish_reason": reason}]}
 

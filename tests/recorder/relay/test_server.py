@@ -250,3 +250,19 @@ def test_a_stream_that_outlasts_the_drain_is_cut(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr("recorder.relay.service.DRAIN_SECONDS", 1)
     with Relay(tmp_path) as relay:
         relay.runner.run(main())
+
+
+def test_a_client_that_reads_nothing_does_not_delay_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        target = relay.plays(answer([(0.0, bytes(1 << 20))] * 32))
+        async with dial(relay.base) as (_, writer):
+            writer.write(post(target))
+            await until(lambda: relay.request(target))
+            assert await relay.stop() == 0
+        found = kept(relay.tape, target)
+        assert found is not None
+        assert found.outcome == ("interrupted", "shutdown")
+
+    monkeypatch.setattr("recorder.relay.service.DRAIN_SECONDS", 1)
+    with Relay(tmp_path) as relay:
+        relay.runner.run(main())

@@ -43,8 +43,8 @@ def lock_file(tape: Path) -> Path:
     return locking.lock_of(tape)
 
 
-def holding(tape: Path, program: str = HOLD) -> Iterator[subprocess.Popen[str]]:
-    command = (sys.executable, "-c", program, str(tape))
+def holding(tape: Path, program: str = HOLD, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = (sys.executable, "-c", program, str(tape), *arguments)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
@@ -125,6 +125,12 @@ def test_the_words_of_an_earlier_holder_are_not_told(
     lock_file.write_text("wiretape db rebuild (pid 7)\n7\n")
     with pytest.raises(TapeBusy, match=f"is being written by process {process.pid} "):
         take(tape)
+
+
+def test_a_writer_without_its_lock_file_is_named_by_its_last_argument(tape: Path, lock_file: Path) -> None:
+    for _ in holding(tape, HOLD, "recorder.tape.writer", "wiretape demo (pid 3)"):
+        lock_file.unlink()
+        assert locking.holder(tape) == "wiretape demo (pid 3)"
 
 
 def test_a_dead_holder_holds_nothing_any_more(tape: Path, lock_file: Path, process: subprocess.Popen[str]) -> None:

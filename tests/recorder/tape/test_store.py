@@ -230,6 +230,25 @@ def test_rebuilding_restores_measures_that_were_altered_or_lost(tape: Path) -> N
     assert rows(tape, measures) == before
 
 
+def test_rebuilding_settles_what_ended_and_was_not_settled(tape: Path) -> None:
+    with opened(tape) as store:
+        store.append(exchange("e1"))
+        assert list(store.rebuild()) == [True]
+    assert bodies_of(tape) == {"e1": b"".join(STREAM)}
+    assert outcomes_of(tape) == {"e1": "complete"}
+
+
+@pytest.mark.damages
+def test_rebuilding_keeps_the_measures_of_a_body_that_cannot_be_unpacked(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, exchange("e1"))
+    before = rows(tape, measures)
+    damage(tape, "UPDATE bodies SET data = x'00'", "UPDATE measures SET decoder_version = 0")
+    with opened(tape) as store:
+        assert list(store.rebuild()) == [False]
+    assert rows(tape, measures) == [before[0] | {"decoder_version": 0}]
+
+
 PIECES = st.lists(st.binary(min_size=1, max_size=30), max_size=6)
 MOVES = st.sampled_from(["next", "next", "next", "commit", "commit", "restart", "fail"])
 

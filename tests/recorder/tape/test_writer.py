@@ -590,3 +590,16 @@ def test_a_row_without_its_exchange_is_damage(tape: Path) -> None:
         said = process.answer()
         assert isinstance(said, journal.Fatal)
         assert "refers to a row of exchanges that is not there" in said.message
+
+
+@pytest.mark.damages
+def test_a_table_that_goes_while_it_is_written_to_is_the_end_and_said(tape: Path) -> None:
+    with writer(tape) as process:
+        process.send(exchange("e1"))
+        process.acknowledged()
+        damage(tape, "DROP TABLE reads")
+        process.send(exchange("e2"))
+        while not isinstance(said := process.answer(), journal.Fatal):
+            pass
+        assert "no such table: reads" in said.message
+        assert process.process.wait(30) == said.exit_code
