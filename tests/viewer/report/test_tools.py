@@ -19,7 +19,7 @@ from tests.viewer.conftest import COMPLETE, ODD
 from viewer.report import tools
 from viewer.report.tools import FIELDS, render, schema
 from viewer.rows import Row
-from viewer.stats.tools.summary import measure_as
+from viewer.stats.tools.summary import measure_observed, report_of
 from viewer.stats.tools.tools import TOOLS, authority
 from viewer.tape import queries
 from viewer.tape.conditions import Condition
@@ -29,7 +29,8 @@ ONE = exchanges.c.id == "aaaa000000000001"
 
 
 def rows(connection: Connection, tool: str, where: Condition | None = None) -> list[Row]:
-    return tools.rows(measure_as(tool, observed(connection, authority(tool), where)))
+    found = observed(connection, authority(tool), where)
+    return tools.rows(report_of(tool, (measure_observed(tool, one) for one in found)))
 
 
 def printed(tape: Path, tool: str, *arguments: str) -> tuple[str, str]:
@@ -115,7 +116,7 @@ def test_figures_for_people_have_the_decimals_of_their_unit(tape: Path) -> None:
 
 
 def test_nothing_measured_is_unknown_not_0() -> None:
-    lines = [line.plain for line in render(measure_as("llmperf", [])).lines]
+    lines = [line.plain for line in render(report_of("llmperf", [])).lines]
     assert lines[1].split() == ["inter_token_latency_s", "s", "0", *["–"] * 8]
     assert lines[7].split() == ["mean_output_throughput_token_per_s", "tokens/s", "0", "–"]
     assert lines[9] == "llmperf: 0 of 0 failed (–)"
@@ -162,12 +163,12 @@ def test_the_length_that_a_request_asked_for_stands_in_for_usage_of_sglang(tape:
 
 
 def test_a_narrow_terminal_gets_fewer_columns() -> None:
-    lines = render(measure_as("aiperf", []), 60).lines
+    lines = render(report_of("aiperf", []), 60).lines
     assert all(len(line.plain) <= 60 for line in lines[:9])
 
 
 def test_a_count_is_never_on_another_line_than_its_reason() -> None:
-    report = replace(measure_as("llmperf", []), failures=Counter({f"HTTP {status}": 12 for status in range(500, 510)}))
+    report = replace(report_of("llmperf", []), failures=Counter({f"HTTP {status}": 12 for status in range(500, 510)}))
     for width in range(60, 80):
         lines = [line.plain.split() for line in render(report, width).lines]
         assert not {"×", "12,"} & {line[0] for line in lines}
@@ -175,7 +176,7 @@ def test_a_count_is_never_on_another_line_than_its_reason() -> None:
 
 
 def test_what_hinders_each_omitted_metric_is_counted_and_a_given_tokenizer_is_not_recommended() -> None:
-    report = replace(measure_as("sglang", []), unknown={"TPOT": 8, "Output token throughput (retokenized)": 29})
+    report = replace(report_of("sglang", []), unknown={"TPOT": 8, "Output token throughput (retokenized)": 29})
     said = "omitted: TPOT × 8, Output token throughput (retokenized) × 29 (requests of which tokens are not known"
     assert f"{said}: see --tokenizer)" in [line.plain for line in render(report).lines]
     assert f"{said})" in [line.plain for line in render(replace(report, is_tokenized=True)).lines]

@@ -327,13 +327,3 @@ def report_of(tool: str, measured: Iterable[Addend], *, is_tokenized: bool = Fal
     for one in measured:
         report.add(*one)
     return report
-
-
-def measure_as(
-    tool: str,
-    exchanges: Iterable[Observed | tuple[Exchange, Decoded, Judged]],
-    count_tokens: CountTokens | None = None,
-) -> Report:
-    """Measure a population as a tool does."""
-    measured = (measure_observed(tool, Observed(*one), count_tokens) for one in exchanges)
-    return report_of(tool, measured, is_tokenized=count_tokens is not None)

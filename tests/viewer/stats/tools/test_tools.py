@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from recorder.decode.decoder import decode
 from recorder.decode.derive import derive
 from recorder.decode.outcome import Exchange, Read
-from viewer.stats.tools.summary import Observed, measure, measure_as
+from viewer.stats.tools.summary import Observed, measure, measure_observed, report_of
 from viewer.stats.tools.tools import AUTHORITIES, EARLIER, TOOLS, Metric, authority
 
 ORACLES = json.loads((Path(__file__).parents[3] / "data" / "oracles.json").read_text("utf-8"))
@@ -45,6 +45,12 @@ def population():
         status = row.get("status", 200)
         ended_by = row.get("end") or ("end" if status else "refused")
         yield exchange(row["reads"], row.get("t_eof") or row["reads"][-1]["t_ms"] + 1, status, ended_by)
+
+
+def measure_as(tool, exchanges, count_tokens=None):
+    """Measure a population as a tool does."""
+    measured = (measure_observed(tool, Observed(*one), count_tokens) for one in exchanges)
+    return report_of(tool, measured, is_tokenized=count_tokens is not None)
 
 
 def near(figures):
