@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import click
+
 from recorder.sanitize import safe
 from viewer import outfile
-from viewer.timing.thresholds import LOCAL_FILE, user_file
+from viewer.timing.thresholds import LOCAL_FILE, read_toml, user_file
 
 MOST_FILTERS: Final = 200
 """How many filters are kept: the newest."""
@@ -41,7 +43,10 @@ def read() -> Settings:
     """Read both files; neither need exist."""
     settings = Settings()
     for path in (Path(LOCAL_FILE), user_file()):
-        _add(settings, _document(path, settings.wrong), safe(str(path)))
+        try:
+            _add(settings, read_toml(path), safe(str(path)))
+        except click.UsageError as error:
+            settings.wrong.append(error.message)
     _check_views(settings)
     _check_objective(settings)
     return settings
@@ -82,20 +87,6 @@ def _fill(into: dict[str, str], table: Mapping[str, Any], where: str, wrong: lis
             into.setdefault(f"{prefix}{name}", value)
         else:
             wrong.append(f"{safe(prefix + name)} under {where} must be a text in quotes")
-
-
-def _document(path: Path, wrong: list[str]) -> Mapping[str, Any]:
-    import tomllib
-
-    try:
-        return tomllib.loads(path.read_bytes().decode())
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        wrong.append(f"{safe(str(path))} cannot be read ({error.strerror})")
-    except ValueError as error:
-        wrong.append(f"{safe(str(path))} is no TOML: {safe(str(error))}")
-    return {}
 
 
 def _check_views(settings: Settings) -> None:

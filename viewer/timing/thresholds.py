@@ -69,6 +69,22 @@ def user_file() -> Path:
     return Path(platformdirs.user_config_path("wiretape")) / "config.toml"
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what a configuration file says; nothing if there is none. Raises `click.UsageError`."""
+    try:
+        text = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise click.UsageError(f"{safe(str(path))} cannot be read ({error.strerror})") from error
+    import tomllib
+
+    try:
+        return tomllib.loads(text.decode())
+    except ValueError as error:
+        raise click.UsageError(f"{safe(str(path))} is no TOML: {safe(str(error))}") from error
+
+
 def _settings(options: Mapping[str, str | None]) -> Iterator[tuple[str, Any, str]]:
     """Yield the name of each limit that is set, its value and where it stands, the first to be heeded first."""
     yield from ((name, text, _option(name)) for name, text in options.items() if text is not None)
@@ -84,18 +100,7 @@ def _option(name: str) -> str:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        raise click.UsageError(f"{safe(str(path))} cannot be read ({error.strerror})") from error
-    import tomllib
-
-    try:
-        table = tomllib.loads(text.decode()).get(_TABLE, {})
-    except ValueError as error:
-        raise click.UsageError(f"{safe(str(path))} is no TOML: {safe(str(error))}") from error
+    table = read_toml(path).get(_TABLE, {})
     if not isinstance(table, dict):
         raise click.UsageError(f"{_TABLE} in {safe(str(path))} is no table: write [{_TABLE}] on a line of its own")
     return table
