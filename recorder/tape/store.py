@@ -298,15 +298,10 @@ class Store:
         if known is None:
             self._lose(frame.id, 0, whole=True)
         elif not known.ended:
-            row = {
-                "status": frame.status,
-                "response_headers": compact_json(self._redactor.headers(frame.headers)),
-                "framing": frame.framing,
-                "connected_ns": frame.connected_ns,
-                "sent_ns": frame.sent_ns,
-                "headers_ns": frame.headers_ns,
-            }
-            self._update("exchanges", known.no, row)
+            values = msgspec.structs.asdict(frame)
+            del values["id"], values["headers"]
+            values["response_headers"] = compact_json(self._redactor.headers(frame.headers))
+            self._update("exchanges", known.no, values)
 
     def _append_reads(self, chunks: dict[str, list[journal.Read]]) -> None:
         rows: list[tuple[int, int, int, int | None, int, int]] = []
