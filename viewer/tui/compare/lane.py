@@ -87,7 +87,7 @@ class LanePane(Toned):
             self._lines = self._wrapped(max(self.room - 1, 1), height - 2)
         parts: list[paint.Part] = [(_MARGIN, None)]
         for kind, text in self._lines[y - 1] if y - 1 < len(self._lines) else ():
-            parts.append((text, self.component(f"lane--{kind}")))
+            parts.append((text, theme.style(self, f"lane--{kind}")))
         return paint.strip(parts, width, self.rich_style)
 
     def _wrapped(self, width: int, height: int) -> list[list[Piece]]:
@@ -142,4 +142,4 @@ class ScoreTable(Toned):
             parts.append(
                 (f"{text:>{one.width}} ", "muted" if y == 0 else "success" if one.better == y - 1 else "plain")
             )
-        return self.drawn(parts, None if y else self.component("scores--titles"))
+        return self.drawn(parts, None if y else theme.style(self, "scores--titles"))

@@ -34,7 +34,7 @@ from viewer.filters.syntax import Filter
 from viewer.model import settings, states
 from viewer.model.listing import drilling
 from viewer.model.states import Part, Tone
-from viewer.tui.base import paint
+from viewer.tui.base import paint, theme
 from viewer.tui.list.listing import Query, Vocabulary
 from viewer.tui.widgets.cursor import Toned
 
@@ -429,7 +429,7 @@ class Completions(Toned):
 
     def _line(self, parts: Sequence[Part], *, chosen: bool = False) -> Strip:
         laid_out = states.laid_out([(_INDENT, "plain"), *parts], self.size.width, right=False)
-        return self.drawn(laid_out, self.component("completions--chosen") if chosen else None)
+        return self.drawn(laid_out, theme.style(self, "completions--chosen") if chosen else None)
 
     @property
     def _top(self) -> int:

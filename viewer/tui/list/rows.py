@@ -227,7 +227,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self.slots = layout.fitted(width, self.hidden, dated=self.look.is_dated)
         self.between = layout.gap_between(width)
         self._tones = theme.styles(self, self.rich_style)
-        self._on_cursor = theme.styles(self, self.component("list--cursor"))
+        self._on_cursor = theme.styles(self, theme.style(self, "list--cursor"))
         self.post_message(self.LaidOut())
         self.set_look(self.look)
         self.redraw()

@@ -405,7 +405,7 @@ class RaceStrips(Toned, Scrubbing):
         return paint.strip([*parts, (clear[at + 1 :], muted)], width, self.rich_style)
 
     def _style(self, name: str) -> Style:
-        style = self.component(f"race--{name}")
+        style = theme.style(self, f"race--{name}")
         return Style(color=style.color, bold=style.bold)
 
 

@@ -139,7 +139,7 @@ class FailureList(CursorList):
             return self.drawn([(f"{MARGIN}none" if y == 1 else "", "muted")])
         tones = theme.styles(self, self.rich_style)
         plain = Style(color=tones["error"].color, bgcolor=self.rich_style.bgcolor)
-        cursor = Style(color=plain.color, bgcolor=self.component("list--cursor").bgcolor, bold=True)
+        cursor = Style(color=plain.color, bgcolor=theme.style(self, "list--cursor").bgcolor, bold=True)
         parts: list[paint.Part] = [(MARGIN, None)]
         for at in lines[top + y - 1] if top + y - 1 < len(lines) else ():
             if len(parts) > 1:

@@ -118,7 +118,7 @@ class HeatGrid(CursorList):
 
     def _below(self, heat: Heatmap, line: int) -> list[paint.Part]:
         """Return the axis, what the shades mean, or, as far as there is room, how much each column holds."""
-        muted = self.component("tone--muted")
+        muted = theme.style(self, "tone--muted")
         if line == 0:
             return [(f"{'':<{_LABEL + 1}}{heatmap.axis(heat, self._wide)}", muted)]
         if line == 1:
@@ -129,7 +129,7 @@ class HeatGrid(CursorList):
         label = f"{max(heat.whole):,}" if line == 2 else heatmap.UNITS[heat.metric] if line == bars + 1 else ""
         edges = [self._edge(column) for column in range(heat.columns + 1)]
         drawn = heatmap.bar(heat, bars, bars + 1 - line, edges)
-        return [(f"{label:>{_LABEL - 1}} │", muted), (drawn, self.component("heat--bar"))]
+        return [(f"{label:>{_LABEL - 1}} │", muted), (drawn, theme.style(self, "heat--bar"))]
 
     def _legend(self, muted: Style) -> list[paint.Part]:
         is_wide = self.size.width >= _ROOMY
@@ -139,7 +139,7 @@ class HeatGrid(CursorList):
         return parts
 
     def _row(self, heat: Heatmap, row: int, label: str) -> list[paint.Part]:
-        parts: list[paint.Part] = [(f"{label:>{_LABEL - 1}} │", self.component("tone--muted"))]
+        parts: list[paint.Part] = [(f"{label:>{_LABEL - 1}} │", theme.style(self, "tone--muted"))]
         for column in range(heat.columns):
             width = self._edge(column + 1) - self._edge(column)
             chosen = self.has_focus and (row, column) == self.cell

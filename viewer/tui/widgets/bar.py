@@ -59,7 +59,7 @@ class HeaderLine(Toned):
         if free > 0:
             parts = [*parts[:-1], ("  ", "plain"), *states.laid_out(right, free, right=True)]
         tones = theme.styles(self, self.rich_style)
-        drawn: list[paint.Part] = [(brand, self.component("header--brand")), (" ", None)]
+        drawn: list[paint.Part] = [(brand, theme.style(self, "header--brand")), (" ", None)]
         drawn += [(text, tones[tone]) for text, tone in parts]
         return paint.strip(drawn, self.size.width, Style(bgcolor=self.rich_style.bgcolor))
 

@@ -49,10 +49,6 @@ class Toned(Widget):
         tones = theme.styles(self, ground)
         return paint.strip([(text, tones[tone]) for text, tone in parts], self.content_size.width, ground)
 
-    def component(self, name: str) -> Style:
-        """Return the style of a component class; empty before the widget is shown and after."""
-        return self.get_component_rich_style(name, default=Style())
-
 
 class CursorList(Toned, can_focus=True, inherit_bindings=False):
     """Items with a cursor that keys and clicks move; a second click opens the item under it."""
@@ -157,12 +153,12 @@ class CursorTable(CursorList):
     def drawn_item(self, item: int, parts: Iterable[Part]) -> Strip:
         """Return the line of an item, set off if the cursor is on it."""
         if item == self.cursor:
-            return self.drawn([(CURSOR.ljust(len(MARGIN)), "accent"), *parts], self.component("list--cursor"))
+            return self.drawn([(CURSOR.ljust(len(MARGIN)), "accent"), *parts], theme.style(self, "list--cursor"))
         return self.drawn([(MARGIN, "plain"), *parts])
 
     def drawn_titles(self, parts: Iterable[Part]) -> Strip:
         """Return the line of titles."""
-        return self.drawn([(MARGIN, "muted"), *parts], self.component("list--titles"))
+        return self.drawn([(MARGIN, "muted"), *parts], theme.style(self, "list--titles"))
 
 
 def table_keys(area: str) -> list[BindingType]:
