@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
+from textual.reactive import reactive
 from textual.strip import Strip
 
 from viewer.model import states
@@ -124,20 +125,12 @@ class ScoreTable(Toned):
     ScoreTable > .scores--titles { background: $surface; }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"scores--titles"}
-
-    def __init__(self) -> None:
-        super().__init__(id="scores")
-        self._scores: Sequence[Score] = ()
-
-    def show(self, scores: Sequence[Score]) -> None:
-        """Show these figures."""
-        self._scores = scores
-        self.refresh()
+    scores = reactive[Sequence[Score]](())
 
     def render_line(self, y: int) -> Strip:
         """Draw the names, A, B or the difference."""
         parts: list[states.Part] = [(f" {_SIDES[y]:<{_SIDE - 1}}", "strong")]
-        for one in ranking.fitting(self._scores, self.size.width - _SIDE) if self._scores else ():
+        for one in ranking.fitting(self.scores, self.size.width - _SIDE) if self.scores else ():
             text = (one.label, one.a, one.b, one.difference)[y]
             parts.append(
                 (f"{text:>{one.width}} ", "muted" if y == 0 else "success" if one.better == y - 1 else "plain")

@@ -119,7 +119,7 @@ class CompareScreen(PlaybackScreen):
         self._drawn_for: tuple[Any, ...] = ()
         # Kept here, and not looked up: an answer may come when the screen has been left.
         self._head = HeaderLine()
-        self._panes, self._strips, self._table = (LanePane("A"), LanePane("B")), RaceStrips(), ScoreTable()
+        self._panes, self._strips, self._table = (LanePane("A"), LanePane("B")), RaceStrips(), ScoreTable(id="scores")
 
     def compose(self) -> ComposeResult:
         """Lay out the title, the lanes, the race and the figures."""
@@ -280,7 +280,7 @@ class CompareScreen(PlaybackScreen):
         lengths = len(race.texts[0]), len(race.texts[1])
         part = None if self._divergence is None else self._divergence.at
         text = ranking.text_score(lengths, part, growing=any(race.is_live))
-        self._table.show([*ranking.scores(a, b), text])
+        self._table.scores = [*ranking.scores(a, b), text]
 
     def _show(self) -> None:
         if self._race is not None:

@@ -275,7 +275,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.set_class(len(shown) > 1, "-wide")
         for name, pane in self._panes.items():
             self._boxes[name].display = name in shown  # not a class: that would style all within it again
-            pane.activate(pane is self.active)
+            pane.active = pane is self.active
         self._write_tabs()
         self.titles()
 
@@ -291,8 +291,9 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             settings = "" if self.times.is_plain else self.times.name, self.filter_text
             texts |= {"replay": self._text_title(opened), "events": " · ".join(filter(None, (listed, *settings)))}
         for name in (*self._shown(), "timeline"):
-            self._headings[name].show(texts.get(name, name), active=name == self.active.id)
-        self._titles.show([(self.events.titles(), "muted")])
+            heading = self._headings[name]
+            heading.text, heading.active = texts.get(name, name), name == self.active.id
+        self._titles.pieces = [(self.events.titles(), "muted")]
 
     def _text_title(self, opened: Opened) -> str:
         """Return the title of the text; of several choices, the one that is shown is in brackets."""
@@ -410,16 +411,16 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             pieces += [(" " * room, "muted"), (clock, "muted")]
         elif has_changed:
             self.notify(clock, timeout=2, markup=False)
-        self._tabs.show(pieces)
+        self._tabs.pieces = pieces
 
     def _write_head(self) -> None:
         """Write what the exchange is, and what is wrong with it."""
         if self._known is not None:
-            self._head.show(pages.heading(self._known, self._opened, self._died))
+            self._head.pieces = pages.heading(self._known, self._opened, self._died)
             self._show_trouble(pages.trouble(self._known, self._opened, self._died))
 
     def _show_trouble(self, line: Line | None) -> None:
-        self._trouble.show(line or [])
+        self._trouble.pieces = line or []
         self._trouble.display = line is not None
 
     def _write_pages(self) -> None:

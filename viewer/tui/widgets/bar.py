@@ -10,6 +10,7 @@ from rich.style import Style
 from textual.content import Content
 from textual.events import Click
 from textual.message import Message
+from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
@@ -65,9 +66,10 @@ class HeaderLine(Toned):
 
 
 class Bar(Widget):
-    """One line of pieces in their tones; a click says which piece."""
+    """One line of `pieces` in their tones; a click says which piece."""
 
     DEFAULT_CSS = "Bar { height: 1; }"
+    pieces = reactive[Sequence[Part]](())
 
     @dataclass
     class Clicked(Message):
@@ -76,26 +78,16 @@ class Bar(Widget):
         bar: "Bar"
         piece: int
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self._pieces: Sequence[Part] = ()
-
-    def show(self, pieces: Sequence[Part]) -> None:
-        """Show another line."""
-        if list(pieces) != self._pieces:
-            self._pieces = list(pieces)
-            self.refresh()
-
     def render_line(self, y: int) -> Strip:
         """Draw the line."""
         styles = theme.theme_styles(self)
-        parts: list[paint.Part] = [(text, styles[tone]) for text, tone in self._pieces]
+        parts: list[paint.Part] = [(text, styles[tone]) for text, tone in self.pieces]
         ground = styles["surface" if self.id == "head" else "ground"]
         return paint.strip(fitted(parts, self.size.width), self.size.width, ground)
 
     def on_click(self, event: Click) -> None:
         """Post which piece was clicked."""
-        ends = accumulate(cell_len(safe(text)) for text, _ in self._pieces)
+        ends = accumulate(cell_len(safe(text)) for text, _ in self.pieces)
         piece = next((number for number, end in enumerate(ends) if event.x < end), None)
         if piece is not None:
             self.post_message(self.Clicked(self, piece))

@@ -6,7 +6,7 @@ from typing import Final
 from rich.cells import cell_len
 from rich.style import Style
 from textual.geometry import Region, Size
-from textual.reactive import Reactive
+from textual.reactive import Reactive, reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
@@ -71,9 +71,7 @@ class Lines(ScrollView):
 class Pane(Lines, CachedLines, can_focus=False, inherit_bindings=False):
     """Lines that a subclass defines in `line`. Keys are the screen's; `active` says that they apply to this pane."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.active = False
+    active = reactive(False)
 
     def line(self, number: int) -> Iterable[Part]:
         """Return what stands in a line."""
@@ -82,12 +80,6 @@ class Pane(Lines, CachedLines, can_focus=False, inherit_bindings=False):
     def behind(self, number: int) -> Style:
         """Return what is behind the text of a line."""
         return self.look("ground")
-
-    def activate(self, active: bool) -> None:
-        """Show that keys apply to this pane, or that they do not."""
-        if active != self.active:
-            self.active = active
-            self.refresh()
 
     def look(self, name: str) -> Style:
         """Return a style of the theme: that of a tone, or another by its name."""
@@ -114,26 +106,17 @@ class Pane(Lines, CachedLines, can_focus=False, inherit_bindings=False):
 
 
 class Heading(Widget):
-    """A rule with a title, which is brighter where keys go."""
+    """A rule with a title, `text`, which is brighter where keys go: if `active`."""
 
     DEFAULT_CSS = "Heading { height: 1; }"
-
-    def __init__(self, text: str = "", *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._text = text
-        self._active = False
-
-    def show(self, text: str, *, active: bool = False) -> None:
-        """Show another title."""
-        if (text, active) != (self._text, self._active):
-            self._text, self._active = text, active
-            self.refresh()
+    text = reactive("")
+    active = reactive(False)
 
     def render_line(self, y: int) -> Strip:
         """Draw the rule."""
         styles = theme_styles(self)
-        title, rule = styles["accent" if self._active else "plain"], styles["muted"]
-        text = states.cut(safe(self._text), self.size.width - 3)
+        title, rule = styles["accent" if self.active else "plain"], styles["muted"]
+        text = states.cut(safe(self.text), self.size.width - 3)
         parts: list[Part] = [("─ ", rule), (text, title), (" ", None), ("─" * self.size.width, rule)]
         return paint.strip(parts, self.size.width, styles["ground"])
 
