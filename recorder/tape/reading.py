@@ -40,9 +40,9 @@ _SEGMENTS = select(segments.c.data).where(segments.c.exchange_no == _OF_NO).orde
 _RUN = select(*(sessions.c[name] for name in ("pid", "boot_id", "heartbeat_at", "ended_at", "listen", "upstreams")))
 
 
-def facts(connection: Connection, no: int) -> tuple[Exchange, Reads]:
-    """Read an exchange's facts, as the decoder takes them. Raises sqlalchemy's `NoResultFound`."""
-    return exchange_of(row_of(connection, no)), reads_of(connection, no)
+def answer(connection: Connection, no: int) -> tuple[Exchange, Reads, bytes]:
+    """Read an exchange's facts, its reads and its body, as the decoder takes them. Raises `NoResultFound`."""
+    return exchange_of(row_of(connection, no)), reads_of(connection, no), readable_body(connection, no)
 
 
 def row_of(connection: Connection, no: int) -> Row[Any]:

@@ -66,8 +66,7 @@ def full(connection: Connection, no: int) -> FullExchange:
     with connection.begin():
         row = connection.execute(select(exchanges, *columns).select_from(JOINED).where(exchanges.c.no == no)).mappings()
         values = {str(name): value for name, value in row.one().items()}
-        facts, its_reads = reading.facts(connection, no)
-        body = reading.readable_body(connection, no)
+        facts, its_reads, body = reading.answer(connection, no)
     return FullExchange(values, its_reads, body, decode(facts, its_reads, body))
 
 
@@ -105,8 +104,7 @@ def stored(connection: Connection, no: int) -> Stored:
     """Read an exchange's answer. Raises sqlalchemy's `NoResultFound`."""
     known = select(exchanges.c.id, measures.c.outcome).outerjoin(measures).where(exchanges.c.no == no)
     with connection.begin():
-        facts, its_reads = reading.facts(connection, no)
-        body = reading.readable_body(connection, no)
+        facts, its_reads, body = reading.answer(connection, no)
         id, outcome = connection.execute(known).one()
     is_measured = facts.ended_by is None and len(body) <= live.LARGEST  # so it has been decoded by now
     decoded = live.decoded(facts, its_reads, body) if is_measured else None

@@ -239,8 +239,7 @@ def is_measurable(row: Row, most: int = LARGEST) -> bool:
 def figures(connection: Connection, no: int) -> Measures:
     """Measure an exchange as far as it is; of a large compressed one nothing. Raises sqlalchemy's `NoResultFound`."""
     with connection.begin():
-        facts, its_reads = reading.facts(connection, no)
-        body = reading.readable_body(connection, no)
+        facts, its_reads, body = reading.answer(connection, no)
     if not encoding.is_identity(facts.content_encoding) and len(body) > LARGEST // RATIO:
         return derive(facts, [], b"")
     return _measure_once(facts, _hashable(its_reads), body)

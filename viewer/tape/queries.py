@@ -231,10 +231,7 @@ def _newest_ids(connection: Connection) -> str:
 
 def decoded(connection: Connection, no: int) -> Decoded:
     """Decode an exchange's body, or what there is of it so far."""
-    with connection.begin():
-        facts, its_reads = reading.facts(connection, no)
-        data = reading.readable_body(connection, no)
-    return decode(facts, its_reads, data)
+    return observed(connection, no)[2]
 
 
 def body(connection: Connection, no: int) -> bytes:
@@ -399,6 +396,5 @@ def among(numbers: Iterable[int]) -> Condition:
 def observed(connection: Connection, no: int) -> tuple[Exchange, Reads, Decoded]:
     """Return the facts of an exchange, its reads, and its body decoded: all that its verdicts are given by."""
     with connection.begin():
-        facts, its_reads = reading.facts(connection, no)
-        data = reading.readable_body(connection, no)
+        facts, its_reads, data = reading.answer(connection, no)
     return facts, its_reads, decode(facts, its_reads, data)

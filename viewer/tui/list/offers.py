@@ -81,7 +81,7 @@ def _answer(connection: "Connection", number: int, id: str) -> str:
     from recorder.tape import reading
 
     with connection.begin():
-        facts, _ = reading.facts(connection, number)
+        facts = reading.exchange_of(reading.row_of(connection, number))
         body = reading.stored_body(connection, number)
     data = encoding.plain(facts.content_encoding, body, [len(body)]).data
     if len(data) > MOST_COPIED:
