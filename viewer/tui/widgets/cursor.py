@@ -115,10 +115,6 @@ class CursorList(Toned, can_focus=True, inherit_bindings=False):
         """Draw the cursor as the one that keys move, and tell where it is."""
         self.go_to(self.cursor)
 
-    def on_blur(self) -> None:
-        """Draw the cursor as one that keys do not move."""
-        self.refresh()
-
 
 class CursorTable(CursorList):
     """A table: a line of titles, and a line for each item, of which those around the cursor are shown."""
