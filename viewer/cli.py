@@ -38,7 +38,6 @@ def main() -> None:
 
 
 def _run() -> int:
-    """Run the command line and return its exit code."""
     stdout = sys.stdout
     try:
         code = group.main(prog_name="wiretape", standalone_mode=False)

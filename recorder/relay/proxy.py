@@ -66,8 +66,6 @@ Ending = tuple[str, str | None, int]
 
 @dataclass(slots=True)
 class _Exchange:
-    """The state of one exchange."""
-
     recording: Recording
     reads: Reads | None = None
     sending_since: int | None = None
@@ -231,7 +229,6 @@ class Proxy:
         )
 
     async def _relay(self, exchange: _Exchange, request: Request, send: Send) -> Ending:
-        """Relay the exchange to its end, and return the ending."""
         recording = exchange.recording
         try:
             response = await self.transport.handle_async_request(self._upstream_request(recording, request))

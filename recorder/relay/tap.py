@@ -283,7 +283,6 @@ class Tap:
         self._all_stored.set()
 
     def _count_pending_as_lost(self) -> None:
-        """Count what is not acknowledged as lost."""
         self._lost += len(self._pending)
         self.counts.dropped_bytes += sum(pending.body for pending in self._pending)
         self.counts.unrecorded += sum(pending.begins for pending in self._pending)

@@ -451,7 +451,6 @@ def _facts_relayed(relayed: Relayed, is_answered: bool) -> dict[str, Any]:
 
 
 def _measures_row(no: int, measured: Measures) -> tuple[Any, ...]:
-    """Return a row of `measures`, as SQLite has it."""
     row = {"exchange_no": no} | {name: getattr(measured, name) for name in measures.c.keys()[1:]}
     row["flags"] = " ".join(measured.flags)
     for name in _JSON_MEASURES:

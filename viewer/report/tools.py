@@ -46,7 +46,6 @@ MEANINGS: Final = {
 """The fields of a row, and what each means: the metric as the tool prints it, and the counts of the population."""
 
 FIELDS: Final = tuple(MEANINGS)
-"""The fields of a row."""
 
 _STATISTICS: Final = tuple(field.name for field in fields(Summary) if field.name != "value")
 _IMPORTANT: Final = ("metric", "unit", "n", "value", "p50", "p99", "mean", "max", "p95", "p90", "min", "std")
