@@ -13,7 +13,7 @@ def of_runs(
     size = len(at_ns)
     return Decoded(
         b"",
-        True,
+        "sse",
         kinds=bytearray((EVENT,)) * size,
         starts=[0] * size,
         ends=[0] * size,

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from recorder.decode.dialect import Chunk, Piece
+from recorder.decode.dialects import registry
 from recorder.decode.metrics import METRICS
 from recorder.decode.outcome import Read
 from recorder.errors import TapeDamaged
@@ -31,7 +32,7 @@ def field_name(stored: str) -> str:
 
 _FIRST: Final = (
     "id", "started_at", "method", "path", "upstream", "model", "status", "outcome", "outcome_detail", "error_code",
-    "error_message", "finish_reason", "prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens",
+    "error_message", "finish_reason", "input_tokens", "output_tokens", "total_tokens", "reasoning_tokens",
     "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "icl_p50_ms",
     "icl_p99_ms", "icl_max_ms", "max_stall_ms", "reads", "events", "output_chunks", "bytes", "flags", "request_model",
     "labels", "connect_ms", "tps_user", "coalesced_fraction", "max_silence_ms",
@@ -43,7 +44,9 @@ DETAIL_FIELDS: Final = (
     "gap_bytes", "choices", "usage",
 )  # fmt: skip
 FIELDS: Final = _FIRST + tuple(
-    name for name in map(field_name, METRICS) if name not in _FIRST and name not in DETAIL_FIELDS
+    name
+    for name in (*map(field_name, METRICS), "operation", "api", "response_model")
+    if name not in _FIRST and name not in DETAIL_FIELDS
 )
 """The fields of an exchange: the contract. A metric that is new stands at its end."""
 
@@ -54,7 +57,7 @@ EVENT_FIELDS: Final = ("seq", "kind", "at_ms", "gap_ms", "read", "type", "id", "
 READ_FIELDS: Final = ("seq", "at_ms", "relayed_ms", "start", "size")
 CHUNK_FIELDS: Final = (
     "id", "seq", "at_ms", "gap_ms", "read", "event", "kinds", "output", "choice", "content", "reasoning", "refusal",
-    "tool_name", "tool_arguments", "finish_reason", "completion_tokens",
+    "tool_name", "tool_arguments", "finish_reason", "output_tokens",
 )  # fmt: skip
 PART_FIELDS: Final = {
     "content": "content", "reasoning": "reasoning", "refusal": "refusal", "arguments": "tool_arguments",
@@ -168,7 +171,7 @@ class Chunks(Iterator[Row]):
 def chunks(id: str, decoded: "Decoded") -> Iterator[Row]:
     """Yield one row for each choice of each chunk, or one without a choice where a chunk has none.
 
-    What is the whole chunk's (`seq`, timestamps, `output`, `completion_tokens`) is the same on all of its rows.
+    What is the whole chunk's (`seq`, timestamps, `output`, `output_tokens`) is the same on all of its rows.
     `gap_ms` is the time since the chunk before, None for the first. Several tool calls in one piece: names are joined
     by a space, arguments by a line feed.
     """
@@ -193,7 +196,7 @@ def chunk(id: str, one: Chunk) -> list[Row]:
             "kinds": " ".join(_kinds(one, piece)),
             "output": one.output,
             **_piece(piece),
-            "completion_tokens": _completion_tokens(one),
+            "output_tokens": registry.tokens(one).output,
         }
         for piece in one.pieces or (None,)
     ]
@@ -270,11 +273,6 @@ def _piece(piece: Piece | None) -> Row:
         "tool_arguments": "\n".join(tool.arguments for tool in tools if tool.arguments) or None,
         "finish_reason": piece.finish_reason if piece else None,
     }
-
-
-def _completion_tokens(chunk: Chunk) -> int | None:
-    count = chunk.usage.get("completion_tokens") if chunk.usage else None
-    return count if type(count) is int else None
 
 
 def encodable(value: Any) -> str:

@@ -89,8 +89,8 @@ def finished_line(one: Finished, clock: str) -> str:
         parts.append(f"ttft {_ms(one.ttft_ns)} ms")
     if one.icl_p50_ns is not None and one.max_stall_ns is not None:
         parts.append(f"gap p50 {_ms(one.icl_p50_ns)} max {_ms(one.max_stall_ns)} ms")
-    if one.completion_tokens is not None:
-        parts.append(f"{one.completion_tokens} tok")
+    if one.output_tokens is not None:
+        parts.append(f"{one.output_tokens} tok")
     if one.duration_ns is not None:
         parts.append(f"{one.duration_ns / 1e9:.2f} s")
     return "  ".join(parts + [flag for flag in NOTABLE if flag in one.flags and flag != one.outcome])

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from recorder.decode.dialect import Chunk, Piece, ToolPiece, count
+from recorder.decode.dialect import Chunk, Piece, Tokens, ToolPiece, count
+from recorder.decode.dialects.registry import BY_API
 from recorder.decode.encoding import Cleaner
 
 if TYPE_CHECKING:
@@ -41,11 +42,6 @@ def assemble(runs: "Iterable[Run]", cleaner: Cleaner) -> Answer:
         if len(run) > 1:
             builder.extend(run)
     return builder.answer(cleaner)
-
-
-def completion_tokens(usage: dict[str, Any] | None) -> int | None:
-    """Return the completion tokens that one chunk's usage reports."""
-    return None if usage is None else count(usage.get("completion_tokens"))
 
 
 @dataclass(slots=True)
@@ -156,6 +152,7 @@ class _Builder:
     def __init__(self) -> None:
         self._choices: dict[int, _Choice] = {}
         self._usage: dict[str, Any] = {}
+        self._api = ""
         self._flags: set[str] = set()
         self._id = ""
         self._model = ""
@@ -178,6 +175,7 @@ class _Builder:
         if chunk.content and not begins_with_text and not any(one.content or one.refusal for one in chunk.pieces):
             self._textless = True  # audio or an image: how many tokens it takes cannot be told from its size
         if chunk.usage:
+            self._api = chunk.api
             self._usage.update((key, value) for key, value in chunk.usage.items() if value is not None)
         if chunk.flags:
             self._flags.update(chunk.flags)
@@ -201,11 +199,11 @@ class _Builder:
         choices = [self._choices[index] for index in sorted(self._choices)]
         records = [choice.record(cleaner) for choice in choices] or [_Choice(0).record(cleaner)]
         values = {name: value for name, value in records[0].items() if name != "index"} | {
-            "model": cleaner.optional(self._model),
+            "response_model": cleaner.optional(self._model),
             "response_id": cleaner.optional(self._id),
             "choices": records[1:] or None,
             "usage": cleaner.value(self._usage) or None,
-            **_tokens(self._usage),
+            **_tokens(BY_API[self._api].tokens(self._usage) if self._usage else Tokens()),
         }
         raised = {
             "multi_choice": len(choices) > 1,
@@ -226,9 +224,9 @@ def _hides_tokens(choices: Sequence[Mapping[str, Any]], tokens: Mapping[str, Any
 
     A token is at least one byte of UTF-8, except for the markers around a text or a tool call, of which `_MARKERS` are
     allowed for each. Reasoning tokens are compared with the reasoning that came, unless they are additive: not part
-    of the completion tokens. Of a `textless` answer (audio) only those can be judged.
+    of the output tokens. Of a `textless` answer (audio) only those can be judged.
     """
-    if tokens["completion_tokens"] is None:
+    if tokens["output_tokens"] is None:
         return False
     calls = [call for choice in choices for call in choice["tool_calls"] or ()]
     reasoning = _size(choice["reasoning"] for choice in choices)
@@ -237,30 +235,29 @@ def _hides_tokens(choices: Sequence[Mapping[str, Any]], tokens: Mapping[str, Any
     allowed = _MARKERS * (len(choices) + len(calls))
     if not _is_additive(tokens) and (tokens["reasoning_tokens"] or 0) > reasoning + allowed:
         return True
-    return not textless and tokens["completion_tokens"] > reasoning + answers + called + allowed
+    return not textless and tokens["output_tokens"] > reasoning + answers + called + allowed
 
 
 def _is_additive(tokens: Mapping[str, Any]) -> bool:
-    """Return whether reasoning is counted beside the completion tokens, as by xAI and Gemini, and not within them."""
-    prompt, completion, reasoning = (tokens[f"{name}_tokens"] or 0 for name in ("prompt", "completion", "reasoning"))
-    return reasoning > 0 and tokens["total_tokens"] == prompt + completion + reasoning
+    """Return whether reasoning is counted beside the output tokens, as by xAI and Gemini, and not within them."""
+    given, answered, reasoning = (tokens[f"{name}_tokens"] or 0 for name in ("input", "output", "reasoning"))
+    return reasoning > 0 and tokens["total_tokens"] == given + answered + reasoning
 
 
 def _size(texts: Iterable[str | None]) -> int:
     return sum(len(text.encode("utf-8", "replace")) for text in texts if text)
 
 
-def _tokens(usage: dict[str, Any]) -> dict[str, int | None]:
+def _tokens(reported: Tokens) -> dict[str, int | None]:
     """Return the counts that usage reports; only the total is ever computed, and only where the wire has none."""
-    prompt, completion = count(usage.get("prompt_tokens")), completion_tokens(usage)
-    total = count(usage.get("total_tokens"))
-    if total is None and prompt is not None and completion is not None:
-        total = count(prompt + completion)
-    details = usage.get("completion_tokens_details")
-    reasoning = count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
+    total = reported.total
+    if total is None and reported.input is not None and reported.output is not None:
+        total = count(reported.input + reported.output)
     return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
+        "input_tokens": reported.input,
+        "output_tokens": reported.output,
         "total_tokens": total,
-        "reasoning_tokens": count(usage.get("reasoning_tokens")) if reasoning is None else reasoning,
+        "reasoning_tokens": reported.reasoning,
+        "cache_read_input_tokens": reported.cache_read,
+        "cache_creation_input_tokens": reported.cache_write,
     }

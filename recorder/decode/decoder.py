@@ -1,8 +1,9 @@
 """The decoder: a body and its reads in, its items and chunks in time out, as columns.
 
-An *item* is a piece of the body: an event or a comment by the standard, a record outside of any event, or a body that
-is no stream. A *chunk* is a payload in an item. Of a long answer nearly every payload repeats an earlier one but for
-one text: those are found several at a time (`templates`) and kept as one `Run`, without an object for each event.
+An *item* is a piece of the body: an event (by the standard, or a record of another framing), a comment, a record
+outside of any event, or a body that is no stream. A *chunk* is a payload in an item. Of a long answer nearly every
+payload repeats an earlier one but for one text: those are found several at a time (`templates`) and kept as one `Run`,
+without an object for each event.
 
 The time of an item, and of the chunks in it, is that of the read which holds its last byte. No body, however broken or
 hostile, is an error: what cannot be read is left out and flagged. Measures are derived in `derive`.
@@ -14,12 +15,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, repeat
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from recorder.decode import encoding, payloads
-from recorder.decode.dialect import Chunk
-from recorder.decode.framings import sse
+from recorder.decode.dialect import Chunk, Dialect
+from recorder.decode.dialects import chat
+from recorder.decode.dialects.registry import BY_API
+from recorder.decode.framings import aws_eventstream, json_array, ndjson, sse
 from recorder.decode.outcome import Exchange, Read, Reads
+from recorder.decode.payloads import Reader
 from recorder.decode.templates import Templates, filler
 
 MAX_ITEMS: Final = 1_000_000
@@ -28,19 +32,25 @@ MAX_ITEMS: Final = 1_000_000
 KINDS: Final = ("event", "comment", "record", "body")
 EVENT, COMMENT, RECORD, BODY = range(4)
 
-_STREAM_TYPES = frozenset({"text/event-stream", "application/vnd.amazon.eventstream"})
-_LINE_TYPES = frozenset(
-    {
-        "application/x-ndjson",
-        "application/ndjson",
-        "application/jsonl",
-        "application/x-jsonlines",
-        "application/stream+json",
-    }
-)
+Framing = Literal["sse", "ndjson", "json-array", "aws-eventstream", "json"]
+"""How payloads stand in a body; `json`: it is not a stream."""
+
+_FRAMINGS: Final[dict[str, Framing]] = {
+    "text/event-stream": "sse",
+    "application/vnd.amazon.eventstream": "aws-eventstream",
+    "application/x-ndjson": "ndjson",
+    "application/ndjson": "ndjson",
+    "application/jsonl": "ndjson",
+    "application/x-jsonlines": "ndjson",
+    "application/stream+json": "ndjson",
+}
+_RECORDS: Final = {"ndjson": ndjson, "json-array": json_array, "aws-eventstream": aws_eventstream}
+_ARRAY_PATH = re.compile(r":stream\w*(?:\?|$)")
 _LOOKS_LIKE_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data[:\r\n]|event:|id:|retry:|:)")
 _LOOKS_LIKE_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 _ERROR_LINE = re.compile(rb"(?:^|(?<=[\r\n]))error:([^\r\n]*)")
+_ARRAY_APIS: Final = frozenset({"gemini"})
+_FIRST_ELEMENT: Final = 1 << 20
 _LF: Final = b"\n\n"
 _CRLF: Final = b"\r\n\r\n"
 
@@ -48,8 +58,9 @@ _CRLF: Final = b"\r\n\r\n"
 class Item(NamedTuple):
     """One piece of a body, at the timestamp of the read (`read` is its seq) that holds its last byte.
 
-    A standard event or comment; a `record`, which is a payload outside of any event, such as a line of NDJSON; or a
-    whole `body` that is not a stream. `seq` counts them all from 0 in the order in which they were completed.
+    A standard event, or a record of a framing that is not SSE; a comment; a `record`, which is a payload outside of any
+    event; or a whole `body` that is not a stream. `seq` counts them all from 0 in the order in which they were
+    completed.
     """
 
     seq: int
@@ -113,15 +124,18 @@ class Run:
 class Decoded:
     """A decoded body. `data` is the body without its content coding, `whole` whether all of it was decoded.
 
+    `framing` is how payloads stand in it.
+
     Columns with one value for each item, in the order in which they were completed: `kinds` (indexes into `KINDS`),
     `starts` and `ends` (offsets in `data`), `at_ns` and `reads` (timestamp and seq of the read that completed it; None
     where the tape lacks that read). `runs` hold the chunks. `read_ends` is where in `data` each read ends, `read_at_ns`
-    when it came; what no read covers has None. `dialect` is the one that claimed the payload, "unknown" if none did,
-    None if there is none. `done_item` is the item with the last `[DONE]`.
+    when it came; what no read covers has None. `api` is that of the dialect that claimed the payload, "unknown" if none
+    did, None if there is none. `done_item` is the item with the last `[DONE]`, `end_item` the one with the last event
+    that ends a stream of its dialect.
     """
 
     data: bytes
-    stream: bool
+    framing: Framing
     whole: bool = True
     kinds: bytearray = field(default_factory=bytearray)
     starts: list[int] = field(default_factory=list)
@@ -130,12 +144,23 @@ class Decoded:
     reads: Sequence[int | None] = ()
     runs: list[Run] = field(default_factory=list)
     flags: set[str] = field(default_factory=set)
-    dialect: str | None = None
+    api: str | None = None
     done_item: int | None = None
+    end_item: int | None = None
     read_ends: Sequence[int] = ()
     read_at_ns: Sequence[int | None] = ()
     ids: dict[int, str] = field(default_factory=dict)
     fields: dict[int, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def stream(self) -> bool:
+        """Whether it is a stream."""
+        return self.framing != "json"
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """The dialect that claimed the payload, if any."""
+        return BY_API.get(self.api or "")
 
     @property
     def done(self) -> bool:
@@ -143,9 +168,21 @@ class Decoded:
         return self.done_item is not None
 
     @property
-    def done_ns(self) -> int | None:
-        """When the last `[DONE]` came."""
-        return None if self.done_item is None else self.at_ns[self.done_item]
+    def ended(self) -> bool:
+        """Whether the event that ends a stream of its dialect came."""
+        return self.end_item is not None or (self.done and (self.dialect is None or self.dialect.has_done))
+
+    @property
+    def ended_ns(self) -> int | None:
+        """When the last event came that says that the stream has ended."""
+        said = [item for item in (self.done_item, self.end_item) if item is not None]
+        return self.at_ns[max(said)] if said else None
+
+    def add(self, chunk: Chunk, item: int) -> None:
+        """Add a chunk that stands in an item."""
+        self.runs.append(Run(chunk, None, [""], item))
+        if chunk.ends:
+            self.end_item = item
 
     def item(self, no: int) -> Item:
         """Return an item with its text, read from its bytes."""
@@ -154,7 +191,7 @@ class Decoded:
         if no in self.fields:
             type, text = self.fields[no]
         elif kind == EVENT:
-            type, text = sse.fields(raw)
+            type, text = _RECORDS.get(self.framing, sse).fields(raw)
         elif kind == COMMENT:
             text = raw[1:].removeprefix(b" ").rstrip(b"\r\n").decode("utf-8", "replace")
         elif kind == BODY:
@@ -189,26 +226,65 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
     columns = Reads.of(reads)
     span_ends, places = encoding.spans(columns.start, columns.size, len(body))
     plain = encoding.plain(exchange.content_encoding, body, span_ends)
-    decoded = Decoded(plain.data, is_stream(exchange, plain.data), whole=plain.flag is None)
+    decoded = Decoded(plain.data, framing_of(exchange, plain.data), whole=plain.flag is None)
     if plain.flag is not None:
         decoded.flags.add(plain.flag)
-    if decoded.stream:
-        _StreamDecoder(decoded, is_lines=_media_type(exchange) in _LINE_TYPES).run()
+    if decoded.framing == "sse":
+        _StreamDecoder(decoded, Reader(exchange.request)).run()
+    elif decoded.stream:
+        _decode_records(decoded, Reader(exchange.request))
     elif plain.data:
         _decode_whole(decoded)
     _set_times(decoded, columns, plain.ends, places, is_identity=plain.ends is span_ends)
-    decoded.dialect = _dialect(decoded)
+    decoded.api = _api(decoded)
     return decoded
 
 
-def is_stream(exchange: Exchange, data: bytes) -> bool:
-    """Return whether a body, here without its content coding, is an event stream: by its type, else its beginning."""
-    is_typed = _media_type(exchange) in _STREAM_TYPES | _LINE_TYPES
-    return exchange.framing != "none" and (is_typed or _LOOKS_LIKE_EVENTS.match(data) is not None)
+def framing_of(exchange: Exchange, data: bytes) -> Framing:
+    """Return how payloads stand in a body, here without its content coding: by its type, unless its beginning differs.
+
+    An array is a stream where the request asked for one, or where its first element is of an API that streams arrays:
+    any other is one answer.
+    """
+    if exchange.framing == "none":
+        return "json"
+    typed = _FRAMINGS.get((exchange.content_type or "").partition(";")[0].strip().lower())
+    if aws_eventstream.looks_like(data):
+        return "aws-eventstream"
+    if _LOOKS_LIKE_EVENTS.match(data):
+        return "sse"
+    if json_array.looks_like(data) and (_ARRAY_PATH.search(exchange.path) or _is_streamed_array(data)):
+        return "json-array"
+    if typed is None and ndjson.looks_like(data):
+        return "ndjson"
+    return typed or "json"
 
 
-def _media_type(exchange: Exchange) -> str:
-    return (exchange.content_type or "").partition(";")[0].strip().lower()
+def _is_streamed_array(data: bytes) -> bool:
+    first = next(json_array.records(data[:_FIRST_ELEMENT]), None)
+    return first is not None and payloads.read(first.data).api in _ARRAY_APIS
+
+
+def _decode_records(decoded: Decoded, reader: Reader) -> None:
+    """Decode a stream of records that are no server-sent events; a record is an event with one payload."""
+    for record in _RECORDS[decoded.framing].records(decoded.data):
+        if len(decoded.kinds) + len(decoded.runs) >= MAX_ITEMS:
+            decoded.flags.add("decode_limit")
+            decoded.whole = False
+            return
+        item = len(decoded.kinds)
+        decoded.kinds.append(EVENT)
+        decoded.starts.append(record.start)
+        decoded.ends.append(record.end)
+        chunk = payloads.MALFORMED if record.broken else payloads.read(record.data, record.type, reader)
+        if chunk is payloads.DONE:
+            decoded.done_item = item
+        elif chunk is payloads.EMPTY:
+            decoded.flags.add("empty_data")
+        elif chunk is payloads.MALFORMED:
+            decoded.flags.add("malformed")
+        else:
+            decoded.add(chunk, item)
 
 
 def _decode_whole(decoded: Decoded) -> None:
@@ -240,16 +316,18 @@ def _set_times(
     decoded.read_ends, decoded.read_at_ns = span_ends, [at_ns[place] for place in places]
 
 
-def _dialect(decoded: Decoded) -> str | None:
-    if not decoded.stream:
-        return next((run.chunk.api for run in decoded.runs if run.chunk.pieces), None)
+def _api(decoded: Decoded) -> str | None:
     claimed = next((run.chunk.api for run in decoded.runs if run.chunk.api), None)
+    if not decoded.stream:
+        # Usage alone is no chat: other answers report it likewise.
+        is_named = claimed != chat.API or any(run.chunk.pieces for run in decoded.runs)
+        return claimed if is_named else None
     if claimed is not None:
         return claimed
     if decoded.flags & {"malformed", "undecoded"} or any(run.chunk.counts for run in decoded.runs):
         return "unknown"
     # Only the chat family ends with [DONE].
-    return "chat" if decoded.done else None
+    return chat.API if decoded.done else None
 
 
 class _TooMany(Exception):
@@ -259,10 +337,10 @@ class _TooMany(Exception):
 class _StreamDecoder:
     """Fills a `Decoded` from its data: standard events first, then what stands between them."""
 
-    def __init__(self, decoded: Decoded, *, is_lines: bool) -> None:
+    def __init__(self, decoded: Decoded, reader: Reader) -> None:
         self._decoded = decoded
         self._data = decoded.data
-        self._is_lines = is_lines
+        self._reader = reader
         self._cursor = sse.Cursor(self._data)
         self._covered = self._cursor.at
         self._templates = Templates()
@@ -327,7 +405,7 @@ class _StreamDecoder:
         item = self._item(EVENT, event.start, event.end)
         if event.id:
             self._decoded.ids[item] = event.id
-        chunk = payloads.read(event.data, event.type)
+        chunk = payloads.read(event.data, event.type, self._reader)
         if chunk is payloads.MALFORMED or self._data[event.start] == 0x7B:
             for repaired in self._repaired(event):
                 self._add(repaired, item)
@@ -360,7 +438,7 @@ class _StreamDecoder:
             raise _TooMany
 
     def _append(self, chunk: Chunk, item: int) -> None:
-        self._decoded.runs.append(Run(chunk, None, [""], item))
+        self._decoded.add(chunk, item)
         self._count += 1
 
     def _add(self, chunk: Chunk, item: int) -> None:
@@ -389,7 +467,8 @@ class _StreamDecoder:
                 self._add(chunk, item)
 
     def _repaired(self, event: sse.Event) -> list[Chunk]:
-        repaired, flags = payloads.repair(self._data[event.start : event.end].decode("utf-8", "replace"), event.type)
+        block = self._data[event.start : event.end].decode("utf-8", "replace")
+        repaired, flags = payloads.repair(block, event.type, self._reader)
         self._decoded.flags.update(flags)
         return repaired
 
@@ -401,15 +480,14 @@ class _StreamDecoder:
         # Escaped, not replaced: the length of each character in bytes must not be lost.
         region = self._data[start:end].decode("utf-8", "surrogateescape")
         done = 0
-        for chunk, stop in payloads.unframed(region):
+        for chunk, stop in payloads.unframed(region, self._reader):
             text = region[done:stop]
             begin, start = start, start + len(text.encode("utf-8", "surrogateescape"))
             done = stop
             is_payload = chunk is payloads.DONE or chunk.fault is not None or bool(chunk.api)
-            if not self._is_lines and not is_payload:
+            if not is_payload:
                 continue
-            if not self._is_lines:
-                self._decoded.flags.add("unframed")
+            self._decoded.flags.add("unframed")
             self._add(chunk, self._item(RECORD, begin + len(text) - len(text.lstrip()), start))
 
     def _error_lines(self) -> None:
@@ -436,6 +514,7 @@ class _StreamDecoder:
         decoded.ids = {numbers[item]: id for item, id in decoded.ids.items()}
         decoded.fields = {numbers[item]: fields for item, fields in decoded.fields.items()}
         decoded.done_item = None if decoded.done_item is None else numbers[decoded.done_item]
+        decoded.end_item = None if decoded.end_item is None else numbers[decoded.end_item]
         alone = [
             Run(chunk, None, [""], numbers[item])
             for run in decoded.runs

@@ -14,6 +14,7 @@ from recorder.decode.decoder import COMMENT, EVENT, Decoded, decode
 from recorder.decode.dialect import Fault
 from recorder.decode.encoding import Cleaner
 from recorder.decode.metrics import Measures, Timeline, measured
+from recorder.decode.operation import operation
 from recorder.decode.outcome import Evidence, Exchange, Read, Reads, judge, transport_flags
 
 _STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed", "hidden_tokens"})
@@ -26,14 +27,14 @@ def derive(exchange: Exchange, reads: Sequence[Read], body: bytes, decoded: Deco
         decoded = decode(exchange, reads, body)
     cleaner = Cleaner()
     succeeded = exchange.status is not None and exchange.status < 300
-    understood = succeeded and decoded.dialect == "chat"
+    understood = succeeded and decoded.dialect is not None
     # Embeddings and their like report a model and usage, too, though they are no chat.
     readable = understood or (succeeded and not decoded.stream)
     answer = assemble(decoded.runs if readable else (), cleaner)
     fault, evidence = _evidence(decoded, answer, succeeded)
     outcome, outcome_detail = judge(exchange, evidence)
     is_timed = succeeded and decoded.stream
-    timeline = Timeline(exchange, reads, decoded if is_timed else None, answer.values["completion_tokens"])
+    timeline = Timeline(exchange, reads, decoded if is_timed else None, answer.values["output_tokens"])
     values = measured(timeline)
     if is_timed and not understood:
         values["chunks"] = 0
@@ -47,7 +48,8 @@ def derive(exchange: Exchange, reads: Sequence[Read], body: bytes, decoded: Deco
     return Measures(
         outcome=outcome,
         outcome_detail=outcome_detail,
-        dialect=decoded.dialect if succeeded else None,
+        api=decoded.api if succeeded else None,
+        operation=operation(exchange, decoded.api),
         events=decoded.kinds.count(EVENT),
         comments=decoded.kinds.count(COMMENT),
         flags=tuple(sorted(flags)),
@@ -65,26 +67,27 @@ def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[Fault 
     if place is not None:
         # In a dialect that is not known, any payload before the error may have been output.
         started = any(run.chunk.output for run in decoded.runs[: place + 1])
-        error = "mid_stream" if started or (decoded.dialect == "unknown" and place > 0) else "before_output"
+        error = "mid_stream" if started or (decoded.api == "unknown" and place > 0) else "before_output"
+    finish_ends = decoded.dialect is None or decoded.dialect.finish_ends
     return fault, Evidence(
         stream=decoded.stream,
-        understood=decoded.dialect != "unknown",
+        understood=decoded.api != "unknown",
         whole=decoded.whole,
-        done=decoded.done,
-        finished=answer.finished,
+        done=decoded.ended,
+        finished=answer.finished and finish_ends,
         error=error,
         malformed="malformed" in decoded.flags,
     )
 
 
 def _flags(decoded: Decoded, answer: Answer, outcome: str, timeline: Timeline) -> set[str]:
-    understood = decoded.dialect == "chat"
+    understood = decoded.dialect is not None
     raised = {
         "nonstream": not decoded.stream,
         "comments": COMMENT in decoded.kinds,
-        "unknown_payload": decoded.dialect == "unknown" and "undecoded" not in decoded.flags,
+        "unknown_payload": decoded.api == "unknown" and "undecoded" not in decoded.flags,
         "empty": understood and outcome == "complete" and not any(run.chunk.output for run in decoded.runs),
-        "no_done": understood and decoded.stream and not decoded.done,
+        "no_done": decoded.dialect is not None and decoded.dialect.has_done and decoded.stream and not decoded.done,
         "no_finish": understood and decoded.stream and not answer.finished,
     }
     flags = decoded.flags | {flag for flag, is_raised in raised.items() if is_raised}

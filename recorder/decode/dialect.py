@@ -110,9 +110,9 @@ class Dialect:
 
     `api` is its name on the tape, `operation` what is asked of it where the path does not tell. `tokens` reads the
     usage of a whole answer. `finish_ends` means that a finish reason for every choice ends a stream, as an event that
-    `ends` does. `parser` makes a `Parse` for each stream, where what an object means depends on those before it; it is
-    given the body of the request, None where the tape has none. `repeats` means that objects that are equal mean the
-    same, wherever they stand in a stream.
+    `ends` does, and `has_done` that `[DONE]` does. `parser` makes a `Parse` for each stream, where what an object means
+    depends on those before it; it is given the body of the request, None where the tape has none. `repeats` means that
+    objects that are equal mean the same, wherever they stand in a stream.
     """
 
     api: str
@@ -120,6 +120,7 @@ class Dialect:
     parse: Parse
     tokens: Callable[[dict[str, Any]], Tokens]
     finish_ends: bool = False
+    has_done: bool = False
     parser: Callable[[bytes | None], Parse] | None = None
     repeats: bool = True
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from operator import sub
 from typing import TYPE_CHECKING, Any, Final
 
-from recorder.decode.assembly import completion_tokens
 from recorder.decode.dialect import Chunk
 from recorder.decode.outcome import Exchange, Reads
 from recorder.decode.stalls import DEFAULT, output_gaps
@@ -41,7 +40,7 @@ _HISTOGRAM_BUCKETS = 64
 class Timeline:
     """What metrics are computed from: the facts of an exchange, and its chunks in time.
 
-    `tokens` are the completion tokens of `usage`. `at` and `output_reads` are the timestamps and the reads of the
+    `tokens` are the output tokens of `usage`. `at` and `output_reads` are the timestamps and the reads of the
     output chunks, of those that have one; `gaps` are the times between them.
     """
 
@@ -59,9 +58,9 @@ class Timeline:
         self.ordered_gaps = sorted(self.gaps)
         self.longest_gap_ns = max((gap for _, gap in output_gaps(self.at, self.output_reads)), default=None)
         self.latency_ns = self.at[-1] if self.at else None
-        # Chunks after [DONE] belong to the answer too: then only the end of the exchange ends it.
-        last, done_ns = max(chunk_at, default=0), decoded.done_ns if decoded is not None else None
-        end_ns = done_ns if done_ns is not None and done_ns >= last else exchange.end_ns
+        # Chunks after the last event belong to the answer too: then only the end of the exchange ends it.
+        last, ended_ns = max(chunk_at, default=0), decoded.ended_ns if decoded is not None else None
+        end_ns = ended_ns if ended_ns is not None and ended_ns >= last else exchange.end_ns
         self.duration_ns = None if end_ns is None else max(end_ns, last)
 
     def _add(self, decoded: "Decoded") -> list[int]:
@@ -83,8 +82,10 @@ class Timeline:
 
     @property
     def first_tokens(self) -> int | None:
-        """The completion tokens that the first output chunk reports."""
-        return completion_tokens(self._outputs[0][1].usage) if self._outputs else None
+        """The output tokens that the first output chunk reports."""
+        from recorder.decode.dialects import registry  # it loads all dialects: a shell that completes a line waits
+
+        return registry.tokens(self._outputs[0][1]).output if self._outputs else None
 
     def first(self, *kinds: str) -> int | None:
         """Return when the first output came that carries one of these: content, reasoning, tool."""
@@ -219,7 +220,10 @@ class Timing:
     ttst_ns: int | None = duration("first → second output chunk", lambda t: t.gaps[0] if t.gaps else None)
     latency_ns: int | None = duration("T0 → last output chunk", lambda t: t.latency_ns, statistic="latency")
     duration_ns: int | None = duration(
-        "T0 → [DONE], else the end of the exchange", lambda t: t.duration_ns, aliases=("dur",), statistic="duration"
+        "T0 → the event that ends the stream ([DONE], …), else the end of the exchange",
+        lambda t: t.duration_ns,
+        aliases=("dur",),
+        statistic="duration",
     )
     tail_ns: int | None = duration("last output chunk → the end: duration − latency", Timeline.tail)
     max_stall_ns: int | None = duration(
@@ -232,7 +236,7 @@ class Timing:
         statistic="silence",
     )
     tpot_ns: float | None = duration(
-        "time per token after the first: first to last output over completion tokens − 1",
+        "time per token after the first: first to last output over output tokens − 1",
         lambda t: t.time_per_token(1),
         statistic="tpot",
         withheld=_HIDDEN,
@@ -260,7 +264,7 @@ class Timing:
         "tokens/s",
     )
     tokens_per_chunk: float | None = metric(
-        "completion tokens per output chunk",
+        "output tokens per output chunk",
         lambda t: t.tokens / t.output_chunks if t.output_chunks and t.tokens is not None else None,
         "tokens/chunk",
         withheld=_HIDDEN,
@@ -301,13 +305,13 @@ class Timing:
     sparkline: str = value("gaps from first to last output, as up to 24 characters", lambda t: sparkline(t.at), "")
     reads: int = count("socket reads of the body", lambda t: len(t.reads))
     bytes: int = metric("bytes of the body as they came", lambda t: sum(t.reads.size), "bytes", 0)
-    chunks: int = count("chat-completion chunks", lambda t: t.chunks)
+    chunks: int = count("chunks: payloads of the stream that its API's dialect knows", lambda t: t.chunks)
     output_chunks: int = count(
         "chunks with content, reasoning or a tool call's name or arguments", lambda t: t.output_chunks
     )
 
 
-DECODER_VERSION: Final = 2
+DECODER_VERSION: Final = 3
 """Raised whenever the same facts would be derived differently."""
 
 
@@ -325,16 +329,21 @@ class Measures(Timing):
     outcome_detail: str | None = value("the kind of that outcome")
     error_code: str | None = value("the code or type of the error that upstream reported")
     error_message: str | None = value("the message of that error, verbatim")
-    dialect: str | None = value("chat; unknown: the payload is not understood; NULL: there is no payload")
-    model: str | None = value("the first model that the answer names")
+    api: str | None = value("whose API: openai.chat, …; unknown: the payload is not understood; NULL: there is none")
+    operation: str | None = value("what was asked for: chat, embeddings, models, …")
+    response_model: str | None = value("the first model that the answer names")
     response_id: str | None = value("the first id that the answer names")
     finish_reason: str | None = value("why the answer ended, in the words of upstream")
-    prompt_tokens: int | None = tokens("tokens of the prompt, from usage", ("tok.in",))
-    completion_tokens: int | None = tokens("tokens of the answer, from usage", ("tok.out", "tokens"))
+    input_tokens: int | None = tokens("tokens of the request, from usage", ("tok.in", "prompt_tokens"))
+    output_tokens: int | None = tokens("tokens of the answer, from usage", ("tok.out", "tokens", "completion_tokens"))
     total_tokens: int | None = tokens(
         "tokens in all, from usage, or the sum of the two where it has none", ("tok.total",)
     )
     reasoning_tokens: int | None = tokens("tokens of reasoning, from usage", ("tok.reason",))
+    cache_read_input_tokens: int | None = tokens("tokens read from the provider's cache, from usage", ("tok.cached",))
+    cache_creation_input_tokens: int | None = tokens(
+        "tokens written to the provider's cache, from usage", ("tok.cache_write",)
+    )
     usage: dict[str, Any] | None = value("usage: the last non-null value of each field")
     events: int = count("events by the standard, [DONE] included")
     comments: int = count("comment lines")

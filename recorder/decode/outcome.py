@@ -53,7 +53,7 @@ OUTCOMES: Final[dict[Outcome, str]] = {
     "truncated": "upstream ended before the stream was complete",
     "malformed": "complete, but at least one data event is not a JSON object",
     "interrupted": "the recorder stopped or died while it was open",
-    "complete": "[DONE], or a finish reason for every choice, or the end of a body that is not a stream",
+    "complete": "[DONE], or whatever ends a stream of its API, or the end of a body that is not a stream",
 }
 
 DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
@@ -90,7 +90,7 @@ FLAGS: Final[dict[str, str]] = {
     "object_mismatch": "chunks do not call themselves chat.completion.chunk",
     "opaque_reasoning": "reasoning came encrypted",
     "pretty_printed": "a payload over several lines of which only the first has data:",
-    "reasoning_additive": "total_tokens counts reasoning beside completion_tokens",
+    "reasoning_additive": "total_tokens counts reasoning beside output_tokens",
     "request_not_stored": "the request body is not on the tape, or only its beginning; its size and hash are",
     "sanitized": "text held NUL, lone surrogates or invalid UTF-8, now U+FFFD",
     "single_chunk": "the whole output came in one chunk or one read",
@@ -169,7 +169,7 @@ class Exchange:
     `gap_bytes` is how much of the body the tape could not keep, `paused` how often reading had to wait for the client,
     `surplus` whether bytes followed the response, `coarse_clock` whether instants are not those of socket reads,
     `framing` how the body was delimited ("none": an answer that has no body, as to HEAD), `request_missing` how many
-    bytes of the request body are not on the tape.
+    bytes of the request body are not on the tape. `request` is the body of the request where decoding needs it.
     """
 
     status: int | None
@@ -185,6 +185,10 @@ class Exchange:
     coarse_clock: bool = False
     framing: str | None = None
     request_missing: int = 0
+    method: str = "POST"
+    path: str = ""
+    request_model: str | None = None
+    request: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +196,8 @@ class Evidence:
     """What decoding the body showed.
 
     `stream` and `understood`: whether it is an event stream, and of a dialect known here. `whole`: whether all of what
-    came could be decoded. `done`: `[DONE]` was seen. `finished`: every seen choice has a finish reason.
+    came could be decoded. `done`: the event that ends a stream of the dialect was seen. `finished`: every seen choice
+    has a finish reason, in a dialect where that ends a stream.
     """
 
     stream: bool = False

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from recorder.decode.dialect import Chunk, Fault, compact, text
+from recorder.decode.dialect import Chunk, Fault, Parse, compact, text
 from recorder.decode.dialects.registry import DIALECTS
 
 DONE: Final = Chunk("", id="[DONE]")
@@ -36,7 +36,32 @@ _VISIBLE = re.compile(r"\S")
 _RAW = json.JSONDecoder()
 
 
-def read(data: str, event: str = "message") -> Chunk:
+class Reader:
+    """Reads the JSON objects of one stream: each is a chunk of the dialect that claims it.
+
+    `request` is the body of the request, None where it is not known.
+    """
+
+    __slots__ = ("_parsers",)
+
+    def __init__(self, request: bytes | None = None) -> None:
+        self._parsers: list[Parse] = [one.parser(request) if one.parser else one.parse for one in DIALECTS]
+
+    def __call__(self, payload: dict[str, Any], event: str = "message") -> Chunk:
+        """Read one JSON object of an event; one of the type "error" is an error, whatever its shape."""
+        error = fault(payload)
+        if event == "error" and error is None:
+            error = _described(payload, payload)
+        for place, parse in enumerate(self._parsers):
+            chunk = parse(payload, event, error)
+            if chunk is not None:
+                if place:  # the others of a stream are of the same dialect
+                    self._parsers.insert(0, self._parsers.pop(place))
+                return chunk
+        return Chunk("", fault=error)
+
+
+def read(data: str, event: str = "message", reader: Reader | None = None) -> Chunk:
     """Read the data of one event: a chunk, or `DONE`, `EMPTY` or `MALFORMED`, which `repair` may still save."""
     if data == "[DONE]":
         return DONE
@@ -45,7 +70,7 @@ def read(data: str, event: str = "message") -> Chunk:
     except (msgspec.DecodeError, ValueError, RecursionError):
         payload = _decode_slowly(data)
     if type(payload) is dict:
-        return from_object(payload, event)
+        return (reader or Reader())(payload, event)
     stripped = data.strip()
     if stripped == "[DONE]":
         return DONE
@@ -53,18 +78,6 @@ def read(data: str, event: str = "message") -> Chunk:
     if listed or (event == "error" and not stripped):
         return Chunk("", fault=listed or Fault(None, None))
     return MALFORMED if stripped else EMPTY
-
-
-def from_object(payload: dict[str, Any], event: str = "message") -> Chunk:
-    """Read one JSON object of an event; one of the type "error" is an error, whatever its shape."""
-    error = fault(payload)
-    if event == "error" and error is None:
-        error = _described(payload, payload)
-    for dialect in DIALECTS:
-        chunk = dialect.parse(payload, event, error)
-        if chunk is not None:
-            return chunk
-    return Chunk("", fault=error)
 
 
 def fault(payload: dict[str, Any]) -> Fault | None:
@@ -100,13 +113,13 @@ def error_field(value: str) -> Fault:
     return Fault(None, value.strip() or None)
 
 
-def repair(block: str, event: str = "message") -> tuple[list[Chunk], list[str]]:
+def repair(block: str, event: str = "message", reader: Reader | None = None) -> tuple[list[Chunk], list[str]]:
     """Read an event's block again, leniently: payloads over several lines, several payloads in one event.
 
     Returns the chunks before the first thing that cannot be read, `MALFORMED` in its place, and the repair's flags.
     """
     lines, bare = _payload_lines(block)
-    found = [chunk for chunk, _ in sequence("\n".join(lines), event)]
+    found = [chunk for chunk, _ in sequence("\n".join(lines), event, reader)]
     if found == [MALFORMED]:
         # The text of an error event need not be JSON.
         return ([Chunk("", fault=Fault(None, "\n".join(lines).strip()))] if event == "error" else found), []
@@ -116,29 +129,31 @@ def repair(block: str, event: str = "message") -> tuple[list[Chunk], list[str]]:
     return found, flags
 
 
-def sequence(body: str, event: str = "message") -> list[tuple[Chunk, int]]:
+def sequence(body: str, event: str = "message", reader: Reader | None = None) -> list[tuple[Chunk, int]]:
     """Read the JSON objects and `[DONE]` that follow each other, each with the index where it ends.
 
     Stops at the first thing that is neither, which is `MALFORMED`.
     """
     found: list[tuple[Chunk, int]] = []
-    position = 0
+    position, reader = 0, reader or Reader()
     while len(found) < MAX_SEQUENCE and (start := _VISIBLE.search(body, position)):
-        chunk, position = _next(body, start.start(), event)
+        chunk, position = _next(body, start.start(), event, reader)
         found.append((chunk, position))
     return found
 
 
-def unframed(region: str) -> list[tuple[Chunk, int]]:
+def unframed(region: str, reader: Reader | None = None) -> list[tuple[Chunk, int]]:
     """Read the JSON that stands outside of any event, from its first line on, each chunk with the index of its end."""
     first = _JSON_LINE.search(region)
     if first is None:
         return []
     skipped = first.start()
-    return [(chunk, skipped + end) for chunk, end in sequence(region[skipped:]) if chunk is not MALFORMED]
+    return [
+        (chunk, skipped + end) for chunk, end in sequence(region[skipped:], reader=reader) if chunk is not MALFORMED
+    ]
 
 
-def _next(body: str, position: int, event: str) -> tuple[Chunk, int]:
+def _next(body: str, position: int, event: str, reader: Reader) -> tuple[Chunk, int]:
     if body.startswith("[DONE]", position):
         return DONE, position + len("[DONE]")
     try:
@@ -146,7 +161,7 @@ def _next(body: str, position: int, event: str) -> tuple[Chunk, int]:
     except (ValueError, RecursionError):
         return MALFORMED, len(body)
     if isinstance(payload, dict):
-        return from_object(payload, event), end
+        return reader(payload, event), end
     found = _fault_in_list(payload)
     return (Chunk("", fault=found), end) if found else (MALFORMED, len(body))
 

@@ -16,6 +16,7 @@ import msgspec
 
 from recorder.decode import payloads
 from recorder.decode.dialect import Chunk, Piece, ToolPiece
+from recorder.decode.dialects.registry import BY_API
 
 PARTS: Final = ("content", "reasoning", "refusal", "arguments")
 """The texts of a chunk, one of which may be open."""
@@ -89,6 +90,8 @@ class Templates:
 
     def learn(self, payload: str, chunk: Chunk) -> None:
         """Remember the payload of one line that was parsed as `chunk`, if it is of the kind that repeats."""
+        if chunk.api and not BY_API[chunk.api].repeats:
+            return
         if self._learnt > _LEAST_LEARNT + self._hits // _HITS_FOR_ONE or _open_text(chunk) is None:
             return
         self._learnt += 1  # a failure costs as much as a success

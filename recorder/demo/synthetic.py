@@ -31,6 +31,7 @@ from recorder.tape import reading
 from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
 
 VARIATIONS: Final = 4
+PATH: Final = "/v1/chat/completions"
 STREAM: Final = "text/event-stream"
 JSON: Final = "application/json"
 _MS: Final = 1_000_000
@@ -118,7 +119,7 @@ def _measured(one: Template, facts: Exchange, its_reads: Reads) -> Measures:
     flags = set(one.derived.flags)
     if one.decoded.stream:
         at_ns = [its_reads.at_ns[read or 0] for read in one.decoded.reads]
-        timeline = Timeline(facts, its_reads, replace(one.decoded, at_ns=at_ns), one.derived.completion_tokens)
+        timeline = Timeline(facts, its_reads, replace(one.decoded, at_ns=at_ns), one.derived.output_tokens)
         flags = flags - _TIMING_FLAGS | timeline.flags()
     return replace(one.derived, **measured(timeline), flags=tuple(sorted(flags)))
 
@@ -161,7 +162,8 @@ def _facts(ending: str, variation: int) -> Exchange:
     elif ending == "connect_error":
         status = None
     kind = None if status is None else STREAM if status == 200 else JSON
-    return Exchange(status, kind, None, ended_by, None, None, 1 if ended_by is not None else None)
+    end_ns = 1 if ended_by is not None else None
+    return Exchange(status, kind, None, ended_by, None, None, end_ns, path=PATH)
 
 
 def _pieces(model: Model, ending: str, chunks: int, variation: int) -> list[bytes]:
@@ -343,7 +345,7 @@ def _exchange_columns(one: Template, exchange: Exchange, its_reads: Reads) -> di
     left = exchange.end_ns if exchange.ended_by == "client" else None
     return {
         "method": "POST",
-        "path": "/v1/chat/completions",
+        "path": PATH,
         "upstream": one.model.upstream,
         "request_model": one.model.name,
         "request_headers": [["content-type", "application/json"]],

@@ -329,7 +329,7 @@ class Damage:
             yield "more rows are damaged: see 'wiretape db check'"
 
 
-_BEHIND: Final = {"measures.model": "exchanges.request_model"}
+_BEHIND: Final = {"exchanges.request_model": "measures.response_model"}
 """A column that an expression of another one's type may have come from."""
 
 

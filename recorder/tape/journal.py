@@ -149,7 +149,7 @@ class Finished(msgspec.Struct, frozen=True):
     icl_p50_ns: float | None
     max_stall_ns: int | None
     duration_ns: int | None
-    completion_tokens: int | None
+    output_tokens: int | None
     flags: list[str]
 
 

@@ -9,7 +9,7 @@ from operator import lt
 from typing import Any
 
 import msgspec
-from sqlalchemy import BindParameter, Connection, Row, Select, bindparam, func, select
+from sqlalchemy import BindParameter, Connection, Row, Select, bindparam, case, func, select
 from sqlalchemy.exc import DatabaseError
 
 from recorder.decode import encoding
@@ -26,12 +26,16 @@ READ_COLUMNS = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, r
 PACKED_READS = func.json_array(*(func.json_group_array(column) for column in READ_COLUMNS))
 """All reads of an exchange in one row, for `unpacked_reads`: several times as fast as a row for each of them."""
 
+REQUEST_NEEDED = case((exchanges.c.path.contains("/aigc/"), exchanges.c.request_body)).label("request_needed")
+"""The body of a request where decoding needs it: DashScope's answers mean what the request asked for."""
+
 _ReadColumns = tuple[list[Place], list[Timestamp], list[Timestamp | None], list[Place], list[Place]]
 # Statements are built once: that takes longer than running them.
 _OF_NO: BindParameter[int] = bindparam("no")
 _FACTS: Select[Any] = select(
     *(column for column in exchanges.c if column.name != "request_body"),
     func.coalesce(func.length(exchanges.c.request_body), 0).label("request_stored"),
+    REQUEST_NEEDED,
 ).where(exchanges.c.no == _OF_NO)
 _READS = select(*READ_COLUMNS).where(reads.c.exchange_no == _OF_NO).order_by(reads.c.seq)
 _PACKED = select(PACKED_READS).where(reads.c.exchange_no == _OF_NO)
@@ -67,6 +71,10 @@ def exchange_of(row: Row[Any]) -> Exchange:
         coarse_clock=bool(row.coarse_clock),
         framing=row.framing,
         request_missing=0 if row.request_size is None else row.request_size - row.request_stored,
+        method=row.method or "",
+        path=row.path or "",
+        request_model=row.request_model,
+        request=row.request_needed,
     )
 
 

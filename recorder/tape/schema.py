@@ -35,7 +35,7 @@ from recorder.tape.cells import check_when_read, declared
 APPLICATION_ID = 0x77746170
 """SQLite's `application_id` of every tape: the letters `wtap`."""
 
-REVISION = "0003"
+REVISION = "0004"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
 
 VIEW = "exchange_metrics"
@@ -175,7 +175,7 @@ _OF_EXCHANGES: Final = (
     "no", "id", "session_no", "started_at", "method", "path", "upstream", "labels", "request_model", "status",
     "ended_by", "gap_bytes",
 )  # fmt: skip
-_NOT_IN_VIEW: Final = {"exchange_no", "decoder_version", "outcome", "model", "content", "reasoning", "refusal"}
+_NOT_IN_VIEW: Final = {"exchange_no", "decoder_version", "outcome", "content", "reasoning", "refusal"}
 
 
 def meaning(column: Column[Any]) -> str:
@@ -203,7 +203,9 @@ def commented(table: Table, sql: str) -> str:
 def view() -> str:
     """Return the definition of the view for people; it withholds what lists and statistics withhold."""
     listed = [(f"e.{name}", name, meaning(exchanges.c[name])) for name in _OF_EXCHANGES]
-    listed.append(("coalesce(m.model, e.request_model)", "model", "the model that answered, else the one asked for"))
+    listed.append(
+        ("coalesce(e.request_model, m.response_model)", "model", "the model asked for, else the one that answered")
+    )
     listed.append(("coalesce(m.outcome, 'open')", "outcome", "how the exchange ended; open: running, or not measured"))
     for column in measures.c:
         if column.name in _NOT_IN_VIEW or isinstance(declared(column), LargeBinary | JSON):

@@ -24,6 +24,7 @@ from sqlalchemy import JSON, Connection, func, insert, select, update
 from recorder.clock import Clock
 from recorder.decode.derive import derive
 from recorder.decode.metrics import DECODER_VERSION, Measures
+from recorder.decode.operation import model_in_path
 from recorder.decode.outcome import Exchange, Reads
 from recorder.errors import DAMAGED, sqlite_code
 from recorder.tape import cells, journal, reading
@@ -280,7 +281,7 @@ class Store:
             "method": frame.method,
             "path": self._redactor.path(frame.path),
             "upstream": self._redactor.url(frame.upstream),
-            "request_model": _model_asked(frame.body),
+            "request_model": _model_asked(frame),
             "request_headers": compact_json(self._redactor.headers(frame.headers)),
             "request_body": frame.body,
             "request_size": frame.body_size,
@@ -419,12 +420,12 @@ class Store:
 
 def _finished(facts: Unsettled, measured: Measures | None) -> journal.Finished:
     """Return what to show of an exchange; None: it could not be measured."""
-    names = ("outcome_detail", "ttft_ns", "icl_p50_ns", "max_stall_ns", "duration_ns", "completion_tokens")
+    names = ("outcome_detail", "ttft_ns", "icl_p50_ns", "max_stall_ns", "duration_ns", "output_tokens")
     return journal.Finished(
         id=facts.id,
         method=facts.method,
         path=facts.path,
-        model=(measured and measured.model) or facts.request_model,
+        model=facts.request_model or (measured.response_model if measured else None),
         status=facts.exchange.status,
         outcome=measured.outcome if measured else "not measured",
         flags=list(measured.flags) if measured else [],
@@ -458,9 +459,12 @@ def _measures_row(no: int, measured: Measures) -> tuple[Any, ...]:
     return tuple(row.values())
 
 
-def _model_asked(body: bytes | None) -> str | None:
+def _model_asked(frame: journal.Begin) -> str | None:
+    """Return the model that a request's body names, else its path."""
     try:
-        model = msgspec.json.decode(body or b"", type=_Request).model
+        model = msgspec.json.decode(frame.body or b"", type=_Request).model
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
+        model = None
+    if not model and frame.method == "POST":
+        model = model_in_path(frame.path)
     return model and model.replace("\0", "�")

@@ -28,7 +28,7 @@ COMPLETE, TOOLS, TRUNCATED, LIMITED, FAILED, ODD, LIVE = (
 
 def event(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> bytes:
     choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
-    chunk = {"id": "r1", "object": "chat.completion.chunk", "model": "gpt-x-mini", "choices": choices, **more}
+    chunk = {"id": "r1", "object": "chat.completion.chunk", "model": "gpt-x-2026", "choices": choices, **more}
     return f"data: {json.dumps(chunk)}\n\n".encode()
 
 
@@ -83,7 +83,7 @@ def end(id: str, parts: Sequence[tuple[int, bytes]], by: str = "end", detail: st
 
 
 def frames() -> Iterator[journal.Frame]:
-    asked = json.dumps({"model": "gpt-x", "stream": True}).encode()
+    asked = json.dumps({"model": "gpt-x-mini", "stream": True}).encode()
     ended = [
         (begin(COMPLETE, 1, asked, run="a7"), COMPLETE_READS, 200, "end", None),
         (begin(TOOLS, 2, asked), TOOLS_READS, 200, "end", None),
@@ -96,7 +96,7 @@ def frames() -> Iterator[journal.Frame]:
         yield first
         yield from response(first.id, parts, status)
         yield end(first.id, parts, by, detail)
-    yield begin(LIVE, 7, asked)
+    yield begin(LIVE, 7, json.dumps({"model": "gpt-x", "stream": True}).encode())
     yield from response(LIVE, COMPLETE_READS[:2])
 
 

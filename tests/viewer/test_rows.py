@@ -16,10 +16,10 @@ from viewer.model.exchange.transcript import Transcript
 
 CONTRACT = (
     "id, started_at, method, path, upstream, model, status, outcome, outcome_detail, error_code, error_message, "
-    "finish_reason, prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, ttfb_ms, ttfc_ms, ttft_ms, "
+    "finish_reason, input_tokens, output_tokens, total_tokens, reasoning_tokens, ttfb_ms, ttfc_ms, ttft_ms, "
     "ttfo_ms, ttst_ms, latency_ms, duration_ms, tpot_ms, icl_p50_ms, icl_p99_ms, icl_max_ms, max_stall_ms, reads, "
     "events, output_chunks, bytes, flags, request_model, labels, connect_ms, tps_user, coalesced_fraction, "
-    "max_silence_ms"
+    "max_silence_ms, cache_read_input_tokens, cache_creation_input_tokens, operation, api, response_model"
 )
 
 
@@ -95,7 +95,7 @@ def test_what_a_chunk_lacks_is_unknown_and_never_empty_text() -> None:
     (row,) = chunk_rows({"choices": [], "usage": {"completion_tokens": 3}})
     absent = ("choice", "content", "reasoning", "refusal", "tool_name", "tool_arguments", "finish_reason")
     assert [row[field] for field in absent] == [None] * len(absent)
-    assert (row["completion_tokens"], row["output"]) == (3, False)
+    assert (row["output_tokens"], row["output"]) == (3, False)
     assert tuple(row) == rows.CHUNK_FIELDS
 
 

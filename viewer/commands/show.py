@@ -34,7 +34,7 @@ def _summary(connection: "Connection", no: int, out: Output, limits: Thresholds)
     row = queries.detail(connection, no)
     request_headers, response_headers = queries.headers(connection, no)
     if out.format not in (None, "table"):
-        del row["sparkline"], row["dialect"]
+        del row["sparkline"]
         out.put_one(row | {"request_headers": request_headers, "response_headers": response_headers})
         return
     judged = verdicts(Attribution(*queries.observed(connection, no)), row["outcome"], limits)

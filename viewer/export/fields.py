@@ -30,7 +30,7 @@ _MEASURED: Final = {field.name: field.metadata["doc"] for field in dataclasses.f
 _OWN: Final = {
     "started_at": "wall time at T0, ISO 8601",
     "method": "HTTP method of the request",
-    "model": "the model that answered; where none has, the one asked for",
+    "model": "the model asked for; where the request names none, the one that answered",
     "labels": "what its request was labelled with: {key: value}",
     "gap_bytes": "bytes of the body that could not be stored",
     "day": "the day when they started, UTC",
@@ -51,7 +51,7 @@ _CHUNK: Final[dict[str, tuple[Kind, str]]] = {
     "tool_name": ("text", "name of the tool call that begins; several are joined by a space"),
     "tool_arguments": ("text", "what it adds to the arguments; of several calls joined by a line feed"),
     "finish_reason": ("text", "why the choice ended, in the words of upstream"),
-    "completion_tokens": ("integer", "tokens of the answer so far, from the chunk's own usage"),
+    "output_tokens": ("integer", "tokens of the answer so far, from the chunk's own usage"),
 }
 _UNITS: Final = {
     "status": "HTTP status", **dict.fromkeys(("gap_bytes", "size", "start"), "bytes"),
@@ -102,7 +102,7 @@ def _exchange(name: str) -> Field:
     if name in rows.GAP_PERCENTILES:
         percent = round(100 * rows.GAP_PERCENTILES[name])
         return Field(name, "number", "ms", f"{percent}th percentile of the gaps between reads with output")
-    stored = rows.stored_name(name)
+    stored = "request_model" if name == "model" else rows.stored_name(name)
     column = measures.c[stored] if stored in measures.c else exchanges.c[stored]
     meaning = _OWN.get(name) or _MEASURED.get(stored) or _comment(column)
     return _field(name, _kind(name, column), meaning)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from recorder.decode.metrics import METRICS, Metric
+from recorder.decode.operation import OPERATIONS
 from recorder.decode.outcome import FAILURES, FLAGS, OUTCOMES
 from viewer import rows
 
@@ -55,12 +56,17 @@ HAS: Final[dict[str, tuple[str, ...]]] = {
 }
 """The short words that `has:` takes, and the fields of a row of which one must be known."""
 
-CHOICES: Final[dict[str, Iterable[str]]] = {"outcome": OUTCOME_WORDS, "flags": FLAGS, "has": HAS}
+CHOICES: Final[dict[str, Iterable[str]]] = {
+    "outcome": OUTCOME_WORDS,
+    "flags": FLAGS,
+    "has": HAS,
+    "operation": OPERATIONS,
+}
 """The fields that have only certain values, for which anything else is a mistake."""
 
 _WHOLE = (
-    "method", "model", "request_model", "outcome", "outcome_detail", "error_code", "finish_reason", "response_id",
-    "framing", "ended_by",
+    "method", "model", "request_model", "response_model", "operation", "api", "outcome", "outcome_detail",
+    "error_code", "finish_reason", "response_id", "framing", "ended_by",
 )  # fmt: skip
 _WITHIN = ("error_message", "content", "reasoning", "refusal", "ended_detail")
 _COUNTS = ("status", "gap_bytes")

@@ -31,11 +31,11 @@ class Fact:
 
 
 def story(row: Row) -> Iterator[Fact]:
-    """Yield when an exchange started, which model answered, how it ended and why, and its labels."""
-    asked = f" (asked for {line(row['request_model'])})" if row["request_model"] not in (None, row["model"]) else ""
+    """Yield when an exchange started, which model it asked for, how it ended and why, and its labels."""
+    other = f" (answered by {line(row['response_model'])})" if row["response_model"] not in (None, row["model"]) else ""
     answered = f", answer {line(row['response_id'])}" if row["response_id"] else ""
     yield Fact("started", (f"{moment(row['started_at'])} UTC",))
-    yield Fact("model", (f"{line(row['model'])}{asked}{answered}",))
+    yield Fact("model", (f"{line(row['model'])}{other}{answered}",))
     yield Fact("outcome", (f"{outcome(row)}: {reason(row)}",))
     yield Fact("status", (f"{cell(row['status'])}, finish reason {line(row['finish_reason'])}",))
     for key, value in row["labels"].items():
@@ -47,7 +47,7 @@ def measured(row: Row, *, burst: bool) -> Iterator[Fact]:
     times = ("ttfb", "ttfc", "ttft", "ttfo", "ttst", "latency", "duration")
     gaps = {f"icl {name}": f"icl_{name}" for name in ("p50", "p90", "p99", "max")}
     gaps |= {"longest gap": "max_stall", "longest silence": "max_silence"}
-    tokens = [f"{name} {count(row[f'{name}_tokens'])}" for name in ("prompt", "completion", "reasoning", "total")]
+    tokens = [f"{name} {count(row[f'{name}_tokens'])}" for name in ("input", "output", "reasoning", "total")]
     yield Fact("times ms", tuple(f"{name} {ms(row[f'{name}_ms'])}" for name in times))
     yield Fact("gaps ms", tuple(f"{label} {ms(row[f'{name}_ms'])}" for label, name in gaps.items()))
     yield Fact("tokens", (*tokens, *_pace(row, burst)))
@@ -89,7 +89,7 @@ def fault(row: Row) -> str:
 
 
 def reason(row: Row) -> str:
-    """Return why an exchange ended, or that it has not; `recorder_pid` and `dialect` of the row may be missing."""
+    """Return why an exchange ended, or that it has not; `recorder_pid` and `api` of the row may be missing."""
     known = _REASONS.get(row["outcome"])
     why = f"{outcome(row)}, which this version does not know" if known is None else known(row)
     return f"{why} ({line(row['ended_detail'])})" if row.get("ended_detail") else why
@@ -129,7 +129,11 @@ def number_of(number: int | None, thing: str) -> str:
 
 def _complete(row: Row) -> str:
     signs = [f"finish reason {line(row['finish_reason'])}"] if row["finish_reason"] else []
-    signs += ["[DONE]"] if row.get("dialect") == "chat" and not {"no_done", "nonstream"} & set(row["flags"]) else []
+    signs += (
+        ["[DONE]"]
+        if row.get("api") in ("openai.chat", "openai.completions") and not {"no_done", "nonstream"} & set(row["flags"])
+        else []
+    )
     return f"all came: {', '.join([*signs, _AFTERWARDS.get(row['ended_by'], 'then the end')])}"
 
 

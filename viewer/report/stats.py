@@ -145,7 +145,7 @@ def _head(row: Row, objective: str | None) -> Iterator[tuple[str, str]]:
         f"{percent(row['error_rate_pct'])}; of all {percent(row['error_rate_all_pct'])}, after a 2xx "
         f"{percent(row['stream_error_rate_pct'])}, cancelled {percent(row['cancel_rate_pct'])}",
     )
-    tokens = ("prompt", "completion", "reasoning", "total")
+    tokens = ("input", "output", "reasoning", "total")
     reported = ", ".join(f"{name} {number(row[f'{name}_tokens'])}" for name in tokens)
     yield (
         "tokens",

@@ -35,7 +35,7 @@ _JOINERS: Final = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F, 0x20E3, *range(0x1F3FB,
 
 LISTED: Final = (
     "id", "started_at", "model", "upstream", "status", "outcome", "ttft_ms", "icl_p50_ms", "max_stall_ms",
-    "completion_tokens", "duration_ms", "flags", "sparkline",
+    "output_tokens", "duration_ms", "flags", "sparkline",
 )  # fmt: skip
 """The columns of `listing`, unless others are asked for."""
 
@@ -43,13 +43,13 @@ COLUMNS: Final = (*FIELDS, "sparkline", *TEXT_FIELDS, *DETAIL_FIELDS, *GAP_PERCE
 """All columns that `listing` can have: the fields of an exchange."""
 
 _IMPORTANT: Final = (
-    "id", "outcome", "started_at", "model", "ttft_ms", "duration_ms", "max_stall_ms", "completion_tokens", "flags",
+    "id", "outcome", "started_at", "model", "ttft_ms", "duration_ms", "max_stall_ms", "output_tokens", "flags",
     "status", "icl_p50_ms", "sparkline", "upstream",
 )  # fmt: skip
 _TITLES: Final = {
     "started_at": "started UTC", "ttft_ms": "ttft ms", "icl_p50_ms": "icl p50 ms", "max_stall_ms": "max gap ms",
     "max_silence_ms": "max silence ms",
-    "completion_tokens": "tokens", "duration_ms": "total ms", "sparkline": "gaps",
+    "output_tokens": "tokens", "duration_ms": "total ms", "sparkline": "gaps",
 }  # fmt: skip
 _SHORT_ID = 8
 _TIME, _DATE_AND_TIME = slice(11, 19), slice(5, 19)

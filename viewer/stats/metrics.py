@@ -58,8 +58,8 @@ RATES: Final = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rat
 """The shares of the exchanges of a group, in percent."""
 
 GROUPS: Final = (
-    "model", "request_model", "upstream", "method", "path", "status", "outcome", "outcome_detail", "error_code",
-    "finish_reason", "day", "hour",
+    "model", "request_model", "response_model", "operation", "api", "upstream", "method", "path", "status", "outcome",
+    "outcome_detail", "error_code", "finish_reason", "day", "hour",
 )  # fmt: skip
 """What exchanges can be grouped by, beside `label.KEY`; days and hours are UTC."""
 

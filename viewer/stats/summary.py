@@ -26,7 +26,7 @@ Values = NDArray[Any]
 """One-dimensional, float64 or int64."""
 
 UNMEASURED: Final = "unmeasured"
-TOKENS: Final = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "total_tokens")
+TOKENS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "total_tokens")
 
 FEW: Final = 100
 """Below this many values a 99th percentile is little more than the maximum."""
@@ -320,7 +320,7 @@ def _percent(part: int, whole: int) -> float | None:
 
 
 def _usage(sample: Sample) -> Row:
-    reported = ~np.isnan(sample.columns["completion_tokens"])
+    reported = ~np.isnan(sample.columns["output_tokens"])
     counts = {name: known(sample.columns[name]) for name in TOKENS}
     return {
         **{name: int(tokens.sum()) if len(tokens) else None for name, tokens in counts.items()},

@@ -19,7 +19,10 @@ _TIMEOUT_SECONDS = 0.05
 _JOINED = "FROM exchanges e LEFT JOIN measures m ON m.exchange_no = e.no"
 _NEWEST = f"{_JOINED} WHERE e.no > (SELECT max(no) FROM exchanges) - {_LOOKED_AT}"
 FIELDS: Final = {
-    "model": "coalesce(m.model, e.request_model)",
+    "model": "coalesce(e.request_model, m.response_model)",
+    "response_model": "m.response_model",
+    "operation": "m.operation",
+    "api": "m.api",
     "request_model": "e.request_model",
     "status": "e.status",
     "finish_reason": "m.finish_reason",

@@ -25,7 +25,7 @@ def column(field: str) -> ColumnElement[Any]:
     unmeasured = measures.c.exchange_no.is_(None)
     match field:
         case "model":
-            return func.coalesce(measures.c.model, exchanges.c.request_model)
+            return func.coalesce(exchanges.c.request_model, measures.c.response_model)
         case "outcome":
             return func.coalesce(measures.c.outcome, "open")  # what has ended is measured a moment later
         case "reads":

@@ -32,7 +32,7 @@ from viewer.tape.conditions import Condition
 LISTED: Final = (
     "id", "started_at", "method", "path", "upstream", "model", "status", "outcome", "outcome_detail", "error_code",
     "finish_reason", "ended_by", "ttft_ms", "icl_p50_ms", "max_stall_ms", "max_silence_ms", "latency_ms", "duration_ms",
-    "tps_user", "events", "output_chunks", "completion_tokens", "reads", "bytes", "flags", "sparkline",
+    "tps_user", "events", "output_chunks", "output_tokens", "reads", "bytes", "flags", "sparkline",
 )  # fmt: skip
 """The fields of a row of the list; `no`, `last_read_ms` (of one that still runs) and `gaps` (packed) are with them."""
 
@@ -54,9 +54,10 @@ RATIO: Final = 20
 """So many times larger a compressed event stream may well be without its coding."""
 
 MEASURED: Final = (
-    "model", "prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens", "ttfb_ms", "ttfc_ms", "ttft_ms",
-    "ttfo_ms", "ttst_ms", "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "icl_mean_ms", "icl_p50_ms", "icl_p90_ms",
-    "icl_p99_ms", "icl_max_ms", "max_stall_ms", "max_silence_ms", "events", "comments", "chunks", "output_chunks",
+    "response_model", "api", "operation", "input_tokens", "output_tokens", "total_tokens", "reasoning_tokens",
+    "cache_read_input_tokens", "cache_creation_input_tokens", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "ttst_ms",
+    "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "icl_mean_ms", "icl_p50_ms", "icl_p90_ms", "icl_p99_ms",
+    "icl_max_ms", "max_stall_ms", "max_silence_ms", "events", "comments", "chunks", "output_chunks",
     "coalesced_fraction", "sparkline",
 )  # fmt: skip
 """The fields of a row that an exchange which still runs has: not what can only be known at its end."""
@@ -221,7 +222,7 @@ def preview(connection: Connection, no: int) -> Row | None:
     heads = [func.substr(column(name), 1, LONGEST, type_=column(name).type).label(name) for name in _HEADS]
     tools = func.substr(cast(column("tool_calls"), Text), 1, TAIL).label("tool_calls")
     pid = select(sessions.c.pid).where(sessions.c.no == exchanges.c.session_no).correlate(exchanges).scalar_subquery()
-    others = tools, column("dialect").label("dialect"), pid.label("recorder_pid")
+    others = tools, column("api").label("api"), pid.label("recorder_pid")
     statement = select(*tails, *sizes, *heads, *others).select_from(JOINED).where(exchanges.c.no == no)
     with connection.begin():
         texts = connection.execute(statement).mappings().one_or_none()
@@ -264,11 +265,11 @@ def _measure_once(facts: Exchange, reads: Reads, body: bytes) -> Measures:
 
 
 def filled(row: Row, figures: Measures) -> Row:
-    """Return a row with these figures, as far as it has their fields; the model asked for stays until one is named."""
+    """Return a row with these figures, as far as it has their fields; a model that was asked for is not replaced."""
     names = tuple(name for name in MEASURED if name in row)
     values = rows.exchange(names, [getattr(figures, rows.stored_name(name)) for name in names])
-    if values.get("model") is None:
-        values.pop("model", None)
+    if "model" in row:
+        values["model"] = row["model"] or figures.response_model
     return row | values | {"flags": [flag for flag in figures.flags if flag in _FLAGS]}
 
 

@@ -12,6 +12,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -41,7 +42,9 @@ K = TypeVar("K")
 BATCH = 1000
 _BATCH_OF_EXCHANGES = 200
 _MOST_HELD = 16 << 20
-_HEADS = select(_exchanges.c.no, _exchanges.c.response_headers, _exchanges.c.framing)
+_HEADS = select(
+    _exchanges.c.no, _exchanges.c.response_headers, _exchanges.c.framing, _exchanges.c.path, reading.REQUEST_NEEDED
+)
 EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
 """What is said wherever an exchange is asked of a tape that has none."""
 
@@ -178,7 +181,7 @@ def numbered(
 
 def detail(connection: Connection, no: int) -> Row:
     """Return all that is known of one exchange, except its events, reads and bytes."""
-    fields = rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS + ("sparkline", "dialect")
+    fields = rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS + ("sparkline",)
     with connection.begin():
         _, *values = connection.execute(_selected(fields).select_from(JOINED).where(_exchanges.c.no == no)).one()
     return rows.exchange(fields, values)
@@ -299,7 +302,7 @@ def _decoded_group(connection: Connection, group: Sequence[int]) -> Iterator[tup
     packed = select(body_no, _bodies.c.data, _bodies.c.size).where(body_no.in_(group))
     try:
         with connection.begin():
-            heads = {no: head for no, *head in connection.execute(_HEADS.where(_exchanges.c.no.in_(group)))}
+            heads = {row.no: row for row in connection.execute(_HEADS.where(_exchanges.c.no.in_(group)))}
             reads = {no: text for no, text in connection.execute(packed_reads)}
             data = {no: (data, size) for no, data, size in connection.execute(packed)}
     except DatabaseError:  # what is damaged is left out of each by itself
@@ -310,23 +313,24 @@ def _decoded_group(connection: Connection, group: Sequence[int]) -> Iterator[tup
         except (KeyError, TypeError, ValueError, msgspec.MsgspecError):  # it still runs, or is damaged
             yield no, chunks(connection, no)
         else:
-            yield no, decode(_as_answer(*heads[no]), its_reads, body)
+            yield no, decode(_as_answer(heads[no]), its_reads, body)
 
 
 def chunks(connection: Connection, no: int) -> Decoded:
     """Decode an exchange's body as `decoded` does, with nothing read but what decides how that is done."""
     with connection.begin():
-        headers, framing = connection.execute(_HEADS.where(_exchanges.c.no == no)).one()[1:]
+        head = connection.execute(_HEADS.where(_exchanges.c.no == no)).one()
         its_reads = reading.reads_of(connection, no)
         data = reading.readable_body(connection, no)
-    return decode(_as_answer(headers, framing), its_reads, data)
+    return decode(_as_answer(head), its_reads, data)
 
 
-def _as_answer(headers: list[list[str]] | None, framing: str | None) -> Exchange:
+def _as_answer(head: Any) -> Exchange:
     """Return what of an exchange decides how its body is decoded."""
-    named = dict(reversed(headers or []))
+    named = dict(reversed(head.response_headers or []))
     kind, coding = named.get("content-type"), named.get("content-encoding")
-    return Exchange(None, kind, coding, None, None, None, None, framing=framing)
+    answer = Exchange(None, kind, coding, None, None, None, None, framing=head.framing)
+    return replace(answer, path=head.path or "", request=head.request_needed)
 
 
 def _numbers(connection: Connection, where: Condition | None) -> Iterator[tuple[int, str]]:

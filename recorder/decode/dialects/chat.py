@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from recorder.decode.dialect import MAX_INDEX, Chunk, Dialect, Fault, Piece, Tokens, ToolPiece, compact, count, text
 
-API: Final = "chat"
+API: Final = "openai.chat"
 
 # KoboldCpp and DashScope send the string "null", SGLang the empty string.
 _NO_REASON = frozenset({"", "null"})
@@ -63,7 +63,7 @@ def tokens(usage: dict[str, Any]) -> Tokens:
     )
 
 
-DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, finish_ends=True)
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, finish_ends=True, has_done=True)
 
 
 def _is_chat(payload: dict[str, Any]) -> bool:

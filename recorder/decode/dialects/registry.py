@@ -2,15 +2,33 @@
 
 from typing import Final
 
-from recorder.decode.dialect import Dialect
-from recorder.decode.dialects import bedrock, bedrock_invoke, chat, dashscope, gemini, ollama
+from recorder.decode.dialect import Chunk, Dialect, Tokens
+from recorder.decode.dialects import (
+    bedrock,
+    bedrock_invoke,
+    chat,
+    cohere,
+    dashscope,
+    gemini,
+    messages,
+    ollama,
+)
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
     chat.DIALECT,
+    messages.DIALECT,
     gemini.DIALECT,
     ollama.DIALECT,
+    cohere.DIALECT,
     bedrock.DIALECT,
     bedrock_invoke.DIALECT,
     dashscope.DIALECT,
 )
-"""In the order in which they are asked whether an object is theirs: the first that claims it wins."""
+"""No object is of two dialects: their order does not matter."""
+
+BY_API: Final = {dialect.api: dialect for dialect in DIALECTS}
+
+
+def tokens(chunk: Chunk) -> Tokens:
+    """Return the counts that one chunk's own usage reports."""
+    return BY_API[chunk.api].tokens(chunk.usage) if chunk.usage and chunk.api in BY_API else Tokens()

@@ -19,7 +19,7 @@ ONE = Finished(
     icl_p50_ns=11_000_000.0,
     max_stall_ns=2_914_000_000,
     duration_ns=7_200_000_000,
-    completion_tokens=42,
+    output_tokens=42,
     flags=["no_usage", "stall"],
 )
 
@@ -104,9 +104,7 @@ def test_the_flags_that_a_list_shows_come_the_gravest_first_and_none_says_the_ou
 def test_what_is_unknown_is_left_out_and_a_detail_is_told() -> None:
     unknown = dict.fromkeys(("status", "model", "ttft_ns", "icl_p50_ns", "max_stall_ns", "duration_ns"))
     fields = {name: getattr(ONE, name) for name in ONE.__struct_fields__} | unknown
-    one = Finished(
-        **fields | {"outcome": "connect_error", "outcome_detail": "tls", "completion_tokens": None, "flags": []}
-    )
+    one = Finished(**fields | {"outcome": "connect_error", "outcome_detail": "tls", "output_tokens": None, "flags": []})
     assert finished_line(one, "14:01:57") == "14:01:57  7f3a81d0  connect_error/tls  –  POST /v1/chat/completions"
 
 

@@ -103,7 +103,7 @@ def test_the_first_model_and_id_hold():
     found = answer(
         *({"choices": [], "id": id, "model": model} for id, model in [("", ""), ("a", ""), ("a", "m"), ("b", "n")])
     )
-    assert (found.values["response_id"], found.values["model"]) == ("a", "m")
+    assert (found.values["response_id"], found.values["response_model"]) == ("a", "m")
     assert "id_changed" in found.flags
 
 
@@ -129,7 +129,7 @@ def test_usage_keeps_the_last_value_of_each_field():
 )
 def test_tokens_are_what_usage_reports(usage, tokens, additive):
     found = answer({"choices": [], "usage": usage})
-    assert tuple(found.values[f"{name}_tokens"] for name in ("prompt", "completion", "total", "reasoning")) == tokens
+    assert tuple(found.values[f"{name}_tokens"] for name in ("input", "output", "total", "reasoning")) == tokens
     assert ("reasoning_additive" in found.flags) is additive
 
 

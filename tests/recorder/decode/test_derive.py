@@ -17,7 +17,7 @@ from recorder.decode.outcome import Exchange, Read
 STREAMS = Path(__file__).parents[2] / "data" / "streams"
 MS = 1_000_000
 BLOCK = re.compile(rb".*?(?:\r\n\r\n|\n\n)|.+\Z", re.DOTALL)
-FIELDS = ("content", "reasoning", "refusal", "finish_reason", "completion_tokens", "reasoning_tokens")
+FIELDS = ("content", "reasoning", "refusal", "finish_reason", "output_tokens", "reasoning_tokens")
 FIELDS += ("error_code", "error_message", "tool_calls", "choices")
 
 
@@ -80,8 +80,13 @@ NONSTREAM = {
 
 def test_a_json_answer_is_read_but_has_no_first_token():
     found = measure(json.dumps(NONSTREAM, indent=1), content_type="application/json; charset=utf-8")
-    assert brief(found) == ("complete", "nonstream", {"content": "Hi", "finish_reason": "stop", "completion_tokens": 2})
-    assert (found.dialect, found.model, found.total_tokens, found.duration_ns) == ("chat", "m", 3, 10_000 * MS)
+    assert brief(found) == ("complete", "nonstream", {"content": "Hi", "finish_reason": "stop", "output_tokens": 2})
+    assert (found.api, found.response_model, found.total_tokens, found.duration_ns) == (
+        "openai.chat",
+        "m",
+        3,
+        10_000 * MS,
+    )
     assert (found.ttf_byte_ns, found.ttfc_ns, found.ttft_ns, found.latency_ns, found.chunks) == (
         100 * MS,
         None,
@@ -104,7 +109,7 @@ def test_a_json_answer_is_read_but_has_no_first_token():
 def test_a_body_that_is_no_chat_is_just_bytes(body, content_type):
     found = measure(body, content_type=content_type)
     assert brief(found) == ("complete", "nonstream", {})
-    assert (found.dialect, found.bytes, found.events) == (None, len(body), 0)
+    assert (found.api, found.bytes, found.events) == (None, len(body), 0)
 
 
 def test_an_error_in_a_json_answer_with_status_200_is_an_error():
@@ -136,7 +141,7 @@ def test_an_http_error_says_why_and_has_no_flags(body, code, message, content_ty
         code,
         message,
     )
-    assert (found.dialect, found.ttfc_ns, found.content) == (None, None, None)
+    assert (found.api, found.ttfc_ns, found.content) == (None, None, None)
     assert found.flags == (("sanitized",) if "\0" in body else ())
 
 
@@ -195,7 +200,7 @@ def test_a_compressed_stream_has_the_instants_of_its_reads(coding):
 
 def test_an_unknown_coding_leaves_bytes():
     found = measure(b"\x1b\x03", content_encoding="br")
-    assert (found.outcome, found.flags, found.dialect, found.events) == ("complete", ("undecoded",), "unknown", 0)
+    assert (found.outcome, found.flags, found.api, found.events) == ("complete", ("undecoded",), "unknown", 0)
 
 
 def test_a_bomb_is_cut_but_kept():
@@ -265,7 +270,7 @@ def test_an_error_beside_output_keeps_the_output():
 
 
 def test_an_error_after_unknown_payloads_is_mid_stream():
-    body = 'data: {"type": "message_start"}\n\n' + 'data: {"type": "error", "message": "m"}\n\n'
+    body = 'data: {"kind": "first"}\n\n' + 'data: {"type": "error", "message": "m"}\n\n'
     assert measure(body).outcome_detail == "mid_stream"
 
 
@@ -331,7 +336,7 @@ def test_each_line_of_ndjson_is_an_item():
     body = b'{"a":1}\n{"error":{"message":"no"}}\n'
     decoded = decode(exchange(content_type="application/x-ndjson"), cut(body, (8, len(body) - 8)), body)
     assert [(item.kind, item.data, item.at_ns) for item in decoded.items()] == [
-        ("record", '{"a":1}', 100 * MS), ("record", '{"error":{"message":"no"}}', 110 * MS)
+        ("event", '{"a":1}', 100 * MS), ("event", '{"error":{"message":"no"}}', 110 * MS)
     ]  # fmt: skip
     assert [timed.item for timed in decoded.chunks()] == [0, 1]
 
@@ -355,7 +360,7 @@ def used(completion, reasoning=None, **more):
 def test_usage_that_counts_more_than_what_came_can_hold_is_flagged(texts, usage, is_hidden):
     found = measure("".join(map(chunk, texts)) + chunk("", "stop") + usage)
     assert ("hidden_tokens" in found.flags) is is_hidden
-    assert (found.tps_user is not None) is (found.completion_tokens is not None)
+    assert (found.tps_user is not None) is (found.output_tokens is not None)
 
 
 def test_reasoning_that_came_and_audio_hide_no_tokens():

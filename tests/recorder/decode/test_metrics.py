@@ -16,12 +16,12 @@ from tests.decoded import of_chunks
 MS = 1_000_000
 ENDED = Exchange(200, None, None, "end", 5, 10, 900 * MS)
 KINDS = {
-    "c": Chunk("chat", content=True),
-    "r": Chunk("chat", reasoning=True),
-    "t": Chunk("chat", tool=True),
-    "b": Chunk("chat", content=True, reasoning=True),
-    ".": Chunk("chat"),
-    "!": Chunk("chat", fault=Fault(None, None)),
+    "c": Chunk("openai.chat", content=True),
+    "r": Chunk("openai.chat", reasoning=True),
+    "t": Chunk("openai.chat", tool=True),
+    "b": Chunk("openai.chat", content=True, reasoning=True),
+    ".": Chunk("openai.chat"),
+    "!": Chunk("openai.chat", fault=Fault(None, None)),
 }
 
 

@@ -19,7 +19,7 @@ from recorder.decode.stalls import output_gaps
 
 ORACLES = json.loads((Path(__file__).parents[2] / "data" / "oracles.json").read_text("utf-8"))
 MS = 1_000_000
-NAMES = {"output_tokens": "completion_tokens", "n_out_chunks": "output_chunks"}
+NAMES = {"n_out_chunks": "output_chunks"}
 POPULATION = ORACLES["ex5_population"]
 
 
@@ -150,7 +150,7 @@ PIECES += [
 BODIES = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 TIMELESS = ("outcome", "outcome_detail", "error_message", "content", "reasoning", "tool_calls", "finish_reason")
-TIMELESS += ("events", "comments", "chunks", "output_chunks", "usage", "total_tokens", "dialect", "choices")
+TIMELESS += ("events", "comments", "chunks", "output_chunks", "usage", "total_tokens", "api", "choices")
 SHAPE = {"coalesced", "single_chunk", "stall", "burst"}
 
 

@@ -35,7 +35,7 @@ def test_a_whole_answer_has_the_chunks_asked_for(model: synthetic.Model) -> None
     for variation in range(VARIATIONS):
         derived = synthetic.template(model, "complete", 50, variation).derived
         assert derived.output_chunks == 50
-        assert (derived.completion_tokens is not None) == model.usage
+        assert (derived.output_tokens is not None) == model.usage
         assert (derived.reasoning is not None) == model.reasoning
 
 

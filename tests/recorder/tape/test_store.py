@@ -179,7 +179,7 @@ def test_a_bug_in_the_decoder_costs_no_facts(
 ) -> None:
     def broken(*facts: Any) -> Any:
         if fault is OverflowError:
-            return replace(derive(*facts), prompt_tokens=1 << 70)  # SQLite cannot hold it
+            return replace(derive(*facts), input_tokens=1 << 70)  # SQLite cannot hold it
         raise fault
 
     with opened(tape) as first, monkeypatch.context() as patch:

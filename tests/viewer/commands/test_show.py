@@ -35,7 +35,7 @@ def test_show_as_json_is_one_object_that_begins_with_the_contract(tape: Path) ->
 def test_show_as_csv_has_the_structures_as_json(tape: Path) -> None:
     (row,) = csv.DictReader(io.StringIO(run(tape, "show", TOOLS, "--format", "csv").stdout))
     assert json.loads(row["tool_calls"])[0]["arguments"] == '{"city":"Oslo"}'
-    assert (row["flags"], row["completion_tokens"]) == ("no_usage stall", "")
+    assert (row["flags"], row["output_tokens"]) == ("no_usage stall", "")
 
 
 @pytest.mark.parametrize("part", ["events", "reads"])

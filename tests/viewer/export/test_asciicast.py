@@ -52,7 +52,7 @@ def made(*chunks: Chunk, **facts: Any) -> list[Event]:
 
 def said(index: int = 0, **more: Any) -> Chunk:
     known: dict[str, Any] = {"content": "", "reasoning": "", "refusal": "", "tools": (), "finish_reason": None}
-    return Chunk("chat", pieces=(Piece(index, **(known | more)),), content=True)
+    return Chunk("openai.chat", pieces=(Piece(index, **(known | more)),), content=True)
 
 
 @pytest.mark.parametrize("id", [TOOLS, ODD, TRUNCATED])

@@ -35,7 +35,7 @@ def pieces(draw: st.DrawFn) -> Piece:
 
 
 CHUNKS = st.builds(
-    lambda some, usage, fault, said: Chunk("chat", "", "", tuple(some), *said, usage, fault),
+    lambda some, usage, fault, said: Chunk("openai.chat", "", "", tuple(some), *said, usage, fault),
     st.lists(pieces(), max_size=2),
     st.sampled_from([None, {"completion_tokens": 3}, {"completion_tokens": "3"}]),
     st.sampled_from([None, Fault("a", "b")]),
@@ -55,7 +55,7 @@ def runs(draw: st.DrawFn) -> list[Run]:
             part = draw(st.sampled_from(PARTS))
             tools = (ToolPiece(0, "", draw(TEXTS), ""),) if part == "arguments" else ()
             piece = Piece(0, "", "", "", tools, draw(st.one_of(st.none(), KNOWN)))
-            empty = Chunk("chat", pieces=(piece,), content=True)
+            empty = Chunk("openai.chat", pieces=(piece,), content=True)
             found.append(Run(filler(empty, part)("x"), part, draw(st.lists(KNOWN, min_size=1, max_size=5)), item))
         item += len(found[-1])
     return found
@@ -122,7 +122,7 @@ def test_the_chunks_of_a_tape_are_written_the_same_both_ways(
 
 
 def test_a_cell_is_a_formula_no_more_than_in_a_row() -> None:
-    first = Chunk("chat", pieces=(Piece(0, "x", "", "", (), None),), content=True)
+    first = Chunk("openai.chat", pieces=(Piece(0, "x", "", "", (), None),), content=True)
     decoded = of_runs([Run(first, "content", ["=1", 'a"b', "c,d"], 0)], [0, 1, 2])
     text = written(rows.Chunks([("a", decoded)])).decode()
     assert [row["content"] for row in csv.DictReader(io.StringIO(text, newline=""))] == ["'=1", 'a"b', "c,d"]

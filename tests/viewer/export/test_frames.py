@@ -89,7 +89,7 @@ def test_types_say_what_a_column_is(whole: Tape) -> None:
 def test_unknown_is_na_and_neither_0_nor_nan(whole: Tape) -> None:
     live = whole.exchanges().set_index("id").loc[LIVE]
     assert live["outcome"] == "open"
-    assert [live[name] for name in ("ttft_ms", "completion_tokens", "error_code")] == [pd.NA] * 3
+    assert [live[name] for name in ("ttft_ms", "output_tokens", "error_code")] == [pd.NA] * 3
     frame = whole.exchanges()
     assert frame["ttft_ms"].isna().sum() == 2
     assert frame["ttft_ms"].sum() == pytest.approx(frame["ttft_ms"].dropna().astype(float).sum())
@@ -168,7 +168,7 @@ def test_the_numbers_are_those_of_the_statistics(made: Tape) -> None:
     for name, values in (("icl", gaps), ("read_gap", gaps[gaps > 0]), ("ttft", complete["ttft_ms"])):
         assert values.mean() == pytest.approx(found[f"{name}_mean_ms"], abs=1e-6)
         assert values.quantile(0.95) == pytest.approx(found[f"{name}_p95_ms"], abs=1e-6)
-    assert complete["completion_tokens"].sum() <= found["completion_tokens"]
+    assert complete["output_tokens"].sum() <= found["output_tokens"]
 
 
 def test_gaps_are_those_between_output_chunks(whole: Tape) -> None:
@@ -198,7 +198,7 @@ def test_what_no_column_could_hold_is_unknown(tmp_path: Path) -> None:
         store.begin_session(journal.Session("u", "0", 1, None, "http://127.0.0.1:1", [], first.started_at))
         store.settle(store.append([first, *response(first.id, parts), end(first.id, parts)]))
     frame = open_tape(tmp_path / "tape.db").chunks()
-    assert frame["completion_tokens"].tolist() == [pd.NA]
+    assert frame["output_tokens"].tolist() == [pd.NA]
 
 
 def test_no_tape_is_told_at_once(tmp_path: Path) -> None:

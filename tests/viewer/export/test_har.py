@@ -63,7 +63,7 @@ def entries(connection: Connection) -> dict[str, Any]:
 def timed(last: int | None = None, **instants: int) -> dict[str, float]:
     facts = {"connected_ns": None, "sent_ns": None, "headers_ns": None, "end_ns": None} | instants
     reads = [] if last is None else [Read(0, last, None, 0, 1)]
-    return har.timings(FullExchange(facts, Reads.of(reads), b"", Decoded(b"", False)))
+    return har.timings(FullExchange(facts, Reads.of(reads), b"", Decoded(b"", "json")))
 
 
 def test_an_archive_is_the_golden_file_byte_for_byte(connection: Connection) -> None:
@@ -145,7 +145,7 @@ def test_an_open_exchange_is_timed_up_to_its_last_read(connection: Connection) -
 def test_without_an_answer_the_status_is_0_and_the_error_is_said(connection: Connection) -> None:
     one = exchange.full(connection, queries.find(connection, TRUNCATED))
     lost = {"status": None, "response_headers": None, "outcome": "connect_error", "outcome_detail": "dns"}
-    found = har.entry(FullExchange(one.facts | lost, Reads.of([]), b"", Decoded(b"", False)))
+    found = har.entry(FullExchange(one.facts | lost, Reads.of([]), b"", Decoded(b"", "json")))
     assert_of_shape(found, ENTRY)
     assert (found["response"]["status"], found["response"]["httpVersion"]) == (0, "")
     assert found["response"]["_error"] == found["comment"] == "connect_error (dns): closed mid-chunk"

@@ -7,9 +7,9 @@ from viewer.filters import fields
 ALIASES = {
     "host": "upstream", "is": "outcome", "detail": "outcome_detail", "finish": "finish_reason", "flag": "flags",
     "ttft": "ttft_ms", "ttf_byte": "ttf_byte_ms", "dur": "duration_ms", "icl.p90": "icl_p90_ms",
-    "gap.max": "max_stall_ms", "gap": "gap", "stall": "max_stall_ms", "tok.in": "prompt_tokens",
+    "gap.max": "max_stall_ms", "gap": "gap", "stall": "max_stall_ms", "tok.in": "input_tokens",
     "tok.total": "total_tokens", "tps": "tps_user", "at": "started_at", "coalesced": "coalesced_fraction",
-    "tokens": "completion_tokens",
+    "tokens": "output_tokens",
 }  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def test_failures_are_neither_complete_nor_open_nor_the_clients() -> None:
 
 
 def test_what_can_be_unknown_can_be_asked_for_and_nothing_else() -> None:
-    assert {"ttft_ms", "status", "completion_tokens", "prompt", "text"} <= fields.KNOWABLE
+    assert {"ttft_ms", "status", "output_tokens", "prompt", "text"} <= fields.KNOWABLE
     assert fields.KNOWABLE.isdisjoint({"id", "started_at", "upstream", "outcome", "flags", "label", "has", "bytes"})
     assert (fields.having("error"), fields.having("ttft_ms")) == (("error_code", "error_message"), ("ttft_ms",))
 

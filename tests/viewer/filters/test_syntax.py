@@ -17,7 +17,7 @@ def test_what_is_printed_parses_to_the_same(filter: Filter) -> None:
     ("text", "printed"),
     [
         ("model=gpt-* ttft > 0.8s", "model:gpt-* ttft>800ms"),
-        ("dur:90s..2m tok.out>=2k gap<0.5us", "duration:90s..120s completion_tokens>=2000 gap<0.0005ms"),
+        ("dur:90s..2m tok.out>=2k gap<0.5us", "duration:90s..120s output_tokens>=2000 gap<0.0005ms"),
         ("not (a or b) AND c", "-(a or b) c"),
         ("a or b c", "a or b c"),
         ("(a or b) c", "(a or b) c"),

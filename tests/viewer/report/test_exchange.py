@@ -29,7 +29,7 @@ def test_a_page_says_what_happened(connection: Connection) -> None:
     text = plain(exchange.page(detail(connection, COMPLETE), []))
     for said in (
         "POST https://api.example.com/v1/chat/completions",
-        "gpt-x-mini (asked for gpt-x), answer r1",
+        "gpt-x-mini (answered by gpt-x-2026), answer r1",
         "complete: all came: finish reason stop, [DONE], then the end",
         "ttft 110.0",
         "icl p50 10.0",

@@ -43,7 +43,7 @@ def test_a_tape_in_figures(connection: Connection) -> None:
     assert (found["n"], found["n_complete"], found["n_open"], found["measured_n"]) == (7, 2, 1, 2)
     assert found["error_rate_pct"] == pytest.approx(100 * 4 / 6)
     assert found["stream_error_rate_pct"] == pytest.approx(100 * 3 / 5)
-    assert (found["completion_tokens"], found["reasoning_tokens"]) == (4, None)
+    assert (found["output_tokens"], found["reasoning_tokens"]) == (4, None)
     assert (found["usage_n"], found["usage_missing_n"]) == (1, 1)
     assert (found["ttft_n"], found["ttft_p50_ms"], found["ttft_max_ms"]) == (2, 80, 110)
     assert (found["icl_n"], found["icl_min_ms"], found["icl_p50_ms"], found["icl_max_ms"]) == (5, 0, 10, 3000)
@@ -115,13 +115,13 @@ def test_without_an_objective_or_attempts_there_is_no_goodput() -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (sample(100, ttft=[1.0] * 100, completion_tokens=[5.0] * 100), []),
-        (sample(99, ttft=[1.0] * 99, completion_tokens=[5.0] * 99), ["few:ttft"]),
-        (sample(100, completion_tokens=[5.0] * 99 + [np.nan]), ["usage_missing"]),
+        (sample(100, ttft=[1.0] * 100, output_tokens=[5.0] * 100), []),
+        (sample(99, ttft=[1.0] * 99, output_tokens=[5.0] * 99), ["few:ttft"]),
+        (sample(100, output_tokens=[5.0] * 99 + [np.nan]), ["usage_missing"]),
         (sample(0, outcomes={"unmeasured": 1}), ["unmeasured"]),
-        (sample(100, [MS] * 90 + [0] * 10, ttft=[1.0] * 100, completion_tokens=[1.0] * 100), ["few:read_gap"]),
+        (sample(100, [MS] * 90 + [0] * 10, ttft=[1.0] * 100, output_tokens=[1.0] * 100), ["few:read_gap"]),
         (
-            sample(100, [MS] * 900 + [0] * 200, ttft=[1.0] * 100, completion_tokens=[1.0] * 100),
+            sample(100, [MS] * 900 + [0] * 200, ttft=[1.0] * 100, output_tokens=[1.0] * 100),
             ["coalesced"],
         ),
     ],
@@ -132,14 +132,14 @@ def test_warnings(given: Sample, expected: list[str]) -> None:
 
 
 def test_what_is_withheld_of_bursts_is_warned_of_with_its_number() -> None:
-    given = sample(100, ttft=[1.0] * 100, completion_tokens=[5.0] * 100)
+    given = sample(100, ttft=[1.0] * 100, output_tokens=[5.0] * 100)
     given.withheld = 7
     assert summary.row(given, ())["warnings"] == ["burst:7"]
     assert summary.WARNINGS["burst"].endswith("their tps is withheld")
 
 
 def test_a_client_that_held_exchanges_up_is_warned_of_with_their_number() -> None:
-    given = sample(100, ttft=[1.0] * 100, completion_tokens=[5.0] * 100)
+    given = sample(100, ttft=[1.0] * 100, output_tokens=[5.0] * 100)
     given.held_up = 3
     assert summary.row(given, ())["warnings"] == ["backpressure:3"]
     assert "held up by the client" in summary.WARNINGS["backpressure"]
@@ -153,5 +153,5 @@ def test_exchanges_without_measures_are_no_attempts() -> None:
 def test_nothing_at_all_has_no_figures() -> None:
     found = summary.row(sample(0), ())
     assert {found[f"{name}_n"] for name in QUANTITIES} == {0}
-    assert (found["error_rate_pct"], found["completion_tokens"], found["coalesced_pct"]) == (None, None, None)
+    assert (found["error_rate_pct"], found["output_tokens"], found["coalesced_pct"]) == (None, None, None)
     assert found["warnings"] == []

@@ -92,7 +92,7 @@ def whole(reads: list[Read] | None = None, **facts: Any) -> FullExchange:
         "outcome_detail": None,
     }
     return FullExchange(
-        known | {"error_message": None, "ended_detail": None} | facts, Reads.of(reads or []), b"", Decoded(b"", False)
+        known | {"error_message": None, "ended_detail": None} | facts, Reads.of(reads or []), b"", Decoded(b"", "json")
     )
 
 

@@ -113,7 +113,7 @@ def test_a_complete_exchange_has_the_instants_that_were_recorded(connection: Con
         "max_stall_ms",
     )
     assert [row[field] for field in known] == ["gpt-x-mini", "complete", 20.0, 100.0, 110.0, 10.0, 170.0, 180.0, 50.0]
-    assert (row["reads"], row["events"], row["output_chunks"], row["completion_tokens"]) == (6, 8, 4, 4)
+    assert (row["reads"], row["events"], row["output_chunks"], row["output_tokens"]) == (6, 8, 4, 4)
 
 
 def test_an_open_exchange_counts_what_is_there_and_knows_nothing_else(connection: Connection) -> None:

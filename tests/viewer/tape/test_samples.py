@@ -34,7 +34,7 @@ def test_only_complete_exchanges_are_measured_unless_asked(connection: Connectio
 
 def test_unknown_is_no_number(connection: Connection) -> None:
     (sample,) = overview.samples(connection)
-    assert sample.columns["completion_tokens"][:2].tolist() == pytest.approx([4, np.nan], nan_ok=True)
+    assert sample.columns["output_tokens"][:2].tolist() == pytest.approx([4, np.nan], nan_ok=True)
     assert np.isnan(sample.columns["ttft"][[3, 6]]).all()
     assert sample.columns["tps"][0] == 50
 

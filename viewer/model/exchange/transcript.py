@@ -177,7 +177,7 @@ class Transcript:
     @classmethod
     def of_texts(cls, texts: Mapping[str, str], calls: Sequence[tuple[str, str]] = ()) -> "Transcript":
         """Return one without events, but with texts (content, reasoning, refusal, tool calls) that came at once."""
-        transcript, whole = cls(Decoded(b"", True)), _Texts()
+        transcript, whole = cls(Decoded(b"", "sse")), _Texts()
         tools = tuple(ToolPiece(index, "", name, arguments) for index, (name, arguments) in enumerate(calls))
         content, reasoning, refusal = (texts.get(name, "") for name in ("content", "reasoning", "refusal"))
         whole.add(0, Piece(0, content, reasoning, refusal, tools, None))

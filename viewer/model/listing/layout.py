@@ -278,7 +278,7 @@ COLUMNS: Final = (
     Column("silence", "SILENCE", 7, 8, 16, _figure("max_silence_ms", short_ms, 500, DEFAULT.stall_ms), "max_silence_ms",
            "l", right=True, unit="ms"),
     Column("events", "EV", 5, 6, 14, _figure("events", formatting.count), "events", "n", right=True),
-    Column("tokens", "TOK", 5, 6, 8, _figure("completion_tokens", formatting.count), "completion_tokens", "k",
+    Column("tokens", "TOK", 5, 6, 8, _figure("output_tokens", formatting.count), "output_tokens", "k",
            right=True),
     Column("rate", "TOK/s", 6, 6, 10, _known("tps_user", lambda rate: (f"{rate:,.1f}", "plain")), "tps_user", "r",
            right=True),

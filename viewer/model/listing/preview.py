@@ -50,7 +50,7 @@ def figures(row: Row, look: Look) -> str:
     what = "one body" if is_one_record else facts.number_of(row["events"], "event")
     parts.append(f"{what} in {facts.number_of(row['reads'], 'read')}")
     parts.append(f"{span(elapsed_ms(row, look))}{'+' if row['outcome'] == 'open' else ''}")
-    parts += [] if row["completion_tokens"] is None else [counted(row["completion_tokens"], "token")]
+    parts += [] if row["output_tokens"] is None else [counted(row["output_tokens"], "token")]
     return " · ".join(parts)
 
 

@@ -23,7 +23,7 @@ from viewer.rows import Row
 
 LABELS: Final = {
     "ttft_ms": "TTFT ms", "icl_p50_ms": "ICL50", "icl_p99_ms": "ICL99", "max_stall_ms": "GAPMAX",
-    "tps_user": "TOK/s", "tpot_ms": "TPOT", "duration_ms": "DUR ms", "completion_tokens": "TOK",
+    "tps_user": "TOK/s", "tpot_ms": "TPOT", "duration_ms": "DUR ms", "output_tokens": "TOK",
     "outcome": "OUTCOME", "finish_reason": "FINISH",
 }  # fmt: skip
 """The figures, and what they are called: a gap is between reads with output, ICL the time between output chunks."""
@@ -49,7 +49,7 @@ _SAME: Final = "same"
 _LONGEST: Final = 14
 _BY_RANK: Final = (
     "id", "ttft_ms", "model", "max_stall_ms", "duration_ms", "tps_user", "outcome", "icl_p50_ms", "upstream",
-    "tpot_ms", "icl_p99_ms", "completion_tokens", "finish_reason",
+    "tpot_ms", "icl_p99_ms", "output_tokens", "finish_reason",
 )  # fmt: skip
 _IN_PLACE: Final = tuple(dict.fromkeys(("id", "model", "upstream", "outcome", "finish_reason", *LABELS)))
 """Words before figures: the last cell of a figure is its sign."""

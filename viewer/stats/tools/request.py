@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from recorder.decode import assembly
 from recorder.decode.decoder import COMMENT, EVENT, RECORD, Decoded, Item, Run
+from recorder.decode.dialects import chat, registry
 from recorder.decode.outcome import Exchange
 
 Numbers = dict[str, float | list[float] | None]
@@ -150,7 +150,7 @@ class Request:
     def reported_tokens(self) -> int | None:
         """Return the completion tokens of the last usage that has them, wherever it stands."""
         runs = self.decoded.runs if self.decoded is not None else ()
-        reported = (assembly.completion_tokens(run.chunk.usage) for run in reversed(runs))
+        reported = (registry.tokens(run.chunk).output for run in reversed(runs))
         return next((tokens for tokens in reported if tokens is not None), None)
 
     def chunk_times(self, *, output: bool) -> list[int]:
@@ -232,7 +232,7 @@ def text_of(content: Any) -> str:
 def completion_tokens(payload: dict[str, Any]) -> int | None:
     """Return the completion tokens that a payload's usage reports."""
     usage = payload.get("usage")
-    return assembly.completion_tokens(usage) if isinstance(usage, dict) else None
+    return chat.tokens(usage).output if isinstance(usage, dict) else None
 
 
 def ms(ns: float) -> float:
@@ -255,8 +255,8 @@ def _unfit(exchange: Exchange, decoded: Decoded) -> str | None:
         return "not streamed"
     if exchange.gap_bytes or not decoded.whole or None in decoded.at_ns:
         return "not wholly on the tape"
-    foreign = decoded.dialect == "unknown" and "malformed" not in decoded.flags
-    return _FOREIGN if foreign or (decoded.runs and EVENT not in decoded.kinds) else None
+    is_chat = decoded.framing == "sse" and (decoded.api in ("openai.chat", None) or "malformed" in decoded.flags)
+    return _FOREIGN if not is_chat or (decoded.runs and EVENT not in decoded.kinds) else None
 
 
 def _frames(decoded: Decoded, seen: Request) -> Iterator[Frame]:
@@ -274,7 +274,7 @@ def _frames(decoded: Decoded, seen: Request) -> Iterator[Frame]:
     if rest.strip():
         last = decoded.runs[-1].items.stop - 1 if decoded.runs else -1
         is_rest = last >= 0 and decoded.kinds[last] == RECORD
-        at_ns, read = (decoded.at_ns[last], decoded.reads[last]) if is_rest else (decoded.done_ns, None)
+        at_ns, read = (decoded.at_ns[last], decoded.reads[last]) if is_rest else (decoded.ended_ns, None)
         lines = [line[5:].removeprefix(b" ") for line in rest.splitlines() if line.startswith(b"data:")]
         data = b"\n".join(lines).decode("utf-8", "replace")
         at_ns = (seen.end_ns or 0) if at_ns is None else at_ns

@@ -172,7 +172,7 @@ def test_an_object_that_claims_something_else_is_flagged(kind, choice, mismatch)
 
 
 def test_ids_and_models_of_the_wrong_type_are_empty():
-    assert parse({"id": 1, "model": ["m"], "choices": []}) == Chunk("chat")
+    assert parse({"id": 1, "model": ["m"], "choices": []}) == Chunk("openai.chat")
 
 
 def test_what_cannot_be_written_is_empty():

@@ -146,7 +146,7 @@ def test_sign_of_a_figure_precedes_a_blank() -> None:
     figures = dict.fromkeys(ranking.LABELS, 12.5) | {
         "outcome": "open",
         "finish_reason": "stop",
-        "completion_tokens": 3,
+        "output_tokens": 3,
     }
     found = [entry(1, **figures), entry(2, **(figures | {"outcome": "complete", "ttft_ms": 1.0}))]
     laid, winners = ranking.layout(found, 200), ranking.best(found)
@@ -169,7 +169,7 @@ def scores(connection: Connection, a: str, b: str) -> dict[str, Score]:
 
 def row(outcome: str = "complete", flags: tuple[str, ...] = (), **figures: Any) -> Row:
     """Make a row in which all durations are 10.0 ms, or as given."""
-    told = dict.fromkeys(LABELS, 10.0) | {"tps_user": 10.0, "completion_tokens": 1, "finish_reason": "stop"}
+    told = dict.fromkeys(LABELS, 10.0) | {"tps_user": 10.0, "output_tokens": 1, "finish_reason": "stop"}
     return told | {"outcome": outcome, "flags": list(flags)} | figures
 
 
@@ -189,7 +189,7 @@ def test_words_are_the_same_or_differ(connection: Connection) -> None:
 
 
 def test_a_higher_speed_is_better_and_a_longer_answer_is_not() -> None:
-    found = scored(row(), row(tps_user=30.0, completion_tokens=9))
+    found = scored(row(), row(tps_user=30.0, output_tokens=9))
     assert found["TOK/s"] == Score("TOK/s ", "10.0 ", "30.0<", "+20.0 ", 1)
     assert found["TOK"] == Score("TOK ", "1 ", "9 ", "+8 ", None)
 

@@ -1,0 +1,71 @@
+"""What a request asks for: its operation, and whether that is a generation.
+
+Rates and latencies are those of generations, unless asked otherwise: a program that lists the models first, or looks
+whether a server is there, must not halve its error rate. The names are those of OpenTelemetry's conventions for
+generative AI (`gen_ai.operation.name`) where they define one.
+"""
+
+import re
+from typing import Final
+from urllib.parse import unquote
+
+from recorder.decode.outcome import Exchange
+
+OPERATIONS: Final = {
+    "chat": "an answer to messages: chat completions, Responses, Messages, Converse, …",
+    "generate_content": "an answer of Gemini",
+    "text_completion": "a text that continues a prompt",
+    "embeddings": "vectors of texts",
+    "rerank": "an order of documents",
+    "moderation": "a judgement of texts",
+    "image": "images made or changed",
+    "audio": "speech made or read",
+    "count_tokens": "the number of tokens that a request would take",
+    "models": "what models there are",
+    "other": "anything else",
+}
+"""Every operation, and what it asks for."""
+
+GENERATIONS: Final = ("chat", "generate_content", "text_completion")
+"""The operations that rates and latencies cover."""
+
+_PATHS: Final = tuple(
+    (re.compile(pattern), name)
+    for pattern, name in (
+        (r"count_tokens$|:countTokens$|/input_tokens$|/tokenize$|/detokenize$", "count_tokens"),
+        (r"/embeddings$|/embed$|:(?:batch|async)?[eE]mbedContents?$|:asyncBatchEmbedContent$", "embeddings"),
+        (r"/rerank$", "rerank"),
+        (r"/moderations$", "moderation"),
+        (r"/images/\w+$|:predict$", "image"),
+        (r"/audio/\w+$", "audio"),
+        (r"/chat/completions$|/responses$|/messages$|/api/chat$|/v\d/chat$|/converse(?:-stream)?$", "chat"),
+        (r"/invoke(?:-with-response-stream)?$|/aigc/[\w-]+/generation$", "chat"),
+        (r":(?:stream)?[gG]enerateContent$", "generate_content"),
+        (r"/completions?$|/api/generate$|/generate(?:_stream)?$", "text_completion"),
+    )
+)
+_MODELS = re.compile(r"/models(?:/[^/:]+)*$|/api/(?:tags|ps|show)$|/foundation-models$")
+_MODEL_IN_PATH = re.compile(r"/(?:models?|deployments)/([^/]+?)(?::[a-zA-Z]+)?(?=/|$)")
+
+
+def operation(exchange: Exchange, api: str | None) -> str:
+    """Return what an exchange asked for: by its path, else by its answer, of this API, or by its request."""
+    from recorder.decode.dialects.registry import BY_API  # a shell that completes a line waits for it
+
+    path = exchange.path.partition("?")[0].rstrip("/")
+    if exchange.method == "POST":
+        named = next((name for pattern, name in _PATHS if pattern.search(path)), None)
+        if named is not None:
+            return named
+    if exchange.method in ("GET", "POST") and _MODELS.search(path):
+        return "models"
+    if api in BY_API:
+        return BY_API[api].operation
+    # A program that names a model and gets no answer wanted one, wherever it sent that.
+    return "chat" if exchange.method == "POST" and exchange.request_model else "other"
+
+
+def model_in_path(path: str) -> str | None:
+    """Return the model that a path names, as those of Gemini, Bedrock and Azure do; None if it names none."""
+    named = _MODEL_IN_PATH.search(path.partition("?")[0])
+    return unquote(named[1]) if named else None
