@@ -1,12 +1,13 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects.gemini import API, parse, parser, tokens
 from recorder.decode.dialects.registry import DIALECTS
 from tests import hostile
+from tests.derived import cut_everywhere, derived, said
 
 USAGE = {"promptTokenCount": 8, "candidatesTokenCount": 2, "totalTokenCount": 10}
 
@@ -326,9 +327,143 @@ def test_no_other_dialect_claims_an_answer(payload):
     assert [dialect.api for dialect in DIALECTS if dialect.parse(payload, "message", None)] == [API]
 
 
-@settings(max_examples=50)
 @given(hostile.payloads(EXAMPLES))
 def test_values_of_a_wrong_type_are_absent(payload):
     chunk = parse(payload)
     hostile.assert_sound(chunk)
     hostile.assert_counts(tokens(chunk.usage if chunk and chunk.usage else {}))
+
+
+# Whole bodies
+
+SSE_PATH = "/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse"
+ARRAY_PATH = "/v1beta/models/gemini-3-pro:streamGenerateContent"
+ERROR = {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}
+CALLS = [{"functionCall": {"name": "f", "args": {"at": city}}} for city in ("Rome", "Oslo")]
+ANSWERS = [
+    {**part, "usageMetadata": {**USAGE, "candidatesTokenCount": so_far, "thoughtsTokenCount": 5}, "responseId": "r1"}
+    for so_far, part in enumerate(
+        (
+            answer({"text": "Hm…", "thought": True}),
+            answer({"text": "Hé"}),
+            answer({"text": "llo"}, *CALLS),
+            answer({"text": "", "thoughtSignature": "CiQ"}, finishReason="STOP"),
+        )
+    )
+]
+SAID = {
+    "api": "gemini",
+    "outcome": "complete",
+    "response_model": "gemini-3-pro",
+    "response_id": "r1",
+    "content": "Héllo",
+    "reasoning": "Hm…",
+    "finish_reason": "STOP",
+    "input_tokens": 8,
+    "output_tokens": 8,
+    "total_tokens": 10,
+    "reasoning_tokens": 5,
+    "calls": [(None, "f", '{"at":"Rome"}'), (None, "f", '{"at":"Oslo"}')],
+}
+
+
+def events(*payloads, end="\r\n"):
+    return "".join(f"data: {json.dumps(payload)}{end}{end}" for payload in payloads)
+
+
+def array(*payloads):
+    return "[" + "\n,\r\n".join(json.dumps(payload, indent=2) for payload in payloads) + "\n]\n"
+
+
+WIRES = {
+    "events": (events, {"path": SSE_PATH}),
+    "array": (array, {"path": ARRAY_PATH, "content_type": "application/json"}),
+}
+on_both_wires = pytest.mark.parametrize(("written", "facts"), WIRES.values(), ids=WIRES.keys())
+
+
+@on_both_wires
+def test_a_stream_is_put_together_however_it_is_cut(written, facts):
+    body = written(*ANSWERS)
+    assert said(derived(body, **facts)) == SAID
+    assert all(said(found) == SAID for found in cut_everywhere(body, **facts))
+
+
+def test_a_stream_is_known_by_its_first_element_where_the_path_does_not_tell():
+    found = derived(array(*ANSWERS), content_type="application/json", path="/gateway")
+    assert (said(found), found.operation) == (SAID, "generate_content")
+    assert "nonstream" not in found.flags
+
+
+@on_both_wires
+def test_a_stream_is_complete_with_its_last_payload_and_truncated_before(written, facts):
+    body = written(*ANSWERS).encode()
+    end = body.rindex(b"}") + 1
+    assert {derived(body[:size], **facts).outcome for size in (*range(2, end, 7), end - 1)} == {"truncated"}
+    assert {derived(body[:size], **facts).outcome for size in range(end, len(body) + 1)} == {"complete"}
+
+
+@on_both_wires
+@pytest.mark.parametrize(("before", "detail"), [(0, "before_output"), (2, "mid_stream")])
+def test_an_error_in_a_stream_is_the_outcome(written, facts, before, detail):
+    found = derived(written(*ANSWERS[:before], ERROR), **facts)
+    assert (found.outcome, found.outcome_detail) == ("error_event", detail)
+    assert (found.error_code, found.error_message) == ("503", "The model is overloaded.")
+
+
+@pytest.mark.parametrize("body", [json.dumps(ERROR), array(ERROR)])
+def test_an_error_instead_of_a_stream_is_read(body):
+    found = derived(body, status=503, content_type="application/json", path=ARRAY_PATH)
+    assert (found.outcome, found.error_code, found.error_message) == ("http_error", "503", "The model is overloaded.")
+
+
+def test_a_blocked_prompt_completes_a_stream_without_output():
+    found = derived(events({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": USAGE}), path=SSE_PATH)
+    assert (found.outcome, found.finish_reason, found.content, found.ttft_ns) == ("complete", "SAFETY", None, None)
+    assert "empty" in found.flags
+
+
+def test_all_candidates_must_finish():
+    first, second = (answer({"text": text}, index=index) for index, text in enumerate("ab"))
+    ends = [answer(index=index, finishReason="STOP") for index in range(2)]
+    assert derived(events(first, second, ends[0]), path=SSE_PATH).outcome == "truncated"
+    found = derived(events(first, second, *ends), path=SSE_PATH)
+    assert (found.outcome, found.content, found.choices[0]["content"]) == ("complete", "a", "b")
+
+
+def test_arguments_in_pieces_are_one_call_in_a_stream():
+    calls = [
+        {"name": "f", "willContinue": True},
+        partial("$.city", stringValue="Zür", willContinue=True),
+        partial("$.city", stringValue="ich"),
+        {},
+        {"name": "f", "willContinue": True},
+        {**partial("$.n", numberValue=2), "willContinue": False},
+    ]
+    body = events(*(answer({"functionCall": call}) for call in calls), answer(finishReason="STOP"))
+    found = derived(body, path=SSE_PATH)
+    assert said(found)["calls"] == [(None, "f", '{"city":"Zürich"}'), (None, "f", '{"n":2}')]
+    assert found.output_chunks == 5
+
+
+@pytest.mark.parametrize("wrap", [lambda payload: payload, lambda payload: {"response": payload, "traceId": "t"}])
+def test_a_whole_answer_is_read_as_a_stream_is(wrap):
+    parts = [{"text": "Hm…", "thought": True}, {"text": "Héllo"}, *CALLS]
+    whole = {**answer(*parts, finishReason="STOP"), "responseId": "r1"}
+    whole["usageMetadata"] = {**USAGE, "candidatesTokenCount": 3, "thoughtsTokenCount": 5}
+    path = "/v1beta/models/gemini-3-pro:generateContent"
+    found = derived(json.dumps(wrap(whole), indent=2), content_type="application/json", path=path)
+    assert (said(found), found.operation) == (SAID, "generate_content")
+    assert "nonstream" in found.flags
+
+
+@pytest.mark.parametrize(
+    ("method", "payload", "operation", "counted"),
+    [
+        ("embedContent", {"embedding": {"values": [1]}, "usageMetadata": {"promptTokenCount": 3}}, "embeddings", 3),
+        ("countTokens", {"totalTokens": 31}, "count_tokens", None),
+    ],
+)
+def test_other_methods_are_no_generations(method, payload, operation, counted):
+    found = derived(json.dumps(payload), content_type="application/json", path=f"/v1beta/models/m:{method}")
+    assert (found.api, found.operation, found.outcome, found.input_tokens) == (API, operation, "complete", counted)

@@ -1,10 +1,13 @@
+import json
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects.ollama import API, parse, tokens
 from recorder.decode.dialects.registry import DIALECTS
 from tests import hostile
+from tests.derived import cut_everywhere, derived, said
 
 COUNTERS = {
     "total_duration": 4883583458,
@@ -165,9 +168,104 @@ def test_no_other_dialect_claims_an_answer(payload):
     assert [dialect.api for dialect in DIALECTS if dialect.parse(payload, "message", None)] == [API]
 
 
-@settings(max_examples=50)
 @given(hostile.payloads(EXAMPLES))
 def test_values_of_a_wrong_type_are_absent(payload):
     chunk = parse(payload)
     hostile.assert_sound(chunk)
     hostile.assert_counts(tokens(chunk.usage if chunk and chunk.usage else {}))
+
+
+# Whole bodies
+
+LINES = [
+    chat({"content": "", "thinking": "Hm…"}),
+    chat({"content": "Hé"}),
+    chat({"content": "llo"}),
+    chat({"content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"at": "Rome"}}}]}),
+    chat({"content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"at": "Oslo"}}}]}),
+    chat({"content": ""}, done=True, done_reason="stop", **COUNTERS),
+]
+SAID = {
+    "api": "ollama",
+    "outcome": "complete",
+    "response_model": "qwen3",
+    "content": "Héllo",
+    "reasoning": "Hm…",
+    "finish_reason": "stop",
+    "input_tokens": 26,
+    "output_tokens": 282,
+    "total_tokens": 308,
+    "calls": [(None, "f", '{"at":"Rome"}'), (None, "f", '{"at":"Oslo"}')],
+}
+FACTS = {"content_type": "application/x-ndjson", "path": "/api/chat"}
+
+
+def written(*payloads, end="\n"):
+    return "".join(json.dumps(payload, ensure_ascii=False) + end for payload in payloads)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_stream_is_put_together_however_it_is_cut(end):
+    body = written(*LINES, end=end)
+    assert said(derived(body, **FACTS)) == SAID
+    assert all(said(found) == SAID for found in cut_everywhere(body, **FACTS))
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain", None])
+def test_a_stream_is_known_by_its_lines_where_the_type_does_not_tell(content_type):
+    assert said(derived(written(*LINES), content_type=content_type)) == SAID
+    found = derived(written(LINES[0]), content_type=content_type)
+    assert (found.outcome, found.api) == ("truncated", API)
+
+
+def test_a_stream_is_complete_with_its_last_line_and_truncated_before():
+    body = written(*LINES).encode()
+    end = len(body) - 1  # whether its line end has come does not matter
+    assert {derived(body[:size], **FACTS).outcome for size in (*range(1, end, 7), end - 1)} == {"truncated"}
+    assert {derived(body[:size], **FACTS).outcome for size in (end, len(body))} == {"complete"}
+
+
+def test_an_old_server_ends_without_a_reason():
+    found = derived(written(generate("x"), generate("", done=True, context=[1])), **FACTS)
+    assert (found.outcome, found.content, found.finish_reason) == ("complete", "x", None)
+
+
+@pytest.mark.parametrize(("before", "detail"), [(0, "before_output"), (2, "mid_stream")])
+def test_an_error_in_a_stream_is_the_outcome(before, detail):
+    found = derived(written(*LINES[:before], {"error": "out of memory"}), **FACTS)
+    assert (found.outcome, found.outcome_detail) == ("error_event", detail)
+    assert (found.error_code, found.error_message) == (None, "out of memory")
+
+
+def test_an_error_instead_of_a_stream_is_read():
+    found = derived('{"error":"model not found"}', status=404, content_type="application/json")
+    assert (found.outcome, found.outcome_detail, found.error_message) == (
+        "http_error",
+        "client_error",
+        "model not found",
+    )
+
+
+def test_a_line_that_is_no_json_is_malformed():
+    found = derived(written(*LINES[:2]) + "ouch\n" + written(*LINES[2:]), **FACTS)
+    assert (found.outcome, found.content) == ("malformed", "Héllo")
+
+
+@pytest.mark.parametrize(
+    ("payload", "path", "operation"),
+    [
+        (chat({"content": "x"}, done=True, done_reason="stop", **COUNTERS), "/api/chat", "chat"),
+        (generate("x", done=True, done_reason="stop", **COUNTERS), "/api/generate", "text_completion"),
+    ],
+)
+def test_a_whole_answer_is_read_as_a_stream_is(payload, path, operation):
+    found = derived(json.dumps(payload), content_type="application/json", path=path)
+    assert (found.outcome, found.api, found.operation) == ("complete", API, operation)
+    assert (found.content, found.finish_reason, found.output_tokens) == ("x", "stop", 282)
+    assert "nonstream" in found.flags
+
+
+def test_embeddings_are_no_generation():
+    body = json.dumps({"model": "m", "embeddings": [[0.1]], "total_duration": 14, "prompt_eval_count": 8})
+    found = derived(body, content_type="application/json", path="/api/embed")
+    assert (found.api, found.operation, found.input_tokens, found.content) == (API, "embeddings", 8, None)

@@ -1,0 +1,51 @@
+"""Measures of a body that a test wrote, as if a socket had brought it."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from recorder.decode.derive import derive
+from recorder.decode.metrics import Measures
+from recorder.decode.outcome import Exchange, Read
+
+MS = 1_000_000
+
+
+def derived(body: str | bytes, *cuts: int, content_type: str = "text/event-stream", **facts: Any) -> Measures:
+    """Derive a body that came in reads between these offsets, the first after 100 ms, 10 ms apart."""
+    data = body.encode() if isinstance(body, str) else body
+    bounds = [0, *cuts, len(data)]
+    reads = [
+        Read(seq, (100 + 10 * seq) * MS, None, start, end - start)
+        for seq, (start, end) in enumerate(itertools.pairwise(bounds))
+    ]
+    known = {"status": 200, "content_encoding": None, "ended_by": "end", "connected_ns": None, "headers_ns": None}
+    exchange = Exchange(**{**known, "content_type": content_type, "end_ns": 10_000 * MS, **facts})
+    return derive(exchange, reads, data)
+
+
+def cut_everywhere(body: str | bytes, stride: int = 29, **facts: Any) -> Iterator[Measures]:
+    """Yield the measures of a body cut at every byte: a stride apart, from each place on, then at all at once."""
+    size = len(body.encode() if isinstance(body, str) else body)
+    for place in range(1, stride + 1):
+        yield derived(body, *range(place, size, stride), **facts)
+    yield derived(body, *range(1, size), **facts)
+
+
+def said(measures: Measures) -> dict[str, Any]:
+    """Return what does not depend on how a body was cut: the outcome and the answer, without what is unknown."""
+    names = (
+        "api",
+        "outcome",
+        "outcome_detail",
+        "error_code",
+        "error_message",
+        "response_model",
+        "response_id",
+        "content",
+    )
+    names += ("reasoning", "finish_reason", "input_tokens", "output_tokens", "total_tokens", "reasoning_tokens")
+    names += ("cache_read_input_tokens", "cache_creation_input_tokens")
+    values = {name: getattr(measures, name) for name in names}
+    values["calls"] = [(call["id"], call["name"], call["arguments"]) for call in measures.tool_calls or ()]
+    return {name: value for name, value in values.items() if value not in (None, [])}
