@@ -1,0 +1,310 @@
+"""What the official SDKs make of an answer through a recorder is what the tape has of it."""
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import httpx
+import httpx2
+import ollama
+import pytest
+from google import genai
+
+from recorder.demo.upstream import ReceivedRequest, Scene, answer
+from tests.relay import Relay, on_loop, select, until
+
+SCENES: dict[str, Scene] = {}
+"""The scene for each first segment of a path, under which an SDK has its base URL."""
+
+
+def choose(asked: ReceivedRequest) -> Scene:
+    return SCENES[asked.target.decode().split("/")[1]]
+
+
+@pytest.fixture(scope="module")
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relay]:
+    """One recorder for all SDKs, which no proxy of the machine stands before."""
+    with pytest.MonkeyPatch.context() as patch, Relay(tmp_path_factory.mktemp("sdks"), choose=choose) as relay:
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        yield relay
+        assert relay.troubles == []
+
+
+async def measured(relay: Relay, name: str) -> sqlite3.Row:
+    """Wait for the measures of the exchange under this base URL."""
+    statement = "SELECT m.* FROM measures m JOIN exchanges e ON e.no = m.exchange_no WHERE e.path LIKE ?"
+    (row,) = await until(lambda: select(relay.tape, statement, f"/{name}/%"))
+    return row
+
+
+def calls(row: sqlite3.Row) -> list[tuple[str, str, Any]]:
+    """Return the tool calls on the tape; arguments that never came are an empty object."""
+    recorded = json.loads(row["tool_calls"] or "[]")
+    return [(call["id"], call["name"], json.loads(call["arguments"] or "{}")) for call in recorded]
+
+
+def events(*payloads: dict[str, Any], **more: Any) -> Scene:
+    """Return a stream of events that bear the name of their type, one read each."""
+    return answer([(0.001, f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode()) for one in payloads], **more)
+
+
+def plain(payload: Any, status: int = 200) -> Scene:
+    body = json.dumps(payload).encode()
+    return answer([(0.0, body)], status=status, content_type="application/json", framing="length")
+
+
+# google-genai
+
+
+def generated(*parts: dict[str, Any], so_far: int = 0, **candidate: Any) -> dict[str, Any]:
+    usage = {"promptTokenCount": 8, "candidatesTokenCount": so_far, "thoughtsTokenCount": 5,
+             "totalTokenCount": 13 + so_far, "cachedContentTokenCount": 2}  # fmt: skip
+    content = {"role": "model", "parts": list(parts)}
+    return {"candidates": [{"content": content, "index": 0, **candidate}], "usageMetadata": usage,
+            "modelVersion": "gemini-3-pro", "responseId": "r1"}  # fmt: skip
+
+
+ASKED = [{"functionCall": {"name": "weather", "args": {"at": city}}, "thoughtSignature": "CiQ="} for city in "RÖ"]
+GENERATED = [
+    generated({"text": "Where ", "thought": True}),
+    generated({"text": "is it?", "thought": True}),
+    generated({"text": "Let me "}, so_far=3),
+    generated({"text": "see…"}, *ASKED, so_far=9),
+    generated({"text": "", "thoughtSignature": "CiQ="}, so_far=9, finishReason="STOP"),
+]
+ALL_PARTS = [part for one in GENERATED for part in one["candidates"][0]["content"]["parts"]]
+UNAVAILABLE = {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}
+BLOCKED = {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 8, "totalTokenCount": 8}}
+
+
+def with_crlf(*payloads: dict[str, Any], **more: Any) -> Scene:
+    """Return a stream of events whose lines end as Google's do, one read each."""
+    return answer([(0.001, f"data: {json.dumps(one)}\r\n\r\n".encode()) for one in payloads], **more)
+
+
+def in_array(*payloads: dict[str, Any]) -> Scene:
+    pieces = [("," if place else "[") + json.dumps(one, indent=2) + "\r\n" for place, one in enumerate(payloads)]
+    return answer([(0.001, piece.encode()) for piece in [*pieces, "]"]], content_type="application/json")
+
+
+SCENES |= {
+    "gemini-stream": with_crlf(*GENERATED),
+    "gemini-array": in_array(*GENERATED),
+    "gemini-whole": plain(generated(*ALL_PARTS, so_far=9, finishReason="STOP")),
+    "gemini-blocked": with_crlf(BLOCKED),
+    "gemini-embed": plain({"embeddings": [{"values": [0.5]}]}),
+    "gemini-count": plain({"totalTokens": 31}),
+    "gemini-refused": plain(UNAVAILABLE, 503),
+    "gemini-first": with_crlf(UNAVAILABLE),
+    "gemini-mid": with_crlf(*GENERATED[:3], UNAVAILABLE),
+    "gemini-cut": with_crlf(*GENERATED[:4], end="fin"),
+    "gemini-short": with_crlf(*GENERATED[:4], framing="close"),
+}
+
+
+async def generate(relay: Relay, name: str) -> AsyncIterator[genai.types.GenerateContentResponse]:
+    """Yield the answers that Google's SDK, or a plain client, gets."""
+    path = "v1beta/models/gemini-3-pro:streamGenerateContent"
+    if name == "gemini-array":
+        async with httpx.AsyncClient() as plain_client:
+            for one in (await plain_client.post(f"{relay.base}/{name}/{path}", json={})).json():
+                yield genai.types.GenerateContentResponse.model_validate(one)
+        return
+    async with google(relay, name) as client:
+        if name == "gemini-whole":
+            yield await client.models.generate_content(model="gemini-3-pro", contents="Hi.")
+        else:
+            async for one in await client.models.generate_content_stream(model="gemini-3-pro", contents="Hi."):
+                yield one
+
+
+def google(relay: Relay, name: str) -> genai.client.AsyncClient:
+    return genai.Client(api_key="k", http_options=genai.types.HttpOptions(base_url=f"{relay.base}/{name}")).aio
+
+
+def said_by_gemini(answers: Sequence[genai.types.GenerateContentResponse]) -> tuple[str, str, list[Any]]:
+    contents = [one.candidates[0].content for one in answers if one.candidates]
+    parts = [part for content in contents if content for part in content.parts or ()]
+    made = [part.function_call for part in parts if part.function_call]
+    return (
+        "".join(part.text or "" for part in parts if not part.thought),
+        "".join(part.text or "" for part in parts if part.thought),
+        [(call.id, call.name, call.args) for call in made],
+    )
+
+
+@pytest.mark.parametrize("name", ["gemini-stream", "gemini-array", "gemini-whole"])
+@on_loop
+async def test_googles_sdk_assembles_what_the_tape_has(relay: Relay, name: str) -> None:
+    answers = [one async for one in generate(relay, name)]
+    row = await measured(relay, name)
+    assert (row["content"], row["reasoning"], calls(row)) == said_by_gemini(answers)
+    assert (row["content"], row["reasoning"], len(calls(row))) == ("Let me see…", "Where is it?", 2)
+    last, usage = answers[-1], answers[-1].usage_metadata
+    assert last.candidates
+    assert last.candidates[0].finish_reason
+    assert usage
+    assert (row["finish_reason"], row["outcome"]) == (last.candidates[0].finish_reason.value, "complete")
+    assert (row["response_id"], row["response_model"]) == (last.response_id, last.model_version)
+    assert row["output_tokens"] == (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
+    assert (row["input_tokens"], row["total_tokens"]) == (usage.prompt_token_count, usage.total_token_count)
+    assert (row["reasoning_tokens"], row["cache_read_input_tokens"]) == (5, usage.cached_content_token_count)
+    assert (row["api"], row["operation"]) == ("gemini", "generate_content")
+
+
+@on_loop
+async def test_googles_sdk_sees_why_a_prompt_is_blocked(relay: Relay) -> None:
+    (got,) = [one async for one in generate(relay, "gemini-blocked")]
+    row = await measured(relay, "gemini-blocked")
+    assert got.prompt_feedback
+    assert got.prompt_feedback.block_reason
+    assert (row["finish_reason"], row["outcome"]) == (got.prompt_feedback.block_reason.value, "complete")
+
+
+@on_loop
+async def test_googles_sdk_embeds_and_counts(relay: Relay) -> None:
+    async with google(relay, "gemini-embed") as client:
+        await client.models.embed_content(model="gemini-embedding-001", contents="Hi.")
+    async with google(relay, "gemini-count") as client:
+        counted = await client.models.count_tokens(model="gemini-3-pro", contents="Hi.")
+    embedded, row = await measured(relay, "gemini-embed"), await measured(relay, "gemini-count")
+    assert (embedded["operation"], embedded["outcome"]) == ("embeddings", "complete")
+    assert (row["operation"], row["total_tokens"]) == ("count_tokens", counted.total_tokens)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "raised"),
+    [
+        ("gemini-refused", ("http_error", "server_error"), genai.errors.ServerError),
+        ("gemini-first", ("error_event", "before_output"), genai.errors.ServerError),
+        ("gemini-mid", ("error_event", "mid_stream"), genai.errors.ServerError),
+        ("gemini-cut", ("truncated", "eof"), httpx2.RemoteProtocolError),
+        ("gemini-short", ("truncated", "eof"), None),
+    ],
+)
+@on_loop
+async def test_googles_sdk_got_as_far_as_the_tape(
+    relay: Relay, name: str, outcome: tuple[str, str], raised: type[Exception] | None
+) -> None:
+    answers = []
+    with pytest.raises(raised) if raised else contextlib.nullcontext() as caught:
+        async for one in generate(relay, name):
+            answers.append(one)
+    row = await measured(relay, name)
+    assert (row["outcome"], row["outcome_detail"]) == outcome
+    assert (row["content"] or "", row["reasoning"] or "", calls(row)) == said_by_gemini(answers)
+    if caught and isinstance(caught.value, genai.errors.APIError):
+        assert (row["error_code"], row["error_message"]) == (str(caught.value.code), caught.value.message)
+
+
+# ollama
+
+
+def line(message: dict[str, Any], done: bool = False, **more: Any) -> dict[str, Any]:
+    message = {"role": "assistant", "content": "", **message}
+    return {"model": "qwen3", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": done, **more}
+
+
+COUNTERS = {"total_duration": 9, "load_duration": 1, "prompt_eval_count": 26, "eval_count": 9, "eval_duration": 7}
+CALLED_AT = [{"function": {"name": "weather", "arguments": {"at": city}}} for city in ("Rome", "Oslo")]
+LINES = [
+    line({"thinking": "Where "}),
+    line({"thinking": "is it?"}),
+    line({"content": "Let me "}),
+    line({"content": "see…"}),
+    *(line({"tool_calls": [one]}) for one in CALLED_AT),
+    line({}, done=True, done_reason="stop", **COUNTERS),
+]
+WHOLE_LINE = line(
+    {"thinking": "Where is it?", "content": "Let me see…", "tool_calls": CALLED_AT},
+    done=True,
+    done_reason="stop",
+    **COUNTERS,
+)
+
+
+def lines(*payloads: dict[str, Any], **more: Any) -> Scene:
+    """Return a stream of lines of JSON, one read each."""
+    pieces = [(0.001, json.dumps(one).encode() + b"\n") for one in payloads]
+    return answer(pieces, content_type="application/x-ndjson", **more)
+
+
+SCENES |= {
+    "ollama-stream": lines(*LINES),
+    "ollama-whole": plain(WHOLE_LINE),
+    "ollama-embed": plain({"model": "m", "embeddings": [[0.5]], "total_duration": 14, "prompt_eval_count": 8}),
+    "ollama-refused": plain({"error": "model 'm' not found"}, 404),
+    "ollama-first": lines({"error": "out of memory"}),
+    "ollama-mid": lines(*LINES[:3], {"error": "out of memory"}),
+    "ollama-cut": lines(*LINES[:4], end="fin"),
+    "ollama-short": lines(*LINES[:4], framing="close"),
+}
+
+
+async def chatted(relay: Relay, name: str) -> AsyncIterator[ollama.ChatResponse]:
+    """Yield the answers that Ollama's SDK gets."""
+    async with ollama.AsyncClient(host=f"{relay.base}/{name}") as client:
+        messages = [{"role": "user", "content": "Hi."}]
+        if name == "ollama-whole":
+            yield await client.chat("qwen3", messages)
+        else:
+            async for one in await client.chat("qwen3", messages, stream=True):
+                yield one
+
+
+def said_by_ollama(answers: Sequence[ollama.ChatResponse]) -> tuple[str, str, list[Any]]:
+    messages = [one.message for one in answers]
+    made = [call.function for message in messages for call in message.tool_calls or ()]
+    return (
+        "".join(message.content or "" for message in messages),
+        "".join(message.thinking or "" for message in messages),
+        [(None, call.name, call.arguments) for call in made],
+    )
+
+
+@pytest.mark.parametrize("name", ["ollama-stream", "ollama-whole"])
+@on_loop
+async def test_ollamas_sdk_assembles_what_the_tape_has(relay: Relay, name: str) -> None:
+    answers = [one async for one in chatted(relay, name)]
+    row, last = await measured(relay, name), answers[-1]
+    assert (row["content"], row["reasoning"], calls(row)) == said_by_ollama(answers)
+    assert (row["content"], row["reasoning"], len(calls(row))) == ("Let me see…", "Where is it?", 2)
+    assert (row["finish_reason"], row["outcome"]) == (last.done_reason, "complete")
+    assert (row["input_tokens"], row["output_tokens"]) == (last.prompt_eval_count, last.eval_count)
+    assert json.loads(row["usage"]) == {name: last[name] for name in COUNTERS}
+    assert (row["api"], row["operation"], row["response_model"]) == ("ollama", "chat", last.model)
+
+
+@on_loop
+async def test_ollamas_sdk_embeds(relay: Relay) -> None:
+    async with ollama.AsyncClient(host=f"{relay.base}/ollama-embed") as client:
+        got = await client.embed("m", "Hi.")
+    row = await measured(relay, "ollama-embed")
+    assert (row["operation"], row["outcome"], row["input_tokens"]) == ("embeddings", "complete", got.prompt_eval_count)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "raised"),
+    [
+        ("ollama-refused", ("http_error", "client_error"), ollama.ResponseError),
+        ("ollama-first", ("error_event", "before_output"), ollama.ResponseError),
+        ("ollama-mid", ("error_event", "mid_stream"), ollama.ResponseError),
+        ("ollama-cut", ("truncated", "eof"), httpx.RemoteProtocolError),
+        ("ollama-short", ("truncated", "eof"), None),
+    ],
+)
+@on_loop
+async def test_ollamas_sdk_got_as_far_as_the_tape(
+    relay: Relay, name: str, outcome: tuple[str, str], raised: type[Exception] | None
+) -> None:
+    answers = []
+    with pytest.raises(raised) if raised else contextlib.nullcontext() as caught:
+        async for one in chatted(relay, name):
+            answers.append(one)
+    row = await measured(relay, name)
+    assert (row["outcome"], row["outcome_detail"]) == outcome
+    assert (row["content"] or "", row["reasoning"] or "", calls(row)) == said_by_ollama(answers)
+    if caught and isinstance(caught.value, ollama.ResponseError):
+        assert row["error_message"] == caught.value.error
