@@ -125,15 +125,9 @@ def _anthropic(inner: dict[str, Any], fault: Fault | None) -> Chunk:
 
 def _chat(inner: dict[str, Any], fault: Fault | None) -> Chunk:
     choices = inner["choices"]
-    if isinstance(choices, list):
-        # Mistral's models have the reason under a name that is not OpenAI's.
-        named = [
-            choice | {"finish_reason": choice["stop_reason"]}
-            if isinstance(choice, dict) and "stop_reason" in choice and "finish_reason" not in choice
-            else choice
-            for choice in choices
-        ]
-        inner = inner | {"choices": named}
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict) and "stop_reason" in choice:
+            choice.setdefault("finish_reason", choice["stop_reason"])  # Mistral's name of it
     chunk = chat.parse(inner, fault=fault)
     return _ours(chunk, _metrics(inner), fault, ends=chunk is not None and _is_finished(chunk.pieces))
 

@@ -102,19 +102,15 @@ def _read(payload: dict[str, Any], fault: Fault | None, grow: _Grow) -> Chunk | 
         read = [_choice(choice, place, grow) for place, choice in enumerate(choices) if isinstance(choice, dict)]
     else:
         read = [_text(output, grow)] if any([key in output for key in _TEXT_KEYS]) else []
-    pieces = tuple([piece for piece, _ in read])
+    content = reasoning = tool = False
+    for piece, has_media in read:
+        content = content or has_media or piece.content != ""
+        reasoning = reasoning or piece.reasoning != ""
+        tool = tool or any([call.name != "" or call.arguments != "" for call in piece.tools])
     usage = payload.get("usage")
-    return Chunk(
-        API,
-        request_id,
-        "",
-        pieces,
-        any([piece.content != "" or has_media for piece, has_media in read]),
-        any([piece.reasoning != "" for piece in pieces]),
-        any([tool.name != "" or tool.arguments != "" for piece in pieces for tool in piece.tools]),
-        usage if isinstance(usage, dict) and usage else None,
-        fault,
-    )
+    if not isinstance(usage, dict) or not usage:
+        usage = None
+    return Chunk(API, request_id, "", tuple([piece for piece, _ in read]), content, reasoning, tool, usage, fault)
 
 
 def _text(output: dict[str, Any], grow: _Grow) -> tuple[Piece, bool]:
@@ -126,8 +122,8 @@ def _text(output: dict[str, Any], grow: _Grow) -> tuple[Piece, bool]:
 
 def _choice(choice: dict[str, Any], place: int, grow: _Grow) -> tuple[Piece, bool]:
     """Read a choice; the flag says whether it has output that is no text."""
-    number = index(choice.get("index"))
-    place = place if number is None else number
+    if "index" in choice and (number := index(choice["index"])) is not None:
+        place = number
     message = choice.get("message")
     if not isinstance(message, dict):
         return Piece(place, "", "", "", (), _reason(choice)), False
@@ -135,16 +131,11 @@ def _choice(choice: dict[str, Any], place: int, grow: _Grow) -> tuple[Piece, boo
     if isinstance(content, list):
         has_media = any([isinstance(part, dict) and "text" not in part and bool(part) for part in content])
         content = "".join([text(part.get("text")) for part in content if isinstance(part, dict)])
-    thoughts, calls = text(message.get("reasoning_content")), message.get("tool_calls")
-    piece = Piece(
-        place,
-        grow((place, "content", 0), text(content)),
-        grow((place, "reasoning", 0), thoughts),
-        "",
-        _tools(calls, place, grow) if isinstance(calls, list) else (),
-        _reason(choice),
-    )
-    return piece, has_media
+    content = grow((place, "content", 0), content) if isinstance(content, str) and content else ""
+    thoughts, calls = message.get("reasoning_content"), message.get("tool_calls")
+    thoughts = grow((place, "reasoning", 0), thoughts) if isinstance(thoughts, str) and thoughts else ""
+    tools = _tools(calls, place, grow) if isinstance(calls, list) else ()
+    return Piece(place, content, thoughts, "", tools, _reason(choice)), has_media
 
 
 def _tools(calls: list[Any], choice: int, grow: _Grow) -> tuple[ToolPiece, ...]:
@@ -163,5 +154,5 @@ def _tools(calls: list[Any], choice: int, grow: _Grow) -> tuple[ToolPiece, ...]:
 
 
 def _reason(holder: dict[str, Any]) -> str | None:
-    reason = text(holder.get("finish_reason"))
-    return None if reason in _NO_REASON else reason
+    reason = holder.get("finish_reason")
+    return reason if isinstance(reason, str) and reason not in _NO_REASON else None

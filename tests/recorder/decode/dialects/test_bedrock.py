@@ -7,6 +7,7 @@ from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects.bedrock import API, parse, tokens
 from recorder.decode.framings.aws_eventstream import records
 from tests import hostile
+from tests.derived import cut_everywhere, derived, said
 from tests.eventstream import event, message, string
 
 USAGE = {"inputTokens": 12, "outputTokens": 5, "totalTokens": 17, "serverToolUsage": {}}
@@ -229,3 +230,76 @@ def test_no_value_of_a_wrong_type_is_an_error(payload):
         chunk = parse(payload, kind)
         hostile.assert_sound(chunk)
         hostile.assert_counts(tokens(chunk.usage if chunk and chunk.usage else payload))
+
+
+# Whole exchanges
+
+FACTS = {"content_type": "application/vnd.amazon.eventstream", "path": "/model/us.amazon.nova-v1%3A0/converse-stream"}
+TEXT = [event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": text}}) for text in ("Let me ", "see…")]
+CALL = [
+    event("contentBlockStart", {"contentBlockIndex": 1, "start": {"toolUse": {"toolUseId": "t1", "name": "find"}}}),
+    event("contentBlockDelta", {"contentBlockIndex": 1, "delta": {"toolUse": {"input": '{"q":'}}}),
+    event("contentBlockDelta", {"contentBlockIndex": 1, "delta": {"toolUse": {"input": "1}"}}}),
+]
+START, STOP = event("messageStart", {"role": "assistant"}), event("messageStop", {"stopReason": "tool_use"})
+COUNTS = event("metadata", {"usage": USAGE | {"cacheReadInputTokens": 4}, "metrics": {"latencyMs": 802}})
+THROTTLED = event("throttlingException", {"message": "Slow down"}, "exception")
+SAID = {
+    "api": API, "outcome": "complete", "content": "Let me see…", "finish_reason": "tool_use", "input_tokens": 12,
+    "output_tokens": 5, "total_tokens": 17, "cache_read_input_tokens": 4, "calls": [("t1", "find", '{"q":1}')],
+}  # fmt: skip
+
+
+def stream(*messages, **facts):
+    return derived(b"".join(messages), **FACTS | facts)
+
+
+def test_a_stream_is_the_same_however_it_was_cut():
+    body = b"".join([START, *TEXT, *CALL, STOP, COUNTS])
+    for measures in cut_everywhere(body, **FACTS):
+        assert said(measures) == SAID
+        assert (measures.events, measures.chunks, measures.output_chunks) == (8, 8, 5)
+
+
+def test_usage_may_come_before_the_end():
+    assert said(stream(START, COUNTS, *TEXT, *CALL, STOP)) == SAID
+
+
+@pytest.mark.parametrize(
+    ("messages", "facts", "outcome"),
+    [
+        ([START, *TEXT, STOP], {"ended_by": "reset"}, ("complete", None)),
+        ([START, *TEXT, STOP, COUNTS, TEXT[0][:-3]], {}, ("complete", None)),
+        ([START, *TEXT, COUNTS], {}, ("truncated", "eof")),
+        ([START, *TEXT, STOP[:-1]], {}, ("truncated", "eof")),
+        ([START, *TEXT], {"ended_by": "length"}, ("truncated", "length")),
+        ([THROTTLED], {}, ("error_event", "before_output")),
+        ([START, THROTTLED], {}, ("error_event", "before_output")),
+        ([START, *TEXT, THROTTLED], {}, ("error_event", "mid_stream")),
+        ([START, *TEXT[:1], TEXT[1][:-1] + b"!", STOP], {}, ("malformed", None)),
+        ([START, *TEXT[:1], bytes(4) + TEXT[1], STOP], {}, ("truncated", "eof")),
+    ],
+)
+def test_a_stream_ends_with_its_message(messages, facts, outcome):
+    measures = stream(*messages, **facts)
+    assert (measures.outcome, measures.outcome_detail) == outcome
+    assert (measures.error_code, measures.error_message) == (
+        ("throttlingException", "Slow down") if THROTTLED in messages else (None, None)
+    )
+
+
+def test_a_stream_is_known_by_its_bytes_whatever_its_type_says():
+    assert said(stream(START, *TEXT, *CALL, STOP, COUNTS, content_type="application/octet-stream")) == SAID
+
+
+def test_a_whole_answer_is_derived_as_a_stream_is():
+    measures = derived(json.dumps(ANSWER), content_type="application/json", path="/model/m/converse")
+    calls = [("t1", "find", '{"q":["é"]}'), ("t2", "list", "{}")]
+    counts = {name: value for name, value in SAID.items() if name != "cache_read_input_tokens"}
+    assert said(measures) == counts | {"content": "Let me look.", "reasoning": "Two calls.", "calls": calls}
+    assert measures.operation == "chat"
+
+
+def test_an_error_before_the_stream_is_read():
+    measures = derived('{"message":"No such model"}', content_type="application/json", status=404)
+    assert (measures.outcome, measures.error_message) == ("http_error", "No such model")

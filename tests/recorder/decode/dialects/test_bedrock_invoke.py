@@ -8,6 +8,8 @@ from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects import bedrock, chat, messages
 from recorder.decode.dialects.bedrock_invoke import API, parse, tokens
 from tests import hostile
+from tests.derived import cut_everywhere, derived, said
+from tests.eventstream import event
 
 METRICS = {"inputTokenCount": 8, "outputTokenCount": 3, "invocationLatency": 480, "firstByteLatency": 200}
 LAST = {"amazon-bedrock-invocationMetrics": METRICS}
@@ -230,3 +232,95 @@ def test_no_value_of_a_wrong_type_is_an_error(payload):
     for chunk in (unpacked(json.dumps(payload).encode()), parse(payload)):
         hostile.assert_sound(chunk)
         hostile.assert_counts(tokens((chunk.usage if chunk else payload) or {}))
+
+
+# Whole exchanges
+
+FACTS = {"content_type": "application/vnd.amazon.eventstream", "path": "/model/m/invoke-with-response-stream"}
+START = {"type": "message_start", "message": {"id": "msg_1", "model": "claude", "usage": {"input_tokens": 8}}}
+CLAUDE = [
+    START,
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "."}},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}},
+    {"type": "message_stop", **LAST},
+]
+SAID = {"api": API, "outcome": "complete", "content": "Hi.", "input_tokens": 8, "output_tokens": 3, "total_tokens": 11}
+STREAMS = {
+    "claude": (CLAUDE, {"response_id": "msg_1", "response_model": "claude", "finish_reason": "end_turn"}),
+    "nova": (
+        [
+            {"messageStart": {"role": "assistant"}},
+            {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "Hi."}}},
+            {"messageStop": {"stopReason": "end_turn"}},
+            {"metadata": {"usage": {"inputTokens": 8, "outputTokens": 3}}, **LAST},
+        ],
+        {"finish_reason": "end_turn"},
+    ),
+    "llama": (
+        [{"generation": "Hi", "prompt_token_count": 8, "generation_token_count": 1, "stop_reason": None},
+         {"generation": ".", "prompt_token_count": None, "generation_token_count": 3, "stop_reason": "stop"}],
+        {"finish_reason": "stop"},
+    ),
+    "titan": (
+        [{"outputText": "Hi", "index": 0, "totalOutputTokenCount": None, "completionReason": None},
+         {"outputText": ".", "index": 0, "inputTextTokenCount": 8, "totalOutputTokenCount": 3,
+          "completionReason": "FINISH", **LAST}],
+        {"finish_reason": "FINISH"},
+    ),
+    "mistral": (
+        [{"outputs": [{"text": "Hi", "stop_reason": None}]},
+         {"outputs": [{"text": ".", "stop_reason": "stop"}], **LAST}],
+        {"finish_reason": "stop"},
+    ),
+    "chat": (
+        [{"id": "c1", "choices": [{"index": 0, "delta": {"content": "Hi."}}]},
+         {"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], **LAST}],
+        {"finish_reason": "stop", "response_id": "c1"},
+    ),
+    "cohere": (
+        [{"text": "Hi.", "is_finished": False}, {"is_finished": True, "finish_reason": "COMPLETE", **LAST}],
+        {"finish_reason": "COMPLETE"},
+    ),
+}  # fmt: skip
+
+
+def body(objects):
+    return b"".join(event("chunk", packed(one)) for one in objects)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_the_stream_of_each_model_is_the_same_however_it_was_cut(name):
+    objects, more = STREAMS[name]
+    for measures in cut_everywhere(body(objects), 97, **FACTS):
+        assert said(measures) == SAID | more
+        assert measures.operation == "chat"
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_the_stream_of_each_model_is_truncated_without_its_end(name):
+    objects, _ = STREAMS[name]
+    end = -2 if name == "nova" else -1
+    assert derived(body(objects[:end]), **FACTS).outcome == "truncated"
+
+
+def test_an_exception_ends_a_stream():
+    thrown = event("modelTimeoutException", {"message": "m"}, "exception")
+    for objects, detail in ((CLAUDE[:1], "before_output"), (CLAUDE[:3], "mid_stream")):
+        measures = derived(body(objects) + thrown, **FACTS)
+        assert (measures.outcome, measures.outcome_detail) == ("error_event", detail)
+        assert (measures.error_code, measures.api) == ("modelTimeoutException", API)
+
+
+def test_an_error_of_the_model_ends_a_stream():
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "m"}}
+    measures = derived(body([*CLAUDE[:3], error]), **FACTS)
+    assert (measures.outcome, measures.error_code) == ("error_event", "overloaded_error")
+
+
+@pytest.mark.parametrize("payload", [NOVA, LLAMA, TITAN])
+def test_a_whole_answer_is_derived_as_a_stream_is(payload):
+    measures = derived(json.dumps(payload), content_type="application/json", path="/model/m/invoke")
+    assert (measures.api, measures.content, measures.outcome, measures.operation) == (API, "Hi.", "complete", "chat")
+    assert measures.output_tokens == (2 if payload is NOVA else 3)

@@ -7,6 +7,7 @@ from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects import bedrock, bedrock_invoke, chat, messages
 from recorder.decode.dialects.dashscope import API, parse, parser, tokens
 from tests import hostile
+from tests.derived import cut_everywhere, derived, said
 
 USAGE = {
     "input_tokens": 26,
@@ -224,3 +225,81 @@ def test_no_value_of_a_wrong_type_is_an_error(payload):
     for chunk in (parse(payload), read(payload, "result", None), read(payload, "result", Fault("X", "m"))):
         hostile.assert_sound(chunk)
         hostile.assert_counts(tokens((chunk.usage if chunk else payload) or {}))
+
+
+# Whole exchanges
+
+
+def wire(*payloads, kind="result", status=200):
+    """Return the events as DashScope writes them: an id, a type and a comment each, and no spaces."""
+    return "".join(
+        f"id:{number}\nevent:{kind}\n:HTTP_STATUS/{status}\ndata:{json.dumps(payload, separators=(',', ':'))}\n\n"
+        for number, payload in enumerate(payloads, 1)
+    )
+
+
+GROWN = [
+    answer(choice("", reasoning="Hm")),
+    answer(choice("", reasoning="Hm.")),
+    answer(choice("Let", reasoning="Hm.")),
+    answer(choice("Let me see…", reasoning="Hm.")),
+    answer(choice("Let me see…", reasoning="Hm.", tools=[call("", index=0)])),
+    answer(choice("Let me see…", "tool_calls", "Hm.", [call('{"q":1}', index=0)])),
+]
+ADDED = [
+    answer(choice("", reasoning="Hm")),
+    answer(choice("", reasoning=".")),
+    answer(choice("Let")),
+    answer(choice(" me see…")),
+    answer(choice("", tools=[call("", index=0)])),
+    answer(choice("", "tool_calls", "", [call('{"q":1}', "", "", index=0)])),
+]
+SAID = {
+    "api": API, "outcome": "complete", "response_id": "r1", "content": "Let me see…", "reasoning": "Hm.",
+    "finish_reason": "tool_calls", "input_tokens": 26, "output_tokens": 66, "total_tokens": 92, "reasoning_tokens": 40,
+    "cache_read_input_tokens": 20, "cache_creation_input_tokens": 0, "calls": [("c1", "find", '{"q":1}')],
+}  # fmt: skip
+ERROR = {"code": "InternalError", "message": "Sorry.", "request_id": "r1"}
+
+
+@pytest.mark.parametrize(("payloads", "request_body"), [(GROWN, None), (ADDED, None), (ADDED, INCREMENTAL)])
+def test_a_stream_is_the_same_however_it_was_cut(payloads, request_body):
+    for measures in cut_everywhere(wire(*payloads), 97, request=request_body):
+        assert said(measures) == SAID
+        assert (measures.events, measures.comments, measures.chunks, measures.output_chunks) == (6, 6, 6, 6)
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        (wire(*GROWN[:4]), ("truncated", "eof")),
+        (wire(*GROWN)[:-10], ("truncated", "eof")),
+        (wire(bare("Hi"), bare("Hi.", "stop")), ("complete", None)),
+        (wire(bare("Hi"), bare("Hi.", "null")), ("truncated", "eof")),
+        (wire(ERROR, kind="error", status=500), ("error_event", "before_output")),
+        (wire(*GROWN[:4]) + wire(ERROR, kind="error", status=500), ("error_event", "mid_stream")),
+    ],
+)
+def test_a_stream_ends_with_its_finish_reason(body, outcome):
+    measures = derived(body)
+    assert (measures.outcome, measures.outcome_detail) == outcome
+    assert (measures.error_code, measures.error_message, measures.response_id) == (
+        ("InternalError", "Sorry.", "r1") if "InternalError" in body else (None, None, "r1")
+    )
+
+
+def test_a_whole_answer_is_derived_as_a_stream_is():
+    measures = derived(json.dumps(GROWN[-1]), content_type="application/json")
+    assert said(measures) == SAID
+
+
+def test_an_error_before_the_stream_is_read():
+    measures = derived(json.dumps(ERROR), content_type="application/json", status=500)
+    assert (measures.outcome, measures.error_code, measures.error_message) == ("http_error", "InternalError", "Sorry.")
+
+
+def test_embeddings_have_a_usage():
+    payload = {"output": {"embeddings": [{"embedding": [0.5]}]}, "usage": {"total_tokens": 8}, "request_id": "r1"}
+    path = "/api/v1/services/embeddings/text-embedding/text-embedding"
+    measures = derived(json.dumps(payload), content_type="application/json", path=path)
+    assert (measures.api, measures.total_tokens, measures.content) == (API, 8, None)
