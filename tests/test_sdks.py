@@ -234,6 +234,11 @@ def lines(*payloads: dict[str, Any], **more: Any) -> Scene:
 SCENES |= {
     "ollama-stream": lines(*LINES),
     "ollama-whole": plain(WHOLE_LINE),
+    "ollama-generate": lines(
+        {"model": "qwen3", "response": "", "thinking": "Hm…", "done": False},
+        {"model": "qwen3", "response": "Hi.", "done": False},
+        {"model": "qwen3", "response": "", "done": True, "done_reason": "length", "context": [1, 2], **COUNTERS},
+    ),
     "ollama-embed": plain({"model": "m", "embeddings": [[0.5]], "total_duration": 14, "prompt_eval_count": 8}),
     "ollama-refused": plain({"error": "model 'm' not found"}, 404),
     "ollama-first": lines({"error": "out of memory"}),
@@ -275,6 +280,16 @@ async def test_ollamas_sdk_assembles_what_the_tape_has(relay: Relay, name: str) 
     assert (row["input_tokens"], row["output_tokens"]) == (last.prompt_eval_count, last.eval_count)
     assert json.loads(row["usage"]) == {name: last[name] for name in COUNTERS}
     assert (row["api"], row["operation"], row["response_model"]) == ("ollama", "chat", last.model)
+
+
+@on_loop
+async def test_ollamas_sdk_continues_a_prompt(relay: Relay) -> None:
+    async with ollama.AsyncClient(host=f"{relay.base}/ollama-generate") as client:
+        got = [one async for one in await client.generate("qwen3", "Say hi.", stream=True)]
+    row = await measured(relay, "ollama-generate")
+    assert (row["content"], row["reasoning"]) == ("".join(one.response or "" for one in got), got[0].thinking)
+    assert (row["finish_reason"], row["outcome"]) == (got[-1].done_reason, "complete")
+    assert (row["operation"], row["output_tokens"]) == ("text_completion", got[-1].eval_count)
 
 
 @on_loop
