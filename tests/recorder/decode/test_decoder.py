@@ -199,3 +199,59 @@ def test_an_item_is_read_from_its_bytes() -> None:
         ("comment", "", "", "in"), ("event", "x", "7", "{}"), ("record", "error", "", "no"),
         ("record", "message", "7", "{}"),
     ]  # fmt: skip
+
+
+OLLAMA = b'{"model":"m","message":{"role":"assistant","content":"Hi"},"done":false}\n'
+GEMINI = b'{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"index":0}]}'
+FRAME = b"\0\0\0\x10\0\0\0\0\x05\xc2\x48\xeb\x7d\x98\xc8\xff"
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "path", "framing"),
+    [
+        (b"data: x\n\n", "text/event-stream; charset=utf-8", "", "sse"),
+        (b"", "text/event-stream", "", "sse"),
+        (b"data: x\n\n", "application/json", "", "sse"),
+        (b"event: x\r\ndata: y\r\n\r\n", "application/x-ndjson", "", "sse"),
+        (b'{"error": "no"}', "text/event-stream", "", "sse"),
+        (OLLAMA, "application/x-ndjson", "", "ndjson"),
+        (OLLAMA, "application/json", "/api/chat", "ndjson"),
+        (OLLAMA * 2, None, "", "ndjson"),
+        (b'{"a": 1}', "application/x-ndjson", "", "ndjson"),
+        (b'{"a": 1}', "application/json", "", "json"),
+        (b'{\n  "a": 1\n}\n', "application/json", "", "json"),
+        (b"[" + GEMINI, "application/json", "", "json-array"),
+        (b'[{"a": 1}, {"a": 2}]', "application/json", "", "json"),
+        (b'[{"a": 1}, {"a": 2}]', "application/json", "/v1beta/models/m:streamGenerateContent", "json-array"),
+        (b'[{"error": {"code": 500}}]', "application/json", "/m:streamGenerateContent?key=k", "json-array"),
+        (b"[1, 2]", "application/json", "/m:streamGenerateContent", "json"),
+        (FRAME, "application/vnd.amazon.eventstream", "", "aws-eventstream"),
+        (FRAME, "application/octet-stream", "", "aws-eventstream"),
+        (FRAME[:5], "application/vnd.amazon.eventstream", "", "aws-eventstream"),
+        (b"data: x\n\n", "application/vnd.amazon.eventstream", "", "sse"),
+        (b"", "application/json", "", "json"),
+        (b"<html>", "text/html", "", "json"),
+    ],
+)
+def test_the_framing_follows_from_the_type_unless_the_bytes_begin_otherwise(body, content_type, path, framing):
+    assert decode(exchange(content_type, path=path), [], body).framing == framing
+
+
+def test_an_answer_that_has_no_body_is_no_stream():
+    assert decode(exchange(framing="none"), [], b"").framing == "json"
+
+
+def test_each_record_of_a_stream_without_events_has_the_time_of_its_last_byte():
+    body = OLLAMA * 2
+    found = decode(exchange("application/x-ndjson"), cut(body, [10, len(OLLAMA) - 10, 5]), body)
+    assert [(item.kind, item.at_ns, item.start, item.end) for item in found.items()] == [
+        ("event", 1_000, 0, len(OLLAMA)),
+        ("event", 3_000, len(OLLAMA), 2 * len(OLLAMA)),
+    ]
+    assert [(chunk.item, chunk.chunk.pieces[0].content) for chunk in found.chunks()] == [(0, "Hi"), (1, "Hi")]
+
+
+def test_of_records_without_number_only_so_many_are_decoded(monkeypatch):
+    monkeypatch.setattr(decoder, "MAX_ITEMS", 100)
+    found = decode(exchange("application/x-ndjson"), [], OLLAMA * 200)
+    assert (len(found.kinds) + len(found.runs), found.whole, found.flags) == (100, False, {"decode_limit"})
