@@ -57,19 +57,16 @@ class Decoders:
 
     def ask(self, no: int) -> "Decoder":
         """Ask the one that waits, or a new one, to decode an exchange; whoever asks must take its answer."""
-        decoder = self._take()
+        with self._lock:
+            spare = self._spare()
+        decoder = spare or Decoder(self._tape, self._limits)
         decoder.ask(no)
         return decoder
-
-    def _take(self) -> "Decoder":
-        with self._lock:
-            taken = self._spare()
-        return taken or Decoder(self._tape, self._limits)
 
     def _spare(self) -> "Decoder | None":
         """Take away the one that waits; if somebody has ended it, there is none."""
         taken, self.waiting = self.waiting, None
-        if taken is None or taken.returncode is None:
+        if taken is None or taken.process.poll() is None:
             return taken
         taken.dismiss()
         return None
@@ -84,7 +81,7 @@ class Decoders:
 
 
 class Decoder:
-    """A process that decodes one exchange of a tape, and is gone then."""
+    """A `process` that decodes one exchange of a tape, and is gone then. If killed, its answer is an error."""
 
     def __init__(self, tape: Path, limits: Thresholds) -> None:
         self._question = tape, limits
@@ -99,18 +96,9 @@ class Decoder:
             start_new_session=True,
         )
 
-    @property
-    def returncode(self) -> int | None:
-        """How the process ended; None if it has not."""
-        return self.process.poll()
-
-    def kill(self) -> None:
-        """End it: whoever waits for it gets an error."""
-        self.process.kill()
-
     def dismiss(self) -> None:
         """End one that has nothing to decode."""
-        self.kill()
+        self.process.kill()
         self._hang_up()
         with self._words, self.process:
             pass

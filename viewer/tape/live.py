@@ -106,11 +106,6 @@ class Change:
     rows: list[Row] = field(default_factory=list)
     deleted: bool = False
 
-    @property
-    def total(self) -> int:
-        """How many exchanges the tape holds."""
-        return self.seen.total
-
 
 def numbers(
     connection: Connection, where: Condition | None = None, by: str | None = None, *, descending: bool = False

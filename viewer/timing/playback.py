@@ -27,20 +27,15 @@ class Playback:
     def __init__(self, at: Sequence[int], end_ns: int, now: Callable[[], int]) -> None:
         self._at = at
         self._now = now
-        self._end = max(end_ns, at[-1] if at else 0)
+        self.end_ns = max(end_ns, at[-1] if at else 0)
         self._shown: Sequence[int] = at
-        self._shown_end = self._end
+        self._shown_end = self.end_ns
         self.cap_ns: int | None = None
         self.speed = 1.0
         self.playing = self.following = False
         self.position = 0
         self._base_clock = 0
         self._base_shown = 0
-
-    @property
-    def end_ns(self) -> int:
-        """When the stream ended, in ns since T0."""
-        return self._end
 
     @property
     def shown_ns(self) -> int:
@@ -98,7 +93,7 @@ class Playback:
 
     def seek_to(self, at_ns: int) -> None:
         """Go to an instant, in ns since T0: all that came until then has come."""
-        at_ns = max(0, min(at_ns, self._end))
+        at_ns = max(0, min(at_ns, self.end_ns))
         self.position = bisect_right(self._at, at_ns)
         self._rebase(self._cut(at_ns))
 
@@ -126,12 +121,12 @@ class Playback:
         """
         media = self.media_ns
         self._at = at
-        self._end = max(end_ns, at[-1] if at else 0)
+        self.end_ns = max(end_ns, at[-1] if at else 0)
         self._cap()
         if not self.playing:
             self._rebase(self._cut(media))
         if self.following:
-            self.seek_to(self._end)
+            self.seek_to(self.end_ns)
 
     def deadline(self) -> int | None:
         """Return the clock's instant at which the next event, or the end, is due; None if nothing is."""
@@ -158,7 +153,7 @@ class Playback:
         """Lay out the shown time line, on which no silence is longer than the cap."""
         cap = self.cap_ns
         self._shown = self._at if cap is None else _capped(self._at, cap)
-        tail = self._end - (self._at[-1] if self._at else 0)
+        tail = self.end_ns - (self._at[-1] if self._at else 0)
         self._shown_end = (self._shown[-1] if self._shown else 0) + (tail if cap is None else min(tail, cap))
 
     def _rebase(self, shown_ns: int) -> None:
@@ -176,7 +171,7 @@ class Playback:
         before = bisect_right(self._shown, shown_ns)
         real, shown = (self._at[before - 1], self._shown[before - 1]) if before else (0, 0)
         if shown_ns >= self._shown_end:
-            return self._end
+            return self.end_ns
         return real + shown_ns - shown
 
 

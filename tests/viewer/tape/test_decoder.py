@@ -32,7 +32,7 @@ def test_what_comes_from_there_is_what_comes_from_here(connection: Connection, d
         (True, True),
         (True, False),
     ]
-    assert decoder.returncode == 0
+    assert decoder.process.poll() == 0
 
 
 def test_one_that_waits_is_taken_first_and_only_once(connection: Connection, decoders: Decoders) -> None:
@@ -49,7 +49,7 @@ def test_one_that_was_ended_while_it_waited_is_not_taken(connection: Connection,
     decoders.ready()
     waiting = decoders.waiting
     assert waiting is not None
-    waiting.kill()
+    waiting.process.kill()
     waiting.process.wait()
     assert len(decoders.ask(queries.find(connection, TOOLS)).answer().transcript) == 5
 
@@ -81,7 +81,7 @@ def test_another_takes_the_place_of_one_that_has_died_and_what_it_was_told_is_fo
         decoders.ready(no, 1)
         waiting = decoders.waiting
         assert waiting is not None
-        waiting.kill()
+        waiting.process.kill()
         waiting.process.wait()
         waiting.read_ahead(no + 1)  # it cannot know yet that nobody listens
         decoders.ready(no, 1)
@@ -90,7 +90,7 @@ def test_another_takes_the_place_of_one_that_has_died_and_what_it_was_told_is_fo
     decoders.ready(no, 1)
     last = decoders.waiting
     assert last is not None
-    last.kill()
+    last.process.kill()
     last.process.wait()
     last.read_ahead(no + 1)
     decoders.close()
@@ -103,7 +103,7 @@ def test_nothing_waits_any_more_once_they_are_closed(tape: Path) -> None:
     decoders.close()
     decoders.ready()
     assert waiting is not None
-    assert waiting.returncode is not None
+    assert waiting.process.poll() is not None
     assert decoders.waiting is None
 
 
@@ -119,7 +119,7 @@ def test_one_that_nobody_asks_ends_by_itself(decoders: Decoders) -> None:
 def test_who_waits_for_one_that_is_ended_is_told(connection: Connection, decoders: Decoders) -> None:
     decoders.ready()
     decoder = decoders.ask(queries.find(connection, TOOLS))
-    decoder.kill()
+    decoder.process.kill()
     with pytest.raises(TapeError, match="its process was ended"):
         decoder.answer()
 

@@ -62,7 +62,7 @@ def test_what_is_not_on_the_tape_is_left_out(connection: Connection) -> None:
 def test_the_first_look_says_what_there_is(connection: Connection) -> None:
     found = watching.change(connection, None)
     assert found is not None
-    assert (found.total, found.running, found.fits, found.seen.newest) == (7, 1, [7], 7)
+    assert (found.seen.total, found.running, found.fits, found.seen.newest) == (7, 1, [7], 7)
     assert found.seen.unsettled == {7}
     assert found.recorder is not None
     assert found.recorder.upstreams == [["", "https://api.example.com"]]
@@ -80,7 +80,7 @@ def test_changes_are_what_is_new_and_what_ran(tmp_path: Path) -> None:
         later = watching.change(connection, seen.seen, where("is:live"), [1])
         assert later is not None
         # The second recorder has marked what the first one left open.
-        assert (later.total, later.running, later.fits, later.unfit) == (2, 0, [], [1, 2])
+        assert (later.seen.total, later.running, later.fits, later.unfit) == (2, 0, [], [1, 2])
         again = watching.change(connection, seen.seen, None, [1])
         assert again is not None
         assert [(row["no"], row["outcome"]) for row in again.rows] == [(1, "interrupted"), (2, "complete")]
@@ -97,11 +97,11 @@ def test_that_exchanges_were_deleted_is_a_change_even_where_others_came(tmp_path
         write(path, begin("c" * 16, 2, b"{}"))
         after = watching.change(connection, before.seen)
         assert after is not None
-        assert (after.total, after.deleted) == (2, True)
+        assert (after.seen.total, after.deleted) == (2, True)
         write(path, begin("d" * 16, 3, b"{}"))
         last = watching.change(connection, after.seen)
         assert last is not None
-        assert (last.total, last.deleted) == (3, False)
+        assert (last.seen.total, last.deleted) == (3, False)
 
 
 def test_an_exchange_that_has_ended_is_unsettled_until_it_is_measured(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_empty_tape_has_nothing_and_nobody(tmp_path: Path) -> None:
     with queries.opened(tmp_path / "tape.db") as connection:
         found = watching.change(connection, None)
         assert found is not None
-        assert (found.total, found.recorder, found.seen.newest) == (0, None, 0)
+        assert (found.seen.total, found.recorder, found.seen.newest) == (0, None, 0)
         assert watching.numbers(connection) == []
 
 

@@ -226,7 +226,7 @@ class Listing:
         with contextlib.suppress(Superseded, WiretapeError):
             terms = await self._host.tape.ask(partial(_terms, filter=query.filter), f"terms {self._name}")
             if self.query is query and self.change is not None:
-                return notices.none_match(self.change.total, terms, self.change.running)
+                return notices.none_match(self.change.seen.total, terms, self.change.running)
         return None
 
     async def details(self, number: int) -> Details | None:

@@ -357,8 +357,8 @@ class StreamsScreen(Screen[None]):
             "toggle_filter": text,
             "clear": marked or (text and self.filter.is_on),
             "preview": not self.has_class("-short"),
-            "only": self.listing.change.total > 0,
-            "filter": self.listing.change.total > 0,
+            "only": self.listing.change.seen.total > 0,
+            "filter": self.listing.change.seen.total > 0,
         }
         return frozenset(idle | {action for action, does in applies.items() if not does})
 
@@ -515,7 +515,7 @@ class StreamsScreen(Screen[None]):
         catalog, change, sorts = self.listing.catalog, self.listing.change, ": R sorts them in"
         parts: list[Part] = [(self._host.tape.path.name, "strong")]
         if change is not None:
-            parts.append((f" · {counted(change.total, 'exchange')}", "plain"))
+            parts.append((f" · {counted(change.seen.total, 'exchange')}", "plain"))
         counts = (
             (change.running if change is not None else 0, "open"),
             (len(self.marks), "marked"),
@@ -543,7 +543,7 @@ class StreamsScreen(Screen[None]):
             return [("…", "muted")]
         if listing.query.filter is None:
             return [("off: \\ switches it on", "warning")] if self.filter.text.strip() else []
-        share = f"{listing.fitting:,} / {listing.change.total:,}"
+        share = f"{listing.fitting:,} / {listing.change.seen.total:,}"
         return [(share, "strong"), (f" · {listing.took_ns / 1e6:,.0f} ms", "muted")]
 
     def _why_empty(self) -> notices.Lines | None:
@@ -552,7 +552,7 @@ class StreamsScreen(Screen[None]):
         if listing.is_unread and listing.trouble is not None:
             is_awaited = isinstance(listing.trouble, NotFound | SchemaMissing)
             return notices.no_tape(self._host.tape.path) if is_awaited else notices.failed(listing.trouble)
-        if listing.change is not None and not listing.change.total:
+        if listing.change is not None and not listing.change.seen.total:
             return notices.empty(listing.recorder, self._host.clock.wall_ns())
         return None
 

@@ -162,7 +162,7 @@ class Loader:
         if started is not None and self._answer is None:
             started.dismiss()
         elif started is not None:
-            started.kill()
+            started.process.kill()
 
     def _take_early(self, loop: asyncio.AbstractEventLoop) -> Callable[[Opened], None]:
         """Return a function that takes, from another thread, what is decoded but not judged yet."""

@@ -105,7 +105,8 @@ class StatsScreen(Screen[None]):
         self._slo = settings.read().slo
         self.shown = Shown()
         self._trouble: str | None = None
-        self._is_reading = False
+        self.holds_keys = False
+        """Whether keys are better kept until the figures are there that they are meant for."""
         # Kept here, and not looked up: an answer may come when the screen has been left.
         self._header, self._about = HeaderLine(), Static(paint.content(""), id="about")
         self._table, self._heat, self._failed = GroupTable(), HeatGrid(), FailureList()
@@ -196,14 +197,9 @@ class StatsScreen(Screen[None]):
         bindings = super().active_bindings
         return {key: bindings[key] for key in sorted(bindings, key=lambda key: key != "question_mark")}
 
-    @property
-    def holds_keys(self) -> bool:
-        """Whether keys are better kept until the figures are there that they are meant for."""
-        return self._is_reading
-
     def action_reload(self) -> None:
         """Read everything again."""
-        self._is_reading = True
+        self.holds_keys = True
         self._start(self._read_all)
 
     def on_cursor_list_moved(self) -> None:
@@ -290,7 +286,7 @@ class StatsScreen(Screen[None]):
 
     def _show_figures(self, by: str, answer: "_Figures | None", *, pooled: bool) -> None:
         """Show the figures of groups; without an answer there were too many gaps to pool."""
-        self._is_reading = False
+        self.holds_keys = False
         self.shown.by, self.shown.pooled, self.shown.too_many = by, pooled, answer is None
         if answer is not None:
             self.shown.rows, self.shown.total = answer
@@ -312,7 +308,7 @@ class StatsScreen(Screen[None]):
         notes += [shown.filter_text] if shown.filter_text else []
         title = f" · {counted(count, 'exchange')} by {formatting.line(shown.by)} · window {self._window}"
         if self._trouble is None:
-            title = " · reading …" if self._is_reading and not shown.rows else title
+            title = " · reading …" if self.holds_keys and not shown.rows else title
             self._header.show([("stats", "strong"), (title, "plain"), *((f" · {one}", "accent") for one in notes)], [])
         self._table.show(
             groups.table(
@@ -347,7 +343,7 @@ class StatsScreen(Screen[None]):
         self._failed.styles.height = 1 + max(1, min(len(self._failed.lines(self.size.width)), failed + spare))
 
     def _fail(self, trouble: str) -> None:
-        self._trouble, self._is_reading = trouble, False
+        self._trouble, self.holds_keys = trouble, False
         self._header.show([("stats", "strong"), (f" · {trouble}", "error")], [])
 
 

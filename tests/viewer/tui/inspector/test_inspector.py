@@ -588,4 +588,4 @@ def test_a_process_that_was_asked_as_the_screen_was_left_is_ended(
             await loader.know()
 
     journey(steps())
-    assert [one.returncode is not None for one in asked] == [True]
+    assert [one.process.poll() is not None for one in asked] == [True]
