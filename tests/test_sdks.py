@@ -4,6 +4,7 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -323,3 +324,292 @@ async def test_ollamas_sdk_got_as_far_as_the_tape(
     assert (row["content"] or "", row["reasoning"] or "", calls(row)) == said_by_ollama(answers)
     if caught and isinstance(caught.value, ollama.ResponseError):
         assert row["error_message"] == caught.value.error
+
+
+# anthropic
+
+USAGE = {"input_tokens": 43, "output_tokens": 1, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 5}
+MESSAGE: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": [],
+                           "stop_reason": None, "stop_sequence": None, "usage": USAGE}  # fmt: skip
+
+
+def block(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"type": "content_block_start", "index": index, "content_block": start},
+        *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
+def inputs(*texts: str) -> list[dict[str, str]]:
+    return [{"type": "input_json_delta", "partial_json": text} for text in texts]
+
+
+BLOCKS = [
+    *block(
+        0,
+        {"type": "thinking", "thinking": "", "signature": ""},
+        {"type": "thinking_delta", "thinking": "Where "},
+        {"type": "thinking_delta", "thinking": "is it?"},
+        {"type": "signature_delta", "signature": "EqQB"},
+    ),
+    *block(1, {"type": "redacted_thinking", "data": "EmwK"}),
+    *block(
+        2,
+        {"type": "text", "text": ""},
+        {"type": "text_delta", "text": "Let me "},
+        {"type": "text_delta", "text": "see…"},
+    ),
+    *block(
+        3, {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}, *inputs('{"query":', '"é"}')
+    ),
+    *block(4, {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []}),
+    *block(5, {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}}, *inputs("", '{"at": "Ro', 'me"}')),
+    *block(6, {"type": "tool_use", "id": "toolu_2", "name": "now", "input": {}}, *inputs("")),
+]
+WHOLE = {
+    **MESSAGE,
+    "content": [
+        {"type": "thinking", "thinking": "Where is it?", "signature": "EqQB"},
+        {"type": "text", "text": "Let me see…"},
+        {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"at": "Rome"}},
+        {"type": "tool_use", "id": "toolu_2", "name": "now", "input": {}},
+    ],
+    "stop_reason": "tool_use",
+}
+START = {"type": "message_start", "message": MESSAGE}
+END = {"type": "message_delta", "delta": {"stop_reason": "tool_use", "stop_sequence": None},
+       "usage": {"input_tokens": 61, "output_tokens": 9, "cache_read_input_tokens": 7}}  # fmt: skip
+STOP = {"type": "message_stop"}
+OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+SCENES |= {
+    "anthropic-stream": events(START, {"type": "ping"}, *BLOCKS, END, STOP),
+    "anthropic-twice": events(START, START, *BLOCKS, END, STOP),
+    "anthropic-whole": plain(WHOLE),
+    "anthropic-count": plain({"input_tokens": 43}),
+    "anthropic-refused": plain(OVERLOADED, 529),
+    "anthropic-first": events(OVERLOADED),
+    "anthropic-mid": events(START, *BLOCKS[:10], OVERLOADED),
+    "anthropic-cut": events(START, *BLOCKS[:10], end="fin"),
+    "anthropic-short": events(START, *BLOCKS, END, framing="close"),
+}
+HI: Any = {"model": "claude", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi."}]}
+
+
+def claude(relay: Relay, name: str) -> Any:
+    import anthropic  # heavy, and not every process of a test run comes to it
+
+    return anthropic.AsyncAnthropic(base_url=f"{relay.base}/{name}", api_key="k", max_retries=0)
+
+
+@pytest.mark.parametrize("name", ["anthropic-stream", "anthropic-twice", "anthropic-whole"])
+@on_loop
+async def test_the_anthropic_sdk_assembles_what_the_tape_has(relay: Relay, name: str) -> None:
+    async with claude(relay, name) as client:
+        if name == "anthropic-whole":
+            message = await client.messages.create(**HI)
+        else:
+            async with client.messages.stream(**HI) as stream:
+                message = await stream.get_final_message()
+    row = await measured(relay, name)
+    blocks: Sequence[Any] = message.content
+    used = [(one.id, one.name, one.input) for one in blocks if one.type in ("tool_use", "server_tool_use")]
+    usage = message.usage
+    assert row["content"] == "".join(one.text for one in blocks if one.type == "text") == "Let me see…"
+    assert row["reasoning"] == "".join(one.thinking for one in blocks if one.type == "thinking") == "Where is it?"
+    assert calls(row) == used
+    assert len(used) >= 2
+    assert (row["response_id"], row["response_model"]) == (message.id, message.model)
+    assert (row["finish_reason"], row["outcome"]) == (message.stop_reason, "complete")
+    assert (row["input_tokens"], row["output_tokens"]) == (usage.input_tokens, usage.output_tokens)
+    cached = (usage.cache_read_input_tokens, usage.cache_creation_input_tokens)
+    assert (row["cache_read_input_tokens"], row["cache_creation_input_tokens"]) == cached
+    assert row["api"] == "anthropic.messages"
+
+
+@on_loop
+async def test_the_anthropic_sdk_counts_tokens(relay: Relay) -> None:
+    async with claude(relay, "anthropic-count") as client:
+        counted = await client.messages.count_tokens(model="claude", messages=HI["messages"])
+    row = await measured(relay, "anthropic-count")
+    assert (row["input_tokens"], row["output_tokens"], row["outcome"]) == (counted.input_tokens, None, "complete")
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "raised"),
+    [
+        ("anthropic-refused", ("http_error", "server_error"), "APIStatusError"),
+        ("anthropic-first", ("error_event", "before_output"), "APIStatusError"),
+        ("anthropic-mid", ("error_event", "mid_stream"), "APIStatusError"),
+        ("anthropic-cut", ("truncated", "eof"), "Exception"),  # that of its transport
+        ("anthropic-short", ("truncated", "eof"), ""),
+    ],
+)
+@on_loop
+async def test_the_anthropic_sdk_got_as_far_as_the_tape(
+    relay: Relay, name: str, outcome: tuple[str, str], raised: str
+) -> None:
+    import anthropic
+
+    text = ""
+    async with claude(relay, name) as client:
+        with pytest.raises(getattr(anthropic, raised, Exception)) if raised else contextlib.nullcontext() as caught:
+            async with client.messages.stream(**HI) as stream:
+                async for part in stream.text_stream:
+                    text += part
+    row = await measured(relay, name)
+    assert (row["outcome"], row["outcome_detail"], row["content"] or "") == (*outcome, text)
+    assert bool(text) == (row["outcome_detail"] in ("mid_stream", "eof"))
+    if raised == "APIStatusError":
+        assert caught.value.body["error"] == {"type": row["error_code"], "message": row["error_message"]}
+
+
+# cohere
+
+COUNTS = {"billed_units": {"input_tokens": 5, "output_tokens": 9}, "tokens": {"input_tokens": 71, "output_tokens": 10}}
+
+
+def part(kind: str, message: dict[str, Any], index: int = 0, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "index": index, "delta": {"message": message}, **more}
+
+
+def call(id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"tool_calls": {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}}
+
+
+BEGUN = [
+    part("message-start", {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": []}, id="c14c"),
+    part("content-start", {"content": {"type": "thinking", "thinking": ""}}),
+    part("content-delta", {"content": {"thinking": "Where "}}),
+    part("content-delta", {"content": {"thinking": "is it?"}}),
+    {"type": "content-end", "index": 0},
+    part("content-start", {"content": {"type": "text", "text": ""}}, 1),
+    part("content-delta", {"content": {"text": "Let me "}}, 1),
+    part("content-delta", {"content": {"text": "see…"}}, 1),
+    part("citation-start", {"citations": {"start": 0, "end": 3, "text": "Let", "sources": []}}),
+    {"type": "citation-end", "index": 0},
+    {"type": "content-end", "index": 1},
+]
+CALLED = [
+    part("tool-plan-delta", {"tool_plan": " I will ask."}),
+    part("tool-call-start", call("weather_1", "weather", "")),
+    part("tool-call-delta", {"tool_calls": {"function": {"arguments": '{"at": "Ro'}}}),
+    part("tool-call-delta", {"tool_calls": {"function": {"arguments": 'me"}'}}}),
+    {"type": "tool-call-end", "index": 0},
+    part("tool-call-start", call("now_1", "now", ""), 1),
+    part("tool-call-delta", {"tool_calls": {"function": {"arguments": "{}"}}}, 1),
+    {"type": "tool-call-end", "index": 1},
+]
+RESPONSE = {
+    "id": "c14c",
+    "finish_reason": "TOOL_CALL",
+    "message": {
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": "Where is it?"}, {"type": "text", "text": "Let me see…"}],
+        "tool_plan": " I will ask.",
+        "tool_calls": [call("weather_1", "weather", '{"at": "Rome"}')["tool_calls"]],
+    },
+    "usage": COUNTS,
+}
+
+
+def ended(reason: str, **more: Any) -> dict[str, Any]:
+    return {"type": "message-end", "id": "c14c", "delta": {"finish_reason": reason, "usage": COUNTS, **more}}
+
+
+SCENES |= {
+    "cohere-stream": events(*BEGUN, *CALLED, ended("TOOL_CALL")),
+    "cohere-whole": plain(RESPONSE),
+    "cohere-refused": plain({"id": "e1", "message": "too many requests"}, 429),
+    "cohere-failed": events(*BEGUN, ended("ERROR", error="the model failed")),
+    "cohere-cut": events(*BEGUN, end="fin"),
+    "cohere-short": events(*BEGUN, framing="close"),
+}
+ASK: Any = {"model": "command", "messages": [{"role": "user", "content": "Hi."}], "request_options": {"max_retries": 0}}
+
+
+def command(relay: Relay, name: str) -> Any:
+    import cohere
+
+    return cohere.AsyncClientV2(api_key="k", base_url=f"{relay.base}/{name}")
+
+
+@dataclass(slots=True)
+class Assembled:
+    """What the events of Cohere's SDK say, which does not put them together itself."""
+
+    content: str = ""
+    reasoning: str = ""
+    calls: dict[int, list[str]] = field(default_factory=dict)
+    end: Any = None
+
+    def add(self, event: Any) -> None:
+        message = getattr(getattr(event, "delta", None), "message", None)
+        if event.type == "content-delta":
+            self.content += message.content.text or ""
+            self.reasoning += message.content.thinking or ""
+        elif event.type == "tool-plan-delta":
+            self.reasoning += message.tool_plan
+        elif event.type == "tool-call-start":
+            self.calls[event.index] = [message.tool_calls.id, message.tool_calls.function.name, ""]
+        elif event.type == "tool-call-delta":
+            self.calls[event.index][2] += message.tool_calls.function.arguments
+        elif event.type == "message-end":
+            self.end = event.delta
+
+
+@on_loop
+async def test_the_cohere_sdk_streams_what_the_tape_has(relay: Relay) -> None:
+    got = Assembled()
+    async with command(relay, "cohere-stream") as client:
+        async for event in client.chat_stream(**ASK):
+            got.add(event)
+    row = await measured(relay, "cohere-stream")
+    assert (row["content"], row["reasoning"]) == (got.content, got.reasoning)
+    assert got.content == "Let me see…"
+    assert calls(row) == [(id, name, json.loads(arguments)) for id, name, arguments in got.calls.values()]
+    assert len(got.calls) == 2
+    tokens = got.end.usage.tokens
+    assert (row["finish_reason"], row["outcome"], row["api"]) == (got.end.finish_reason, "complete", "cohere.chat")
+    assert (row["input_tokens"], row["output_tokens"]) == (tokens.input_tokens, tokens.output_tokens)
+
+
+@on_loop
+async def test_the_cohere_sdk_gets_a_whole_answer_as_the_tape_has_it(relay: Relay) -> None:
+    async with command(relay, "cohere-whole") as client:
+        got = await client.chat(**ASK)
+    row = await measured(relay, "cohere-whole")
+    thought, text = got.message.content or ()
+    assert (row["content"], row["reasoning"]) == (text.text, thought.thinking + got.message.tool_plan)  # type: ignore
+    made = [(one.id, one.function.name, json.loads(one.function.arguments)) for one in got.message.tool_calls]
+    assert calls(row) == made
+    assert (row["response_id"], row["finish_reason"], row["outcome"]) == (got.id, got.finish_reason, "complete")
+    assert (row["input_tokens"], row["output_tokens"]) == (71, 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "raised"),
+    [
+        ("cohere-refused", ("http_error", "rate_limited"), "TooManyRequestsError"),
+        ("cohere-failed", ("error_event", "mid_stream"), ""),
+        ("cohere-cut", ("truncated", "eof"), "Exception"),  # that of its transport
+        ("cohere-short", ("truncated", "eof"), ""),
+    ],
+)
+@on_loop
+async def test_the_cohere_sdk_got_as_far_as_the_tape(
+    relay: Relay, name: str, outcome: tuple[str, str], raised: str
+) -> None:
+    import cohere
+
+    got = Assembled()
+    async with command(relay, name) as client:
+        with pytest.raises(getattr(cohere, raised, Exception)) if raised else contextlib.nullcontext() as caught:
+            async for event in client.chat_stream(**ASK):
+                got.add(event)
+    row = await measured(relay, name)
+    assert (row["outcome"], row["outcome_detail"], row["content"] or "") == (*outcome, got.content)
+    if name == "cohere-refused":
+        assert caught.value.body["message"] == row["error_message"]
+    elif name == "cohere-failed":
+        assert (got.end.finish_reason, got.end.error) == (row["error_code"], row["error_message"])

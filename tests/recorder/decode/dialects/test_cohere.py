@@ -1,10 +1,13 @@
+import json
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects import chat, messages
 from recorder.decode.dialects.cohere import API, parse, tokens
 from tests import hostile
+from tests.derived import cut_everywhere, derived, said
 
 USAGE = {
     "billed_units": {"input_tokens": 5.0, "output_tokens": 10.0},
@@ -214,9 +217,112 @@ def test_no_other_dialect_claims_them(payload):
     assert messages.parse(payload) is None
 
 
-@settings(max_examples=50)
 @given(hostile.payloads(EVENTS))
 def test_values_of_a_wrong_type_are_absent(payload):
     chunk = parse(payload)
     hostile.assert_sound(chunk)
     hostile.assert_counts(tokens(chunk.usage if chunk and chunk.usage else {}))
+
+
+# Whole bodies
+
+
+def written(*events, names=True):
+    """Write events as a stream, with the `event:` lines or without."""
+    return "".join((f"event: {one['type']}\n" if names else "") + f"data: {json.dumps(one)}\n\n" for one in events)
+
+
+def delta(kind, message, index=0):
+    return {"type": kind, "index": index, "delta": {"message": message}}
+
+
+def last(reason, **more):
+    return {"type": "message-end", "id": "c14c", "delta": {"finish_reason": reason, "usage": USAGE, **more}}
+
+
+START = {
+    **delta("message-start", {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": []}),
+    "id": "c14c",
+}
+PLAN = [delta("tool-plan-delta", {"tool_plan": text}) for text in ("I ", "will.")]
+CALLS = [
+    one
+    for index, city in enumerate(("Rome", "Oslo"))
+    for one in (
+        delta(
+            "tool-call-start", {"tool_calls": {**CALL, "id": city, "function": {"name": "f", "arguments": ""}}}, index
+        ),
+        delta("tool-call-delta", {"tool_calls": {"function": {"arguments": '{"at":'}}}, index),
+        delta("tool-call-delta", {"tool_calls": {"function": {"arguments": f'"{city}"}}'}}}, index),
+        {"type": "tool-call-end", "index": index},
+    )
+]
+TEXT = [
+    delta("content-start", {"content": {"type": "text", "text": ""}}),
+    delta("content-delta", {"content": {"text": "Hé"}}),
+    delta("content-delta", {"content": {"text": "llo"}}),
+    delta("citation-start", {"citations": {"start": 0, "end": 2, "text": "Hé"}}),
+    {"type": "citation-end", "index": 0},
+    {"type": "content-end", "index": 0},
+]
+ANSWER = written(START, *PLAN, *CALLS, *TEXT, last("TOOL_CALL"))
+SAID = {
+    "api": "cohere.chat",
+    "outcome": "complete",
+    "response_id": "c14c",
+    "content": "Héllo",
+    "reasoning": "I will.",
+    "finish_reason": "TOOL_CALL",
+    "input_tokens": 71,
+    "output_tokens": 10,
+    "total_tokens": 81,
+    "calls": [("Rome", "f", '{"at":"Rome"}'), ("Oslo", "f", '{"at":"Oslo"}')],
+}
+
+
+def test_a_stream_is_put_together_however_it_is_cut():
+    assert said(derived(ANSWER)) == SAID
+    assert all(said(found) == SAID for found in cut_everywhere(ANSWER))
+
+
+@pytest.mark.parametrize("names", [True, False])
+@pytest.mark.parametrize("done", ["", "data: [DONE]\n\n"])
+def test_a_stream_needs_no_names_and_may_end_with_done(names, done):
+    body = written(START, *PLAN, *CALLS, *TEXT, last("TOOL_CALL"), names=names)
+    assert said(derived(body + done)) == SAID
+
+
+def test_thinking_comes_in_a_block_of_its_own():
+    thought = [delta("content-delta", {"content": {"thinking": text}}) for text in ("Hm", "…")]
+    begun = delta("content-start", {"content": {"type": "thinking", "thinking": ""}})
+    found = derived(written(START, begun, *thought, {"type": "content-end", "index": 0}, *TEXT, last("COMPLETE")))
+    assert (found.reasoning, found.content) == ("Hm…", "Héllo")
+
+
+@pytest.mark.parametrize("events", [(START,), (START, *TEXT), (START, *PLAN, *CALLS)])
+def test_a_stream_without_message_end_is_truncated(events):
+    found = derived(written(*events))
+    assert (found.outcome, found.outcome_detail) == ("truncated", "eof")
+
+
+@pytest.mark.parametrize(
+    ("events", "detail"), [((), "before_output"), ((START,), "before_output"), ((START, *TEXT), "mid_stream")]
+)
+@pytest.mark.parametrize("reason", ["ERROR", "ERROR_TOXIC"])
+def test_an_end_that_is_an_error_is_the_outcome(events, detail, reason):
+    found = derived(written(*events, last(reason, error="the model failed")))
+    assert (found.outcome, found.outcome_detail) == ("error_event", detail)
+    assert (found.error_code, found.error_message) == (reason, "the model failed")
+
+
+@pytest.mark.parametrize(
+    ("payload", "values"),
+    [
+        (EVENTS[-1], {"api": "cohere.chat", "outcome": "complete", "content": "a", "reasoning": "p"}),
+        (EVENTS[-1], {"finish_reason": "COMPLETE", "response_id": "c14c", "input_tokens": 71, "output_tokens": 10}),
+        (response(finish_reason="ERROR"), {"outcome": "error_event", "error_code": "ERROR"}),
+    ],
+)
+def test_an_answer_that_is_not_streamed_is_read(payload, values):
+    found = derived(json.dumps(payload), content_type="application/json")
+    assert values.items() <= said(found).items()

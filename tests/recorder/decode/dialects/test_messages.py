@@ -1,10 +1,13 @@
+import json
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects import chat
 from recorder.decode.dialects.messages import API, parse, tokens
 from tests import hostile
+from tests.derived import MS, cut_everywhere, derived, said
 
 
 def delta(value, index=0):
@@ -275,9 +278,154 @@ EVENTS = [
 ]
 
 
-@settings(max_examples=50)
 @given(hostile.payloads(EVENTS))
 def test_values_of_a_wrong_type_are_absent(payload):
     chunk = parse(payload)
     hostile.assert_sound(chunk)
     hostile.assert_counts(tokens(chunk.usage if chunk and chunk.usage else {}))
+
+
+# Whole bodies
+
+START = {"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "content": [],
+         "model": "claude", "stop_reason": None, "usage": {"input_tokens": 43, "output_tokens": 1}}}  # fmt: skip
+PING, STOP = {"type": "ping"}, {"type": "message_stop"}
+OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+
+
+def block(index, kind, *deltas, **more):
+    """Return the events of one block, with a text in each delta."""
+    name, key = {"text": ("text", "text"), "thinking": ("thinking", "thinking")}.get(
+        kind, ("input_json", "partial_json")
+    )
+    given = {"input": {}} if name == "input_json" else {key: ""}
+    return [
+        {"type": "content_block_start", "index": index, "content_block": {"type": kind, **given, **more}},
+        *({"type": "content_block_delta", "index": index, "delta": {"type": f"{name}_delta", key: t}} for t in deltas),
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
+def end(reason, **usage):
+    return {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage}
+
+
+def stream(*events, names=True):
+    """Write events as a stream, with the `event:` lines or without."""
+    return "".join(
+        (f"event: {event['type']}\n" if names else "") + f"data: {json.dumps(event)}\n\n" for event in events
+    )
+
+
+SIGNATURE = {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "EqQB"}}
+THOUGHT = block(0, "thinking", "Hm", "…")
+TEXT = block(1, "text", "Hé", "llo")
+CALL = block(2, "tool_use", "", '{"at": "Ro', 'me"}', id="toolu_1", name="weather")
+LAST = end("tool_use", input_tokens=61, output_tokens=9, cache_read_input_tokens=7, cache_creation_input_tokens=0)
+ANSWER = stream(START, PING, *THOUGHT[:-1], SIGNATURE, THOUGHT[-1], *TEXT, *CALL, LAST, STOP)
+SAID = {
+    "api": "anthropic.messages",
+    "outcome": "complete",
+    "response_model": "claude",
+    "response_id": "msg_1",
+    "content": "Héllo",
+    "reasoning": "Hm…",
+    "finish_reason": "tool_use",
+    "input_tokens": 61,
+    "output_tokens": 9,
+    "total_tokens": 70,
+    "cache_read_input_tokens": 7,
+    "cache_creation_input_tokens": 0,
+    "calls": [("toolu_1", "weather", '{"at": "Rome"}')],
+}
+
+
+def test_a_stream_is_put_together_however_it_is_cut():
+    assert said(derived(ANSWER)) == SAID
+    assert all(said(found) == SAID for found in cut_everywhere(ANSWER))
+
+
+def test_a_stream_needs_no_names_of_events():
+    events = (START, *THOUGHT, *TEXT, *CALL, LAST, STOP)
+    assert said(derived(stream(*events, names=False))) == SAID
+    assert said(derived(stream(*events).replace("\n", "\r\n"))) == SAID
+
+
+def test_a_ping_is_not_the_first_chunk():
+    ping = stream(PING)
+    assert derived(ping + stream(START, *TEXT, end("end_turn"), STOP), len(ping)).ttfc_ns == 110 * MS
+
+
+@pytest.mark.parametrize("reason", ["end_turn", "max_tokens", "refusal", "pause_turn", "model_context_window_exceeded"])
+def test_a_stream_that_message_stop_ends_is_complete(reason):
+    found = derived(stream(START, *TEXT, end(reason, output_tokens=2), STOP))
+    assert (found.outcome, found.finish_reason, found.input_tokens, found.output_tokens) == ("complete", reason, 43, 2)
+
+
+@pytest.mark.parametrize("events", [(START,), (START, *TEXT), (START, *TEXT, end("end_turn"))])
+def test_a_stream_without_message_stop_is_truncated(events):
+    found = derived(stream(*events))
+    assert (found.outcome, found.outcome_detail) == ("truncated", "eof")
+
+
+@pytest.mark.parametrize(
+    ("before", "detail"), [((), "before_output"), ((START,), "before_output"), ((START, *TEXT), "mid_stream")]
+)
+def test_an_error_event_is_the_outcome(before, detail):
+    found = derived(stream(*before, OVERLOADED))
+    assert (found.outcome, found.outcome_detail) == ("error_event", detail)
+    assert (found.error_code, found.error_message) == ("overloaded_error", "Overloaded")
+
+
+def test_a_message_start_that_comes_twice_adds_nothing():
+    once = stream(START, *TEXT, end("end_turn", output_tokens=2), STOP)
+    assert said(derived(stream(START) + once)) == said(derived(once))
+
+
+def test_a_second_message_in_a_stream_goes_on_with_the_answer():
+    other = {"type": "message_start", "message": {**START["message"], "id": "msg_2", "usage": {"input_tokens": 50}}}
+    calls = [*block(0, "tool_use", "{}", id="a", name="f"), other, *block(0, "tool_use", "{}", id="b", name="g")]
+    found = derived(stream(START, *calls, end("tool_use"), STOP))
+    assert said(found)["calls"] == [("a", "f", "{}"), ("b", "g", "{}")]
+    assert (found.response_id, found.input_tokens) == ("msg_1", 50)
+    assert "id_changed" in found.flags
+
+
+def test_calls_of_servers_tools_are_calls_and_their_results_are_not_read():
+    result = {"type": "web_search_tool_result", "tool_use_id": "srv", "content": [{"type": "x", "text": "found"}]}
+    results = [{"type": "content_block_start", "index": 1, "content_block": result}]
+    searched = block(0, "server_tool_use", '{"query":', '"q"}', id="srv", name="web_search")
+    found = derived(stream(START, *searched, *results, *block(2, "text", "So."), end("end_turn"), STOP))
+    assert said(found)["calls"] == [("srv", "web_search", '{"query":"q"}')]
+    assert found.content == "So."
+
+
+def test_redacted_thinking_starts_the_clock_and_is_flagged():
+    redacted = [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "redacted_thinking", "data": "E"}}
+    ]
+    found = derived(stream(START, *redacted, *TEXT, end("end_turn"), STOP), len(stream(START, *redacted)))
+    assert "opaque_reasoning" in found.flags
+    assert (found.ttft_ns, found.ttfo_ns, found.reasoning) == (100 * MS, 110 * MS, None)
+
+
+MESSAGE = {
+    **START["message"],
+    "content": [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "Hi"}],
+    "stop_reason": "end_turn",
+}
+
+
+@pytest.mark.parametrize(
+    ("payload", "values"),
+    [
+        (MESSAGE, {"outcome": "complete", "content": "Hi", "reasoning": "Hm", "finish_reason": "end_turn"}),
+        (MESSAGE, {"api": "anthropic.messages", "response_model": "claude", "input_tokens": 43, "output_tokens": 1}),
+        (OVERLOADED, {"outcome": "error_event", "error_code": "overloaded_error", "error_message": "Overloaded"}),
+        ({"input_tokens": 43}, {"outcome": "complete", "input_tokens": 43}),
+    ],
+)
+def test_an_answer_that_is_not_streamed_is_read(payload, values):
+    found = said(derived(json.dumps(payload), content_type="application/json"))
+    assert values.items() <= found.items()
+    assert ("content" in found) == (payload is MESSAGE)
