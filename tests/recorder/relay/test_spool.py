@@ -18,7 +18,7 @@ from recorder.tape.store import Store
 from tests.forked import ROOT
 from tests.relay import Relay, dial, fetch, kept, on_loop, post, run, until
 
-LARGE = b"".join(bytes([n]) * (1 << 20) for n in range(24))
+LARGE = b"".join(bytes([n]) * (1 << 20) for n in range(18))
 JSON = answer([(0.0, b"{}")], content_type="application/json", framing="length")
 
 
@@ -146,7 +146,7 @@ async def test_a_body_that_cannot_be_held_is_refused_and_said(relay: Relay, monk
 async def test_a_client_that_leaves_in_the_middle_of_a_large_request_leaves_no_file(relay: Relay) -> None:
     before = len(os.listdir("/proc/self/fd"))
     async with dial(relay.base) as (_, writer):
-        writer.write(post("/x", b"", [("content-length", str(len(LARGE)))]) + LARGE[: 20 << 20])
+        writer.write(post("/x", b"", [("content-length", str(len(LARGE)))]) + LARGE[: 17 << 20])
         await until(lambda: writer.transport.get_write_buffer_size() == 0)
     await until(lambda: len(os.listdir("/proc/self/fd")) <= before and not relay.recorder.live)
 
