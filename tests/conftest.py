@@ -21,9 +21,9 @@ ROOT = Path(__file__).parent.parent
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "damages: the test damages its tape on purpose")
     config.addinivalue_line("markers", "nightly: takes long; left out unless asked for with -m nightly")
-    # -m nightly also runs the property tests, with twenty times as many examples.
+    # -m nightly also runs the property tests, with forty times as many examples.
     register = functools.partial(hypothesis.settings.register_profile, derandomize=True, database=None, deadline=None)
-    register("default", max_examples=50)
+    register("default", max_examples=25)
     register("nightly", max_examples=1000)
     hypothesis.settings.load_profile("nightly" if config.option.markexpr == "nightly" else "default")
     # A hundred processes start: they keep what they have compiled, as Python does unless it is told not to.
