@@ -2,6 +2,7 @@ import struct
 from zlib import crc32
 
 import pytest
+from botocore.eventstream import EventStreamBuffer, ParserError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -151,3 +152,22 @@ def test_no_bytes_are_an_error_and_records_follow_each_other(parts):
         assert fields(data[record.start : record.end]) == (record.type, record.data)
         end = record.end
     assert looks_like(data) is (len(data) >= 12 and not any(one.broken and not one.start for one in records(data[:12])))
+
+
+@settings(max_examples=50)
+@given(st.integers(0, len(STREAM) * 8 - 1), st.integers(0, len(STREAM)), st.booleans())
+def test_botocore_reads_the_same_messages(bit, size, is_whole):
+    data = bytearray(STREAM)
+    if not is_whole:
+        data[bit // 8] ^= 1 << bit % 8
+    buffer, read, refused = EventStreamBuffer(), [], False
+    buffer.add_data(bytes(data[:size]))
+    try:
+        for one in buffer:
+            read.append((one.headers[":event-type"], one.payload.decode()))
+    except ParserError:  # at which it stops
+        refused = True
+    found = brief(bytes(data[:size]))
+    intact = [(type, text) for type, text, broken in found if not broken]
+    assert intact[: len(read)] == read
+    assert refused == any(broken for _, _, broken in found)
