@@ -14,7 +14,7 @@ from recorder.decode.decoder import COMMENT, EVENT, Decoded, decode
 from recorder.decode.dialect import Fault
 from recorder.decode.encoding import Cleaner
 from recorder.decode.metrics import Measures, Timeline, measured
-from recorder.decode.operation import operation
+from recorder.decode.operation import GENERATIONS, operation
 from recorder.decode.outcome import Evidence, Exchange, Read, Reads, judge, transport_flags
 
 _STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed", "hidden_tokens"})
@@ -38,18 +38,22 @@ def derive(exchange: Exchange, reads: Sequence[Read], body: bytes, decoded: Deco
     values = measured(timeline)
     if is_timed and not understood:
         values["chunks"] = 0
+    asked = operation(exchange, decoded.api)
     flags = transport_flags(exchange, outcome) | decoded.flags & {"decode_limit", "undecoded"}
     if succeeded:
         flags |= _flags(decoded, answer, outcome, timeline)
+    if asked not in GENERATIONS:  # an embedding is no output that is missing
+        flags.discard("empty")
     if fault is not None:
         values["error_code"], values["error_message"] = cleaner.optional(fault.code), cleaner.optional(fault.message)
-    if cleaner.changed or (decoded.runs and not encoding.is_utf8(decoded.data)):
+    is_text = decoded.framing != "aws-eventstream"
+    if cleaner.changed or (decoded.runs and is_text and not encoding.is_utf8(decoded.data)):
         flags.add("sanitized")
     return Measures(
         outcome=outcome,
         outcome_detail=outcome_detail,
         api=decoded.api if succeeded else None,
-        operation=operation(exchange, decoded.api),
+        operation=asked,
         events=decoded.kinds.count(EVENT),
         comments=decoded.kinds.count(COMMENT),
         flags=tuple(sorted(flags)),

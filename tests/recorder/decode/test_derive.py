@@ -376,3 +376,10 @@ def test_what_is_decoded_already_is_not_decoded_again(monkeypatch):
     expected = measure(body)
     monkeypatch.setattr("recorder.decode.derive.decode", None)
     assert derive(exchange(), by_event(body), body, decoded) == expected
+
+
+def test_an_embedding_is_complete_and_lacks_no_output():
+    body = b'{"object": "list", "data": [], "model": "m", "usage": {"prompt_tokens": 3, "total_tokens": 3}}'
+    found = derive(exchange(content_type="application/json", path="/v1/embeddings"), cut(body, (len(body),)), body)
+    assert (found.outcome, found.operation, found.input_tokens) == ("complete", "embeddings", 3)
+    assert "empty" not in found.flags
