@@ -1,8 +1,8 @@
 """One JSON payload of Amazon Bedrock's InvokeModel and InvokeModelWithResponseStream, as a `Chunk`.
 
-An event holds a JSON object of the model's own API, in base64: Anthropic's messages, chat completions, Nova's, which is
-that of Converse, and those of Llama, Titan, Mistral and Cohere. Which it is, and what ends the stream, is seen from the
-object. The last one has Bedrock's own counts, which are the usage where the model reports none.
+An event holds a JSON object of the model's own API, in base64: Anthropic's messages, chat and text completions, Nova's,
+which is that of Converse, and those of Llama, Titan, Mistral and Cohere. Which it is, and what ends the stream, is seen
+from the object. The last one has Bedrock's own counts, which are the usage where the model reports none.
 """
 
 import binascii
@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece, compact, count, index, text
-from recorder.decode.dialects import bedrock, chat, messages
+from recorder.decode.dialects import bedrock, chat, completions, messages
 from recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
 
 API: Final = "bedrock.invoke"
@@ -128,7 +128,7 @@ def _chat(inner: dict[str, Any], fault: Fault | None) -> Chunk:
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and "stop_reason" in choice:
             choice.setdefault("finish_reason", choice["stop_reason"])  # Mistral's name of it
-    chunk = chat.parse(inner, fault=fault)
+    chunk = chat.parse(inner, fault=fault) or completions.parse(inner, fault=fault)
     return _ours(chunk, _metrics(inner), fault, ends=chunk is not None and _is_finished(chunk.pieces))
 
 

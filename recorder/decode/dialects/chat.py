@@ -1,8 +1,9 @@
 """One JSON payload of the chat-completions family, as a `Chunk`.
 
-Reads what OpenAI's schema defines and what servers that call themselves compatible send instead: deltas, whole
-messages or bare text; content as a list of parts; reasoning under three names; tool calls without an index; usage in
-four places. The shape decides, never `object`. Every value may have the wrong type: what cannot be read is absent.
+Reads what OpenAI's schema defines and what servers that call themselves compatible send instead: deltas or whole
+messages; content as a list of parts; reasoning under three names; tool calls without an index; usage in four places.
+The shape decides, never `object` alone. Every value may have the wrong type: what cannot be read is absent. What is
+said in audio is content by its transcript.
 
 Finding errors, `[DONE]` and broken framing is left to `payloads`, putting deltas together to `assembly`.
 """
@@ -11,13 +12,16 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from recorder.decode.dialect import MAX_INDEX, Chunk, Dialect, Fault, Piece, Tokens, ToolPiece, compact, count, text
+from recorder.decode.dialects import embeddings
 
 API: Final = "openai.chat"
 
 # KoboldCpp and DashScope send the string "null", SGLang the empty string.
 _NO_REASON = frozenset({"", "null"})
-_CHUNK_OBJECTS = frozenset({"", "chat.completion.chunk", "text_completion"})
-_USAGE_FIELDS = ("prompt_tokens", "completion_tokens", "total_tokens")
+_CHUNK_OBJECTS = frozenset({"", "chat.completion.chunk"})
+_RESPONSES = ("response", "response.compaction")
+_USAGE_FIELDS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
+_OTHER_USAGE_FIELDS = frozenset({"input_tokens", "output_tokens"})
 
 
 def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
@@ -27,10 +31,9 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
         if not _is_chat(payload):
             return None
         choices = []
+    elif is_legacy(payload, choices):
+        return None
     read = _Choices(choices)
-    usage = payload.get("usage")
-    if not isinstance(usage, dict):
-        usage = _usage_elsewhere(payload, choices)
     kind = payload.get("object")
     if isinstance(kind, str) and kind not in _CHUNK_OBJECTS and not read.whole:
         read.flags.append("object_mismatch")
@@ -42,10 +45,38 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
         read.content,
         read.reasoning,
         read.tool,
-        usage or None,
+        usage_of(payload, choices),
         fault,
         tuple(read.flags),
     )
+
+
+def is_legacy(payload: dict[str, Any], choices: list[Any]) -> bool:
+    """Return whether a payload is of the legacy completions: choices of bare text, or none if it says so itself.
+
+    A choice with a delta or a message is of chat, also where text repeats them (Together).
+    """
+    has_text = False
+    for choice in choices:
+        if isinstance(choice, dict):
+            if isinstance(choice.get("delta"), dict) or isinstance(choice.get("message"), dict):
+                return False
+            has_text = has_text or isinstance(choice.get("text"), str)
+    return has_text or text(payload.get("object")).startswith("text_completion")
+
+
+def usage_of(payload: dict[str, Any], choices: list[Any]) -> dict[str, Any] | None:
+    """Return the usage of a payload, wherever the server put it."""
+    usage = payload.get("usage")
+    if not isinstance(usage, dict):
+        usage = _usage_elsewhere(payload, choices)
+    return usage or None
+
+
+def finish_reason(choice: dict[str, Any]) -> str | None:
+    """Return why a choice ended; None if it has not."""
+    reason = choice.get("finish_reason")
+    return reason if isinstance(reason, str) and reason not in _NO_REASON else None
 
 
 def tokens(usage: dict[str, Any]) -> Tokens:
@@ -67,12 +98,15 @@ DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, 
 
 
 def _is_chat(payload: dict[str, Any]) -> bool:
-    if "choices" in payload or text(payload.get("object")).startswith("chat.completion"):
+    kind = text(payload.get("object"))
+    if "choices" in payload or kind.startswith("chat.completion"):
         return True
     usage = payload.get("usage")
+    if not isinstance(usage, dict) or kind in _RESPONSES or embeddings.is_list(payload):
+        return False
     # Of other APIs, some count the total under the same name; what they say is under "output", or they have a "type".
-    is_foreign = "type" in payload or "output" in payload
-    return isinstance(usage, dict) and not is_foreign and any(name in usage for name in _USAGE_FIELDS)
+    is_foreign = "type" in payload or "output" in payload or not _OTHER_USAGE_FIELDS.isdisjoint(usage)
+    return not is_foreign and not _USAGE_FIELDS.isdisjoint(usage)
 
 
 def _usage_elsewhere(payload: dict[str, Any], choices: list[Any]) -> dict[str, Any] | None:
@@ -102,12 +136,10 @@ class _Choices:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             delta = self._stand_in(choice)
-        reason = choice.get("finish_reason")
-        if not isinstance(reason, str) or reason in _NO_REASON:
-            reason = None
-            # Azure's annotations name a choice without adding to it: that is not seeing it.
-            if delta is None:
-                return
+        reason = finish_reason(choice)
+        # Azure's annotations name a choice without adding to it: that is not seeing it.
+        if reason is None and delta is None:
+            return
         index = choice.get("index")
         if type(index) is not int or not 0 <= index < MAX_INDEX:
             index = position
@@ -118,7 +150,7 @@ class _Choices:
         if isinstance(message, dict):
             self.whole = True
             return message
-        return {"content": choice["text"]} if isinstance(choice.get("text"), str) else None
+        return None
 
     def _piece(self, index: int, delta: dict[str, Any], reason: str | None) -> Piece:
         content = delta.get("content")

@@ -8,14 +8,19 @@ from recorder.decode.dialects import (
     bedrock_invoke,
     chat,
     cohere,
+    completions,
     dashscope,
+    embeddings,
     gemini,
+    images,
     messages,
     ollama,
+    responses,
 )
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
     chat.DIALECT,
+    responses.DIALECT,
     messages.DIALECT,
     gemini.DIALECT,
     ollama.DIALECT,
@@ -23,6 +28,9 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     bedrock.DIALECT,
     bedrock_invoke.DIALECT,
     dashscope.DIALECT,
+    completions.DIALECT,
+    embeddings.DIALECT,
+    images.DIALECT,
 )
 """No object is of two dialects: their order does not matter."""
 

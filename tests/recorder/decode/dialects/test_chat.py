@@ -110,10 +110,9 @@ def test_a_choice_without_an_index_has_its_position(index, read):
     [
         ({"delta": {"content": "d"}, "message": {"content": "m"}, "text": "t"}, "d"),
         ({"delta": None, "message": {"content": "m"}, "text": "t"}, "m"),
-        ({"text": "t"}, "t"),
     ],
 )
-def test_a_delta_goes_before_a_message_before_text(choice, content):
+def test_a_delta_goes_before_a_message_and_both_before_text(choice, content):
     assert parse({"choices": [choice]}).pieces[0].content == content
 
 
@@ -149,6 +148,14 @@ def test_usage_is_found_where_servers_put_it(payload, usage):
         ({"output": {"text": "x"}, "usage": {"total_tokens": 1}}, False),
         ({"candidates": []}, False),
         ({"object": ["chat.completion"]}, False),
+        ({"choices": [], "moderation": {"input": {"type": "error"}, "output": {}}}, True),
+        ({"choices": [{"text": "t"}]}, False),
+        ({"choices": [{"text": "t"}, {"delta": {}}]}, True),
+        ({"object": "response", "usage": {"prompt_tokens": 1}}, False),
+        ({"usage": {"total_tokens": 3}}, True),
+        ({"usage": {"total_tokens": 3, "input_tokens": 1}}, False),
+        ({"object": "list", "data": [{"object": "embedding"}], "usage": {"prompt_tokens": 1}}, False),
+        ({"object": "list", "data": [{"object": "score"}], "usage": {"prompt_tokens": 1}}, True),
     ],
 )
 def test_the_shape_decides_what_is_chat(payload, claimed):
@@ -161,7 +168,7 @@ def test_the_shape_decides_what_is_chat(payload, claimed):
         ("chat.completion.chunk", {"delta": {}}, False),
         ("", {"delta": {}}, False),
         (None, {"delta": {}}, False),
-        ("text_completion", {"text": "x"}, False),
+        ("text_completion", {"delta": {"content": "x"}}, True),
         ("chat.completion", {"message": {}}, False),
         ("chat.completion", {"delta": {}}, True),
         ("chat.completion.done", {"delta": {}, "message": {}}, True),

@@ -1,0 +1,42 @@
+"""One JSON payload of the legacy completions API, as a `Chunk`: choices of bare text, in the envelope of chat.
+
+With `echo` the text begins with the prompt, as it came. Log probabilities are ignored.
+"""
+
+from typing import Any, Final
+
+from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, index, text
+from recorder.decode.dialects import chat
+
+API: Final = "openai.completions"
+
+
+def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    """Read one JSON object; None if it is not of this API."""
+    choices = payload.get("choices")
+    if not isinstance(choices, list) or not chat.is_legacy(payload, choices):
+        return None
+    read = [_piece(choice, position) for position, choice in enumerate(choices) if isinstance(choice, dict)]
+    pieces = tuple([piece for piece in read if piece is not None])
+    return Chunk(
+        API,
+        text(payload.get("id")),
+        text(payload.get("model")),
+        pieces,
+        any(piece.content for piece in pieces),
+        usage=chat.usage_of(payload, choices),
+        fault=fault,
+    )
+
+
+DIALECT: Final = Dialect(
+    api=API, operation="text_completion", parse=parse, tokens=chat.tokens, finish_ends=True, has_done=True
+)
+
+
+def _piece(choice: dict[str, Any], position: int) -> Piece | None:
+    added, reason = choice.get("text"), chat.finish_reason(choice)
+    if reason is None and not isinstance(added, str):
+        return None
+    place = index(choice.get("index"))
+    return Piece(position if place is None else place, text(added), "", "", (), reason)

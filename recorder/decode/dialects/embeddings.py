@@ -1,0 +1,34 @@
+"""The answer of OpenAI's embeddings API, as a `Chunk` without output: its model and its usage."""
+
+from typing import Any, Final
+
+from recorder.decode.dialect import Chunk, Dialect, Fault, Tokens, count, text
+
+API: Final = "openai.embeddings"
+
+
+def is_list(payload: dict[str, Any]) -> bool:
+    """Return whether a payload is a list of embeddings."""
+    data = payload.get("data")
+    if payload.get("object") != "list" or "choices" in payload or "type" in payload:
+        return False
+    if not isinstance(data, list) or not data:
+        return False
+    return isinstance(data[0], dict) and data[0].get("object") == "embedding"
+
+
+def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    """Read one JSON object; None if it is not of this API."""
+    if not is_list(payload):
+        return None
+    usage = payload.get("usage")
+    usage = usage if isinstance(usage, dict) and usage else None
+    return Chunk(API, text(payload.get("id")), text(payload.get("model")), usage=usage, fault=fault)
+
+
+def tokens(usage: dict[str, Any]) -> Tokens:
+    """Return the counts of `usage`; some servers count only the total."""
+    return Tokens(input=count(usage.get("prompt_tokens")), total=count(usage.get("total_tokens")))
+
+
+DIALECT: Final = Dialect(api=API, operation="embeddings", parse=parse, tokens=tokens)

@@ -1,0 +1,48 @@
+"""One JSON payload of OpenAI's images API, as a `Chunk`: images are output without text, and usage is counted."""
+
+from typing import Any, Final
+
+from recorder.decode.dialect import Chunk, Dialect, Fault, Tokens, count, text
+
+API: Final = "openai.images"
+
+_KINDS = ("image_generation.", "image_edit.")
+_IMAGE_KEYS = ("b64_json", "url")
+
+
+def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    """Read one JSON object, an event or a whole answer; None if it is not of this API."""
+    kind = text(payload.get("type"))
+    if kind.startswith(_KINDS):
+        images: list[Any] = [payload]
+    elif "created" in payload and payload.keys().isdisjoint(("choices", "object", "type")) and _is_list(payload):
+        images = payload["data"]
+    else:
+        return None
+    usage = payload.get("usage")
+    return Chunk(
+        API,
+        content=any(text(image.get(key)) for image in images if isinstance(image, dict) for key in _IMAGE_KEYS),
+        usage=usage if isinstance(usage, dict) and usage else None,
+        fault=fault,
+        ends=kind.endswith(".completed"),
+    )
+
+
+def tokens(usage: dict[str, Any]) -> Tokens:
+    """Return the counts of `usage`."""
+    return Tokens(
+        input=count(usage.get("input_tokens")),
+        output=count(usage.get("output_tokens")),
+        total=count(usage.get("total_tokens")),
+    )
+
+
+DIALECT: Final = Dialect(api=API, operation="image", parse=parse, tokens=tokens)
+
+
+def _is_list(payload: dict[str, Any]) -> bool:
+    images = payload.get("data")
+    if not isinstance(images, list) or not images or not isinstance(images[0], dict):
+        return False
+    return any(key in images[0] for key in _IMAGE_KEYS)

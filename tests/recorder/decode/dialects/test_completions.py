@@ -1,0 +1,80 @@
+import pytest
+
+from recorder.decode.dialect import Chunk, Piece
+from recorder.decode.dialects import chat, completions, embeddings, responses
+from recorder.decode.dialects.completions import parse
+
+
+def only(choice, **more):
+    return parse({"object": "text_completion", "choices": [choice], **more})
+
+
+@pytest.mark.parametrize(
+    ("choice", "piece"),
+    [
+        ({"index": 0, "text": "Once", "finish_reason": None}, Piece(0, "Once", "", "", (), None)),
+        ({"index": 2, "text": "", "finish_reason": "length"}, Piece(2, "", "", "", (), "length")),
+        ({"text": "a", "logprobs": {"tokens": ["a"]}, "finish_reason": ""}, Piece(0, "a", "", "", (), None)),
+        ({"text": None, "delta": None, "finish_reason": "stop"}, Piece(0, "", "", "", (), "stop")),
+        ({"text": 7, "index": True, "finish_reason": "stop"}, Piece(0, "", "", "", (), "stop")),
+    ],
+)
+def test_a_choice_is_its_text(choice, piece):
+    chunk = only(choice)
+    assert chunk.pieces == (piece,)
+    assert (chunk.content, chunk.reasoning, chunk.tool) == (piece.content != "", False, False)
+
+
+@pytest.mark.parametrize("choice", [{}, {"text": None}, {"text": 1, "finish_reason": 2}, None, "x", []])
+def test_a_choice_without_text_is_not_seen(choice):
+    assert only(choice) == Chunk("openai.completions")
+
+
+def test_an_answer_has_an_id_a_model_and_usage():
+    usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    whole = {"id": "cmpl-1", "object": "text_completion", "model": "m", "usage": usage}
+    choices = [{"index": 1, "text": "b", "finish_reason": "stop"}, {"index": 0, "text": "a", "finish_reason": "stop"}]
+    chunk = parse({**whole, "choices": choices})
+    assert (chunk.id, chunk.model, chunk.usage) == ("cmpl-1", "m", usage)
+    assert [(piece.index, piece.content) for piece in chunk.pieces] == [(1, "b"), (0, "a")]
+    assert parse({**whole, "choices": []}) == Chunk("openai.completions", "cmpl-1", "m", usage=usage)
+    assert completions.DIALECT.tokens(usage) == chat.tokens(usage)
+
+
+@pytest.mark.parametrize(
+    ("payload", "claimed"),
+    [
+        ({"choices": [{"text": "t"}]}, True),
+        ({"object": "text_completion", "choices": []}, True),
+        ({"object": "text_completion.chunk", "choices": [{}]}, True),
+        ({"object": "text_completion", "choices": [{"delta": {}, "text": "t"}]}, False),
+        ({"object": "chat.completion.chunk", "choices": [{"delta": {"content": "t"}, "text": "t"}]}, False),
+        ({"object": "chat.completion", "choices": [{"message": {}, "text": "t"}]}, False),
+        ({"object": "text_completion", "choices": None}, False),
+        ({"object": "text_completion"}, False),
+        ({"choices": []}, False),
+        ({"choices": [{"finish_reason": "error"}], "error": {"code": "x"}}, False),
+        ({"text": "t"}, False),
+    ],
+)
+def test_the_shape_decides_what_is_a_completion(payload, claimed):
+    assert (parse(payload) is not None) is claimed
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"choices": [{"text": "t"}]},
+        {"choices": [{"delta": {}, "text": "t"}]},
+        {"object": "text_completion", "choices": []},
+        {"object": "response", "choices": [], "usage": {"prompt_tokens": 1}},
+        {"object": "response", "usage": {"prompt_tokens": 1}},
+        {"type": "response.created", "choices": [{"text": "t"}]},
+        {"object": "list", "data": [{"object": "embedding"}], "usage": {"prompt_tokens": 1}},
+        {"object": "list", "data": [{"object": "embedding"}], "choices": []},
+        {"object": "list", "data": [{"object": "embedding"}], "type": "response.created"},
+    ],
+)
+def test_no_object_is_of_two_apis(payload):
+    claims = [module.parse(payload) is not None for module in (chat, completions, embeddings, responses)]
+    assert claims.count(True) == 1

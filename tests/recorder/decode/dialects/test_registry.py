@@ -1,0 +1,44 @@
+"""Every object is of one API at most, and the answers of each are found by it."""
+
+import pytest
+
+from recorder.decode.dialects.registry import DIALECTS
+
+USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+NAMED = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
+TEXT = {"role": "assistant", "content": "Hi"}
+MESSAGE = {"type": "message", "role": "assistant", "id": "msg_1"}
+OBJECTS = [
+    ({"object": "chat.completion.chunk", "choices": [{"delta": {"content": "t"}, "text": "t"}]}, "openai.chat"),
+    ({"id": "c", "choices": [{"message": TEXT}], "usage": USAGE}, "openai.chat"),
+    ({"choices": [], "usage": USAGE, "type": "message"}, "openai.chat"),
+    ({"object": "list", "data": [{"object": "score"}], "usage": USAGE}, "openai.chat"),
+    ({"object": "text_completion", "choices": [], "usage": USAGE}, "openai.completions"),
+    ({"choices": [{"text": "t", "finish_reason": "stop"}], "usage": USAGE}, "openai.completions"),
+    ({"object": "list", "data": [{"object": "embedding"}], "model": "m", "usage": USAGE}, "openai.embeddings"),
+    ({"created": 1, "data": [{"b64_json": "iVBO"}], "usage": NAMED}, "openai.images"),
+    ({"type": "image_generation.completed", "b64_json": "iVBO", "usage": NAMED}, "openai.images"),
+    ({"object": "response", "model": "m", "output": [{**MESSAGE, "content": []}], "usage": NAMED}, "openai.responses"),
+    ({"object": "response", "output": [], "usage": USAGE}, "openai.responses"),
+    ({"type": "response.completed", "response": {"usage": NAMED}}, "openai.responses"),
+    ({"type": "error", "sequence_number": 1, "code": "c", "message": "m", "param": None}, "openai.responses"),
+    ({"type": "error", "sequence_number": 1, "error": {"type": "t", "message": "m"}}, "openai.responses"),
+    ({"type": "keepalive", "sequence_number": 1}, "openai.responses"),
+    ({**MESSAGE, "model": "m", "content": [], "stop_reason": "end_turn", "usage": NAMED}, "anthropic.messages"),
+    ({"type": "message_start", "message": {"usage": NAMED}}, "anthropic.messages"),
+    ({"type": "message_delta", "delta": {}, "usage": USAGE}, "anthropic.messages"),
+    ({"type": "content_block_delta", "delta": {"type": "text_delta", "text": "t"}}, "anthropic.messages"),
+    ({"type": "error", "error": {"type": "overloaded_error", "message": "m"}}, "anthropic.messages"),
+    ({"type": "ping"}, "anthropic.messages"),
+    ({"input_tokens": 3}, "anthropic.messages"),
+    ({"object": "response.deleted", "id": "resp_1", "deleted": True}, None),
+    ({"object": "list", "data": [{**MESSAGE, "content": [], "status": "completed"}]}, None),
+    ({"object": "list", "data": [{"object": "model"}]}, None),
+    ({"id": "modr-1", "model": "m", "results": [{"flagged": False}]}, None),
+    ({}, None),
+]
+
+
+@pytest.mark.parametrize(("payload", "api"), OBJECTS)
+def test_an_object_is_of_one_api(payload, api):
+    assert [one.api for one in DIALECTS if one.parse(payload, "message", None)] == ([api] if api else [])
