@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects.bedrock import API, parse, tokens
@@ -223,7 +223,6 @@ PAYLOADS = [
 ]
 
 
-@settings(max_examples=50)
 @given(hostile.payloads([payload for _, payload in PAYLOADS]))
 def test_no_value_of_a_wrong_type_is_an_error(payload):
     for kind, _ in PAYLOADS:

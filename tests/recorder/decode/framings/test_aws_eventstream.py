@@ -3,7 +3,7 @@ from zlib import crc32
 
 import pytest
 from botocore.eventstream import EventStreamBuffer, ParserError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.decode.framings.aws_eventstream import fields, looks_like, records
@@ -143,7 +143,6 @@ def test_a_body_is_known_by_its_first_prelude(data, answer):
     assert looks_like(data) is answer
 
 
-@settings(max_examples=50)
 @given(st.lists(st.binary(max_size=40) | st.sampled_from([FIRST, SECOND, THIRD, prelude(40, 8)]), max_size=6))
 def test_no_bytes_are_an_error_and_records_follow_each_other(parts):
     data, end = b"".join(parts), 0
@@ -154,7 +153,6 @@ def test_no_bytes_are_an_error_and_records_follow_each_other(parts):
     assert looks_like(data) is (len(data) >= 12 and not any(one.broken and not one.start for one in records(data[:12])))
 
 
-@settings(max_examples=50)
 @given(st.integers(0, len(STREAM) * 8 - 1), st.integers(0, len(STREAM)), st.booleans())
 def test_botocore_reads_the_same_messages(bit, size, is_whole):
     data = bytearray(STREAM)
