@@ -415,8 +415,7 @@ class _StreamDecoder:
             self._add(chunk, item)
         else:
             self._append(chunk, item)
-            if event.type == "message" and "\n" not in event.data:
-                self._templates.learn(event.data, chunk)
+            self._templates.learn(event, self._data[event.start : event.end], chunk)
 
     def _empty(self, event: sse.Event, item: int) -> None:
         """Take an event without data, unless its payload stands on the lines below, without a prefix."""

@@ -4,11 +4,12 @@ Of a long answer nearly every payload is the same, character for character, but 
 is a payload with that word left open: what stands before and after it must be equal, and between them must stand one
 JSON string, so that parsing could find nothing else. Which string of a payload is the text of its chunk is not guessed
 from its place but tried: another text is put there, and the payload parsed in full must give the chunk with that text.
-The value of `obfuscation`, with which OpenAI pads its events, is left open too: no dialect looks at it.
+The values of `obfuscation`, with which OpenAI pads its events, and of `sequence_number`, by which it counts them, are
+left open too: no dialect looks at them.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ import msgspec
 from recorder.decode import payloads
 from recorder.decode.dialect import Chunk, Piece, ToolPiece
 from recorder.decode.dialects.registry import BY_API
+from recorder.decode.framings.sse import Event
 
 PARTS: Final = ("content", "reasoning", "refusal", "arguments")
 """The texts of a chunk, one of which may be open."""
@@ -26,7 +28,11 @@ _TRIES = 5
 _FEW = 8
 WINDOW = 1 << 20
 """Bytes of a body that are looked at at once, at most."""
-_PADDING = re.compile(r'"obfuscation":\s*"')
+_TEXT, _PADDING, _NUMBER = "text", "padding", "number"
+_PASSED_OVER = ("obfuscation", "sequence_number")
+_VALUE = re.compile(r'\s*(?:"(?P<padding>[^"\\]*)"|(?P<number>\d+)(?![\d.eE]))')
+_DIGITS, _ZERO = 18, 0x30
+_BLOCK = re.compile(rb"((?:event:[^\r\n]*(?:\r\n|[\r\n]))?data: ?)([^\r\n]*)[\r\n]*")
 # How many templates are kept: choices that take turns each have their own.
 _KEPT = 4
 # Learning costs as much as parsing twice: it must be worth it.
@@ -35,22 +41,26 @@ _HITS_FOR_ONE = 4
 
 
 class Template:
-    """A payload with one text left open; `part` of `PARTS` names it, `chunk` is the one that was learnt."""
+    """A payload with one text left open, in the lines of its event; `part` of `PARTS` names it, `chunk` was learnt.
 
-    __slots__ = ("_middle", "_prefix", "_suffix", "chunk", "part")
+    `literals` are what stands around the open values, of which `kinds` has the kind: the text itself, or a value that
+    is passed over.
+    """
 
-    def __init__(self, chunk: Chunk, part: str, prefix: str, middle: str, suffix: str) -> None:
+    __slots__ = ("_head", "_kinds", "_middles", "_suffix", "chunk", "part")
+
+    def __init__(self, chunk: Chunk, part: str, kinds: Sequence[str], literals: Sequence[bytes]) -> None:
         self.chunk = chunk
         self.part = part
-        self._prefix, self._middle, self._suffix = prefix.encode(), middle.encode(), suffix.encode()
+        self._kinds = kinds
+        self._head, *self._middles, self._suffix = literals
 
     def find(self, data: bytes, start: int, blank: bytes) -> tuple[list[str], list[int]]:
         """Return the texts of the events in a row from `start` on that have this payload, and their sizes in bytes.
 
         `blank` is the end of a line and an empty one.
         """
-        head = (b"data: " if data.startswith(b"data: ", start) else b"data:") + self._prefix
-        tail = self._suffix + blank
+        head, tail = self._head, self._suffix + blank
         around = len(head) + len(tail)
         texts: list[str] = []
         sizes: list[int] = []
@@ -59,13 +69,32 @@ class Template:
             # More at a time as it goes well: what is looked at in vain stays less than what was read.
             window = max(size, min(2 * (at - start) or _FEW * size, WINDOW))
             pieces = _pieces(data[at + len(head) : at + window], tail, head)
-            parsed = _texts(_unpadded(pieces, self._middle) if self._middle else pieces)
+            parsed = self._parsed(pieces) if self._middles else _texts(pieces)
             texts += parsed
             sizes += [len(piece) + around for piece in pieces[: len(parsed)]]
             if not parsed or len(parsed) < len(pieces):
                 break
             at += sum(sizes[-len(parsed) :])
         return texts, sizes
+
+    def _parsed(self, pieces: Sequence[bytes]) -> list[str]:
+        """Parse the texts of pieces that have other open values, too, as long as all are what they should be."""
+        if not pieces:
+            return []
+        columns: list[Sequence[bytes]] = []
+        fitting = len(pieces)
+        for middle in self._middles:
+            values, found, pieces = zip(*[piece.partition(middle) for piece in pieces], strict=True)
+            columns.append(values)
+            if not all(found):
+                fitting = min(fitting, _count(bool, found))
+        texts: Sequence[bytes] = ()
+        for kind, values in zip(self._kinds, [*columns, pieces], strict=True):
+            if kind == _TEXT:
+                texts = values
+            else:
+                fitting = min(fitting, _fitting(kind, values))
+        return _texts(texts[:fitting])
 
 
 class Templates:
@@ -88,21 +117,24 @@ class Templates:
                 return template, texts, sizes
         return None
 
-    def learn(self, payload: str, chunk: Chunk) -> None:
-        """Remember the payload of one line that was parsed as `chunk`, if it is of the kind that repeats."""
-        if chunk.api and not BY_API[chunk.api].repeats:
-            return
+    def learn(self, event: Event, block: bytes, chunk: Chunk) -> None:
+        """Remember the payload of an event, its `block` of lines, that was parsed as `chunk`, if it may repeat."""
         if self._learnt > _LEAST_LEARNT + self._hits // _HITS_FOR_ONE or _open_text(chunk) is None:
             return
+        if chunk.api and not BY_API[chunk.api].repeats:
+            return
         self._learnt += 1  # a failure costs as much as a success
-        if (learnt := template(payload, chunk)) is not None:
+        if (learnt := template(event, block, chunk)) is not None:
             self._known = [learnt, *self._known[: _KEPT - 1]]
 
 
-def template(payload: str, chunk: Chunk) -> Template | None:
-    """Leave the text of a payload open, which was parsed as `chunk`; None if it has none, or more than one."""
-    open_text = _open_text(chunk)
-    if open_text is None or _TRIAL in payload:
+def template(event: Event, block: bytes, chunk: Chunk) -> Template | None:
+    """Leave the text of an event's payload open, which was parsed as `chunk`; None if it has none, or more than one.
+
+    Its block has to be one line of data, and before it at most the line with its type.
+    """
+    payload, open_text, lines = event.data, _open_text(chunk), _BLOCK.fullmatch(block)
+    if open_text is None or lines is None or _TRIAL in payload or lines[2] != payload.encode("utf-8", "replace"):
         return None
     part, text = open_text
     at = -1
@@ -110,9 +142,12 @@ def template(payload: str, chunk: Chunk) -> Template | None:
         at = payload.find(f'"{text}"', at + 1)
         if at < 0:
             break
-        prefix, rest = payload[: at + 1], payload[at + 1 + len(text) :]
-        if payloads.read(prefix + _TRIAL + rest) == filler(chunk, part)(_TRIAL):
-            return Template(chunk, part, prefix, *_padded(prefix, text, rest))
+        start, end = at + 1, at + 1 + len(text)
+        if payloads.read(payload[:start] + _TRIAL + payload[end:], event.type) == filler(chunk, part)(_TRIAL):
+            spans = sorted([(start, end, _TEXT), *_passed_over(payload)])
+            borders = [0, *(border for start, end, _ in spans for border in (start, end)), len(payload)]
+            between = [payload[start:end].encode() for start, end in zip(borders[::2], borders[1::2], strict=True)]
+            return Template(chunk, part, [kind for _, _, kind in spans], [lines[1] + between[0], *between[1:]])
     return None
 
 
@@ -149,18 +184,23 @@ def _open_text(chunk: Chunk) -> tuple[str, str] | None:
     return added[0] if len(added) == 1 and _is_plain(added[0][1]) else None
 
 
-def _padded(prefix: str, text: str, rest: str) -> tuple[str, str]:
-    """Split what follows the text around the padding: the first half is empty if there is none."""
-    padding = _PADDING.search(rest)
-    if padding is None:
-        return "", rest
-    middle = rest[: padding.end()]
-    _, quote, tail = rest[padding.end() :].partition('"')
-    try:
-        tried: Any = msgspec.json.decode(prefix + text + middle + _TRIAL + quote + tail)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return "", rest
-    return (middle, quote + tail) if tried.get("obfuscation") == _TRIAL else ("", rest)
+def _passed_over(payload: str) -> Iterator[tuple[int, int, str]]:
+    """Yield where the values stand that no dialect looks at, each with its kind; only those of the payload itself."""
+    for key in _PASSED_OVER:
+        at = payload.find(f'"{key}":')
+        value = _VALUE.match(payload, at + len(key) + 3) if at >= 0 else None
+        if value is None:
+            continue
+        kind = value.lastgroup or ""
+        start, end = value.span(kind)
+        # Another value is put there: parsed, it must be that of the key, and not that of the same key elsewhere.
+        tried = _TRIAL if kind == _PADDING else value[kind] + "1"
+        try:
+            parsed: Any = msgspec.json.decode(payload[:start] + tried + payload[end:])
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            continue
+        if str(parsed.get(key)) == tried:
+            yield start, end, kind
 
 
 def _is_plain(text: str) -> bool:
@@ -187,17 +227,24 @@ def _pieces(window: bytes, tail: bytes, head: bytes) -> list[bytes]:
     return [*pieces, text] if found else pieces
 
 
-def _unpadded(pieces: Sequence[bytes], middle: bytes) -> list[bytes]:
-    """Remove the padding, as long as it is padding: what comes before the middle stays."""
-    parts = [piece.partition(middle) for piece in pieces]
-    paddings = b"".join([padding for _, _, padding in parts])
-    if not all([between for _, between, _ in parts]) or not _is_padding(paddings):
-        parts = list(takewhile(lambda part: part[1] and _is_padding(part[2]), parts))
-    return [text for text, _, _ in parts]
+def _fitting(kind: str, values: Sequence[bytes]) -> int:
+    """Return how many of the values, from the first on, are of a kind that is passed over."""
+    fits = _are_padding if kind == _PADDING else _are_numbers
+    return len(values) if fits(values) else _count(lambda value: fits([value]), values)
 
 
-def _is_padding(raw: bytes) -> bool:
-    return _is_plain(raw.decode("utf-8", "replace"))
+def _count(fits: Callable[[Any], object], values: Iterable[Any]) -> int:
+    return sum(1 for _ in takewhile(fits, values))
+
+
+def _are_padding(values: Sequence[bytes]) -> bool:
+    return _is_plain(b"".join(values).decode("utf-8", "replace"))
+
+
+def _are_numbers(values: Sequence[bytes]) -> bool:
+    if not b"".join(values).isdigit():
+        return False
+    return all([0 < len(value) <= _DIGITS and (value[0] != _ZERO or len(value) == 1) for value in values])
 
 
 def _texts(pieces: Sequence[bytes]) -> list[str]:

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from recorder.tape import journal  # noqa: E402
-from tests.bench.core import stream  # noqa: E402
+from tests.bench.core import chat, timed  # noqa: E402
 
 AT = "2026-03-01T12:00:00.000000Z"
 SESSION = journal.Session("bench", "0", os.getpid(), None, "http://127.0.0.1:8377", [("", "https://api.test")], AT)
@@ -39,7 +39,7 @@ RESPONSE = [(b"content-type", b"text/event-stream"), (b"x-request-id", b"req_012
 
 def frames(streams: int, chunks: int) -> Iterator[journal.Frame]:
     """Yield the frames of streams that all run at the same time."""
-    reads, body = stream(chunks)
+    reads, body = timed(chat(chunks))
     pieces = [body[read.start : read.start + read.size] for read in reads]
     ids = [f"{number:016x}" for number in range(streams)]
     sha256 = hashlib.sha256(BODY).hexdigest()

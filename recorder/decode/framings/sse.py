@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(rb"([^\r\n]*+)(?:\n|\r(\n?))")
-# Nearly every event of nearly every API: one data line, then the blank line. Possessive, so that a miss costs one scan.
-_TYPICAL = re.compile(rb"data: ([^\r\n]*+)(?:\n\n|\r\n\r(\n?))")
+# Nearly every event of nearly every API: one data line, with its type before it or not, then the blank line.
+# Possessive, so that a miss costs one scan.
+_TYPICAL = re.compile(rb"(?:event: ([^\r\n]*+)(?:\n|\r\n))?+data: ([^\r\n]*+)(?:\n\n|\r\n\r(\n?))")
 # A retry time is in milliseconds; 18 digits are 30 million years and always fit 64 bits.
 _RETRY_DIGITS = 18
 
@@ -78,8 +79,9 @@ class Cursor:
         if self._block is None and (typical := _TYPICAL.match(data, start)):
             self.at = typical.end()
             # A line ends at its CR, not at the LF that may follow: else an event looks as late as the next read.
-            end = self.at - len(typical[2] or b"")
-            return Event("message", typical[1].decode("utf-8", "replace"), self.id, start, end)
+            type, payload, feed = typical.groups()
+            name = type.decode("utf-8", "replace") if type else "message"
+            return Event(name, payload.decode("utf-8", "replace"), self.id, start, self.at - len(feed or b""))
         match = _LINE.match(data, start)
         if match is None:
             self._field(data[start:], start)

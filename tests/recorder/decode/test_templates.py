@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.decode import payloads
+from recorder.decode.framings.sse import Event
 from recorder.decode.templates import PARTS, Template, Templates, filler, template
 
 NOTHING: tuple[list[str], list[int]] = ([], [])
 TEXTS = st.one_of(
     st.sampled_from([" a", "a", "", "null", "stop", "content", '"', "\\", "\n", "é", "\ue000", "x", "="]), st.text()
 )
+NUMBERS = st.one_of(st.integers(-1, 11), st.sampled_from([1.5, 10**20, "4", None, "x"]))
 NAMES = ("content", "reasoning", "reasoning_content", "refusal", "text", "thinking")
 DELTAS = st.one_of(
     st.builds(lambda name, text: {name: text}, st.sampled_from(NAMES), TEXTS),
@@ -42,6 +44,10 @@ PAYLOADS = st.one_of(
     st.builds(payload, DELTAS),
     st.builds(payload, DELTAS, TEXTS),
     st.builds(lambda delta, text: payload(delta, obfuscation=text), DELTAS, TEXTS),
+    st.builds(
+        lambda delta, text, number: payload(delta, sequence_number=number, obfuscation=text), DELTAS, TEXTS, NUMBERS
+    ),
+    st.builds(lambda text, number: json.loads(counted(number, text)), TEXTS, NUMBERS),
     st.builds(lambda delta, text: payload({**delta, "obfuscation": text}, usage=None), DELTAS, TEXTS),
     st.builds(lambda delta, text: payload(delta, error={"message": text}), DELTAS, TEXTS),
     st.builds(lambda delta, text: payload(delta, usage={"completion_tokens": 1, "x": text}), DELTAS, TEXTS),
@@ -77,18 +83,34 @@ def streams(draw: st.DrawFn) -> list[str]:
     return found
 
 
-def read(known: Template, *payloads: str) -> list[str]:
+def block(payload: str, type: str = "message") -> bytes:
+    return (f"data: {payload}\n\n" if type == "message" else f"event: {type}\ndata: {payload}\n\n").encode()
+
+
+def event(payload: str, type: str = "message") -> Event:
+    return Event(type, payload, "", 0, len(block(payload, type)))
+
+
+def read(known: Template, *payloads: str, type: str = "message") -> list[str]:
     """Return the texts of the payloads in a row, of those from the first on that have this template."""
-    sent = [f"data: {one}\n\n".encode() for one in payloads]
+    sent = [block(one, type) for one in payloads]
     texts, sizes = known.find(b"".join(sent), 0, b"\n\n")
     assert sizes == list(map(len, sent[: len(texts)]))
     return texts
 
 
-def learnt(payload: str) -> Template:
-    known = template(payload, payloads.read(payload))
+def learn(payload: str, type: str = "message") -> Template | None:
+    return template(event(payload, type), block(payload, type), payloads.read(payload, type))
+
+
+def learnt(payload: str, type: str = "message") -> Template:
+    known = learn(payload, type)
     assert known is not None
     return known
+
+
+def counted(number: Any, text: str = "word", **more: Any) -> str:
+    return json.dumps({"type": "response.output_text.delta", "sequence_number": number, "delta": text, **more})
 
 
 @given(streams())
@@ -100,8 +122,8 @@ def test_what_is_found_is_what_parsing_each_payload_gives(found: list[str]) -> N
         chunk = payloads.read(data)
         if "\n" in data or "\r" in data:
             continue
-        if (repeated := known.find(f"data: {data}\n\n".encode(), 0, b"\n\n")) is None:
-            known.learn(data, chunk)
+        if (repeated := known.find(block(data), 0, b"\n\n")) is None:
+            known.learn(event(data), block(data), chunk)
         else:
             of, texts, _ = repeated
             assert [filler(of.chunk, of.part)(text) for text in texts] == [chunk]
@@ -124,7 +146,7 @@ def test_any_text_is_read_or_left(part: str, text: str, ascii: bool, padded: boo
 def test_two_tool_calls_in_one_piece_are_no_open_text() -> None:
     calls = [{"index": at, "function": {"arguments": given}} for at, given in enumerate(("word", ""))]
     data = json.dumps(payload({"tool_calls": calls}))
-    assert template(data, payloads.read(data)) is None
+    assert learn(data) is None
 
 
 @pytest.mark.parametrize(
@@ -158,7 +180,7 @@ def test_what_is_not_one_string_between_the_same_is_another_payload(other: str) 
 )
 def test_a_payload_with_more_or_less_than_one_text_does_not_repeat(first: dict[str, Any]) -> None:
     data = json.dumps(first)
-    assert template(data, payloads.read(data)) is None
+    assert learn(data) is None
 
 
 def test_the_text_is_found_where_it_is_the_chunks_own() -> None:
@@ -186,7 +208,7 @@ def test_what_lacks_the_padding_or_what_stands_before_it_is_another_payload() ->
 
 def test_a_text_that_is_the_one_to_try_with_is_not_tried() -> None:
     first = '{"choices":[{"delta":{"role":"\ue000","content":"\ue000"}}]}'
-    assert template(first, payloads.read(first)) is None
+    assert learn(first) is None
 
 
 def test_choices_that_take_turns_are_all_remembered() -> None:
@@ -194,8 +216,8 @@ def test_choices_that_take_turns_are_all_remembered() -> None:
     for place in range(40):
         data = json.dumps({"choices": [{"index": place % 3, "delta": {"content": f"word {place}"}}]})
         if place < 3:
-            known.learn(data, payloads.read(data))
-        found.append(known.find(f"data: {data}\n\n".encode(), 0, b"\n\n"))
+            known.learn(event(data), block(data), payloads.read(data))
+        found.append(known.find(block(data), 0, b"\n\n"))
     assert None not in found
 
 
@@ -204,3 +226,49 @@ def test_payloads_that_fit_but_for_their_text_are_not_looked_at_again_and_again(
     known, one = learnt(first), f"data: {first.replace('word', '')}\n\n".encode()
     body = 20_000 * one  # with a window of 1 MiB for each, this would take minutes
     assert all(known.find(body, place, b"\n\n") == NOTHING for place in range(0, len(body), len(one)))
+
+
+@pytest.mark.parametrize("more", [{}, {"obfuscation": "Qup1"}, {"logprobs": [], "obfuscation": "Qup1", "x": {}}])
+def test_the_number_of_an_event_is_passed_over(more: dict[str, Any]) -> None:
+    known = learnt(counted(9, **more))
+    assert read(known, counted(10, "a", **more), counted(0, "b", **more), counted(10**17, **more)) == ["a", "b", "word"]
+    last = json.dumps({**json.loads(counted(9)), **more, "sequence_number": 3})
+    swapped = json.dumps({"delta": "word", "type": "response.output_text.delta", **more, "sequence_number": 9})
+    assert read(learnt(swapped), swapped.replace("9", "12"), last) == ["word"]
+
+
+@pytest.mark.parametrize("number", ["", "-1", "01", "1.5", "1e3", '"9"', "9" * 5000, "null", "9 ", '9,"error":"x"'])
+def test_what_is_no_number_is_another_payload(number: str) -> None:
+    known = learnt(counted(9))
+    assert read(known, counted(8), counted(9).replace("9", number), counted(10)) == ["word"]
+
+
+def test_a_number_inside_the_payload_is_not_passed_over() -> None:
+    known = learnt(counted(9, item={"sequence_number": 7}))
+    assert read(known, counted(8, item={"sequence_number": 7})) == ["word"]
+    assert read(known, counted(8, item={"sequence_number": 8})) == []
+
+
+def test_events_of_a_type_repeat_like_those_without() -> None:
+    type = "response.output_text.delta"
+    known = learnt(counted(9), type)
+    assert read(known, counted(10, "a"), counted(11, "b"), type=type) == ["a", "b"]
+    assert read(known, counted(10, "a"), type="response.refusal.delta") == []
+    assert read(known, counted(10, "a")) == []
+    assert read(learnt(counted(9)), counted(10, "a"), type=type) == []
+
+
+@pytest.mark.parametrize(
+    "lines", ["data: {}\nid: 1\n\n", "id: 1\ndata: {}\n\n", "data: {}\nevent: x\n\n", "retry: 1\ndata: {}\n\n"]
+)
+def test_an_event_of_other_lines_does_not_repeat(lines: str) -> None:
+    data = counted(9)
+    assert template(event(data), lines.replace("{}", data).encode(), payloads.read(data)) is None
+
+
+def test_an_event_need_not_have_spaces_nor_line_feeds() -> None:
+    data = counted(9)
+    sent = f"event:x\r\ndata:{data}\r\n\r\n".encode()
+    known = template(event(data, "x"), sent, payloads.read(data, "x"))
+    assert known is not None
+    assert known.find(2 * sent, 0, b"\r\n\r\n") == (["word", "word"], [len(sent)] * 2)
