@@ -80,7 +80,7 @@ def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[Fault 
         done=decoded.ended,
         finished=answer.finished and finish_ends,
         error=error,
-        malformed="malformed" in decoded.flags,
+        malformed="malformed" in decoded.flags | answer.flags,
     )
 
 

@@ -25,7 +25,7 @@ MAX_SEQUENCE: Final = 100_000
 """Payloads read of one event, or of one region outside of any."""
 
 _GATEWAY_KEYS = frozenset({"error_type", "error_message", "base_resp", "x_groq", "code"})
-_CODE_KEYS = ("code", "type", "error_type", "status", "statusCode", "status_code")
+_CODE_KEYS = ("code", "type", "error_type", "status", "statusCode", "status_code", "__type")
 _MESSAGE_KEYS = ("message", "error_message", "detail", "msg", "error")
 _NO_ERROR_CODES = frozenset({"", "0", "200", "ok", "success"})
 _DATA_PREFIX = re.compile(r"data(?:: ?|$)")

@@ -323,3 +323,8 @@ def test_a_whole_answer_is_derived_as_a_stream_is(payload):
     measures = derived(json.dumps(payload), content_type="application/json", path="/model/m/invoke")
     assert (measures.api, measures.content, measures.outcome, measures.operation) == (API, "Hi.", "complete", "chat")
     assert measures.output_tokens == (2 if payload is NOVA else 3)
+
+
+def test_a_complete_stream_with_an_event_that_cannot_be_read_is_malformed():
+    measures = derived(event("chunk", {"bytes": "!"}) + body(CLAUDE), **FACTS)
+    assert (measures.outcome, "malformed" in measures.flags) == ("malformed", True)
