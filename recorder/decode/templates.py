@@ -84,8 +84,8 @@ class Template:
         columns: list[Sequence[bytes]] = []
         fitting = len(pieces)
         for middle in self._middles:
-            values, found, pieces = zip(*[piece.partition(middle) for piece in pieces], strict=True)
-            columns.append(values)
+            before, found, pieces = zip(*[piece.partition(middle) for piece in pieces], strict=True)
+            columns.append(before)
             if not all(found):
                 fitting = min(fitting, _count(bool, found))
         texts: Sequence[bytes] = ()
