@@ -1,8 +1,11 @@
+import json
+
 import pytest
 
 from recorder.decode.dialect import Chunk, Piece
-from recorder.decode.dialects import chat, completions, embeddings, responses
+from recorder.decode.dialects import chat, completions
 from recorder.decode.dialects.completions import parse
+from tests.derived import cut_everywhere, derived, said
 
 
 def only(choice, **more):
@@ -61,20 +64,44 @@ def test_the_shape_decides_what_is_a_completion(payload, claimed):
     assert (parse(payload) is not None) is claimed
 
 
+HEAD = {"id": "cmpl-1", "object": "text_completion", "model": "m"}
+USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+EVENTS = [
+    {**HEAD, "choices": [{"index": 0, "text": "Once", "logprobs": None, "finish_reason": None}], "usage": None},
+    {**HEAD, "choices": [{"index": 0, "text": " ûpon", "logprobs": None, "finish_reason": None}]},
+    {**HEAD, "choices": [{"index": 0, "text": "", "logprobs": None, "finish_reason": "length"}]},
+    {**HEAD, "choices": [], "usage": USAGE},
+]
+SAID = {
+    "api": "openai.completions", "outcome": "complete", "response_model": "m", "response_id": "cmpl-1",
+    "content": "Once ûpon", "finish_reason": "length", "input_tokens": 3, "output_tokens": 2, "total_tokens": 5,
+}  # fmt: skip
+
+
+def wire(*payloads, done=True):
+    events = [f"data: {json.dumps(one, ensure_ascii=False)}\n\n" for one in payloads]
+    return "".join(events) + "data: [DONE]\n\n" * done
+
+
+def test_a_stream_is_the_same_wherever_it_is_cut():
+    assert all(said(measures) == SAID for measures in cut_everywhere(wire(*EVENTS)))
+
+
+def test_a_whole_answer_is_no_stream():
+    whole = {**HEAD, "choices": [{"index": 0, "text": "Once ûpon", "finish_reason": "length"}], "usage": USAGE}
+    found = derived(json.dumps(whole), content_type="application/json")
+    assert (said(found), found.operation) == (SAID, "text_completion")
+
+
 @pytest.mark.parametrize(
-    "payload",
+    ("body", "outcome", "no_done"),
     [
-        {"choices": [{"text": "t"}]},
-        {"choices": [{"delta": {}, "text": "t"}]},
-        {"object": "text_completion", "choices": []},
-        {"object": "response", "choices": [], "usage": {"prompt_tokens": 1}},
-        {"object": "response", "usage": {"prompt_tokens": 1}},
-        {"type": "response.created", "choices": [{"text": "t"}]},
-        {"object": "list", "data": [{"object": "embedding"}], "usage": {"prompt_tokens": 1}},
-        {"object": "list", "data": [{"object": "embedding"}], "choices": []},
-        {"object": "list", "data": [{"object": "embedding"}], "type": "response.created"},
+        (wire(*EVENTS[:2], done=False), "truncated", True),
+        (wire(*EVENTS[:3], done=False), "complete", True),
+        (wire(*EVENTS[:2]), "complete", False),
+        (wire(*EVENTS[:2], {"error": {"message": "m", "code": 500}}), "error_event", False),
     ],
 )
-def test_no_object_is_of_two_apis(payload):
-    claims = [module.parse(payload) is not None for module in (chat, completions, embeddings, responses)]
-    assert claims.count(True) == 1
+def test_a_stream_ends_as_one_of_chat_does(body, outcome, no_done):
+    found = derived(body)
+    assert (found.outcome, "no_done" in found.flags) == (outcome, no_done)

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -5,6 +7,8 @@ from hypothesis import strategies as st
 from recorder.decode.assembly import Calls
 from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects.responses import DIALECT, parse
+from tests.derived import cut_everywhere, derived
+from tests.derived import said as said_of
 
 API = "openai.responses"
 USAGE = {
@@ -432,3 +436,110 @@ def test_values_of_the_wrong_type_are_absent(data):
         for piece in chunk.pieces if chunk else ():
             assert all(isinstance(text, str) for text in (piece.content, piece.reasoning, piece.refusal))
             assert all(tool.index is None or 0 <= tool.index < 1 << 31 for tool in piece.tools)
+
+
+# Through the decoder, to the measures
+
+
+def wire(*payloads):
+    """Write a stream of events that bear the name of their type."""
+    return "".join(f"event: {one['type']}\ndata: {json.dumps(one, ensure_ascii=False)}\n\n" for one in payloads)
+
+
+CREATED = event("created", response=response(status="in_progress", usage=None))
+BEGUN = [CREATED, added(reasoning()), delta("reasoning_summary_text", "Hm"), finished(reasoning("Hm")),
+         added(message(), 1), *(delta("output_text", text, 1) for text in ("Hé", "llo", " there"))]  # fmt: skip
+CALLED = [added(function(), 2), delta("function_call_arguments", '{"a":', 2), delta("function_call_arguments", "1}", 2)]
+OUTPUT = [reasoning("Hm"), message("Héllo there"), function('{"a":1}')]
+ENDED = last(*OUTPUT, usage=USAGE)
+SAID = {
+    "api": API, "outcome": "complete", "response_model": "m", "response_id": "resp_1", "content": "Héllo there",
+    "reasoning": "Hm", "finish_reason": "completed", "input_tokens": 75, "output_tokens": 1186, "total_tokens": 1261,
+    "reasoning_tokens": 1024, "cache_read_input_tokens": 32, "cache_creation_input_tokens": 4,
+    "calls": [("call_1", "f", '{"a":1}')],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_stream_is_the_same_wherever_it_is_cut(line_end):
+    body = wire(*BEGUN, {"type": "keepalive", "sequence_number": 9}, *CALLED, ENDED).replace("\n", line_end)
+    assert said_of(derived(body)) == SAID
+    assert all(said_of(measures) == SAID for measures in cut_everywhere(body))
+
+
+def test_a_whole_response_is_no_stream():
+    found = derived(json.dumps(response(*OUTPUT, usage=USAGE, error=None)), content_type="application/json")
+    assert said_of(found) == SAID
+    assert found.operation == "chat"
+
+
+BROKEN = {"type": "server_error", "code": "server_error", "message": "It broke.", "param": None}
+ERROR = {"type": "error", "sequence_number": 3, "error": BROKEN}
+FLAT = {**BROKEN, "type": "error", "sequence_number": 3}
+FAILED = last(status="failed", error={"code": "server_error", "message": "It broke."})
+
+
+@pytest.mark.parametrize("ending", [[ERROR], [FLAT], [FAILED], [ERROR, FAILED], [FLAT, FAILED]])
+@pytest.mark.parametrize(("begun", "detail"), [([CREATED], "before_output"), (BEGUN, "mid_stream")])
+def test_an_error_is_found_in_every_shape(begun, ending, detail):
+    found = derived(wire(*begun, *ending))
+    assert (found.outcome, found.outcome_detail) == ("error_event", detail)
+    assert (found.error_code, found.error_message) == ("server_error", "It broke.")
+
+
+def test_a_response_that_failed_in_the_background_is_an_error():
+    body = json.dumps(FAILED["response"])
+    found = derived(body, content_type="application/json", method="GET", path="/v1/responses/resp_1")
+    assert (found.outcome, found.error_code, found.operation) == ("error_event", "server_error", "chat")
+
+
+def test_a_stream_without_its_last_event_was_truncated():
+    events = [*BEGUN, *CALLED, {**ENDED, "type": "response.of_a_later_year"}]
+    for size in range(1, len(events) + 1):
+        assert derived(wire(*events[:size])).outcome == "truncated"
+    cut = wire(*BEGUN, ENDED)
+    assert derived(cut[:-40]).outcome == "truncated"
+
+
+@pytest.mark.parametrize(
+    ("status", "details", "reason"),
+    [
+        ("incomplete", {"reason": "content_filter"}, "content_filter"),
+        ("cancelled", None, "cancelled"),
+        ("completed", None, "completed"),
+    ],
+)
+def test_a_stream_that_says_why_it_ended_is_complete(status, details, reason):
+    found = derived(wire(*BEGUN, last(status=status, incomplete_details=details)))
+    assert (found.outcome, found.finish_reason, "no_done" in found.flags) == ("complete", reason, False)
+
+
+def test_a_keepalive_is_no_first_chunk():
+    body = wire({"type": "keepalive", "sequence_number": 1}, *BEGUN, ENDED)
+    found = derived(body, body.encode().index(b"\n\n") + 2)
+    assert found.ttfc_ns == found.ttft_ns == 110 * 1_000_000
+
+
+def test_ids_of_items_may_change_and_that_of_the_response_may_not():
+    renamed = [{**one, "item_id": f"x_{place}"} for place, one in enumerate(BEGUN[2:])]
+    assert said_of(derived(wire(CREATED, *renamed[:1], *renamed[3:], last(*OUTPUT[:2]))))["content"] == "Héllo there"
+    other = {**ENDED, "response": {**ENDED["response"], "id": "resp_2"}}
+    flags = [derived(wire(*BEGUN, end)).flags for end in (ENDED, other)]
+    assert ["id_changed" in raised for raised in flags] == [False, True]
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_deltas_that_repeat_are_read_as_if_each_were_parsed(padded):
+    words = [f" wörd{place}" + '"\n' * (place % 7 == 0) for place in range(60)]
+    deltas = [
+        {
+            **delta("output_text", word, 1),
+            "sequence_number": number,
+            **({"obfuscation": "x" * number} if padded else {}),
+        }
+        for number, word in enumerate(words)
+    ]
+    body = wire(CREATED, *deltas, done("output_text", 1, text="".join(words)), last(reasoning(), message(*words)))
+    found = derived(body)
+    assert (found.content, found.output_chunks, found.events) == ("".join(words), 60, 63)
+    assert said_of(derived(body, *range(7, len(body.encode()), 7))) == said_of(found)
