@@ -254,6 +254,7 @@ def _kinds(chunk: Chunk, piece: Piece | None) -> list[str]:
         "finish": piece is not None and piece.finish_reason,
         "usage": chunk.usage,
         "error": chunk.fault,
+        "ping": chunk.ping,
     }
     return [kind for kind, is_carried in carried.items() if is_carried] or ["empty"]
 

@@ -191,7 +191,7 @@ class Decoded:
         if no in self.fields:
             type, text = self.fields[no]
         elif kind == EVENT:
-            type, text = _RECORDS.get(self.framing, sse).fields(raw)
+            type, text = fields(self.framing, raw)
         elif kind == COMMENT:
             text = raw[1:].removeprefix(b" ").rstrip(b"\r\n").decode("utf-8", "replace")
         elif kind == BODY:
@@ -219,6 +219,11 @@ class Decoded:
         for run in self.runs:
             for item, chunk in enumerate(run.chunks(), run.item):
                 yield TimedChunk(item, self.at_ns[item], self.reads[item], chunk, self.ends[item])
+
+
+def fields(framing: Framing, raw: bytes) -> tuple[str, str]:
+    """Return the type and the data of the event that stands in these bytes; "" where there is no data."""
+    return _RECORDS.get(framing, sse).fields(raw)
 
 
 def decode(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:

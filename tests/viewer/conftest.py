@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from recorder.tape import file, journal
 from recorder.tape.store import Store
+from tests.viewer.wires import WIRES
 from viewer.tape import queries
 
 MS = 1_000_000
@@ -68,9 +69,11 @@ def begin(id: str, at: int, body: bytes, path: str = "/v1/chat/completions", **l
     return journal.Begin(id, started, "POST", path, "https://api.example.com", headers, body, len(body), sha256, labels)
 
 
-def response(id: str, parts: Sequence[tuple[int, bytes]], status: int = 200) -> Iterator[journal.Frame]:
-    kind = b"text/event-stream" if status == 200 else b"application/json"
-    yield journal.Head(id, status, [(b"content-type", kind)], "chunked", 2 * MS, 3 * MS, 20 * MS)
+def response(
+    id: str, parts: Sequence[tuple[int, bytes]], status: int = 200, type: str = "text/event-stream"
+) -> Iterator[journal.Frame]:
+    kind = type if status == 200 else "application/json"
+    yield journal.Head(id, status, [(b"content-type", kind.encode())], "chunked", 2 * MS, 3 * MS, 20 * MS)
     start = 0
     for seq, (at_ms, data) in enumerate(parts):
         yield journal.Read(id, seq, at_ms * MS, at_ms * MS + 50_000, start, data)
@@ -100,18 +103,40 @@ def frames() -> Iterator[journal.Frame]:
     yield from response(LIVE, COMPLETE_READS[:2])
 
 
-@pytest.fixture(scope="session")
-def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("tape") / "tape.db"
-    started = "2026-03-01T12:00:00.000000Z"
-    session = journal.Session(
-        "u", "0.1.0", 1, None, "http://127.0.0.1:8377", [("", "https://api.example.com")], started
-    )
+SESSION = journal.Session(
+    "u", "0.1.0", 1, None, "http://127.0.0.1:8377", [("", "https://api.example.com")], "2026-03-01T12:00:00.000000Z"
+)
+
+
+def recorded(path: Path, frames: Sequence[journal.Frame]) -> Path:
+    """Make a tape of what a relay would have sent."""
     with file.writing(path, "a test") as connection:
         store = Store(connection)
-        store.begin_session(session)
-        store.settle(store.append(list(frames())))
+        store.begin_session(SESSION)
+        store.settle(store.append(frames))
     return path
+
+
+def wire_frames() -> Iterator[journal.Frame]:
+    """Yield an exchange for each of `WIRES`, with the wire's name for a label."""
+    for number, (name, wire) in enumerate(WIRES.items()):
+        asked = {"model": f"m-{name}", "stream": True, "parameters": {"incremental_output": True}}
+        first = begin(f"{number:016x}", number, json.dumps(asked).encode(), wire.path, wire=name)
+        parts = [(100 + 40 * place, part) for place, part in enumerate(wire.parts)]
+        yield first
+        yield from response(first.id, parts, type=wire.type)
+        yield end(first.id, parts)
+
+
+@pytest.fixture(scope="session")
+def wires(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tape with one exchange on each wire."""
+    return recorded(tmp_path_factory.mktemp("wires") / "wires.db", list(wire_frames()))
+
+
+@pytest.fixture(scope="session")
+def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("tape") / "tape.db", list(frames()))
 
 
 @pytest.fixture(scope="session")

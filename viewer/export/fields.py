@@ -42,7 +42,10 @@ _CHUNK: Final[dict[str, tuple[Kind, str]]] = {
     "gap_ms": ("number", "since the chunk before; 0 where they share a read"),
     "read": ("integer", "seq of that read"),
     "event": ("integer", "seq of its event, as in show --part events and in the viewer"),
-    "kinds": ("words", "what the row carries: content, reasoning, refusal, tool, finish, usage, error, or empty"),
+    "kinds": (
+        "words",
+        "what the row carries: content, reasoning, refusal, tool, finish, usage, error, ping, or empty",
+    ),
     "output": ("boolean", "whether the chunk carries content, reasoning or a tool call in any choice"),
     "choice": ("integer", "index of the choice; empty: the chunk has none"),
     "content": ("text", "what it adds to the content"),

@@ -38,12 +38,14 @@ class Comment:
 
 
 def fields(block: bytes) -> tuple[str, str]:
-    """Return the type and the data of the event that one block, with its blank line, dispatches."""
+    """Return the type and the data of the event that one block dispatches; "" where it holds no data."""
     cursor = Cursor(block, bom=False)
-    while True:
+    while cursor.at < len(block):
         item = cursor.step()
         if isinstance(item, Event):
             return item.type, item.data
+    tail = cursor.finish()
+    return (tail.type, tail.data) if tail else ("message", "")
 
 
 class Cursor:

@@ -1,12 +1,14 @@
 """Pure: the events of one exchange: each summed up in a line, as a table, and filtered by what is typed."""
 
-import json
 import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
+from recorder.decode import payloads
 from recorder.decode.decoder import Decoded
+from recorder.decode.dialect import Chunk
+from recorder.decode.dialects import registry
 from recorder.sanitize import safe
 from viewer import formatting, rows
 from viewer.model.exchange.clocks import SAME, Times
@@ -21,7 +23,8 @@ _LONGEST: Final = 200
 _LARGEST: Final = 16_384
 _KIND_WIDTH: Final = max(map(len, KINDS))
 _GAP: Final = re.compile(r"(?:Δ|gap)([<>])([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s)?")
-_ALIASES: Final = {"reason": "reasoning", "ping": "comment", "bad": "malformed"}
+_ALIASES: Final = {"reason": ("reasoning",), "ping": ("ping", "comment"), "bad": ("malformed",)}
+_ROLE: Final = re.compile(r'"role"\s*:\s*"(\w{1,40})"')
 
 Test = Callable[[Transcript, int], bool]
 
@@ -32,16 +35,11 @@ def summary(transcript: Transcript, event: int) -> str:
     if kind in OUTPUT and (text := transcript.text(event)):
         return f"'{without_nul(text[:_LONGEST])}'"
     if kind == "malformed":
-        return _malformed(transcript.bytes(event))[:_LONGEST]
-    start = transcript.starts[event]
-    data = transcript.data[start : min(transcript.ends[event], start + _LARGEST)].decode("utf-8", "replace")
-    payload = (data.partition("data:")[2] if "data:" in data else data).strip()
-    if kind in _FIELDS:
-        try:
-            return _FIELDS[kind](json.loads(payload))[:_LONGEST]
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            pass
-    return payload[:_LONGEST]
+        return _malformed(transcript.payload(event))[:_LONGEST]
+    type, data = transcript.fields(event, _LARGEST)
+    if known := _known(kind, payloads.read(data, type), data):
+        return known[:_LONGEST]
+    return (data if type == "message" or type in data else f"{type} {data}")[:_LONGEST]
 
 
 def without_nul(text: str) -> str:
@@ -49,19 +47,29 @@ def without_nul(text: str) -> str:
     return text.replace("\0", "\ufffd")
 
 
-def _malformed(block: bytes) -> str:
-    payload = json_spans.payload(block.rstrip(b"\r\n"))
-    fault = json_spans.fault(payload) if len(payload) <= _LARGEST else None
-    return f"{fault.short if fault else 'no JSON'}: {payload[:_LONGEST].decode('utf-8', 'replace').strip()}"
+def _malformed(payload: bytes) -> str:
+    data = payload[:_LONGEST].decode("utf-8", "replace").strip()
+    if len(payload) > _LARGEST:
+        return f"no JSON: {data}"
+    fault = json_spans.fault(payload)
+    return f"{fault.short if fault else 'broken'}: {data}"
 
 
-_FIELDS: Final[dict[str, Callable[[Any], str]]] = {
-    "finish": lambda chunk: ", ".join(str(it["finish_reason"]) for it in chunk["choices"] if it.get("finish_reason")),
-    "usage": lambda chunk: f"{chunk['usage']['prompt_tokens']} in, {chunk['usage']['completion_tokens']} out",
-    "role": lambda chunk: str(chunk["choices"][0]["delta"]["role"]),
-    "error": lambda chunk: str(chunk["error"] if isinstance(chunk["error"], str) else chunk["error"]["message"]),
-}
-"""What is shown of a chunk that adds nothing to the answer, by its kind."""
+def _known(kind: str, chunk: Chunk, data: str) -> str:
+    """Return what is shown instead of the data of an event that adds nothing to the answer; "" for the data."""
+    match kind:
+        case "finish":
+            return ", ".join(piece.finish_reason for piece in chunk.pieces if piece.finish_reason)
+        case "usage":
+            tokens = registry.tokens(chunk)
+            counts = {"in": tokens.input, "out": tokens.output}
+            return ", ".join(f"{count} {name}" for name, count in counts.items() if count is not None)
+        case "error":
+            return (chunk.fault.message or chunk.fault.code or "") if chunk.fault else ""
+        case "role":
+            role = _ROLE.search(data)
+            return role[1] if role else ""
+    return ""
 
 
 def lines(transcript: Transcript, times: Times, only: Sequence[int] | None = None) -> Iterator[str]:
@@ -121,7 +129,7 @@ def matching(transcript: Transcript, tests: Sequence[Test]) -> "array[int]":
 
 def _test(term: str) -> Test:
     if term.startswith("kind:"):
-        names = {_ALIASES.get(name, name) for name in term.removeprefix("kind:").split(",")}
+        names = {kind for name in term.removeprefix("kind:").split(",") for kind in _ALIASES.get(name, (name,))}
         if unknown := names - set(KINDS):
             raise ValueError(f"{min(unknown)} is no kind: there are {', '.join(KINDS)}")
         return lambda transcript, event: transcript.kind(event) in names

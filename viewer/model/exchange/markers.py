@@ -52,7 +52,7 @@ def markers(transcript: Transcript, first_byte_ns: int | None, stalls_end_ns: It
     events = [(sign, transcript.kinds.find(KINDS.index(kind))) for sign, kind in _FIRSTS.items()]
     events += [("S", _output_at(transcript, at_ns)) for at_ns in stalls_end_ns]
     events += [("E", event) for event, kind in enumerate(transcript.kinds) if kind in _ERRORS][:_MOST_ERRORS]
-    events.append(("D", transcript.kinds.rfind(KINDS.index("done"))))
+    events.append(("D", transcript.ended))
     places = [
         Marker(sign, event + 1, transcript.at[event] if transcript.timed[event] else None)
         for sign, event in events

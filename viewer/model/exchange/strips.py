@@ -16,13 +16,13 @@ from viewer import rows, sparkline
 from viewer.model.exchange.markers import Marker
 from viewer.model.exchange.transcript import KINDS, Transcript
 
-LETTERS: Final = dict(zip(KINDS, "orctxfue:d!?", strict=True))
+LETTERS: Final = dict(zip(KINDS, "orctxfue:pd!?", strict=True))
 """The sign of each kind."""
 
 LEAST_NS: Final = 300_000_000
 """Shorter waits are not shaded."""
 
-_TELLING: Final = "e!tcrxfud:o?"
+_TELLING: Final = "e!tcrxfud:po?"
 _SHADE: Final = "·"
 _CUT: Final = "┆"
 

@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from itertools import accumulate, compress, groupby, islice
 from typing import Final
 
-from recorder.decode import payloads
+from recorder.decode import decoder, payloads
 from recorder.decode.assembly import Calls
-from recorder.decode.decoder import BODY, COMMENT, Decoded, Run
+from recorder.decode.decoder import BODY, COMMENT, Decoded, Framing, Run
 from recorder.decode.dialect import Chunk, Piece, ToolPiece
+from viewer.model.text import json_spans
 
 KINDS: Final = (
-    "role", "reasoning", "content", "tool", "refusal", "finish", "usage", "error", "comment", "done", "malformed",
-    "other",
+    "role", "reasoning", "content", "tool", "refusal", "finish", "usage", "error", "comment", "ping", "done",
+    "malformed", "other",
 )  # fmt: skip
 """What an event is: of all that it carries, the most telling."""
 
@@ -33,7 +34,7 @@ _CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
 _NO_CHUNK: Final = 255
 _TELLING: Final = (
     "error", "tool", "content", "reasoning", "refusal", "finish", "usage", "role", "done", "malformed", "comment",
-    "other",
+    "ping", "other",
 )  # fmt: skip
 _HIGH: Final = "\ud800"
 _LOW: Final = "\udc00"
@@ -150,11 +151,14 @@ class Transcript:
 
     `at` holds the timestamp of each event in ns since T0, never falling: that of the event before where its own is not
     on the tape (`timed` tells; see `come_by`). `reads` is the seq of the read that completed it, `starts` and `ends`
-    are its bytes in `data`, the body without its content coding, and `kinds` an index into `KINDS`.
+    are its bytes in `data`, the body without its content coding, and `kinds` an index into `KINDS`. `ended` is the
+    event that says that the stream has ended, UNKNOWN if none does.
     """
 
     def __init__(self, decoded: Decoded) -> None:
         self.data = decoded.data
+        self.framing: Framing = decoded.framing
+        self.ended = max((item for item in (decoded.done_item, decoded.end_item) if item is not None), default=UNKNOWN)
         self.timed = bytearray(at is not None for at in decoded.at_ns)
         last = 0
         self.at = array("q", (last := last if at is None else at for at in decoded.at_ns))
@@ -209,6 +213,20 @@ class Transcript:
     def bytes(self, event: int) -> bytes:
         """Return the bytes of an event."""
         return self.data[self.starts[event] : self.ends[event]]
+
+    def fields(self, event: int, most: int) -> tuple[str, str]:
+        """Return the type and the data of an event, of its first `most` bytes; all of them if they hold no data."""
+        start = self.starts[event]
+        raw = self.data[start : min(self.ends[event], start + most)]
+        type, data = decoder.fields(self.framing, raw)
+        return type, data or raw.decode("utf-8", "replace").strip()
+
+    def payload(self, event: int) -> bytes:
+        """Return the data of an event as bytes; all of it if it holds none."""
+        raw = self.bytes(event)
+        if self.framing in ("sse", "json"):
+            return json_spans.payload(raw.rstrip(b"\r\n"))
+        return decoder.fields(self.framing, raw)[1].encode("utf-8", "replace")
 
     def text(self, event: int) -> str:
         """Return what an event added to the answer, whatever it is; "" if nothing."""
@@ -296,12 +314,18 @@ def _kind_without_chunk(decoded: Decoded, event: int) -> str:
         return "comment" if decoded.kinds[event] == COMMENT else "other"
     item = decoded.item(event)
     read = payloads.read(item.data, item.type)
-    return "done" if read is payloads.DONE else "malformed" if read is payloads.MALFORMED else "other"
+    if read is payloads.DONE or read is payloads.EMPTY:
+        return "done" if read is payloads.DONE else "other"
+    # A record without a chunk is broken, whatever its data look like: a checksum may be wrong.
+    is_broken = decoded.framing != "sse"
+    return "malformed" if read is payloads.MALFORMED or is_broken else "other"
 
 
 def _kind_of(chunk: Chunk) -> str:
     if chunk.fault is not None:
         return "error"
+    if chunk.ping:
+        return "ping"
     if not chunk.api:
         return "other"
     if chunk.tool:
@@ -309,6 +333,14 @@ def _kind_of(chunk: Chunk) -> str:
     if chunk.content or chunk.reasoning:
         is_refusal = all(piece.refusal and not piece.content for piece in chunk.pieces)
         return "refusal" if is_refusal else "content" if chunk.content else "reasoning"
+    return _kind_without_output(chunk)
+
+
+def _kind_without_output(chunk: Chunk) -> str:
     if any(piece.finish_reason for piece in chunk.pieces):
         return "finish"
-    return "usage" if chunk.usage else "role"
+    if chunk.usage:
+        return "usage"
+    if chunk.ends:
+        return "done"
+    return "role" if any(not piece.tools for piece in chunk.pieces) else "other"

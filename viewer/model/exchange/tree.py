@@ -1,6 +1,7 @@
 """Pure: an event as a tree: its lines, their fields, and the values of its JSON, each with the bytes it takes.
 
-A line that is no JSON is shown as it is, with the reason why it cannot be read.
+Of an event that is not made of lines of text, that is its type and the values of its JSON. A line that is no JSON is
+shown as it is, with the reason why it cannot be read.
 """
 
 import json
@@ -20,6 +21,7 @@ MOST_LINES: Final = 200
 _LINE: Final = re.compile(rb"[^\r\n]*+(?:\r\n|\r|\n|\Z)")
 _JSON: Final = re.compile(rb"\s*(?:\{|\[\s*(?:[\]\[{\"\d-]|true|false|null))")
 _SHORT: Final = 120
+_BROKEN: Final = "a checksum is wrong, or the headers cannot be read"
 _CHECKED: Final = 1 << 20
 """More bytes than this are not checked to be JSON to their end."""
 
@@ -31,9 +33,33 @@ def of(transcript: Transcript, event: int) -> list[Node]:
     came = "no read known" if read == UNKNOWN else f"read {read}"
     kind = transcript.kind(event)
     head = Node(f"event #{event}", start, end, 0, f"({came}, bytes {start:,}–{end:,}, {kind})")
+    if transcript.framing == "aws-eventstream":
+        return [head, *_message(transcript, event)]
     if kind != "malformed":
         return [head, *_lines(data, start, end)]
-    return [head, *_lines(data, start, end, is_sound=False), *_fault(data, start, end)]
+    return [head, *_lines(data, start, end, is_sound=False), *_fault(transcript, event)]
+
+
+def _message(transcript: Transcript, event: int) -> list[Node]:
+    """Return the type and the data of an event that has them somewhere among bytes that are no text."""
+    start, end = transcript.starts[event], transcript.ends[event]
+    type, _ = transcript.fields(event, end - start)
+    payload = transcript.payload(event)
+    place = transcript.data.find(payload, start, end)
+    nodes = [_part("type", type.encode("utf-8", "replace"), transcript, event)]
+    if transcript.kind(event) == "malformed":
+        return [*nodes, *(_fault(transcript, event) or [Node("broken", start, end, 1, _BROKEN)])]
+    if place < 0 or not _is_json(transcript.data, place, place + len(payload)):
+        return [*nodes, _part("data", payload, transcript, event)]
+    values = json_spans.scan(transcript.data, place, place + len(payload))
+    return [*nodes, Node("data", place, values[0].end, 1, values[0].shown), *_nested(values[1:])]
+
+
+def _part(label: str, part: bytes, transcript: Transcript, event: int) -> Node:
+    start, end = transcript.starts[event], transcript.ends[event]
+    place = transcript.data.find(part, start, end)
+    shown = clipped(part[:_SHORT].decode("utf-8", "replace"), _SHORT - 1)
+    return Node(label, *((place, place + len(part)) if place >= 0 else (start, end)), 1, shown)
 
 
 def of_body(data: bytes) -> list[Node]:
@@ -49,15 +75,16 @@ def _nested(nodes: list[Node]) -> list[Node]:
     return [replace(node, depth=node.depth + 1) for node in nodes]
 
 
-def _fault(data: bytes, start: int, end: int) -> list[Node]:
-    """Return why an event's data cannot be read, with the byte at which that begins, if it is in one line."""
+def _fault(transcript: Transcript, event: int) -> list[Node]:
+    """Return why an event's data cannot be read, with the byte at which that begins, if it is in one piece."""
+    start, end = transcript.starts[event], transcript.ends[event]
     if end - start > _CHECKED:
         return [Node("no JSON", start, end, 1, "")]
-    payload = json_spans.payload(data[start:end].rstrip(b"\r\n"))
+    payload = transcript.payload(event)
     fault = json_spans.fault(payload)
     if fault is None:
         return []
-    place = data.find(payload, start, end)
+    place = transcript.data.find(payload, start, end)
     at = min(place + fault.at, end - 1) if place >= 0 else start
     return [Node(fault.short, at, at + 1 if place >= 0 else end, 1, fault.reason)]
 

@@ -192,7 +192,10 @@ class BytesPane(Pane):
         start, end = self._range
         self._notes, self._missing = [], opened.missing if end == len(self._data) else 0
         if self.view == "JSON":
-            self._json = WrappedText(_pretty(self._data[start:end]), self.size.width - 3)
+            data = self._data[start:end]
+            own = self._event
+            payload = json_spans.payload(data) if own is None else opened.transcript.payload(own)
+            self._json = WrappedText(_pretty(payload, data), self.size.width - 3)
             self._json.more(_MOST_LINES)
             return len(self._json)
         if self.view == "hex":
@@ -302,9 +305,8 @@ class BytesPane(Pane):
         return (row.start, first, Style()), (first, last, self.look("lit")), (last, row.end, Style())
 
 
-def _pretty(data: bytes) -> str:
-    """Return the JSON of an event in order; its own lines where it is none, or too much."""
-    payload = json_spans.payload(data)
+def _pretty(payload: bytes, data: bytes) -> str:
+    """Return the JSON of an event in order; its own lines, `data`, where it is none, or too much."""
     text = safe(data[:_LARGEST_JSON].decode("utf-8", "replace"), multiline=True)
     if len(payload) > _LARGEST_JSON:
         return f"(the first {_LARGEST_JSON:,} bytes, not put in order)\n{text}"

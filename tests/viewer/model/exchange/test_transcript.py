@@ -43,7 +43,7 @@ def test_event_has_its_most_telling_kind(connection: Connection) -> None:
     assert kinds(recorded(connection, TOOLS)) == ["reasoning", "tool", "tool", "finish", "done"]
     assert kinds(recorded(connection, FAILED)) == ["content", "error"]
     odd = b'data: {not json\n\ndata: {"type": "ping"}\n\n' + event({"refusal": "No."}) + b"data:\n\n"
-    assert kinds(Transcript(decoded(odd))) == ["malformed", "other", "refusal", "other"]
+    assert kinds(Transcript(decoded(odd))) == ["malformed", "ping", "refusal", "other"]
 
 
 def test_event_has_the_timestamp_and_number_of_its_read(connection: Connection) -> None:

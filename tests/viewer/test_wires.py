@@ -1,0 +1,167 @@
+"""Every wire is shown, searched, exported and replayed like any other."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder.decode.decoder import decode
+from recorder.decode.outcome import Exchange
+from tests.eventstream import event
+from tests.viewer.commanding import run
+from tests.viewer.wires import ARGUMENTS, CONTENT, FRAMES, REASONING, TOOL, WIRES
+from viewer.model.exchange import events, markers, tree
+from viewer.model.exchange.answer import Answer
+from viewer.model.exchange.clocks import Times
+from viewer.model.exchange.transcript import KINDS, Transcript
+from viewer.tape import queries
+
+IDS = {name: f"{number:016x}" for number, name in enumerate(WIRES)}
+BODIES = {name: b"".join(wire.parts) for name, wire in WIRES.items()}
+each_wire = pytest.mark.parametrize("name", WIRES)
+WITHOUT_PIECES = {"gemini", "gemini-array", "ollama"}
+"""The APIs whose tool calls come whole."""
+
+
+@pytest.fixture(scope="module")
+def recorded(wires: Path) -> Iterator[Connection]:
+    with queries.opened(wires) as connection:
+        yield connection
+
+
+def transcript(connection: Connection, name: str) -> Transcript:
+    return Transcript(queries.decoded(connection, queries.find(connection, IDS[name])))
+
+
+def shown(wires: Path, name: str, *arguments: str) -> Any:
+    return json.loads(run(wires, "show", IDS[name], "--format", "json", *arguments).stdout)
+
+
+@each_wire
+def test_show_has_the_texts_the_tokens_and_the_api(wires: Path, name: str) -> None:
+    row = shown(wires, name)
+    assert (row["api"], row["outcome"], row["content"], row["reasoning"]) == (
+        WIRES[name].api, "complete", CONTENT, REASONING,
+    )  # fmt: skip
+    assert [(call["name"], call["arguments"]) for call in row["tool_calls"]] == [(TOOL, ARGUMENTS)]
+    assert (row["input_tokens"], row["output_tokens"], row["total_tokens"]) == (12, 9, 21)
+    assert set(row["flags"]) <= {"comments"}
+    assert run(wires, "show", IDS[name], "--part", "text").stdout == CONTENT
+
+
+@each_wire
+def test_the_raw_part_and_an_export_as_sse_are_the_body_byte_for_byte(wires: Path, name: str) -> None:
+    assert run(wires, "show", IDS[name], "--part", "raw").stdout_bytes == BODIES[name]
+    assert run(wires, "export", IDS[name], "--format", "sse").stdout_bytes == BODIES[name]
+
+
+def test_text_is_found_and_apis_are_filtered_by_name(wires: Path) -> None:
+    assert run(wires, "ls", "-f", f'text:"{CONTENT}"', "--columns", "id").stdout.count("\n") == len(WIRES) + 1
+    found = run(wires, "ls", "-f", "api:bedrock.*", "--columns", "id").stdout.split()
+    assert sorted(found[1:]) == [IDS["bedrock"], IDS["bedrock-invoke"]]
+
+
+@each_wire
+def test_an_answer_grows_event_by_event_and_folds_its_reasoning(recorded: Connection, name: str) -> None:
+    told = transcript(recorded, name)
+    (voice,) = told.voices
+    (call,) = voice.calls
+    assert (voice.reasoning.text, voice.content.text) == (REASONING, CONTENT)
+    assert (call.name.text, call.arguments.text) == (TOOL, ARGUMENTS)
+    assert (len(voice.reasoning.events), len(voice.content.events)) == (2, 2)
+    assert len(call.arguments.events) == (1 if name in WITHOUT_PIECES else 2)
+    parts = Answer(told, 40).parts
+    assert [(part.kind, part.folded) for part in parts] == [("reasoning", True), ("content", False), ("tool", False)]
+
+
+@each_wire
+def test_every_event_has_a_kind_and_a_summary(recorded: Connection, name: str) -> None:
+    told = transcript(recorded, name)
+    kinds = [told.kind(number) for number in range(len(told))]
+    assert {"reasoning", "content", "tool", "finish"} <= set(kinds) <= set(KINDS) - {"malformed", "error"}
+    summaries = {kind: events.summary(told, number) for number, kind in enumerate(kinds)}
+    assert summaries["content"] == "'see.'"
+    assert "{" not in summaries["finish"]
+    assert summaries.get("usage") in (None, "12 in, 9 out", "12 in, 1 out")
+    assert not any("\0" in summary or "\ufffd" in summary for summary in summaries.values())
+
+
+@each_wire
+def test_the_parts_of_an_event_are_values_with_their_bytes(recorded: Connection, name: str) -> None:
+    told = transcript(recorded, name)
+    number = next(number for number in range(len(told)) if told.text(number) == "see.")
+    head, *parts = tree.of(told, number)
+    assert (head.start, head.end) == (told.starts[number], told.ends[number])
+    json.loads(told.payload(number))
+    values = {part.label: told.data[part.start : part.end] for part in parts}
+    if name == "bedrock-invoke":  # the object is packed in base64
+        assert (values["type"], values["p"]) == (b"chunk", b'"abcdefgh"')
+    else:
+        assert b'"see."' in values.values()
+
+
+def test_events_of_other_kinds_are_named_by_their_type(recorded: Connection) -> None:
+    messages, converse = transcript(recorded, "messages"), transcript(recorded, "bedrock")
+    assert [messages.kind(number) for number in (0, 1, 2, 6, 17)] == ["usage", "other", "ping", "other", "done"]
+    assert events.summary(messages, 2) == '{"type":"ping"}'
+    assert events.summary(converse, 3) == 'contentBlockStop {"contentBlockIndex":0}'
+    assert list(events.matching(messages, events.parse_filter("kind:ping"))) == [2]
+
+
+def test_the_event_that_ends_a_stream_has_the_marker_of_its_end(recorded: Connection) -> None:
+    for name, ended in (("messages", 17), ("responses", 15), ("bedrock", 10), ("ollama", 5), ("gemini", None)):
+        ends = [one.position - 1 for one in markers.markers(transcript(recorded, name), None) if one.sign == "D"]
+        assert ends == ([] if ended is None else [ended]), name
+
+
+def test_a_frame_with_a_wrong_checksum_is_malformed_and_says_so() -> None:
+    sound = event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "Hi"}})
+    facts = Exchange(200, FRAMES, None, "end", 0, 0, 1)
+    told = Transcript(decode(facts, [], sound + sound[:-1] + b"\0" + sound))
+    assert [told.kind(number) for number in range(3)] == ["content", "malformed", "content"]
+    assert events.summary(told, 1).startswith('broken: {"contentBlockIndex"')
+    assert [(part.label, part.shown) for part in tree.of(told, 1)][1:] == [
+        ("type", "contentBlockDelta"), ("broken", "a checksum is wrong, or the headers cannot be read"),
+    ]  # fmt: skip
+
+
+@each_wire
+def test_chunks_are_exported_as_rows(wires: Path, name: str) -> None:
+    found = run(wires, "export", IDS[name], "--table", "chunks", "--format", "jsonl").stdout.splitlines()
+    chunks = [json.loads(line) for line in found]
+    texts = {
+        field: "".join(chunk[field] or "" for chunk in chunks)
+        for field in ("reasoning", "content", "tool_name", "tool_arguments")
+    }
+    assert list(texts.values()) == [REASONING, CONTENT, TOOL, ARGUMENTS]
+    counted = [chunk for chunk in chunks if chunk["kinds"] != "ping"]
+    assert len({chunk["seq"] for chunk in counted}) == shown(wires, name)["chunks"]
+
+
+@each_wire
+def test_archives_and_casts_have_what_came(wires: Path, name: str) -> None:
+    archive = json.loads(run(wires, "export", IDS[name], "--format", "har").stdout)
+    (entry,) = archive["log"]["entries"]
+    assert entry["response"]["content"].get("encoding") == ("base64" if WIRES[name].type == FRAMES else None)
+    assert len(entry["_eventSourceMessages"]) == shown(wires, name)["events"]
+    assert all(json.loads(one["data"]) for one in entry["_eventSourceMessages"] if one["data"] != "[DONE]")
+    cast = run(wires, "export", IDS[name], "--format", "asciicast").stdout
+    assert "see." in cast
+    assert TOOL in cast
+
+
+def test_tools_that_measure_only_chat_say_so(wires: Path) -> None:
+    for tool in ("vllm", "sglang", "aiperf", "guidellm", "genai-perf", "llmperf", "mlperf", "otel"):
+        result = run(wires, "stats", "--as", tool)
+        assert f"left out: not a stream of chat completions × {len(WIRES) - 1}" in result.stderr
+
+
+def test_a_hostile_event_type_is_printed_safely() -> None:
+    body = event("\x1b[2J\x00", {"a": "\x1b]0;x\x07"})
+    told = Transcript(decode(Exchange(200, FRAMES, None, "end", 0, 0, 1), [], body))
+    assert [told.kind(0), *(line for line in events.lines(told, Times()) if "\x1b" in line or "\0" in line)] == [
+        "other"
+    ]
