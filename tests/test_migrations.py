@@ -80,6 +80,15 @@ def recorded(tape: Path) -> Path:
     return tape
 
 
+RENAMED = {
+    "measures.dialect": "replace(api, 'openai.chat', 'chat')",
+    "measures.model": "response_model",
+    "measures.prompt_tokens": "input_tokens",
+    "measures.completion_tokens": "output_tokens",
+}
+"""Columns of older revisions, and what they hold on a tape of the present one."""
+
+
 def older(recorded: Path, revision: str) -> Path:
     """Make a tape of an older revision with all that is on another."""
     path = recorded.with_name(f"of-{revision}.db")
@@ -92,9 +101,10 @@ def older(recorded: Path, revision: str) -> Path:
         connection.rollback()
         with connection.begin():
             for table in schema.metadata.sorted_tables:
-                names = ", ".join(column["name"] for column in inspect(connection).get_columns(table.name))
-                insert = f"INSERT INTO main.{table.name} ({names}) SELECT {names} FROM recorded.{table.name}"
-                connection.exec_driver_sql(insert)
+                names = [column["name"] for column in inspect(connection).get_columns(table.name)]
+                values = ", ".join(RENAMED.get(f"{table.name}.{name}", name) for name in names)
+                insert = f"INSERT INTO main.{table.name} ({', '.join(names)}) SELECT {values}"
+                connection.exec_driver_sql(f"{insert} FROM recorded.{table.name}")
     return path
 
 
@@ -187,7 +197,8 @@ def test_a_tape_of_the_first_schema_is_upgraded_with_all_that_it_holds(recorded:
     damage(first, "UPDATE measures SET decoder_version = 1")
     assert upgrade(first).endswith(f"{first}: 1 exchange derived again, 1 changed\n")
     with reading(first) as connection:
-        assert connection.exec_driver_sql("SELECT max_silence_ns >= 0 FROM measures").scalars().all() == [1]
+        (measured,) = connection.exec_driver_sql("SELECT max_silence_ns >= 0, api, operation FROM measures").all()
+        assert measured == (1, "openai.chat", "chat")
     assert upgrade(first) == f"{first} has schema {schema.REVISION} already\n"
     assert (bodies_of(first), outcomes_of(first)) == before
     with file.writing(first, "a test, once more"):

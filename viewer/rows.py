@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from recorder.decode.dialect import Chunk, Piece
-from recorder.decode.dialects import registry
 from recorder.decode.metrics import METRICS
 from recorder.decode.outcome import Read
 from recorder.errors import TapeDamaged
@@ -35,7 +34,8 @@ _FIRST: Final = (
     "error_message", "finish_reason", "input_tokens", "output_tokens", "total_tokens", "reasoning_tokens",
     "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "icl_p50_ms",
     "icl_p99_ms", "icl_max_ms", "max_stall_ms", "reads", "events", "output_chunks", "bytes", "flags", "request_model",
-    "labels", "connect_ms", "tps_user", "coalesced_fraction", "max_silence_ms",
+    "labels", "connect_ms", "tps_user", "coalesced_fraction", "max_silence_ms", "operation", "api", "response_model",
+    "cache_read_input_tokens", "cache_creation_input_tokens",
 )  # fmt: skip
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
 DETAIL_FIELDS: Final = (
@@ -44,9 +44,7 @@ DETAIL_FIELDS: Final = (
     "gap_bytes", "choices", "usage",
 )  # fmt: skip
 FIELDS: Final = _FIRST + tuple(
-    name
-    for name in (*map(field_name, METRICS), "operation", "api", "response_model")
-    if name not in _FIRST and name not in DETAIL_FIELDS
+    name for name in map(field_name, METRICS) if name not in _FIRST and name not in DETAIL_FIELDS
 )
 """The fields of an exchange: the contract. A metric that is new stands at its end."""
 
@@ -189,6 +187,8 @@ def chunks(id: str, decoded: "Decoded") -> Iterator[Row]:
 
 def chunk(id: str, one: Chunk) -> list[Row]:
     """Return the rows of a chunk, without its number and its instants."""
+    from recorder.decode.dialects import registry  # a shell that completes a line waits for it
+
     return [
         {
             **dict.fromkeys(CHUNK_FIELDS),

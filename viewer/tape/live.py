@@ -228,8 +228,8 @@ def preview(connection: Connection, no: int) -> Row | None:
 
 
 def is_measurable(row: Row, most: int = LARGEST) -> bool:
-    """Return whether an exchange, of which `outcome` and `bytes` are known, still runs and is not larger than that."""
-    return bool(row["outcome"] == "open" and row["bytes"] <= most)
+    """Return whether an exchange, a row with `outcome` and `bytes`, still runs and is known not to be larger."""
+    return row["outcome"] == "open" and row["bytes"] is not None and bool(row["bytes"] <= most)
 
 
 def figures(connection: Connection, no: int) -> Measures:

@@ -65,7 +65,7 @@ def test_the_view_has_a_row_for_each_exchange_with_times_in_ms(tape: Path) -> No
         connection.row_factory = sqlite3.Row
         ended, running = connection.execute("SELECT * FROM exchange_metrics ORDER BY no").fetchall()
     assert {name: ended[name] for name in ("id", "model", "outcome", "ttft_ms", "duration_ms", "output_chunks")} == {
-        "id": "e1", "model": "m", "outcome": "complete", "ttft_ms": 4.0, "duration_ms": 7.0, "output_chunks": 2,
+        "id": "e1", "model": "gpt-test", "outcome": "complete", "ttft_ms": 4.0, "duration_ms": 7.0, "output_chunks": 2,
     }  # fmt: skip
     assert (running["id"], running["model"], running["outcome"], running["ttft_ms"]) == ("e2", "gpt-test", "open", None)
     assert {f"{name[:-3]}_ms" if name.endswith("_ns") else name for name in METRICS} <= set(ended.keys())

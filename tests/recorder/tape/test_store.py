@@ -62,8 +62,8 @@ def test_an_exchange_is_on_the_tape_as_it_was(tape: Path) -> None:
         (read.seq, read.at_ns, read.relayed_ns, read.start, len(read.data)) for read in body("e1", STREAM)
     ]
     assert finished == journal.Finished(
-        "e1", "POST", "/v1/chat/completions", "m", 200, "complete", None, 4 * STEP, 2 * STEP, 2 * STEP, 7 * STEP, None,
-        ["no_usage"],
+        "e1", "POST", "/v1/chat/completions", "gpt-test", 200, "complete", None, 4 * STEP, 2 * STEP, 2 * STEP,
+        7 * STEP, None, ["no_usage"],
     )  # fmt: skip
 
 

@@ -189,7 +189,7 @@ def test_without_a_body_standard_error_says_that_there_is_none(tmp_path: Path, p
 
 def test_without_any_text_of_an_api_that_is_not_decoded_that_is_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
-    reads = [(100, b'event: ping\ndata: {"type":"ping"}\n\n')]
+    reads = [(100, b'event: tick\ndata: {"kind":"tick"}\n\n')]
     with recorder(path) as tape:
         tape.begin("aaaa000000000001", reads)
         tape.end("aaaa000000000001", reads)

@@ -33,7 +33,7 @@ def test_a_page_says_what_happened(connection: Connection) -> None:
         "complete: all came: finish reason stop, [DONE], then the end",
         "ttft 110.0",
         "icl p50 10.0",
-        "prompt 5  completion 4  reasoning –  total 9  tpot ms 20.0  a second 50.0",
+        "input 5  output 4  reasoning –  total 9  tpot ms 20.0  a second 50.0",
         "run=a7",
         "12 characters: Hello, world",
     ):
@@ -120,4 +120,4 @@ def test_an_answer_keeps_its_lines_and_expands_its_tabs(connection: Connection) 
 def test_a_request_shows_redacted_headers_and_indented_json(connection: Connection) -> None:
     text = plain(exchange.drawn(pages.request(known(connection, queries.find(connection, COMPLETE)))))
     assert "authorization: REDACTED" in text
-    assert 'body · 34 bytes\n{\n  "model": "gpt-x",' in text
+    assert 'body · 39 bytes\n{\n  "model": "gpt-x-mini",' in text

@@ -50,7 +50,7 @@ def test_a_list_begins_with_the_first_start_and_ends_with_the_last(connection: C
 def test_a_running_exchange_is_measured_as_far_as_it_is(connection: Connection) -> None:
     (row,) = watching.listed(connection, [7])
     assert (row["no"], row["id"], row["outcome"]) == (7, LIVE, "open")
-    assert (row["model"], row["events"], row["output_chunks"], row["ttft_ms"]) == ("gpt-x-mini", 2, 1, 110.0)
+    assert (row["model"], row["events"], row["output_chunks"], row["ttft_ms"]) == ("gpt-x", 2, 1, 110.0)
     assert (row["last_read_ms"], row["duration_ms"], row["flags"]) == (110.0, None, [])
 
 

@@ -15,7 +15,7 @@ def measured(connection: Connection, id: str) -> dict[str, object]:
 
 def test_what_has_come_is_measured_and_how_it_will_end_is_not(connection: Connection) -> None:
     row = measured(connection, LIVE)
-    assert (row["ttft_ms"], row["events"], row["output_chunks"], row["model"]) == (110.0, 2, 1, "gpt-x-mini")
+    assert (row["ttft_ms"], row["events"], row["output_chunks"], row["model"]) == (110.0, 2, 1, "gpt-x")
     assert (row["outcome"], row["duration_ms"], row["tps_user"], row["icl_p50_ms"]) == ("open", None, None, None)
 
 

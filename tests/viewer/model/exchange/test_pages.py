@@ -86,7 +86,7 @@ def test_trouble_in_words(connection: Connection) -> None:
 def test_a_request_is_shown_as_stored_and_json_in_order(connection: Connection) -> None:
     shown = text(pages.request(known(connection, COMPLETE)))
     assert "sk-secret" not in shown
-    assert '{\n  "model": "gpt-x",\n  "stream": true\n}' in shown
+    assert '{\n  "model": "gpt-x-mini",\n  "stream": true\n}' in shown
     assert "(not UTF-8)" in text(pages.request(known(connection, LIMITED)))
     long = dataclasses.replace(known(connection, COMPLETE), request_body=json.dumps("x" * 2_000_000).encode())
     assert "bytes more than the tape keeps" in text(pages.request(long))

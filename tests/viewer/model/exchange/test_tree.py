@@ -23,7 +23,7 @@ def test_the_event_comes_first_and_then_its_lines_and_values(transcript: Transcr
     assert nodes[0].shown.startswith("(read 1, bytes ")
     assert [(node.depth, node.label, node.shown) for node in nodes[1:]] == [
         (1, "data", "object"), (2, "id", '"r1"'), (2, "object", '"chat.completion.chunk"'),
-        (2, "model", '"gpt-x-mini"'), (2, "choices", "array"), (3, "[0]", "object"), (4, "index", "0"),
+        (2, "model", '"gpt-x-2026"'), (2, "choices", "array"), (3, "[0]", "object"), (4, "index", "0"),
         (4, "delta", "object"), (5, "content", '"Hel"'), (4, "finish_reason", "null"),
     ]  # fmt: skip
 
