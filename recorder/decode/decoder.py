@@ -223,7 +223,8 @@ class Decoded:
 
 def fields(framing: Framing, raw: bytes) -> tuple[str, str]:
     """Return the type and the data of the event that stands in these bytes; "" where there is no data."""
-    return _RECORDS.get(framing, sse).fields(raw)
+    found: tuple[str, str] = _RECORDS.get(framing, sse).fields(raw)
+    return found
 
 
 def decode(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:

@@ -210,6 +210,13 @@ class Transcript:
         """Return whether the same read brought the event before, so that the time between them is not known."""
         return event > 0 and self.reads[event] != UNKNOWN and self.reads[event] == self.reads[event - 1]
 
+    def payload(self, event: int) -> bytes:
+        """Return the data of an event as bytes; all of it if it holds none."""
+        raw = self.bytes(event)
+        if self.framing in ("sse", "json"):
+            return json_spans.payload(raw.rstrip(b"\r\n"))
+        return decoder.fields(self.framing, raw)[1].encode("utf-8", "replace")
+
     def bytes(self, event: int) -> bytes:
         """Return the bytes of an event."""
         return self.data[self.starts[event] : self.ends[event]]
@@ -220,13 +227,6 @@ class Transcript:
         raw = self.data[start : min(self.ends[event], start + most)]
         type, data = decoder.fields(self.framing, raw)
         return type, data or raw.decode("utf-8", "replace").strip()
-
-    def payload(self, event: int) -> bytes:
-        """Return the data of an event as bytes; all of it if it holds none."""
-        raw = self.bytes(event)
-        if self.framing in ("sse", "json"):
-            return json_spans.payload(raw.rstrip(b"\r\n"))
-        return decoder.fields(self.framing, raw)[1].encode("utf-8", "replace")
 
     def text(self, event: int) -> str:
         """Return what an event added to the answer, whatever it is; "" if nothing."""
