@@ -60,12 +60,13 @@ TEXTS = st.one_of(
     st.sampled_from(["a", " word", " word", "", "\n", '"', "\\", "é—", "data: ", "error:", "\ufffd", "\x7f"]),
     st.text(max_size=4),
 )
+PADDED, NUMBERED = {"obfuscation": "xyz"}, {"sequence_number": 0}
 SHAPES = st.tuples(
-    st.sampled_from(["data: ", "data: ", "data: ", "data:", "data:  "]),
+    st.sampled_from(["data: ", "data: ", "data: ", "data:", "data:  ", "event: x\ndata: ", "event: error\ndata: "]),
     st.sampled_from(["content", "content", "reasoning", "refusal", "arguments", "role"]),
     st.sampled_from([0, 0, 0, 1]),
     st.booleans(),
-    st.sampled_from([{}, {}, {}, {"usage": {"completion_tokens": 3}}, {"obfuscation": "xyz"}, {"error": {"code": 1}}]),
+    st.sampled_from([{}, {}, {"usage": {"completion_tokens": 3}}, PADDED, NUMBERED, PADDED | NUMBERED, {"error": "x"}]),
 )
 ODD_DATA = st.sampled_from(
     ["[DONE]", "", "{", "{}", "[1]", "null", '{"choices":[', '{"object":"error","message":"no"}']
@@ -86,7 +87,8 @@ def events(draw: st.DrawFn) -> list[str]:
     found = []
     for place, text in enumerate(draw(st.lists(TEXTS, min_size=1, max_size=12))):
         lead, name, choice, ascii, more = shapes[place % len(shapes)]
-        own = {**more, "obfuscation": text * 2} if "obfuscation" in more else more
+        own = {"obfuscation": text * 2, "sequence_number": place}
+        own = {**more, **{key: value for key, value in own.items() if key in more}}
         found.append(lead + payload(text, name, choice, ascii, own))
     return found
 
@@ -133,6 +135,14 @@ def test_real_streams_are_what_parsing_each_payload_gives(path: Path, size: int)
 def stream(count: int, separator: str = "\n\n", **more: Any) -> bytes:
     payloads = [payload(f" word {place}", "content", 0, False, more) for place in range(count)]
     return "".join(f"data: {one}{separator}" for one in [*payloads, "[DONE]"]).encode()
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_events_that_are_named_and_numbered_are_one_run(line_end: str) -> None:
+    payloads = [payload(f" word {place}", "content", 0, False, {"sequence_number": place}) for place in range(100)]
+    body = "".join(f"event: x{line_end}data: {one}{line_end}{line_end}" for one in payloads).encode()
+    found = assert_the_same(exchange(), cut(body, [100] * 99), body)
+    assert [(run.part, len(run.texts)) for run in found.runs] == [(None, 1), ("content", 99)]
 
 
 @pytest.mark.parametrize("separator", ["\n\n", "\r\n\r\n", "\n\n: ping\n\n", "\n\n: two\n: pings\n\n"])

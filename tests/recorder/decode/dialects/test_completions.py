@@ -1,10 +1,12 @@
 import json
 
 import pytest
+from hypothesis import given
 
 from recorder.decode.dialect import Chunk, Piece
 from recorder.decode.dialects import chat, completions
 from recorder.decode.dialects.completions import parse
+from tests import hostile
 from tests.derived import cut_everywhere, derived, said
 
 
@@ -105,3 +107,9 @@ def test_a_whole_answer_is_no_stream():
 def test_a_stream_ends_as_one_of_chat_does(body, outcome, no_done):
     found = derived(body)
     assert (found.outcome, "no_done" in found.flags) == (outcome, no_done)
+
+
+@given(hostile.payloads(EVENTS))
+def test_values_of_a_wrong_type_are_absent(payload):
+    hostile.assert_sound(parse(payload))
+    hostile.assert_sound(chat.parse(payload))

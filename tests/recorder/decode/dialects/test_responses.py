@@ -1,12 +1,13 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.decode.assembly import Calls
 from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects.responses import DIALECT, parse
+from tests import hostile
 from tests.derived import cut_everywhere, derived
 from tests.derived import said as said_of
 
@@ -407,35 +408,25 @@ def test_other_apis_are_not_claimed(payload):
     assert parse(payload) is None
 
 
-ODD = st.sampled_from([None, True, -1, 0, 1e300, 1 << 40, "", "x", [], {}, [None], {"type": "message"}, ["x", {}]])
-WHOLE = [
+EXAMPLES = [
     *(payload for payloads, _ in STREAMS.values() for payload in payloads),
     response(reasoning("s", encrypted_content="x"), message("a"), function("{}"), usage=USAGE),
     last(status="failed", error={"code": "c", "message": "m"}),
 ]
 
 
-def mangled(value, draw):
-    if isinstance(value, dict):
-        return {
-            key: draw(ODD) if draw(st.integers(0, 7)) == 0 else mangled(inner, draw) for key, inner in value.items()
-        }
-    if isinstance(value, list):
-        return [mangled(inner, draw) for inner in value]
-    return value
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.data())
-def test_values_of_the_wrong_type_are_absent(data):
-    payloads = [mangled(data.draw(st.sampled_from(WHOLE)), data.draw) for _ in range(4)]
+@given(st.lists(hostile.payloads(EXAMPLES), min_size=1, max_size=4))
+def test_values_of_a_wrong_type_are_absent(payloads):
     parser = DIALECT.parser(None)
     for payload in payloads:
         chunk = parser(payload, "message", None)
         assert chunk == parser(payload, "message", None)
-        for piece in chunk.pieces if chunk else ():
-            assert all(isinstance(text, str) for text in (piece.content, piece.reasoning, piece.refusal))
-            assert all(tool.index is None or 0 <= tool.index < 1 << 31 for tool in piece.tools)
+        hostile.assert_sound(chunk)
+
+
+@given(hostile.payloads([USAGE]))
+def test_counts_of_a_wrong_type_are_unknown(usage):
+    hostile.assert_counts(DIALECT.tokens(usage))
 
 
 # Through the decoder, to the measures
