@@ -194,7 +194,7 @@ def _passed_over(payload: str) -> Iterator[tuple[int, int, str]]:
         kind = value.lastgroup or ""
         start, end = value.span(kind)
         # Another value is put there: parsed, it must be that of the key, and not that of the same key elsewhere.
-        tried = _TRIAL if kind == _PADDING else value[kind] + "1"
+        tried = _TRIAL if kind == _PADDING else f"1{value[kind]}"
         try:
             parsed: Any = msgspec.json.decode(payload[:start] + tried + payload[end:])
         except (msgspec.DecodeError, ValueError, RecursionError):
