@@ -163,7 +163,8 @@ class _Stream:
     def _response(self, response: dict[str, Any], kind: str, fault: Fault | None) -> Chunk:
         ends = kind in _ENDS
         status = text(response.get("status"))
-        if ends and status not in _FINISHED:
+        # Some servers (vLLM) have one last event for all, and tell by the status how the response ended.
+        if ends and (kind != "response.completed" or status not in (*_FINISHED, "failed")):
             status = kind.removeprefix("response.")
         if fault is None and status == "failed":
             fault = _fault(response.get("error"))
