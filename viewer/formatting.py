@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from recorder.sanitize import safe
 from viewer import rows
-from viewer.rows import Row
 
 UNKNOWN: Final = "–"
 MINUS: Final = "−"
@@ -48,9 +47,9 @@ def moment(started_at: str) -> str:
     return safe(started_at)[:23].replace("T", " ")
 
 
-def outcome(row: Row) -> str:
+def outcome(name: str, detail: str | None) -> str:
     """Return the outcome of an exchange, and its detail in brackets."""
-    return line(row["outcome"]) + (f" ({line(row['outcome_detail'])})" if row["outcome_detail"] else "")
+    return line(name) + (f" ({line(detail)})" if detail else "")
 
 
 def host(upstream: str) -> str:

@@ -1,15 +1,17 @@
 """Pure: what a tape holds, as rows of named fields; the names that `ls`, `show` and `export` share are a contract.
 
-A row is a dict in the order of its fields. Instants and durations are milliseconds (`_ms`, floats), unknown is None.
-`FIELDS` may grow at its end and never changes otherwise. Where rows come from is left to `queries`, how they are
-printed to `export` and `report`.
+An exchange is a `ListRow`, or a `DetailRow` with all of its fields. A row whose columns are the user's choice is a
+`TableRow`. Instants and durations are milliseconds (`_ms`, floats), unknown is None. `FIELDS` may grow at its end and
+never changes otherwise. Where rows come from is left to `queries`, how they are printed to `export` and `report`.
 """
 
 import base64
+import dataclasses
 import functools
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +23,11 @@ from recorder.errors import TapeDamaged
 if TYPE_CHECKING:
     from recorder.decode.decoder import Decoded
 
-Row = dict[str, Any]
+TableRow = dict[str, Any]
+"""A row that is printed or exported: JSON values by the names of its columns, in their order."""
+
+Headers = Sequence[Sequence[str]]
+"""Each `[name, value]`, as stored: redacted."""
 
 
 def field_name(stored: str) -> str:
@@ -50,6 +56,119 @@ FIELDS: Final = _FIRST + tuple(
 
 GAP_PERCENTILES: Final = {"gap_p50_ms": 0.5, "gap_p90_ms": 0.9, "gap_p99_ms": 0.99}
 """Percentiles of the gaps between reads with output, by which can be filtered and sorted: worked out when asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRow:
+    """An exchange as a list shows it; a long text may be cut.
+
+    `last_read_ms` is known of one that still runs. `gaps` are packed as on the tape: None where they are too many for a
+    list. `recorder_pid` is the process that recorded it, where that was asked for.
+    """
+
+    no: int
+    id: str
+    started_at: str
+    method: str
+    path: str
+    upstream: str
+    model: str | None
+    status: int | None
+    outcome: str
+    outcome_detail: str | None
+    error_code: str | None
+    error_message: str | None
+    finish_reason: str | None
+    ended_by: str | None
+    ended_detail: str | None
+    api: str | None
+    gaps: bytes | None = None
+    ttft_ms: float | None
+    icl_p50_ms: float | None
+    icl_p99_ms: float | None
+    max_stall_ms: float | None
+    max_silence_ms: float | None
+    latency_ms: float | None
+    duration_ms: float | None
+    tpot_ms: float | None
+    tps_user: float | None
+    events: int | None
+    output_chunks: int | None
+    output_tokens: int | None
+    reads: int
+    bytes: int | None
+    flags: list[str]
+    sparkline: str | None
+    last_read_ms: float | None = None
+    recorder_pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetailRow(ListRow):
+    """All that is known of an exchange except its events, reads and bytes.
+
+    `metrics` has, by the names of their fields, the metrics that are no attribute.
+    """
+
+    request_model: str | None
+    response_model: str | None
+    operation: str | None
+    response_id: str | None
+    framing: str | None
+    gap_bytes: int
+    labels: dict[str, str]
+    content: str | None
+    reasoning: str | None
+    refusal: str | None
+    tool_calls: list[dict[str, Any]] | None
+    choices: list[dict[str, Any]] | None
+    usage: dict[str, Any] | None
+    metrics: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewRow:
+    """A row of the list, with the ends of its texts and their lengths in characters by their names."""
+
+    row: ListRow
+    texts: Mapping[str, str | None]
+    sizes: Mapping[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it is on the tape; `body` may be its beginning only, `size` and `sha256` are of all of it."""
+
+    id: str
+    method: str
+    path: str
+    upstream: str
+    headers: Headers
+    body: bytes | None = dataclasses.field(repr=False)
+    size: int
+    sha256: str
+    labels: dict[str, str]
+
+    @property
+    def text(self) -> str | None:
+        """The body as text; None without one, or if it is not UTF-8."""
+        try:
+            return None if self.body is None else self.body.decode()
+        except UnicodeDecodeError:
+            return None
+
+
+def _required(record: type[ListRow]) -> tuple[str, ...]:
+    return tuple(one.name for one in dataclasses.fields(record) if one.default is dataclasses.MISSING)
+
+
+LISTED: Final = tuple(name for name in _required(ListRow) if name != "no")
+"""The fields of a `ListRow` as queries name them."""
+
+_NAMED: Final = tuple(name for name in _required(DetailRow) if name not in ("no", "metrics"))
+_METRICS: Final = tuple(name for name in map(field_name, METRICS) if name not in _NAMED)
+DETAILED: Final = _NAMED + _METRICS
+"""The fields of a `DetailRow` as queries name them."""
 
 EVENT_FIELDS: Final = ("seq", "kind", "at_ms", "gap_ms", "read", "type", "id", "data", "start", "end", "delta")
 READ_FIELDS: Final = ("seq", "at_ms", "relayed_ms", "start", "size")
@@ -102,7 +221,7 @@ def stored_name(field: str) -> str:
     return f"{field.removesuffix('_ms')}_ns" if field.endswith("_ms") else field
 
 
-def exchange(fields: tuple[str, ...], values: Sequence[Any]) -> Row:
+def exchange(fields: tuple[str, ...], values: Sequence[Any]) -> TableRow:
     """Return the row of an exchange's stored values: ns become ms, flags a list, labels a mapping."""
     row = dict(zip(fields, values, strict=True))
     for field in _durations(fields):
@@ -115,12 +234,23 @@ def exchange(fields: tuple[str, ...], values: Sequence[Any]) -> Row:
     return row
 
 
-def only(found: Iterable[Row], names: Sequence[str]) -> Iterator[Row]:
+def detail(no: int, *values: Any) -> DetailRow:
+    """Return the row of an exchange's stored values, which are those of `DETAILED`."""
+    cells = exchange(DETAILED, values)
+    return DetailRow(no=no, metrics={name: cells.pop(name) for name in _METRICS}, **cells)
+
+
+def value(row: ListRow, name: str) -> Any:
+    """Return the value of a field by its name."""
+    return row.metrics[name] if isinstance(row, DetailRow) and name in row.metrics else getattr(row, name)
+
+
+def only(found: Iterable[TableRow], names: Sequence[str]) -> Iterator[TableRow]:
     """Yield rows with some of their fields, in this order."""
     return ({name: row[name] for name in names} for row in found)
 
 
-class Exchanges(Iterator[Row]):
+class Exchanges(Iterator[TableRow]):
     """Some exchanges, one row after the other; `export` takes `batches` and writes them column by column instead.
 
     `batches` has the stored values of `fields`, behind the number of each exchange.
@@ -131,7 +261,7 @@ class Exchanges(Iterator[Row]):
         self.batches = batches
         self._rows = (exchange(fields, values) for batch in batches for _, *values in batch)
 
-    def __next__(self) -> Row:
+    def __next__(self) -> TableRow:
         return next(self._rows)
 
 
@@ -140,7 +270,7 @@ def _durations(fields: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(field for field in fields if field.endswith("_ms"))
 
 
-def read(one: Read) -> Row:
+def read(one: Read) -> TableRow:
     """Return a read's row."""
     return {
         "seq": one.seq,
@@ -151,7 +281,7 @@ def read(one: Read) -> Row:
     }
 
 
-class Chunks(Iterator[Row]):
+class Chunks(Iterator[TableRow]):
     """The chunks of some exchanges, one row after the other; `export` takes `found` and makes lines of it instead.
 
     `found` has the id and the decoded body of each exchange; `limit` is how many rows there are at most.
@@ -162,11 +292,11 @@ class Chunks(Iterator[Row]):
         self.limit = limit
         self._rows = itertools.islice((row for id, decoded in found for row in chunks(id, decoded)), limit)
 
-    def __next__(self) -> Row:
+    def __next__(self) -> TableRow:
         return next(self._rows)
 
 
-def chunks(id: str, decoded: "Decoded") -> Iterator[Row]:
+def chunks(id: str, decoded: "Decoded") -> Iterator[TableRow]:
     """Yield one row for each choice of each chunk, or one without a choice where a chunk has none.
 
     What is the whole chunk's (`seq`, timestamps, `output`, `output_tokens`) is the same on all of its rows.
@@ -185,7 +315,7 @@ def chunks(id: str, decoded: "Decoded") -> Iterator[Row]:
             before, seq = at_ns, seq + 1
 
 
-def chunk(id: str, one: Chunk) -> list[Row]:
+def chunk(id: str, one: Chunk) -> list[TableRow]:
     """Return the rows of a chunk, without its number and its instants."""
     from recorder.decode.dialects import registry  # a shell that completes a line waits for it
 
@@ -207,23 +337,14 @@ def gaps(at_ns: Sequence[int | None]) -> list[int | None]:
     return [None if a is None or b is None else b - a for a, b in itertools.pairwise(at_ns)]
 
 
-def request(values: Mapping[str, Any]) -> Row:
-    """Return a request's row: its body as text, or in base64 if it is not UTF-8."""
-    body: bytes | None = values["request_body"]
-    text, encoded = None, None
-    if body is not None:
-        try:
-            text = body.decode()
-        except UnicodeDecodeError:
-            encoded = base64.b64encode(body).decode()
+def request(one: Request) -> TableRow:
+    """Return the row of a request: its body as text, or in base64 if it is not UTF-8."""
+    text = one.text
     return {
-        **{name: values[name] for name in ("id", "method", "path", "upstream")},
-        "headers": values["request_headers"],
+        **{name: getattr(one, name) for name in ("id", "method", "path", "upstream", "headers")},
         "body": text,
-        "body_base64": encoded,
-        "size": values["request_size"],
-        "sha256": values["request_sha256"],
-        "labels": values["labels"],
+        "body_base64": None if one.body is None or text is not None else base64.b64encode(one.body).decode(),
+        **{name: getattr(one, name) for name in ("size", "sha256", "labels")},
     }
 
 
@@ -263,7 +384,7 @@ def _refused(piece: Piece | None) -> bool:
     return piece is not None and bool(piece.refusal) and not piece.content
 
 
-def _piece(piece: Piece | None) -> Row:
+def _piece(piece: Piece | None) -> TableRow:
     tools = piece.tools if piece else ()
     return {
         "choice": piece.index if piece else None,

@@ -23,7 +23,7 @@ CONTRACT = (
 )
 
 
-def chunk_rows(*objects: dict[str, Any], step_ns: int = 1_000_000) -> list[rows.Row]:
+def chunk_rows(*objects: dict[str, Any], step_ns: int = 1_000_000) -> list[rows.TableRow]:
     found = [payloads.read(json.dumps(one)) for one in objects]
     return list(rows.chunks("a1", of_chunks(found, [seq * step_ns for seq in range(len(found))])))
 
@@ -126,8 +126,7 @@ def test_a_structure_becomes_one_cell(value: Any, cell: Any) -> None:
     [(b"", "", None), ("é".encode(), "é", None), (b"\xff", None, "/w=="), (None, None, None)],
 )
 def test_a_request_body_is_text_or_base64(body: bytes | None, text: str | None, encoded: str | None) -> None:
-    values = dict.fromkeys(("id", "method", "path", "upstream", "request_headers", "labels"), "")
-    row = rows.request({**values, "request_body": body, "request_size": 1, "request_sha256": "f"})
+    row = rows.request(rows.Request("", "", "", "", [], body, 1, "f", {}))
     assert (row["body"], row["body_base64"]) == (text, encoded)
     assert tuple(row) == (
         "id", "method", "path", "upstream", "headers", "body", "body_base64", "size", "sha256", "labels",

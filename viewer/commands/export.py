@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from viewer.filters.syntax import Filter
-    from viewer.rows import Row
+    from viewer.rows import TableRow
     from viewer.tape.conditions import Condition
 
 Put = Callable[[BinaryIO | None], int]
@@ -187,7 +187,7 @@ def _table(connection: "Connection", job: _Job, where: "Condition | None") -> Pu
     return put
 
 
-def _rows(connection: "Connection", job: _Job, where: "Condition | None", bar: progress.Bar) -> "Iterator[Row]":
+def _rows(connection: "Connection", job: _Job, where: "Condition | None", bar: progress.Bar) -> "Iterator[TableRow]":
     from viewer.export import text
     from viewer.rows import Chunks
     from viewer.tape import queries

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from viewer.filters.syntax import Filter
-    from viewer.rows import Row
+    from viewer.rows import TableRow
 
 _SIGINT_EXIT = 128 + 2
 _FIRST_FOLLOWED = 10
@@ -89,7 +89,7 @@ def _rows(
     where: "Filter | None",
     limit: int | None,
     sort: tuple[str, bool] | None,
-) -> "Iterator[Row]":
+) -> "Iterator[TableRow]":
     from viewer.tape import queries
 
     condition = options.condition(where)
@@ -110,7 +110,9 @@ def _fields(out: Output, spark: bool, names: tuple[str, ...] | None) -> tuple[st
     return ("id",) if out.chosen == "ids" else names or rows.FIELDS
 
 
-def _show(connection: "Connection", rows: "list[Row]", names: tuple[str, ...] | None, spark: bool, ascii: bool) -> int:
+def _show(
+    connection: "Connection", rows: "list[TableRow]", names: tuple[str, ...] | None, spark: bool, ascii: bool
+) -> int:
     from viewer.report import tables
 
     if not rows:
@@ -123,7 +125,7 @@ def _show(connection: "Connection", rows: "list[Row]", names: tuple[str, ...] | 
     return len(rows)
 
 
-def _gaps(connection: "Connection", rows: "list[Row]") -> Iterator[bytes | None]:
+def _gaps(connection: "Connection", rows: "list[TableRow]") -> Iterator[bytes | None]:
     """Read the packed gaps of these exchanges, some of them at a time."""
     from viewer.tape import queries
     from viewer.tape.columns import column
@@ -146,7 +148,7 @@ def _follow(
     from viewer.report import tables
     from viewer.tape import following
 
-    recent: list[Row] | None = None
+    recent: list[TableRow] | None = None
     with contextlib.suppress(KeyboardInterrupt), following.interrupts() as pause:
 
         def wait() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from viewer.export.text import Format
     from viewer.report.tables import Table
-    from viewer.rows import Row
+    from viewer.rows import TableRow
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,7 +68,7 @@ class Output:
     def put(
         self,
         fields: Sequence[str],
-        rows: "Iterable[Row]",
+        rows: "Iterable[TableRow]",
         file: BinaryIO | None = None,
         *,
         header: bool = True,
@@ -92,7 +92,11 @@ class Output:
             return text.write(out, format, fields, rows, raw_csv=self.raw_csv, terminal=is_shown, header=header)
 
     def put_rounded(
-        self, fields: Sequence[str], rows: "Iterable[Row]", important: Sequence[str] = (), narrowest: int | None = None
+        self,
+        fields: Sequence[str],
+        rows: "Iterable[TableRow]",
+        important: Sequence[str] = (),
+        narrowest: int | None = None,
     ) -> None:
         """Write rows of figures as `put` does, those in a table with as many decimals as people want."""
         from viewer.report import tables
@@ -100,7 +104,7 @@ class Output:
         shown = map(tables.rounded, rows) if self.is_table else rows
         self.put(fields, shown, important=important, narrowest=narrowest)
 
-    def put_one(self, row: "Row") -> None:
+    def put_one(self, row: "TableRow") -> None:
         """Write one row to stdout; as JSON it is an object, and no list of one."""
         if self.format != "json":
             self.put(list(row), [row])
@@ -149,7 +153,11 @@ def show_definitions(known: Mapping[str, str]) -> None:
 
 
 def _put_table(
-    fields: Sequence[str], rows: "list[Row]", file: BinaryIO | None, important: Sequence[str], narrowest: int | None
+    fields: Sequence[str],
+    rows: "list[TableRow]",
+    file: BinaryIO | None,
+    important: Sequence[str],
+    narrowest: int | None,
 ) -> int:
     from viewer.report import tables
 

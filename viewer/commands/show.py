@@ -26,6 +26,7 @@ _FORMAT = "a page; on a pipe tsv of timing, events and reads, bytes of text and 
 
 
 def _summary(connection: "Connection", no: int, out: Output, limits: Thresholds) -> None:
+    from viewer import rows
     from viewer.report import exchange
     from viewer.tape import queries
     from viewer.timing.attribution import Attribution
@@ -34,10 +35,10 @@ def _summary(connection: "Connection", no: int, out: Output, limits: Thresholds)
     row = queries.detail(connection, no)
     request_headers, response_headers = queries.headers(connection, no)
     if out.format not in (None, "table"):
-        del row["sparkline"]
-        out.put_one(row | {"request_headers": request_headers, "response_headers": response_headers})
+        fields = {name: rows.value(row, name) for name in rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS}
+        out.put_one(fields | {"request_headers": request_headers, "response_headers": response_headers})
         return
-    judged = verdicts(Attribution(*queries.observed(connection, no)), row["outcome"], limits)
+    judged = verdicts(Attribution(*queries.observed(connection, no)), row.outcome, limits)
     output.show(exchange.page(row, judged, response_headers, output.width()))
     output.show(exchange.headers("response headers", response_headers))
     if not output.on_terminal():
@@ -51,7 +52,7 @@ def _timing(connection: "Connection", no: int, out: Output, limits: Thresholds) 
     from viewer.timing.attribution import Attribution
 
     timed = Attribution(*queries.observed(connection, no))
-    judged = verdicts.verdicts(timed, queries.detail(connection, no)["outcome"], limits)
+    judged = verdicts.verdicts(timed, queries.detail(connection, no).outcome, limits)
     if out.is_table:
         output.show(exchange.timing(timed.slowness(), judged, limits, output.width()))
     else:
@@ -66,14 +67,14 @@ def _text(connection: "Connection", no: int, out: Output, _: Thresholds) -> None
 
     row = queries.detail(connection, no)
     if out.format not in (None, "table"):
-        out.put_one({field: row[field] for field in ("id", *rows.TEXT_FIELDS)})
+        out.put_one({field: getattr(row, field) for field in ("id", *rows.TEXT_FIELDS)})
         return
     is_bytes = out.format is None and not output.on_terminal()
-    if all(row[field] is None for field in (("content",) if is_bytes else rows.TEXT_FIELDS)):
-        more = "; --format json has all of it" if any(row[field] for field in rows.TEXT_FIELDS) else ""
+    if all(getattr(row, field) is None for field in (("content",) if is_bytes else rows.TEXT_FIELDS)):
+        more = "; --format json has all of it" if any(getattr(row, field) for field in rows.TEXT_FIELDS) else ""
         _report_nothing("text", facts.no_text(row, exchange.HINT) + more)
     if is_bytes:
-        _write_bytes((row["content"] or "").encode())
+        _write_bytes((row.content or "").encode())
     else:
         output.show(exchange.answer(row))
 
@@ -114,15 +115,16 @@ def _reads(connection: "Connection", no: int, out: Output, _: Thresholds) -> Non
 
 
 def _request(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
+    from viewer import rows
     from viewer.model.exchange import pages
     from viewer.report import exchange
     from viewer.tape import exchange as tape
     from viewer.tape import queries
 
     if out.format not in (None, "table"):
-        out.put_one(queries.request(connection, no)[0])
+        out.put_one(rows.request(queries.request(connection, no)))
     elif out.format is None and not output.on_terminal():
-        _write_bytes(queries.request(connection, no)[1] or b"")
+        _write_bytes(queries.request(connection, no).body or b"")
     else:
         output.show(exchange.drawn(pages.request(tape.known(connection, no))))
 

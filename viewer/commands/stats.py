@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from viewer.filters.syntax import Filter
-    from viewer.rows import Row
+    from viewer.rows import TableRow
     from viewer.stats.check import Rule
     from viewer.stats.metrics import Bound
     from viewer.stats.summary import Method, Sample
@@ -148,7 +148,7 @@ def _refuse(why: str, options: Mapping[str, object]) -> None:
 
 def _show_blocks(
     samples: "Sequence[Sample]",
-    rows: "Sequence[Row]",
+    rows: "Sequence[TableRow]",
     keys: Sequence[str],
     slo: str | None,
     hist: str | None,

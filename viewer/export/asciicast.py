@@ -41,8 +41,8 @@ def write(out: BinaryIO, one: FullExchange, limits: Thresholds = DEFAULT) -> int
 
 def lines(one: FullExchange, limits: Thresholds = DEFAULT) -> Iterator[str]:
     """Yield a recording line by line: its header, then its events in time."""
-    facts = one.facts
-    title = safe(" · ".join(filter(None, (facts["id"], facts["model"], facts["outcome"]))))
+    row = one.row
+    title = safe(" · ".join(filter(None, (row.id, row.model, row.outcome))))
     term = {"cols": COLUMNS, "rows": LINES, "type": "xterm-256color"}
     started = int(one.started.timestamp())
     yield json.dumps({"version": 3, "term": term, "timestamp": started, "title": title})
@@ -112,12 +112,12 @@ def _painted(kind: str, text: str) -> str:
 
 
 def _ending(one: FullExchange) -> Iterator[Event]:
-    facts, at_ns, said = one.facts, one.last_ns or 0, safe(one.ending)
-    reason = f", finish reason {safe(facts['finish_reason'])}" if facts["finish_reason"] else ""
-    is_complete = facts["outcome"] == "complete"
+    row, at_ns, said = one.row, one.last_ns or 0, safe(one.ending)
+    reason = f", finish reason {safe(row.finish_reason)}" if row.finish_reason else ""
+    is_complete = row.outcome == "complete"
     yield at_ns, _END, "o", "\r\n" if is_complete else f"\r\n{_RED}[{said}]{_RESET}\r\n"
     yield at_ns, _END, "m", said + reason
-    if facts["ended_by"] is not None:
+    if row.ended_by is not None:
         yield at_ns, _END, "x", "0" if is_complete else "1"
 
 

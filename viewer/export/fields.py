@@ -82,7 +82,7 @@ def of(table: str, by: Sequence[str] = ()) -> tuple[Field, ...]:
     return tuple(_exchange(name) if name == "id" else own(name) for name in text.TABLES[table][0])
 
 
-def schema(tables: Iterable[str], by: Sequence[str] = ()) -> list[rows.Row]:
+def schema(tables: Iterable[str], by: Sequence[str] = ()) -> list[rows.TableRow]:
     """Return one row of `SCHEMA_FIELDS` for each field of some tables."""
     return [
         dict(zip(SCHEMA_FIELDS, (table, field.name, field.kind, field.unit, field.meaning), strict=True))

@@ -36,7 +36,7 @@ from viewer import rows
 from viewer.export import fields
 from viewer.export.fields import Field, Kind
 from viewer.filters.parser import parse
-from viewer.rows import Row
+from viewer.rows import TableRow
 from viewer.tape import conditions, queries
 from viewer.tape.conditions import Condition
 
@@ -138,7 +138,7 @@ class Tape:
             yield connection, condition
 
 
-def _frame(table: str, found: Iterable[Row]) -> pd.DataFrame:
+def _frame(table: str, found: Iterable[TableRow]) -> pd.DataFrame:
     """Make a frame of the rows of a table; only the columns are held, not the rows."""
     columns: dict[str, list[Any]] = {field.name: [] for field in fields.of(table)}
     appends = [(name, column.append) for name, column in columns.items()]

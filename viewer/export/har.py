@@ -11,14 +11,14 @@ come. Reading them is left to `queries`.
 
 import base64
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, BinaryIO, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from recorder.plurals import counted
 from viewer import rows
-from viewer.rows import Row
+from viewer.rows import Headers, Request
 from viewer.tape.exchange import FullExchange
 
 _PHASES: Final = ("connect", "send", "wait", "receive")
@@ -37,13 +37,13 @@ def write(out: BinaryIO, found: Iterable[FullExchange], version: str) -> int:
     return count
 
 
-def entry(one: FullExchange) -> Row:
+def entry(one: FullExchange) -> dict[str, Any]:
     """Return one exchange as an entry of an archive."""
-    facts, phases = one.facts, timings(one)
+    phases = timings(one)
     found = {
-        "startedDateTime": facts["started_at"],
+        "startedDateTime": one.row.started_at,
         "time": round(sum(phases[name] for name in _PHASES if phases[name] > 0), 6),
-        "request": _request(facts),
+        "request": _request(one.request),
         "response": _response(one),
         "cache": {},
         "timings": phases,
@@ -51,15 +51,15 @@ def entry(one: FullExchange) -> Row:
     }
     if one.decoded.stream:
         found["_eventSourceMessages"] = _messages(one)
-    if facts["outcome"] != "complete":
+    if one.row.outcome != "complete":
         found["comment"] = one.ending
-    own = {name: one.facts[name] for name in _OWN}
+    own = {name: getattr(one.row, name) for name in _OWN}
     return found | {"_wiretape": own | {"reads": [rows.read(read) for read in one.reads]}}
 
 
 def timings(one: FullExchange) -> dict[str, float]:
     """Return the phases of an exchange, in ms; of one that is still open, up to its last read."""
-    marks = [one.facts["connected_ns"], one.facts["sent_ns"], one.facts["headers_ns"]]
+    marks = [one.facts.connected_ns, one.sent_ns, one.facts.headers_ns]
     while marks and marks[-1] is None:
         marks.pop()
     found: dict[str, float] = {"blocked": -1, "dns": -1, "ssl": -1, "connect": -1, "send": 0, "wait": 0, "receive": 0}
@@ -71,19 +71,19 @@ def timings(one: FullExchange) -> dict[str, float]:
     return found
 
 
-def _request(facts: Row) -> Row:
-    url = facts["upstream"] + facts["path"]
+def _request(request: Request) -> dict[str, Any]:
+    url = request.upstream + request.path
     found = {
-        "method": facts["method"],
+        "method": request.method,
         "url": url,
         "httpVersion": "HTTP/1.1",
         "cookies": [],
-        "headers": _headers(facts["request_headers"]),
+        "headers": _headers(request.headers),
         "queryString": [{"name": name, "value": value} for name, value in _query(url)],
         "headersSize": -1,
-        "bodySize": -1 if facts["request_size"] is None else facts["request_size"],
+        "bodySize": request.size,
     }
-    return found | ({"postData": _post_data(facts)} if facts["request_size"] else {})
+    return found | ({"postData": _post_data(request)} if request.size else {})
 
 
 def _query(url: str) -> list[tuple[str, str]]:
@@ -93,24 +93,22 @@ def _query(url: str) -> list[tuple[str, str]]:
         return []
 
 
-def _post_data(facts: Row) -> Row:
-    body: bytes = facts["request_body"] or b""
+def _post_data(request: Request) -> dict[str, Any]:
+    body = request.body or b""
     text, encoding = _text(body)
-    found = {"mimeType": _header(facts["request_headers"], "content-type"), "text": text}
+    found = {"mimeType": _header(request.headers, "content-type"), "text": text}
     if encoding:  # HAR 1.2 has no name for it here
         found["_encoding"] = encoding
-    if len(body) < facts["request_size"]:
-        found["comment"] = (
-            f"the first {len(body):,} of {counted(facts['request_size'], 'byte')}: the tape keeps no more"
-        )
+    if len(body) < request.size:
+        found["comment"] = f"the first {len(body):,} of {counted(request.size, 'byte')}: the tape keeps no more"
     return found
 
 
-def _response(one: FullExchange) -> Row:
-    facts, headers = one.facts, one.facts["response_headers"] or []
-    answered = facts["status"] is not None
+def _response(one: FullExchange) -> dict[str, Any]:
+    status, headers = one.row.status, one.response_headers
+    answered = status is not None
     found = {
-        "status": facts["status"] if answered else 0,
+        "status": status if answered else 0,
         "statusText": "",
         "httpVersion": "HTTP/1.1" if answered else "",
         "cookies": [],
@@ -118,14 +116,14 @@ def _response(one: FullExchange) -> Row:
         "content": _content(one, _header(headers, "content-type")),
         "redirectURL": _header(headers, "location"),
         "headersSize": -1,
-        "bodySize": facts["bytes"] if answered else -1,
+        "bodySize": one.size if answered else -1,
     }
     return found if answered else found | {"_error": one.ending}
 
 
-def _content(one: FullExchange, mime_type: str) -> Row:
+def _content(one: FullExchange, mime_type: str) -> dict[str, Any]:
     text, encoding = _text(one.decoded.data)
-    found: Row = {"size": len(one.decoded.data)}
+    found: dict[str, Any] = {"size": len(one.decoded.data)}
     if one.decoded.data != one.body:
         found["compression"] = len(one.decoded.data) - len(one.body)
     found |= {"mimeType": mime_type or "x-unknown", "text": text}
@@ -139,7 +137,7 @@ def _text(body: bytes) -> tuple[str, str | None]:
         return base64.b64encode(body).decode(), "base64"
 
 
-def _messages(one: FullExchange) -> list[Row]:
+def _messages(one: FullExchange) -> list[dict[str, Any]]:
     started = one.started
 
     def seconds(at_ns: int | None) -> float | None:
@@ -152,9 +150,9 @@ def _messages(one: FullExchange) -> list[Row]:
     ]
 
 
-def _headers(stored: Sequence[Sequence[Any]]) -> list[Row]:
+def _headers(stored: Headers) -> list[dict[str, Any]]:
     return [{"name": name, "value": value} for name, value in stored]
 
 
-def _header(stored: Sequence[Sequence[Any]], wanted: str) -> str:
+def _header(stored: Headers, wanted: str) -> str:
     return next((str(value) for name, value in stored if name.lower() == wanted), "")

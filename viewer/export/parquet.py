@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final
 from recorder.errors import WiretapeError
 from viewer import rows
 from viewer.export.fields import Field, Kind
-from viewer.rows import Row
+from viewer.rows import TableRow
 
 _ROWS: Final = 10_000
 _CHARACTERS: Final = 1 << 22
@@ -23,7 +23,7 @@ _CHARACTERS: Final = 1 << 22
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
-def write(out: BinaryIO, fields: Sequence[Field], found: Iterable[Row]) -> int:
+def write(out: BinaryIO, fields: Sequence[Field], found: Iterable[TableRow]) -> int:
     """Write rows and give how many there were. Raises `WiretapeError` where pyarrow is not installed."""
     arrow = _pyarrow()
     schema, count = _schema(arrow, fields), 0
@@ -61,8 +61,8 @@ def _metadata(field: Field) -> dict[str, str]:
     return {"type": field.kind, **unit, "meaning": field.meaning}
 
 
-def _groups(found: Iterable[Row], texts: Sequence[str]) -> Iterator[list[Row]]:
-    group: list[Row] = []
+def _groups(found: Iterable[TableRow], texts: Sequence[str]) -> Iterator[list[TableRow]]:
+    group: list[TableRow] = []
     size = 0
     for row in found:
         group.append(row)
@@ -78,7 +78,7 @@ def _size(value: Any) -> int:
     return 0 if value is None else len(value if type(value) is str else str(rows.flat(value)))
 
 
-def _array(arrow: ModuleType, field: Field, type: Any, group: Sequence[Row]) -> Any:
+def _array(arrow: ModuleType, field: Field, type: Any, group: Sequence[TableRow]) -> Any:
     values, written = [row[field.name] for row in group], _WRITTEN.get(field.kind)
     if written is not None:
         values = [None if value is None else written(value) for value in values]

@@ -23,11 +23,11 @@ from sqlalchemy import Connection
 from recorder.decode.decoder import Decoded
 from recorder.sanitize import safe
 from viewer import rows
-from viewer.rows import Chunks, Exchanges, Row
+from viewer.rows import Chunks, Exchanges, TableRow
 from viewer.tape import queries
 
 Format = Literal["csv", "tsv", "jsonl", "json"]
-Source = tuple[Sequence[str], Callable[[Connection], Iterator[Row]]]
+Source = tuple[Sequence[str], Callable[[Connection], Iterator[TableRow]]]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0")
 _LINE_ENDS = ("\x85", "\u2028", "\u2029")
@@ -59,7 +59,7 @@ def write(
     out: BinaryIO,
     format: Format,
     fields: Sequence[str],
-    found: Iterable[Row],
+    found: Iterable[TableRow],
     *,
     raw_csv: bool = False,
     terminal: bool = False,
@@ -80,7 +80,7 @@ def write(
             return _write_json(out, found, terminal)
 
 
-def write_object(out: BinaryIO, row: Row, *, terminal: bool = False) -> None:
+def write_object(out: BinaryIO, row: TableRow, *, terminal: bool = False) -> None:
     """Write one row as one JSON object, indented."""
     out.write(_encoded(_json(row, terminal, indent=2) + "\n"))
 
@@ -91,7 +91,7 @@ def guarded(text: str) -> str:
 
 
 def _write_csv(
-    out: BinaryIO, fields: Sequence[str], found: Iterable[Row], raw: bool, terminal: bool, header: bool
+    out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow], raw: bool, terminal: bool, header: bool
 ) -> int:
     end = "\n" if terminal else "\r\n"
     buffer = io.StringIO(newline="")
@@ -220,7 +220,7 @@ def _are_usual(known: Sequence[float]) -> bool:
         return False
 
 
-def _around(row: Row, part: str | None, cell: Callable[[Any], str], end: str) -> tuple[str, str]:
+def _around(row: TableRow, part: str | None, cell: Callable[[Any], str], end: str) -> tuple[str, str]:
     """Return what stands in a line before the open text, after the event, and what stands after it."""
     fields = rows.CHUNK_FIELDS[_FIRST:]
     cells = [cell(row[field]) for field in fields]
@@ -253,14 +253,14 @@ def _drain(buffer: io.StringIO, out: BinaryIO) -> None:
     buffer.truncate()
 
 
-def _write_json(out: BinaryIO, found: Iterable[Row], terminal: bool) -> int:
+def _write_json(out: BinaryIO, found: Iterable[TableRow], terminal: bool) -> int:
     out.write(b"[")
     count = _write_text(out, (f"{',' if at else ''}\n{_json(row, terminal)}" for at, row in enumerate(found)))
     out.write(b"\n]\n")
     return count
 
 
-def _write_tsv(out: BinaryIO, fields: Sequence[str], found: Iterable[Row], terminal: bool, header: bool) -> int:
+def _write_tsv(out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow], terminal: bool, header: bool) -> int:
     if header:
         out.write(_encoded("\t".join(fields) + "\n"))
     return _write_text(out, ("\t".join(_unquoted(row[field], terminal) for field in fields) + "\n" for row in found))
@@ -280,7 +280,7 @@ def _unquoted(value: Any, terminal: bool) -> str:
     return safe(text) if terminal else text
 
 
-def _json(row: Row, terminal: bool, indent: int | None = None) -> str:
+def _json(row: TableRow, terminal: bool, indent: int | None = None) -> str:
     separators = (",", ":") if indent is None else (",", ": ")
     text = json.dumps(row, ensure_ascii=False, separators=separators, indent=indent)
     # Many readers split lines at these too; in JSON they may be escaped.

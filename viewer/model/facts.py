@@ -1,18 +1,18 @@
 """Pure: the facts of one exchange in words, the same in `show`, in the inspector and in the preview of the list.
 
-`row` is that of `queries.detail`, or of `live.preview` where no more is needed. Recorded text has passed `safe`;
-unknown is `–`. Verdicts and their words are in `timing.verdicts` and `timing.wording`.
+Recorded text has passed `safe`; unknown is `–`. Verdicts and their words are in `timing.verdicts` and `timing.wording`.
 """
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from recorder.decode.dialects import registry
 from recorder.decode.outcome import FLAGS
 from recorder.plurals import counted
 from viewer.formatting import UNKNOWN, cell, count, host, line, moment, ms, outcome
 from viewer.model.states import Part, ranked, span
-from viewer.rows import Row
+from viewer.rows import DetailRow, ListRow, value
 from viewer.timing.attribution import Slowness, Spread
 
 Line = list[Part]
@@ -30,46 +30,46 @@ class Fact:
     parts: tuple[str, ...]
 
 
-def story(row: Row) -> Iterator[Fact]:
+def story(row: DetailRow) -> Iterator[Fact]:
     """Yield when an exchange started, which model it asked for, how it ended and why, and its labels."""
-    other = f" (answered by {line(row['response_model'])})" if row["response_model"] not in (None, row["model"]) else ""
-    answered = f", answer {line(row['response_id'])}" if row["response_id"] else ""
-    yield Fact("started", (f"{moment(row['started_at'])} UTC",))
-    yield Fact("model", (f"{line(row['model'])}{other}{answered}",))
-    yield Fact("outcome", (f"{outcome(row)}: {reason(row)}",))
-    yield Fact("status", (f"{cell(row['status'])}, finish reason {line(row['finish_reason'])}",))
-    for key, value in row["labels"].items():
-        yield Fact("label", (line(f"{key}={value}"),))
+    other = f" (answered by {line(row.response_model)})" if row.response_model not in (None, row.model) else ""
+    answered = f", answer {line(row.response_id)}" if row.response_id else ""
+    yield Fact("started", (f"{moment(row.started_at)} UTC",))
+    yield Fact("model", (f"{line(row.model)}{other}{answered}",))
+    yield Fact("outcome", (f"{outcome(row.outcome, row.outcome_detail)}: {reason(row)}",))
+    yield Fact("status", (f"{cell(row.status)}, finish reason {line(row.finish_reason)}",))
+    for key, label in row.labels.items():
+        yield Fact("label", (line(f"{key}={label}"),))
 
 
-def measured(row: Row, *, burst: bool) -> Iterator[Fact]:
+def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
     """Yield the durations, the gaps and the tokens; `burst` withholds the tokens a second."""
     times = ("ttfb", "ttfc", "ttft", "ttfo", "ttst", "latency", "duration")
     gaps = {f"icl {name}": f"icl_{name}" for name in ("p50", "p90", "p99", "max")}
     gaps |= {"longest gap": "max_stall", "longest silence": "max_silence"}
-    tokens = [f"{name} {count(row[f'{name}_tokens'])}" for name in ("input", "output", "reasoning", "total")]
-    yield Fact("times ms", tuple(f"{name} {ms(row[f'{name}_ms'])}" for name in times))
-    yield Fact("gaps ms", tuple(f"{label} {ms(row[f'{name}_ms'])}" for label, name in gaps.items()))
+    tokens = [f"{name} {count(value(row, f'{name}_tokens'))}" for name in ("input", "output", "reasoning", "total")]
+    yield Fact("times ms", tuple(f"{name} {ms(value(row, f'{name}_ms'))}" for name in times))
+    yield Fact("gaps ms", tuple(f"{label} {ms(value(row, f'{name}_ms'))}" for label, name in gaps.items()))
     yield Fact("tokens", (*tokens, *_pace(row, burst)))
 
 
-def _pace(row: Row, burst: bool) -> tuple[str, str]:
-    tpot = row["tpot_ms"]
-    withheld = "hidden_tokens" if "hidden_tokens" in row["flags"] else "burst" if burst else None
+def _pace(row: ListRow, burst: bool) -> tuple[str, str]:
+    tpot = row.tpot_ms
+    withheld = "hidden_tokens" if "hidden_tokens" in row.flags else "burst" if burst else None
     rate = f"withheld ({withheld})" if withheld else ms(1000 / tpot if tpot else None)
     return f"tpot ms {ms(tpot)}", f"a second {rate}"
 
 
-def counts(row: Row) -> Fact:
+def counts(row: DetailRow) -> Fact:
     """Return how much came: reads, bytes, and of a stream its events and chunks."""
-    of_streams = () if "nonstream" in row["flags"] else ("events", "comments", "chunks", "output_chunks")
+    of_streams = () if "nonstream" in row.flags else ("events", "comments", "chunks", "output_chunks")
     names = ("reads", *of_streams, "bytes", "gap_bytes")
-    return Fact("counts", tuple(f"{name.replace('_', ' ')} {count(row[name])}" for name in names))
+    return Fact("counts", tuple(f"{name.replace('_', ' ')} {count(value(row, name))}" for name in names))
 
 
-def flags(row: Row, replaced: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+def flags(row: ListRow, replaced: Collection[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield the flags and their meanings, the gravest first; those that verdicts have `replaced` are left out."""
-    for flag in ranked(row["flags"]):
+    for flag in ranked(row.flags):
         if flag not in replaced:
             yield flag, FLAGS.get(flag, "not known to this version")
 
@@ -83,43 +83,43 @@ def who_was_slow(slowness: Slowness) -> Iterator[Side]:
         yield "unclear", slowness.unclear, "upstream, relay or client: the tape cannot tell"
 
 
-def fault(row: Row) -> str:
+def fault(row: ListRow) -> str:
     """Return the code and the message of the error that upstream sent, empty if there was none."""
-    return ": ".join(line(row[name]) for name in ("error_code", "error_message") if row.get(name))
+    return ": ".join(line(text) for text in (row.error_code, row.error_message) if text)
 
 
-def reason(row: Row) -> str:
-    """Return why an exchange ended, or that it has not; `recorder_pid` and `api` of the row may be missing."""
-    known = _REASONS.get(row["outcome"])
-    why = f"{outcome(row)}, which this version does not know" if known is None else known(row)
-    return f"{why} ({line(row['ended_detail'])})" if row.get("ended_detail") else why
+def reason(row: ListRow) -> str:
+    """Return why an exchange ended, or that it has not."""
+    known = _REASONS.get(row.outcome)
+    why = (
+        f"{outcome(row.outcome, row.outcome_detail)}, which this version does not know" if known is None else known(row)
+    )
+    return f"{why} ({line(row.ended_detail)})" if row.ended_detail else why
 
 
-def no_text(row: Row, hint: str) -> str:
+def no_text(row: DetailRow, hint: str) -> str:
     """Return why an answer has no content; `hint` is where its body is to be seen."""
-    others = [name.replace("_", " ") for name in ("refusal", "tool_calls", "reasoning") if row[name]]
+    others = [name.replace("_", " ") for name in ("refusal", "tool_calls", "reasoning") if getattr(row, name)]
     if others:
         return f"the answer has only {' and '.join(others)}"
     if message := fault(row):
         return f"an error came before any output ({message})"
-    if not row["bytes"] or row["gap_bytes"] == row["bytes"]:
+    if not row.bytes or row.gap_bytes == row.bytes:
         return no_body(row, hint)
-    if row["outcome"] == "open":
+    if row.outcome == "open":
         return "the exchange is still open, and no content has come or been measured yet"
-    size = f"{counted(row['bytes'], 'byte')} of body ({outcome(row)}); {hint}"
-    unread = (
-        "the API of this stream is not decoded:" if "unknown_payload" in row["flags"] else "no content was found in"
-    )
+    size = f"{counted(row.bytes, 'byte')} of body ({outcome(row.outcome, row.outcome_detail)}); {hint}"
+    unread = "the API of this stream is not decoded:" if "unknown_payload" in row.flags else "no content was found in"
     return f"{unread} {size}"
 
 
-def no_body(row: Row, hint: str) -> str:
+def no_body(row: DetailRow, hint: str) -> str:
     """Return why the tape has no body, or one without events."""
-    if not row["bytes"]:
-        return f"no body came ({outcome(row)})"
-    if row["gap_bytes"] == row["bytes"]:
+    if not row.bytes:
+        return f"no body came ({outcome(row.outcome, row.outcome_detail)})"
+    if row.gap_bytes == row.bytes:
         return "nothing of the body is on the tape"
-    return f"the body of {counted(row['bytes'], 'byte')} has none ({outcome(row)}); {hint}"
+    return f"the body of {counted(row.bytes, 'byte')} has none ({outcome(row.outcome, row.outcome_detail)}); {hint}"
 
 
 def number_of(number: int | None, thing: str) -> str:
@@ -127,57 +127,55 @@ def number_of(number: int | None, thing: str) -> str:
     return f"{UNKNOWN} {thing}s" if number is None else counted(number, thing)
 
 
-def _complete(row: Row) -> str:
-    signs = [f"finish reason {line(row['finish_reason'])}"] if row["finish_reason"] else []
-    signs += (
-        ["[DONE]"]
-        if row.get("api") in ("openai.chat", "openai.completions") and not {"no_done", "nonstream"} & set(row["flags"])
-        else []
-    )
-    return f"all came: {', '.join([*signs, _AFTERWARDS.get(row['ended_by'], 'then the end')])}"
+def _complete(row: ListRow) -> str:
+    signs = [f"finish reason {line(row.finish_reason)}"] if row.finish_reason else []
+    dialect = registry.BY_API.get(row.api or "")
+    has_done = dialect is not None and dialect.has_done and not {"no_done", "nonstream"} & set(row.flags)
+    signs += ["[DONE]"] if has_done else []
+    return f"all came: {', '.join([*signs, _AFTERWARDS.get(row.ended_by or '', 'then the end')])}"
 
 
-def _truncated(row: Row) -> str:
-    missing = [sign for flag, sign in _MISSING.items() if flag in row["flags"]]
+def _truncated(row: ListRow) -> str:
+    missing = [sign for flag, sign in _MISSING.items() if flag in row.flags]
     without = f", without {' or '.join(missing)}" if missing else ""
-    return f"{_CUT.get(row['ended_by'], 'upstream stopped').format(after=_after(row))}{without}"
+    return f"{_CUT.get(row.ended_by or '', 'upstream stopped').format(after=_after(row))}{without}"
 
 
-def _timeout(row: Row) -> str:
-    waited = "" if row["duration_ms"] is None else f" ({span(row['duration_ms'])} after the request)"
-    if row["ended_by"] == "idle_timeout":
+def _timeout(row: ListRow) -> str:
+    waited = "" if row.duration_ms is None else f" ({span(row.duration_ms)} after the request)"
+    if row.ended_by == "idle_timeout":
         return f"upstream fell silent {_after(row)}, for longer than the recorder waits{waited}"
-    what = "connection came about" if row["ended_by"] == "connect_timeout" else "answer came"
+    what = "connection came about" if row.ended_by == "connect_timeout" else "answer came"
     return f"no {what} for as long as the recorder waits{waited}"
 
 
-def _http_error(row: Row) -> str:
+def _http_error(row: ListRow) -> str:
     message = fault(row)
-    return f"upstream answered {cell(row['status'])}{f': {message}' if message else ''}"
+    return f"upstream answered {cell(row.status)}{f': {message}' if message else ''}"
 
 
-def _error_event(row: Row) -> str:
-    message, where = fault(row), _WHERE.get(row["outcome_detail"], "")
-    if not message and row["outcome_detail"] == "finish":
+def _error_event(row: ListRow) -> str:
+    message, where = fault(row), _WHERE.get(row.outcome_detail or "", "")
+    if not message and row.outcome_detail == "finish":
         return "upstream ended the answer with the finish reason error"
     return f"upstream sent an error{where}{f': {message}' if message else ', without a message'}"
 
 
-def _client_closed(row: Row) -> str:
-    did = "stopped reading" if row["ended_by"] == "client_stalled" else "closed the connection"
+def _client_closed(row: ListRow) -> str:
+    did = "stopped reading" if row.ended_by == "client_stalled" else "closed the connection"
     return f"the client {did} {_after(row)}, before the answer was complete"
 
 
-def _interrupted(row: Row) -> str:
-    pid = f" (pid {row['recorder_pid']})" if row.get("recorder_pid") else ""
-    did = {"shutdown": "was told to stop", "local": "lacked resources"}.get(row["ended_by"], "died")
+def _interrupted(row: ListRow) -> str:
+    pid = f" (pid {row.recorder_pid})" if row.recorder_pid else ""
+    did = {"shutdown": "was told to stop", "local": "lacked resources"}.get(row.ended_by or "", "died")
     return f"the recorder{pid} {did} {_after(row)}, before the answer was complete"
 
 
-def _after(row: Row) -> str:
-    if row["events"]:
-        return f"after {number_of(row['events'], 'event')}"
-    return f"after {number_of(row['bytes'], 'byte')}" if row["bytes"] else "before anything of the answer came"
+def _after(row: ListRow) -> str:
+    if row.events:
+        return f"after {number_of(row.events, 'event')}"
+    return f"after {number_of(row.bytes, 'byte')}" if row.bytes else "before anything of the answer came"
 
 
 _AFTERWARDS: Final = {
@@ -211,8 +209,8 @@ _UNCONNECTED: Final = {
     "framing": "what {host} answered is no HTTP",
     "reset": "{host} reset the connection without an answer",
 }
-_REASONS: Final[dict[str, Callable[[Row], str]]] = {
-    "open": lambda row: "still running" if row["ended_by"] is None else "ended, and being measured",
+_REASONS: Final[dict[str, Callable[[ListRow], str]]] = {
+    "open": lambda row: "still running" if row.ended_by is None else "ended, and being measured",
     "complete": _complete,
     "malformed": lambda row: f"an event is not JSON, although {_complete(row)}",
     "truncated": _truncated,
@@ -220,8 +218,8 @@ _REASONS: Final[dict[str, Callable[[Row], str]]] = {
     "http_error": _http_error,
     "error_event": _error_event,
     "connect_error": lambda row: _UNCONNECTED.get(
-        row["ended_by"], "{host} closed the connection without an answer"
-    ).format(host=line(host(row["upstream"]))),
+        row.ended_by or "", "{host} closed the connection without an answer"
+    ).format(host=line(host(row.upstream))),
     "client_closed": _client_closed,
     "interrupted": _interrupted,
 }

@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from recorder.decode import outcome
 from recorder.decode.stalls import Thresholds
 from viewer import formatting
-from viewer.rows import Row
+from viewer.rows import ListRow
 
 Tone = Literal["plain", "strong", "muted", "accent", "success", "warning", "error"]
 Part = tuple[str, Tone]
@@ -92,25 +92,25 @@ class Look:
         return formats[(at + 1) % len(formats)]
 
 
-def state(row: Row, *, recording: bool = True) -> State:
+def state(row: ListRow, *, recording: bool = True) -> State:
     """Return how an exchange stands; its outcome may be that of an orphan already."""
-    is_lost = row["outcome"] == "open" and not recording and row.get("ended_by") is None
-    if is_lost or row["outcome"] == ORPHAN.word:
+    is_lost = row.outcome == "open" and not recording and row.ended_by is None
+    if is_lost or row.outcome == ORPHAN.word:
         return ORPHAN
-    return STATES.get(row["outcome"], State("?", "muted", formatting.line(str(row["outcome"])), "?"))
+    return STATES.get(row.outcome, State("?", "muted", formatting.line(row.outcome), "?"))
 
 
-def elapsed_ms(row: Row, look: Look) -> float | None:
+def elapsed_ms(row: ListRow, look: Look) -> float | None:
     """Return how long an exchange has lasted; one that nothing records any more, until its last read."""
-    if row["outcome"] != "open" or row["duration_ms"] is not None:
-        return float(row["duration_ms"]) if row["duration_ms"] is not None else None
+    if row.outcome != "open" or row.duration_ms is not None:
+        return row.duration_ms
     if not look.recording:
-        return float(row["last_read_ms"]) if row.get("last_read_ms") is not None else None
+        return row.last_read_ms
     try:
-        started = datetime.fromisoformat(row["started_at"]).timestamp()
+        started = datetime.fromisoformat(row.started_at).timestamp()
     except ValueError:
         return None
-    return max((look.wall_ns / 1e9 - started) * 1000, row.get("last_read_ms") or 0.0)
+    return max((look.wall_ns / 1e9 - started) * 1000, row.last_read_ms or 0.0)
 
 
 def ranked(flags: Collection[str]) -> list[str]:

@@ -19,7 +19,7 @@ from viewer.model.exchange import pages
 from viewer.model.facts import Fact, Line
 from viewer.model.states import Tone
 from viewer.model.text import hexdump
-from viewer.rows import Row
+from viewer.rows import DetailRow
 from viewer.timing import wording
 from viewer.timing.attribution import Slowness
 from viewer.timing.verdicts import Verdict
@@ -49,9 +49,12 @@ def drawn(lines: Iterable[Line]) -> Iterator[Text]:
 
 
 def page(
-    row: Row, verdicts: Sequence[Verdict], response_headers: Sequence[Sequence[str]] = (), width: int | None = None
+    row: DetailRow,
+    verdicts: Sequence[Verdict],
+    response_headers: Sequence[Sequence[str]] = (),
+    width: int | None = None,
 ) -> Iterator[Text]:
-    """Yield a summary of an exchange: `row` is `queries.detail`'s, `width` the terminal's, in cells.
+    """Yield a summary of an exchange: `width` is the terminal's, in cells.
 
     Of the response's headers those are shown that name the request or its limits, of many stalls the longest.
     """
@@ -62,9 +65,9 @@ def page(
         *(Fact("header", (f"{line(name)}: {line(value)}",)) for name, value in named),
         *facts.measured(row, burst="burst" in judged),
         facts.counts(row),
-        *([Fact("", (line(row["sparkline"]),))] if row["sparkline"] else []),
+        *([Fact("", (line(row.sparkline),))] if row.sparkline else []),
     ]
-    yield Text.assemble((line(row["id"]), "bold"), f"  {line(row['method'])} {line(row['upstream'] + row['path'])}")
+    yield Text.assemble((line(row.id), "bold"), f"  {line(row.method)} {line(row.upstream + row.path)}")
     yield from _facts(figures, width)
     yield from drawn(_longest(verdicts))
     yield from _facts(
@@ -90,14 +93,18 @@ def timing(slowness: Slowness, verdicts: Sequence[Verdict], limits: Thresholds, 
         )
 
 
-def answer(row: Row) -> Iterator[Text]:
+def answer(row: DetailRow) -> Iterator[Text]:
     """Yield the assembled texts of an exchange: reasoning, then content, refusal and tool calls."""
-    for name, style in (("reasoning", "dim"), ("content", ""), ("refusal", "red")):
-        if row[name] is not None:
+    for name, text, style in (
+        ("reasoning", row.reasoning, "dim"),
+        ("content", row.content, ""),
+        ("refusal", row.refusal, "red"),
+    ):
+        if text is not None:
             if name != "content":
                 yield Text(f"{name}:", f"bold {style}")
-            yield Text(block(row[name]), style)
-    for call in row["tool_calls"] or ():
+            yield Text(block(text), style)
+    for call in row.tool_calls or ():
         yield Text.assemble(("tool call: ", "bold"), line(f"{call['name']}({call['arguments']})"))
 
 
@@ -126,11 +133,11 @@ def _facts(found: Iterable[Fact], width: int | None) -> Iterator[Text]:
             yield from drawn([[(label, "muted"), *rest]])
 
 
-def _texts(row: Row) -> Iterator[Fact]:
-    for name in ("reasoning", "content", "refusal"):
-        if row[name] is not None:
-            yield Fact(name, (f"{len(row[name]):,} characters: {clipped(line(row[name]), _PREVIEW)}",))
-    for call in row["tool_calls"] or ():
+def _texts(row: DetailRow) -> Iterator[Fact]:
+    for name, text in (("reasoning", row.reasoning), ("content", row.content), ("refusal", row.refusal)):
+        if text is not None:
+            yield Fact(name, (f"{len(text):,} characters: {clipped(line(text), _PREVIEW)}",))
+    for call in row.tool_calls or ():
         yield Fact("tool call", (clipped(line(f"{call['name']}({call['arguments']})"), 2 * _PREVIEW),))
 
 

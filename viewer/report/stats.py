@@ -17,7 +17,7 @@ from recorder.decode.outcome import OUTCOMES
 from recorder.plurals import counted
 from recorder.sanitize import safe
 from viewer.report.tables import Table, fitting, grid, number, paragraph, width_of
-from viewer.rows import Row
+from viewer.rows import TableRow
 from viewer.stats import summary
 from viewer.stats.metrics import QUANTITIES, STATISTICS, Quantity
 from viewer.stats.summary import UNMEASURED, Values
@@ -29,7 +29,7 @@ _IMPORTANT: Final = ("", "n", "p50", "p99", "max", "p95", "mean", "p90", "min", 
 
 
 def block(
-    row: Row,
+    row: TableRow,
     by: Sequence[str],
     objective: str | None = None,
     width: int | None = None,
@@ -126,18 +126,18 @@ def _heading(title: str, of: str, width: int | None) -> list[Text]:
     return [Text(fitting(title, width), "bold"), *paragraph("", of, width)]
 
 
-def _title(row: Row, by: Sequence[str]) -> str:
+def _title(row: TableRow, by: Sequence[str]) -> str:
     return ", ".join(f"{safe(name)} {_UNKNOWN if row[name] is None else safe(str(row[name]))}" for name in by) or "all"
 
 
-def _span(row: Row) -> str:
+def _span(row: TableRow) -> str:
     if row["first_at"] is None:
         return ""
     first, last = (safe(row[name])[:19].replace("T", " ") for name in ("first_at", "last_at"))
     return f" · {first} – {last} UTC"
 
 
-def _head(row: Row, objective: str | None) -> Iterator[tuple[str, str]]:
+def _head(row: TableRow, objective: str | None) -> Iterator[tuple[str, str]]:
     counts = [(outcome, row[f"n_{outcome}"]) for outcome in (*OUTCOMES, UNMEASURED)]
     yield "outcomes", ", ".join(f"{name} {count:,}" for name, count in counts if count) or _UNKNOWN
     yield (
@@ -156,6 +156,6 @@ def _head(row: Row, objective: str | None) -> Iterator[tuple[str, str]]:
     yield "coalesced", percent(row["coalesced_pct"])
 
 
-def _line(row: Row, quantity: Quantity, statistics: Sequence[str]) -> Row:
+def _line(row: TableRow, quantity: Quantity, statistics: Sequence[str]) -> TableRow:
     cells = {name: number(row[summary.field_name(quantity, name)]) for name in statistics}
     return {"": f"{quantity.name} {quantity.unit}", **cells}

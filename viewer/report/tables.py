@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from viewer import formatting, sparkline
-from viewer.rows import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS, Row, ns
+from viewer.rows import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS, TableRow, ns
 
 NARROWEST: Final = 26
 """A text of more terminal cells than this is cut before a column is dropped; in the first, one of half the width."""
@@ -68,8 +68,8 @@ class Column:
 
     name: str
     title: str
-    cell: Callable[[Row], str]
-    short: Callable[[Row], str] | None = None
+    cell: Callable[[TableRow], str]
+    short: Callable[[TableRow], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def plain(field: str) -> Column:
 
 def table(
     columns: Sequence[Column],
-    rows: Iterable[Row],
+    rows: Iterable[TableRow],
     width: int | None = None,
     important: Sequence[str] = (),
     narrowest: int = NARROWEST,
@@ -112,7 +112,7 @@ def table(
 
 def grid(
     fields: Sequence[str],
-    rows: Iterable[Row],
+    rows: Iterable[TableRow],
     width: int | None = None,
     important: Sequence[str] = (),
     narrowest: int = NARROWEST,
@@ -121,7 +121,7 @@ def grid(
     return table([plain(field) for field in fields], rows, width, important, narrowest)
 
 
-def rounded(row: Row) -> Row:
+def rounded(row: TableRow) -> TableRow:
     """Return a row of figures with as many decimals as a reader wants."""
     return {name: number(value) if _is_number(value) else value for name, value in row.items()}
 
@@ -248,7 +248,7 @@ def needed(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*names, "outcome_detail"))) if "outcome" in names else tuple(names)
 
 
-def listing(rows: Sequence[Row], width: int | None = None, names: Sequence[str] | None = None) -> Table:
+def listing(rows: Sequence[TableRow], width: int | None = None, names: Sequence[str] | None = None) -> Table:
     """Lay out exchanges, one a line, with the columns `names`, of which the last matter least; None is `LISTED`.
 
     `width` is the terminal's, in cells.
@@ -257,7 +257,7 @@ def listing(rows: Sequence[Row], width: int | None = None, names: Sequence[str] 
     return table(columns, rows, width, names or _IMPORTANT)
 
 
-def sparked(rows: Sequence[Row], gaps: Iterable[bytes | None], width: int) -> Table:
+def sparked(rows: Sequence[TableRow], gaps: Iterable[bytes | None], width: int) -> Table:
     """Lay out exchanges, one a line of `width` cells, and draw the packed gaps of each, all on the first line's axis.
 
     `gaps` has one item for each exchange and is read as lines are taken.
@@ -297,7 +297,7 @@ def in_ascii(line: Text) -> Text:
     return line
 
 
-def _drawing(row: Row, packed: bytes | None, axis_ns: int, width: int) -> Text:
+def _drawing(row: TableRow, packed: bytes | None, axis_ns: int, width: int) -> Text:
     at = sparkline.timestamps(ns(row["ttft_ms"]), packed)
     drawn = Text(sparkline.line(at, ns(row["duration_ms"]), axis_ns, width))
     drawn.highlight_regex(f"[{sparkline.SLOW}]+", "yellow")
@@ -305,11 +305,16 @@ def _drawing(row: Row, packed: bytes | None, axis_ns: int, width: int) -> Text:
     return drawn
 
 
-def _column(name: str, names: Sequence[str], rows: Sequence[Row]) -> Column:
+def _column(name: str, names: Sequence[str], rows: Sequence[TableRow]) -> Column:
     """Return a column of a list of exchanges. A short instant has no date where all are of one day."""
     title = _TITLES.get(name, name)
     if name == "outcome" and "outcome_detail" not in names:
-        return Column(name, title, formatting.outcome, lambda row: formatting.line(row["outcome"]))
+        return Column(
+            name,
+            title,
+            lambda row: formatting.outcome(row["outcome"], row["outcome_detail"]),
+            lambda row: formatting.line(row["outcome"]),
+        )
     if name == "started_at":
         days = {row["started_at"][:10] for row in rows}
         kept = _TIME if len(days) == 1 else _DATE_AND_TIME

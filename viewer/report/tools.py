@@ -14,7 +14,7 @@ from recorder.plurals import counted
 from recorder.sanitize import safe
 from viewer.report import tables
 from viewer.report.tables import Table
-from viewer.rows import Row
+from viewer.rows import TableRow
 from viewer.stats.tools.summary import Report, Summary
 from viewer.stats.tools.tools import authority
 
@@ -51,7 +51,7 @@ _STATISTICS: Final = tuple(field.name for field in fields(Summary) if field.name
 _IMPORTANT: Final = ("metric", "unit", "n", "value", "p50", "p99", "mean", "max", "p95", "p90", "min", "std")
 
 
-def rows(measured: Report) -> list[Row]:
+def rows(measured: Report) -> list[TableRow]:
     """Return one row of `FIELDS` for each metric of a tool."""
     rate = measured.error_rate
     population = {
@@ -122,7 +122,7 @@ def _counted(counts: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{safe(reason)} × {count:,}" for reason, count in counts)
 
 
-def _rounded(row: Row) -> Row:
+def _rounded(row: TableRow) -> TableRow:
     """Return figures with as many decimals as their unit wants, the same in all of a row."""
     digits = {"s": 4, "ns": 0}.get(row["unit"], 2)
     decimals = {name: f"{value:,.{digits}f}" for name, value in row.items() if isinstance(value, float)}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from viewer.rows import Row
+from viewer.rows import TableRow
 from viewer.stats.metrics import QUANTITIES, RATES, STATISTICS, amount
 from viewer.stats.summary import field_name
 
@@ -80,7 +80,7 @@ def _flattened(bound: str, limits: Mapping[str, Any]) -> Iterator[tuple[str, Any
             yield from ((f"{key}.{statistic}", one) for statistic, one in limit.items())
 
 
-def judge(rules: Iterable[Rule], statistics: Row) -> list[Row]:
+def judge(rules: Iterable[Rule], statistics: TableRow) -> list[TableRow]:
     """Judge each rule by a row of statistics."""
     return [
         {
@@ -95,13 +95,13 @@ def judge(rules: Iterable[Rule], statistics: Row) -> list[Row]:
     ]
 
 
-def exit_code(judged: Sequence[Row]) -> int:
+def exit_code(judged: Sequence[TableRow]) -> int:
     """Return 3 if a rule fails, else 4 if for one there is nothing to judge, else 0."""
     verdicts = {row["verdict"] for row in judged}
     return 3 if FAILS in verdicts else 4 if NOTHING in verdicts else 0
 
 
-def junit(judged: Sequence[Row]) -> bytes:
+def junit(judged: Sequence[TableRow]) -> bytes:
     """Return the verdicts as a JUnit report: a test case for each rule."""
     broken = str(sum(row["verdict"] != HOLDS for row in judged))
     root = ElementTree.Element("testsuites")
@@ -117,7 +117,7 @@ def junit(judged: Sequence[Row]) -> bytes:
     return text + b"\n"
 
 
-def described(row: Row) -> str:
+def described(row: TableRow) -> str:
     """Return the value that a rule was judged by, and of how many it is, in words."""
     left_out = "" if row["unknown"] is None else f", objective unknown of {row['unknown']:,}"
     if row["value"] is None:

@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from viewer.rows import Row
+from viewer.rows import DetailRow, TableRow, value
 from viewer.stats.metrics import QUANTITIES
 from viewer.stats.summary import Attempts, Sample, Values, field_name, known, percentiles
 
@@ -79,14 +79,17 @@ Interval = tuple[float, float]
 Matrix = NDArray[np.float64]
 
 
-def pair(a: Row, b: Row) -> list[Row]:
+def pair(a: DetailRow, b: DetailRow) -> list[TableRow]:
     """Compare two exchanges, field by field: numbers also by their difference, b − a."""
-    nothing = {"difference": None, "change_pct": None}
-    changes = {name: nothing if name == "status" else _change(a[name], b[name]) for name in PAIRED}
-    return [{"metric": name, "a": a[name], "b": b[name], **changes[name]} for name in PAIRED]
+    nothing: TableRow = {"difference": None, "change_pct": None}
+    sides = ((name, value(a, name), value(b, name)) for name in PAIRED)
+    return [
+        {"metric": name, "a": before, "b": after, **(nothing if name == "status" else _change(before, after))}
+        for name, before, after in sides
+    ]
 
 
-def groups(base: Sample, new: Sample, seed: int = 0) -> list[Row]:
+def groups(base: Sample, new: Sample, seed: int = 0) -> list[TableRow]:
     """Compare two groups: medians and 95th percentiles of every quantity, and the error rates."""
     percentiles, rates = list(_percentiles(base, new)), list(_rates(base, new))
     level = _joint_level(percentiles, rates, seed)
@@ -94,7 +97,7 @@ def groups(base: Sample, new: Sample, seed: int = 0) -> list[Row]:
     return [one.row(level) for one in judged]
 
 
-def exit_code(compared: Iterable[Row]) -> int:
+def exit_code(compared: Iterable[TableRow]) -> int:
     """Return 3 if anything got worse beyond doubt, else 4 if all values are too few to tell, else 0."""
     verdicts = {row["verdict"] for row in compared}
     return 3 if WORSE in verdicts else 4 if verdicts <= {TOO_FEW} else 0
@@ -114,7 +117,7 @@ class _Percentile:
         """Whether a side has too few values for a verdict."""
         return min(len(known(column)) for column in self.columns) < max(LEAST, 100 * _BEYOND / (100 - self.percent))
 
-    def row(self, level: float) -> Row:
+    def row(self, level: float) -> TableRow:
         """Judge the difference at a level."""
         base, new = map(known, self.columns)
         interval = None if self.too_few else difference(base, new, self.percent, level)
@@ -135,7 +138,7 @@ class _Rate:
         """Whether a side has too few attempts for a verdict."""
         return min(self.base[1], self.new[1]) < LEAST
 
-    def row(self, level: float) -> Row:
+    def row(self, level: float) -> TableRow:
         """Judge the difference at a level."""
         shown = [100 * failed / n if n else None for failed, n in (self.base, self.new)]
         low, high = (0.0, 0.0) if self.too_few else share_difference(self.base, self.new, level)
@@ -173,9 +176,9 @@ def _joint_level(percentiles: Sequence[_Percentile], rates: Sequence[_Rate], see
 
 def _row(
     name: str, sizes: tuple[int, int], shown: Sequence[float | None], interval: Interval | None, low_is_good: bool
-) -> Row:
+) -> TableRow:
     (base, new), (low, high) = shown, interval or (None, None)
-    row: Row = {"metric": name, "base_n": sizes[0], "new_n": sizes[1], "base": base, "new": new}
+    row: TableRow = {"metric": name, "base_n": sizes[0], "new_n": sizes[1], "base": base, "new": new}
     row |= {**_change(base, new), "low": low, "high": high, "verdict": _verdict(interval, low_is_good)}
     return {field: round(value, 6) if isinstance(value, float) else value for field, value in row.items()}
 
@@ -189,7 +192,7 @@ def _verdict(interval: Interval | None, low_is_good: bool) -> str:
     return BETTER if (high < 0) == low_is_good else WORSE
 
 
-def _change(before: Any, after: Any) -> Row:
+def _change(before: Any, after: Any) -> TableRow:
     numbers = all(isinstance(value, int | float) for value in (before, after))
     difference = after - before if numbers else None
     change = 100 * difference / before if difference is not None and before else None

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recorder.decode.outcome import OUTCOMES
-from viewer.rows import Row
+from viewer.rows import TableRow
 from viewer.stats.metrics import QUANTITIES, STATISTICS, Bound, Quantity
 
 Key = tuple[str | int | None, ...]
@@ -185,11 +185,11 @@ def field_name(quantity: Quantity, statistic: str) -> str:
     return f"{quantity.name}_{statistic}{'' if statistic == 'n' else quantity.suffix}"
 
 
-def row(sample: Sample, by: Sequence[str], method: Method = "linear", bounds: Sequence[Bound] = ()) -> Row:
+def row(sample: Sample, by: Sequence[str], method: Method = "linear", bounds: Sequence[Bound] = ()) -> TableRow:
     """Return the statistics of a sample. Its gaps are reordered in place."""
     attempts, after_2xx = Attempts.of(sample.outcomes), Attempts.of(sample.after_2xx)
     goodput, unknown = _goodput(sample, bounds, attempts)
-    values: Row = {
+    values: TableRow = {
         **dict(zip(by, sample.key, strict=True)),
         "n": sample.size,
         "first_at": sample.first_at,
@@ -319,7 +319,7 @@ def _percent(part: int, whole: int) -> float | None:
     return 100 * part / whole if whole else None
 
 
-def _usage(sample: Sample) -> Row:
+def _usage(sample: Sample) -> TableRow:
     reported = ~np.isnan(sample.columns["output_tokens"])
     counts = {name: known(sample.columns[name]) for name in TOKENS}
     return {
@@ -335,7 +335,7 @@ def _coalesced(sample: Sample) -> float | None:
     return _percent(len(sample.gaps) - int(np.count_nonzero(sample.gaps)), chunks)
 
 
-def _warnings(values: Row, sample: Sample) -> list[str]:
+def _warnings(values: TableRow, sample: Sample) -> list[str]:
     few = [name for name in QUANTITIES if 0 < values[f"{name}_n"] < FEW]
     raised = {
         f"few:{','.join(few)}": bool(few),

@@ -17,7 +17,7 @@ from sqlalchemy.exc import NoResultFound
 
 from recorder.decode import encoding
 from recorder.decode.decoder import Decoded, decode
-from recorder.decode.outcome import Read, Reads
+from recorder.decode.outcome import Exchange, Read, Reads
 from recorder.errors import WiretapeError
 from recorder.process import Run
 from recorder.tape import reading
@@ -26,16 +26,21 @@ from viewer import rows
 from viewer.model.exchange import opened
 from viewer.model.exchange.opened import Known, Stored
 from viewer.model.exchange.transcript import Transcript
-from viewer.rows import Row
+from viewer.rows import DetailRow, Headers, Request
 from viewer.tape import live, queries
 from viewer.tape.columns import JOINED, column
 
 
 @dataclass(frozen=True, slots=True)
 class FullExchange:
-    """All that a tape holds of one exchange: its row with the outcome, its reads, its body and what that says."""
+    """All that a tape holds of one exchange, and what its body says; `size` is how many bytes of it upstream sent."""
 
-    facts: Row
+    row: DetailRow
+    request: Request
+    response_headers: Headers
+    facts: Exchange
+    sent_ns: int | None
+    size: int
     reads: Reads
     body: bytes
     decoded: Decoded
@@ -43,31 +48,30 @@ class FullExchange:
     @property
     def started(self) -> datetime:
         """The wall time at T0. Raises `TapeDamaged`."""
-        return rows.timestamp(self.facts["started_at"])
+        return rows.timestamp(self.row.started_at)
 
     @property
     def last_ns(self) -> int | None:
         """When it ended; while it is open, its last read."""
-        end: int | None = self.facts["end_ns"]
-        return end if end is not None else max(self.reads.at_ns, default=None)
+        return self.facts.end_ns if self.facts.end_ns is not None else max(self.reads.at_ns, default=None)
 
     @property
     def ending(self) -> str:
         """How it ended: its outcome, and the message of the error or the transport, if there is one."""
-        detail = f" ({self.facts['outcome_detail']})" if self.facts["outcome_detail"] else ""
-        message = self.facts["error_message"] or self.facts["ended_detail"]
-        return f"{self.facts['outcome']}{detail}{f': {message}' if message else ''}"
+        detail = f" ({self.row.outcome_detail})" if self.row.outcome_detail else ""
+        message = self.row.error_message or self.row.ended_detail
+        return f"{self.row.outcome}{detail}{f': {message}' if message else ''}"
 
 
 def full(connection: Connection, no: int) -> FullExchange:
-    """Read and decode all of an exchange: the columns of `exchanges`, and of what was derived how it ended."""
-    derived = ("model", "outcome", "outcome_detail", "finish_reason", "error_code", "error_message")
-    columns = (column(field).label(field) for field in derived)
+    """Read and decode all of an exchange."""
+    sent = select(exchanges.c.response_headers, exchanges.c.sent_ns, exchanges.c.bytes).where(exchanges.c.no == no)
     with connection.begin():
-        row = connection.execute(select(exchanges, *columns).select_from(JOINED).where(exchanges.c.no == no)).mappings()
-        values = {str(name): value for name, value in row.one().items()}
+        row, request = queries.detail_of(connection, no), queries.request_of(connection, no)
+        headers, sent_ns, size = connection.execute(sent).one()
         facts, its_reads, body = reading.answer(connection, no)
-    return FullExchange(values, its_reads, body, decode(facts, its_reads, body))
+    decoded = decode(facts, its_reads, body)
+    return FullExchange(row, request, headers or [], facts, sent_ns, size, its_reads, body, decoded)
 
 
 def reads_between(connection: Connection, no: int, first: int, last: int) -> dict[int, Read]:
@@ -85,13 +89,13 @@ def known(connection: Connection, no: int) -> Known:
     row = queries.detail(connection, no)
     if live.is_measurable(row):
         row = live.filled(row, live.figures(connection, no))
-    request, body = queries.request(connection, no)
+    request = queries.request(connection, no)
     timed = select(exchanges.c.end_ns, exchanges.c.response_headers).where(exchanges.c.no == no)
     gaps = select(measures.c.icl).where(measures.c.exchange_no == no)
     with connection.begin():
         end_ns, headers = connection.execute(timed).one()
         packed: bytes | None = connection.execute(gaps).scalar()
-    return Known(row, request, body, headers or [], recorder(connection, no), end_ns or 0, packed or b"")
+    return Known(row, request, headers or [], recorder(connection, no), end_ns or 0, packed or b"")
 
 
 def recorder(connection: Connection, no: int) -> Run:
@@ -131,10 +135,10 @@ def weight(connection: Connection, no: int) -> int:
     return int(size) * (1 if encoding.is_identity(coding) else live.RATIO)
 
 
-def preliminary(row: Row) -> Transcript:
+def preliminary(row: DetailRow) -> Transcript:
     """Return the texts that the tape has already, as if one event had brought them all, until the body is decoded."""
-    texts = [("reasoning", row["reasoning"]), ("content", row["content"]), ("refusal", row["refusal"])]
-    calls = [(call["name"] or "", call["arguments"] or "") for call in row["tool_calls"] or ()]
+    texts = [("reasoning", row.reasoning), ("content", row.content), ("refusal", row.refusal)]
+    calls = [(call["name"] or "", call["arguments"] or "") for call in row.tool_calls or ()]
     return Transcript.of_texts({kind: text for kind, text in texts if text}, calls)
 
 

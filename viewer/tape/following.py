@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, or_, select, true
 
 from recorder.tape.schema import exchanges, measures
-from viewer.rows import Row
+from viewer.rows import TableRow
 from viewer.tape import queries
 from viewer.tape.columns import JOINED
 from viewer.tape.conditions import Condition
@@ -54,7 +54,7 @@ def ended(
     *,
     last: int = 10,
     wait: Callable[[], None] = pause,
-) -> Iterator[list[Row]]:
+) -> Iterator[list[TableRow]]:
     """Yield the newest `last` that have ended, then, for ever, those that end; each once, in the order of ending.
 
     Of exchanges that end between two polls the times of their ends decide. `wait` is called before each poll.

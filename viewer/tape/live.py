@@ -7,11 +7,11 @@ unless that is much, and is the same on every screen. What is done with the rows
 
 import functools
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Text, case, cast, func, select
+from sqlalchemy import ColumnElement, Connection, Select, Text, bindparam, case, cast, func, select
 
 from recorder.decode import encoding
 from recorder.decode.decoder import Decoded, decode
@@ -23,23 +23,11 @@ from recorder.tape import cells, reading
 from recorder.tape.schema import exchanges, measures, reads, sessions
 from viewer import rows
 from viewer.filters.syntax import And, Filter
-from viewer.model.listing.ranking import LABELS, Entry
-from viewer.rows import Row
+from viewer.model.listing.ranking import Entry
+from viewer.rows import LISTED, DetailRow, ListRow, PreviewRow
 from viewer.tape import conditions, queries
 from viewer.tape.columns import JOINED, column
 from viewer.tape.conditions import Condition
-
-LISTED: Final = (
-    "id", "started_at", "method", "path", "upstream", "model", "status", "outcome", "outcome_detail", "error_code",
-    "finish_reason", "ended_by", "ttft_ms", "icl_p50_ms", "max_stall_ms", "max_silence_ms", "latency_ms", "duration_ms",
-    "tps_user", "events", "output_chunks", "output_tokens", "reads", "bytes", "flags", "sparkline",
-)  # fmt: skip
-"""The fields of a row of the list; `no`, `last_read_ms` (of one that still runs) and `gaps` (packed) are with them."""
-
-COMPARED: Final = (
-    "id", "started_at", "model", "upstream", "status", "ended_by", "outcome_detail", "flags", "bytes", *LABELS,
-)  # fmt: skip
-"""The fields of a row of the table of several; one that has not been measured has a `last_read_ms`, too."""
 
 LONGEST: Final = 256
 """So many characters of a text are read for the list."""
@@ -62,14 +50,16 @@ MEASURED: Final = (
 )  # fmt: skip
 """The fields of a row that an exchange which still runs has: not what can only be known at its end."""
 
+R = TypeVar("R", bound=ListRow)
+
 _FLAGS: Final = frozenset({"stall", "backpressure", "storage_gap"})
 
 
-_TEXTS: Final = frozenset(
-    {"method", "path", "upstream", "model", "outcome_detail", "error_code", "finish_reason", "flags", "sparkline"}
-)
+_TEXTS: Final = frozenset({
+    "method", "path", "upstream", "model", "outcome_detail", "error_code", "error_message", "finish_reason",
+    "ended_detail", "flags", "sparkline",
+})  # fmt: skip
 _TAILS: Final = ("content", "reasoning", "refusal")
-_HEADS: Final = ("error_message", "ended_detail", "response_id")
 _MOST_ROWS: Final = 256
 _MOST_GAPS_BYTES: Final = 1024
 """More gaps are not read for the list: their sparkline, of 24 cells, is exact enough for a column."""
@@ -103,7 +93,7 @@ class Change:
     recorder: Run | None
     fits: list[int] = field(default_factory=list)
     unfit: list[int] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ListRow] = field(default_factory=list)
     deleted: bool = False
 
 
@@ -135,25 +125,29 @@ def started(connection: Connection, numbers: Collection[int] | None = None) -> t
     return None if first is None or last is None else (first, last)
 
 
-def listed(connection: Connection, numbers: Sequence[int]) -> list[Row]:
+def listed(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
     """Return the rows of these exchanges, as far as they are on the tape; the open ones measured as far as they are."""
+    with connection.begin():
+        found = connection.execute(_listed(), {"numbers": numbers}).all()
+    listed = []
+    room = LARGEST
+    for no, last_read, gaps, *values in found:
+        row = ListRow(no=no, last_read_ms=rows.ms(last_read), gaps=gaps, **rows.exchange(LISTED, values))
+        if is_measurable(row, room):
+            room -= row.bytes or 0
+            row = filled(row, figures(connection, no))
+        listed.append(row)
+    return listed
+
+
+@functools.cache
+def _listed() -> Select[Any]:
     columns = (_short(name).label(name) for name in LISTED)
     last = select(func.max(reads.c.at_ns)).where(reads.c.exchange_no == exchanges.c.no).correlate(exchanges)
     unended = case((exchanges.c.ended_by.is_(None), last.scalar_subquery()))
     few_gaps = case((func.length(measures.c.icl) <= _MOST_GAPS_BYTES, measures.c.icl))
     statement = select(exchanges.c.no, unended, few_gaps, *columns).select_from(JOINED)
-    statement = statement.where(exchanges.c.no.in_(numbers))
-    with connection.begin():
-        found = connection.execute(statement).all()
-    listed = []
-    room = LARGEST
-    for no, last_read, gaps, *values in found:
-        row = {"no": no, "last_read_ms": rows.ms(last_read), "gaps": gaps, **rows.exchange(LISTED, values)}
-        if is_measurable(row, room):
-            room -= row["bytes"]
-            row = filled(row, figures(connection, no))
-        listed.append(row)
-    return listed
+    return statement.where(exchanges.c.no.in_(bindparam("numbers", expanding=True)))
 
 
 def change(
@@ -203,33 +197,34 @@ def values(connection: Connection, field: str) -> list[str]:
         return [value for value in connection.execute(statement).scalars() if value]
 
 
-def preview(connection: Connection, no: int) -> Row | None:
-    """Return a row of the list with the ends of its texts and the beginnings of its messages; None if it is gone.
-
-    Beside each of `content`, `reasoning` and `refusal` stands its length in characters (`content_size` …);
-    `recorder_pid` is the process that recorded it.
-    """
+def preview(connection: Connection, no: int) -> PreviewRow | None:
+    """Return a row of the list, with the process that recorded it, and the ends of its texts; None if it is gone."""
     found = listed(connection, [no])
     if not found:
         return None
-    tails = [func.substr(column(name), -TAIL, type_=column(name).type).label(name) for name in _TAILS]
-    sizes = [func.length(column(name)).label(f"{name}_size") for name in _TAILS]
-    heads = [func.substr(column(name), 1, LONGEST, type_=column(name).type).label(name) for name in _HEADS]
-    tools = func.substr(cast(column("tool_calls"), Text), 1, TAIL).label("tool_calls")
+    tails = [func.substr(column(name), -TAIL, type_=column(name).type) for name in _TAILS]
+    sizes = [func.length(column(name)) for name in _TAILS]
+    tools = func.substr(cast(column("tool_calls"), Text), 1, TAIL)
     pid = select(sessions.c.pid).where(sessions.c.no == exchanges.c.session_no).correlate(exchanges).scalar_subquery()
-    others = tools, column("api").label("api"), pid.label("recorder_pid")
-    statement = select(*tails, *sizes, *heads, *others).select_from(JOINED).where(exchanges.c.no == no)
+    statement = select(pid, tools, *tails, *sizes).select_from(JOINED).where(exchanges.c.no == no)
     with connection.begin():
-        texts = connection.execute(statement).mappings().one_or_none()
-    if texts is None:
+        read = connection.execute(statement).one_or_none()
+    if read is None:
         return None
-    row = found[0] | {str(name): value for name, value in texts.items()}
-    return row | _live_text(connection, no) if is_measurable(row) else row
+    recorder_pid, calls, *read_texts = read
+    texts = dict(zip(_TAILS, read_texts, strict=False))
+    lengths = dict(zip(_TAILS, read_texts[len(_TAILS) :], strict=True))
+    if is_measurable(found[0]):
+        so_far = figures(connection, no)
+        measured = {name: getattr(so_far, name) for name in _TAILS}
+        texts = {name: None if text is None else text[-TAIL:] for name, text in measured.items()}
+        lengths = {name: None if text is None else len(text) for name, text in measured.items()}
+    return PreviewRow(replace(found[0], recorder_pid=recorder_pid), texts | {"tool_calls": calls}, lengths)
 
 
-def is_measurable(row: Row, most: int = LARGEST) -> bool:
-    """Return whether an exchange, a row with `outcome` and `bytes`, still runs and is known not to be larger."""
-    return row["outcome"] == "open" and row["bytes"] is not None and bool(row["bytes"] <= most)
+def is_measurable(row: ListRow, most: int = LARGEST) -> bool:
+    """Return whether an exchange still runs and is known not to be larger than that."""
+    return row.outcome == "open" and row.bytes is not None and row.bytes <= most
 
 
 def figures(connection: Connection, no: int) -> Measures:
@@ -259,13 +254,15 @@ def _measure_once(facts: Exchange, reads: Reads, body: bytes) -> Measures:
     return derive(facts, reads, body, _decode_once(facts, reads, body))
 
 
-def filled(row: Row, figures: Measures) -> Row:
+def filled(row: R, figures: Measures) -> R:
     """Return a row with these figures, as far as it has their fields; a model that was asked for is not replaced."""
-    names = tuple(name for name in MEASURED if name in row)
-    values = rows.exchange(names, [getattr(figures, rows.stored_name(name)) for name in names])
-    if "model" in row:
-        values["model"] = row["model"] or figures.response_model
-    return row | values | {"flags": [flag for flag in figures.flags if flag in _FLAGS]}
+    values = rows.exchange(MEASURED, [getattr(figures, rows.stored_name(name)) for name in MEASURED])
+    values["model"] = row.model or figures.response_model
+    values["flags"] = [flag for flag in figures.flags if flag in _FLAGS]
+    changed = {name: value for name, value in values.items() if hasattr(row, name)}
+    if isinstance(row, DetailRow):
+        changed["metrics"] = {name: values.get(name, value) for name, value in row.metrics.items()}
+    return replace(row, **changed)
 
 
 def entries(connection: Connection, numbers: Sequence[int]) -> list[Entry]:
@@ -274,19 +271,15 @@ def entries(connection: Connection, numbers: Sequence[int]) -> list[Entry]:
 
 
 def _entry(connection: Connection, no: int) -> Entry | None:
-    row = next(queries.numbered(connection, COMPARED, [no]), None)
-    if row is None:
+    found = listed(connection, [no])
+    if not found:
         return None
     with connection.begin():
         gaps: bytes | None = connection.execute(select(measures.c.icl).where(measures.c.exchange_no == no)).scalar()
-        last = connection.execute(select(func.max(reads.c.at_ns)).where(reads.c.exchange_no == no)).scalar()
         run = reading.run_of(connection, no)
-    if row["outcome"] == "open":
-        row["last_read_ms"] = rows.ms(last)
-    if is_measurable(row):
-        so_far = figures(connection, no)
-        row, gaps = filled(row, so_far), so_far.icl
-    return Entry(no, row, run, gaps or b"")
+    if is_measurable(found[0]):
+        gaps = figures(connection, no).icl
+    return Entry(no, found[0], run, gaps or b"")
 
 
 def _numbers_of(connection: Connection, statement: Any) -> list[int]:
@@ -297,13 +290,6 @@ def _numbers_of(connection: Connection, statement: Any) -> list[int]:
 
 def _short(name: str) -> ColumnElement[Any]:
     return func.substr(column(name), 1, LONGEST, type_=column(name).type) if name in _TEXTS else column(name)
-
-
-def _live_text(connection: Connection, no: int) -> Row:
-    so_far = figures(connection, no)
-    texts = {name: getattr(so_far, name) for name in _TAILS}
-    sizes = {f"{name}_size": None if text is None else len(text) for name, text in texts.items()}
-    return {name: None if text is None else text[-TAIL:] for name, text in texts.items()} | sizes
 
 
 def _new(connection: Connection, known: Seen) -> set[int]:

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func
 from recorder.decode.outcome import OUTCOMES
 from recorder.tape import cells
 from recorder.tape.schema import exchanges, measures
-from viewer.rows import Row
+from viewer.rows import TableRow
 from viewer.stats import heatmap, summary
 from viewer.stats.heatmap import Heatmap
 from viewer.stats.metrics import QUANTITIES, Bound
@@ -55,7 +55,7 @@ class Failures:
 
 def figures(
     connection: Connection, by: str, where: Condition | None = None, bounds: Sequence[Bound] = (), *, gaps: bool = True
-) -> tuple[list[Row], Row | None]:
+) -> tuple[list[TableRow], TableRow | None]:
     """Return the statistics of each group, and those of all together, without a key; None if there are none.
 
     Without `gaps` those of pooled gaps are left unknown, which is far faster.

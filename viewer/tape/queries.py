@@ -6,6 +6,7 @@ memory does not grow with the tape. What a row looks like is left to `rows`, dec
 """
 
 import contextlib
+import functools
 import itertools
 import json
 import re
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Select, event, func, select, type_coerce
+from sqlalchemy import Connection, Select, bindparam, event, func, select, type_coerce
 from sqlalchemy.exc import DatabaseError, DBAPIError
 
 from recorder.decode import encoding
@@ -32,7 +33,7 @@ from recorder.tape.schema import measures as _measures
 from recorder.tape.schema import reads as _reads
 from viewer import rows
 from viewer.filters.patterns import Searches, TooSlow
-from viewer.rows import Chunks, Exchanges, Row
+from viewer.rows import Chunks, DetailRow, Exchanges, Headers, Request, TableRow
 from viewer.tape import conditions
 from viewer.tape.columns import JOINED, column
 from viewer.tape.conditions import Condition
@@ -44,6 +45,11 @@ _BATCH_OF_EXCHANGES = 200
 _MOST_HELD = 16 << 20
 _HEADS = select(
     _exchanges.c.no, _exchanges.c.response_headers, _exchanges.c.framing, _exchanges.c.path, reading.REQUEST_NEEDED
+)
+_REQUEST: Final[Select[Any]] = select(
+    *(_exchanges.c[name] for name in ("id", "method", "path", "upstream")),
+    *(_exchanges.c[f"request_{name}"] for name in ("headers", "body", "size", "sha256")),
+    _exchanges.c.labels,
 )
 EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
 """What is said wherever an exchange is asked of a tape that has none."""
@@ -154,7 +160,7 @@ def ordered(
     descending: bool = False,
     limit: int | None = None,
     where: Condition | None = None,
-) -> Iterator[Row]:
+) -> Iterator[TableRow]:
     """Yield the exchanges in the order of a field, unknown last and otherwise the newest first; like `exchanges`.
 
     Their numbers are read first: of each exchange of the tape, no more than that is held.
@@ -169,7 +175,7 @@ def ordered(
 
 def numbered(
     connection: Connection, fields: tuple[str, ...], numbers: Sequence[int], where: Condition | None = None
-) -> Iterator[Row]:
+) -> Iterator[TableRow]:
     """Yield the exchanges of these numbers that fit, in this order."""
     for start in range(0, len(numbers), BATCH):
         batch = numbers[start : start + BATCH]
@@ -179,12 +185,20 @@ def numbered(
         yield from (rows.exchange(fields, found[no]) for no in batch if no in found)
 
 
-def detail(connection: Connection, no: int) -> Row:
+def detail(connection: Connection, no: int) -> DetailRow:
     """Return all that is known of one exchange, except its events, reads and bytes."""
-    fields = rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS + ("sparkline",)
     with connection.begin():
-        _, *values = connection.execute(_selected(fields).select_from(JOINED).where(_exchanges.c.no == no)).one()
-    return rows.exchange(fields, values)
+        return detail_of(connection, no)
+
+
+def detail_of(connection: Connection, no: int) -> DetailRow:
+    """Return what `detail` does, within a transaction."""
+    return rows.detail(*connection.execute(_detail(), {"no": no}).one())
+
+
+@functools.cache
+def _detail() -> Select[Any]:
+    return _selected(rows.DETAILED).select_from(JOINED).where(_exchanges.c.no == bindparam("no"))
 
 
 def find(connection: Connection, reference: str) -> int:
@@ -243,29 +257,33 @@ def body(connection: Connection, no: int) -> bytes:
         return reading.stored_body(connection, no)
 
 
-def request(connection: Connection, no: int) -> tuple[Row, bytes | None]:
-    """Return a request's row, and its body as it came."""
+def request(connection: Connection, no: int) -> Request:
+    """Return the request of an exchange."""
     with connection.begin():
-        found = connection.execute(select(_exchanges).where(_exchanges.c.no == no)).mappings().one()
-    return rows.request({str(name): value for name, value in found.items()}), found["request_body"]
+        return request_of(connection, no)
 
 
-def headers(connection: Connection, no: int) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the headers of an exchange's request and of its response, each as `[name, value]`, as they are stored."""
+def request_of(connection: Connection, no: int) -> Request:
+    """Return the request of an exchange, within a transaction."""
+    return Request(*connection.execute(_REQUEST.where(_exchanges.c.no == no)).one())
+
+
+def headers(connection: Connection, no: int) -> tuple[Headers, Headers]:
+    """Return the headers of an exchange's request and of its response."""
     columns = (_exchanges.c.request_headers, _exchanges.c.response_headers)
     with connection.begin():
         asked, answered = connection.execute(select(*columns).where(_exchanges.c.no == no)).one()
     return asked or [], answered or []
 
 
-def reads(connection: Connection, no: int) -> list[Row]:
+def reads(connection: Connection, no: int) -> list[TableRow]:
     """Return an exchange's reads."""
     with connection.begin():
         found = reading.intact_reads(connection, no)
     return [rows.read(one) for one in found]
 
 
-def all_reads(connection: Connection, where: Condition | None = None) -> Iterator[Row]:
+def all_reads(connection: Connection, where: Condition | None = None) -> Iterator[TableRow]:
     """Yield every read of the exchanges that fit, oldest exchange first, each with the id of its exchange."""
     for id, its_reads in all_reads_packed(connection, where):
         yield from ({"id": id, **rows.read(one)} for one in its_reads)

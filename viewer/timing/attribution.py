@@ -20,7 +20,7 @@ from typing import Final, Literal, NamedTuple
 from recorder.decode.decoder import COMMENT, EVENT, Decoded, Run
 from recorder.decode.metrics import percentile
 from recorder.decode.outcome import Exchange, Read, Reads
-from viewer.rows import Row
+from viewer.rows import TableRow
 
 Who = Literal["upstream", "relay", "client"]
 Unclear = Literal["instants", "missing", "at_once", "handing_on"]
@@ -186,7 +186,7 @@ class Attribution:
         last = min(last, len(self.reads) - 1)
         return last > first and self._breaks[last] > self._breaks[max(first, 0)]
 
-    def meanwhile(self, first: int, last: int, start: int, end: int) -> Row:
+    def meanwhile(self, first: int, last: int, start: int, end: int) -> TableRow:
         """Count what came in the reads between the places `first` and `last`, and in the data from `start` to `end`."""
         decoded = self.decoded
         between = slice(bisect_right(decoded.ends, start), bisect_left(decoded.ends, end))
@@ -201,7 +201,7 @@ class Attribution:
             "events_meanwhile": came[EVENT],
         }
 
-    def held(self, first: int, last: int) -> Row:
+    def held(self, first: int, last: int) -> TableRow:
         """Return the longest step of the relay, and the longest wait for the client, from place `first` to `last`."""
         ended = [(step.who, step.ns) for step in self.steps[first : last + 1] if step.ns is not None]
         is_clear = bool(ended) and all(who is not None for who, _ in ended)

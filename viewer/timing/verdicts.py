@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from recorder.decode.dialect import Chunk
 from recorder.decode.stalls import Thresholds, output_gaps
 from viewer import rows
-from viewer.rows import Row
+from viewer.rows import TableRow
 from viewer.timing.attribution import Attribution, ChunkTime, Unclear, Who
 
 WORDS: Final = 80
@@ -81,7 +81,7 @@ def schema() -> dict[str, str]:
 FIELDS: Final = tuple(schema())
 
 
-def row(verdict: Verdict) -> Row:
+def row(verdict: Verdict) -> TableRow:
     """Return a verdict's row, durations in ms."""
     values = ((name, getattr(verdict, name)) for name in _MEANINGS)
     return {rows.field_name(name): rows.ms(value) if name.endswith("_ns") else value for name, value in values}
@@ -235,7 +235,7 @@ def _bursts(timed: Attribution, limits: Thresholds) -> Iterator[Verdict]:
     )
 
 
-def _where(timed: Attribution, before: ChunkTime, after: ChunkTime) -> Row:
+def _where(timed: Attribution, before: ChunkTime, after: ChunkTime) -> TableRow:
     chunk = timed.decoded.chunk
     words = {"before": _words(chunk(before.no), last=True), "after": _words(chunk(after.no))}
     return {"read": after.read, "event": after.item, "chunk": after.no, **words}

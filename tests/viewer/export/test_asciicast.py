@@ -10,13 +10,12 @@ import pytest
 from sqlalchemy import Connection
 
 from recorder.decode.dialect import Chunk, Fault, Piece, ToolPiece
-from recorder.decode.outcome import Reads
 from tests.decoded import of_chunks
 from tests.viewer.conftest import COMPLETE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
+from tests.viewer.exchange_rows import full
 from tests.viewer.golden import assert_golden
 from viewer.export import asciicast
 from viewer.tape import exchange, queries
-from viewer.tape.exchange import FullExchange
 
 Event = tuple[float, str, str]
 SGR = re.compile("\x1b\\[[0-9]+m")
@@ -43,10 +42,8 @@ def events(connection: Connection, id: str) -> list[Event]:
 
 
 def made(*chunks: Chunk, **facts: Any) -> list[Event]:
-    known: dict[str, Any] = {"id": "x", "model": None, "outcome": "complete", "outcome_detail": None, "ended_by": "end"}
-    known |= {"started_at": "2026-03-01T12:00:00Z", "end_ns": 90 * MS, "finish_reason": None, "error_message": None}
     decoded = of_chunks(chunks, [at * 10 * MS for at in range(1, len(chunks) + 1)])
-    one = FullExchange(known | {"ended_detail": None} | facts, Reads.of([]), b"", decoded)
+    one = full((), decoded, **({"ended_by": "end", "end_ns": 90 * MS} | facts))
     return read_back("\n".join(asciicast.lines(one)).encode())[1]
 
 
@@ -156,6 +153,6 @@ def test_each_call_begins_a_line_and_each_kind_a_paragraph() -> None:
 
 def test_time_never_runs_backwards(connection: Connection) -> None:
     one = exchange.full(connection, queries.find(connection, COMPLETE))
-    early = replace(one, facts=one.facts | {"end_ns": 5 * MS})
+    early = replace(one, facts=replace(one.facts, end_ns=5 * MS))
     intervals = [json.loads(line)[0] for line in list(asciicast.lines(early))[1:]]
     assert min(intervals) >= 0

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import re
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,13 @@ import pytest
 from sqlalchemy import Connection
 
 from recorder.decode.decoder import Decoded
-from recorder.decode.outcome import Read, Reads
+from recorder.decode.outcome import Read
 from tests.viewer.commanding import on_terminal, run
 from tests.viewer.conftest import COMPLETE, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
+from tests.viewer.exchange_rows import full
 from tests.viewer.golden import assert_golden
 from viewer.export import har
 from viewer.tape import exchange, queries
-from viewer.tape.exchange import FullExchange
 
 PHASES = ("blocked", "dns", "connect", "send", "wait", "receive")
 TEXT = {"name": str, "value": str}
@@ -61,9 +62,7 @@ def entries(connection: Connection) -> dict[str, Any]:
 
 
 def timed(last: int | None = None, **instants: int) -> dict[str, float]:
-    facts = {"connected_ns": None, "sent_ns": None, "headers_ns": None, "end_ns": None} | instants
-    reads = [] if last is None else [Read(0, last, None, 0, 1)]
-    return har.timings(FullExchange(facts, Reads.of(reads), b"", Decoded(b"", "json")))
+    return har.timings(full([] if last is None else [Read(0, last, None, 0, 1)], **instants))
 
 
 def test_an_archive_is_the_golden_file_byte_for_byte(connection: Connection) -> None:
@@ -144,8 +143,8 @@ def test_an_open_exchange_is_timed_up_to_its_last_read(connection: Connection) -
 
 def test_without_an_answer_the_status_is_0_and_the_error_is_said(connection: Connection) -> None:
     one = exchange.full(connection, queries.find(connection, TRUNCATED))
-    lost = {"status": None, "response_headers": None, "outcome": "connect_error", "outcome_detail": "dns"}
-    found = har.entry(FullExchange(one.facts | lost, Reads.of([]), b"", Decoded(b"", "json")))
+    row = replace(one.row, status=None, outcome="connect_error", outcome_detail="dns")
+    found = har.entry(replace(one, row=row, response_headers=[], body=b"", decoded=Decoded(b"", "json")))
     assert_of_shape(found, ENTRY)
     assert (found["response"]["status"], found["response"]["httpVersion"]) == (0, "")
     assert found["response"]["_error"] == found["comment"] == "connect_error (dns): closed mid-chunk"
@@ -153,17 +152,17 @@ def test_without_an_answer_the_status_is_0_and_the_error_is_said(connection: Con
 
 def test_a_body_in_a_content_coding_is_shown_decoded(connection: Connection) -> None:
     one = exchange.full(connection, queries.find(connection, COMPLETE))
-    content = har.entry(FullExchange(one.facts, one.reads, b"0123456789", one.decoded))["response"]["content"]
+    content = har.entry(replace(one, body=b"0123456789"))["response"]["content"]
     assert content["compression"] == content["size"] - 10
 
 
 def test_a_request_that_was_cut_or_has_a_broken_url_is_still_an_entry(connection: Connection) -> None:
     one = exchange.full(connection, queries.find(connection, COMPLETE))
-    cut = one.facts | {"request_size": 99, "request_body": b"{", "upstream": "http://[", "path": "/?a=1"}
-    request = har.entry(FullExchange(cut, [], b"", one.decoded))["request"]
+    cut = replace(one.request, size=99, body=b"{", upstream="http://[", path="/?a=1")
+    request = har.entry(replace(one, request=cut))["request"]
     assert request["postData"]["comment"] == "the first 1 of 99 bytes: the tape keeps no more"
     assert request["queryString"] == []
-    asked = har.entry(FullExchange(one.facts | {"path": "/v1?a=1&b="}, [], b"", one.decoded))["request"]
+    asked = har.entry(replace(one, request=replace(one.request, path="/v1?a=1&b=")))["request"]
     assert asked["queryString"] == [{"name": "a", "value": "1"}, {"name": "b", "value": ""}]
 
 

@@ -22,7 +22,7 @@ from viewer.export import text as export  # noqa: E402
 from viewer.export.fields import Field  # noqa: E402
 
 
-def read_back(columns: tuple[Field, ...], found: list[rows.Row]) -> Any:
+def read_back(columns: tuple[Field, ...], found: list[rows.TableRow]) -> Any:
     out = io.BytesIO()
     assert parquet.write(out, columns, iter(found)) == len(found)
     return arrow.read_table(io.BytesIO(out.getvalue()))

@@ -18,7 +18,7 @@ from viewer.tape import queries
 GOLDEN = Path(__file__).parents[2] / "data" / "export"
 
 
-def written(format: export.Format, found: list[rows.Row], **options: Any) -> bytes:
+def written(format: export.Format, found: list[rows.TableRow], **options: Any) -> bytes:
     out = io.BytesIO()
     assert export.write(out, format, list(found[0]), found, **options) == len(found)
     return out.getvalue()

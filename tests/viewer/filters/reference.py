@@ -14,7 +14,7 @@ from viewer import rows
 from viewer.filters.fields import FIELDS, having
 from viewer.filters.patterns import Searches
 from viewer.filters.syntax import Among, And, Compare, Filter, Labelled, Match, Not, Number, Or, Pattern, Regex, Word
-from viewer.rows import Row
+from viewer.rows import TableRow
 from viewer.tape.conditions import ORDERS, WORD_IN, field_shapes, gap_percentile, shapes, unpacked
 
 
@@ -35,54 +35,54 @@ def needed(filter: Filter) -> tuple[str, ...]:
 
 
 @functools.singledispatch
-def matches(filter: Filter, row: Row) -> bool:
+def matches(filter: Filter, row: TableRow) -> bool:
     """Say whether a row, as `queries` gives it, fits; it must have the fields that are `needed`."""
     raise TypeError(filter)
 
 
 @matches.register
-def _(filter: And, row: Row) -> bool:
+def _(filter: And, row: TableRow) -> bool:
     return all(matches(part, row) for part in filter.parts)
 
 
 @matches.register
-def _(filter: Or, row: Row) -> bool:
+def _(filter: Or, row: TableRow) -> bool:
     return any(matches(part, row) for part in filter.parts)
 
 
 @matches.register
-def _(filter: Not, row: Row) -> bool:
+def _(filter: Not, row: TableRow) -> bool:
     return not matches(filter.part, row)
 
 
 @matches.register
-def _(filter: Word, row: Row) -> bool:
+def _(filter: Word, row: TableRow) -> bool:
     texts = [*row["labels"].values(), *(text for text in _values("text", row) if text is not None)]
     within = any(_fits(text, shapes("within", filter.pattern)) for text in texts)
     return within or any(_fits(row[name], shapes(style, filter.pattern)) for name, style in WORD_IN.items())
 
 
 @matches.register
-def _(filter: Compare, row: Row) -> bool:
+def _(filter: Compare, row: TableRow) -> bool:
     limit, compared = _in_row(filter.field, filter.limit), ORDERS[filter.order]
     return _holds(_values(filter.field, row), lambda value: bool(compared(value, limit)))
 
 
 @matches.register
-def _(filter: Among, row: Row) -> bool:
+def _(filter: Among, row: TableRow) -> bool:
     spans = [(_in_row(filter.field, low), _in_row(filter.field, high)) for low, high in filter.spans]
     return _holds(_values(filter.field, row), lambda value: any(_between(value, *s) for s in spans), filter.negated)
 
 
 @matches.register
-def _(filter: Regex, row: Row) -> bool:
+def _(filter: Regex, row: TableRow) -> bool:
     return _holds(
         _values(filter.field, row), lambda value: bool(Searches().search(filter.pattern, value)), filter.negated
     )
 
 
 @matches.register
-def _(filter: Labelled, row: Row) -> bool:
+def _(filter: Labelled, row: TableRow) -> bool:
     judged = (_label_fits(row["labels"].get(key), pattern, filter.negated) for key, pattern in filter.labels)
     return all(judged) if filter.negated else any(judged)
 
@@ -92,7 +92,7 @@ def _label_fits(value: str | None, pattern: Pattern | None, negated: bool) -> bo
 
 
 @matches.register
-def _(filter: Match, row: Row) -> bool:
+def _(filter: Match, row: TableRow) -> bool:
     if filter.field == "has":
         return any(row[name] is not None for name in _had(filter)) != filter.negated
     wanted = field_shapes(filter)
@@ -111,7 +111,7 @@ def _had(filter: Match) -> list[str]:
     return [name for (word,) in filter.patterns for name in having(word)]
 
 
-def _values(field: str, row: Row) -> list[Any]:
+def _values(field: str, row: TableRow) -> list[Any]:
     if field == "flags":
         return [" ".join(row["flags"])]
     if field == "gap":
@@ -121,7 +121,7 @@ def _values(field: str, row: Row) -> list[Any]:
     return [_called(row[name]) if name == "tool_calls" else row[name] for name in FIELDS[field].rows]
 
 
-def _called(calls: Sequence[Row] | None) -> str | None:
+def _called(calls: Sequence[TableRow] | None) -> str | None:
     """Give tool calls as people are shown them, each on its line."""
     return "\n".join(f"{call['name'] or ''}({call['arguments']})" for call in calls) if calls else None
 

@@ -6,10 +6,10 @@ import pytest
 
 from tests.viewer.filters.reference import matches, needed
 from viewer.filters.parser import parse
-from viewer.rows import Row
+from viewer.rows import TableRow
 from viewer.tape.conditions import gap_percentile
 
-ROW: Row = {
+ROW: TableRow = {
     "id": "b0f3", "model": "gpt-x", "upstream": "https://API.example.com:8443/v1", "path": "/chat?v=1",
     "labels": {"run": "a7"}, "flags": ["no_usage", "stall"], "ttft_ms": 0.000001, "status": None, "tool_calls": None,
     "content": None, "reasoning": None, "refusal": None, "request_body": b"caf\xc3\xa9 \xff 100%",

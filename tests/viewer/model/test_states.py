@@ -9,27 +9,21 @@ from rich.cells import cell_len
 from recorder.decode.outcome import FLAGS, OUTCOMES
 from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import HOSTILE
+from tests.viewer.exchange_rows import listed as row
 from viewer import sparkline
 from viewer.model import states
 from viewer.model.listing import layout
 from viewer.model.states import Look, Part, Silence, silence
-from viewer.rows import Row
-from viewer.tape import live
+from viewer.rows import ListRow
 
 LOOK = Look(times="utc", wall_ns=1_772_366_460 * 10**9)
-
-
-def row(**more: Any) -> Row:
-    values: Row = dict.fromkeys(live.LISTED)
-    values |= {"id": "7f3a81000000aaaa", "started_at": "2026-03-01T12:00:00.123456Z", "upstream": "https://h.example:1"}
-    return values | {"method": "POST", "path": "/v1", "outcome": "complete", "flags": [], "sparkline": ""} | more
 
 
 def plain(parts: Any) -> str:
     return "".join(text for text, _ in parts)
 
 
-def cells_of(name: str, values: Row, look: Look = LOOK, width: int = 20) -> list[Part]:
+def cells_of(name: str, values: ListRow, look: Look = LOOK, width: int = 20) -> list[Part]:
     (column,) = [column for column in layout.COLUMNS if column.name == name]
     return list(column.shown(values, look, width))
 

@@ -1,6 +1,7 @@
 """Pages about one exchange: what they say of it."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from rich.text import Text
 from sqlalchemy import Connection
@@ -8,9 +9,9 @@ from sqlalchemy import Connection
 from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import COMPLETE, TOOLS
 from tests.viewer.timed_exchanges import Part, evenly, outcome, timed, word
-from viewer import rows
 from viewer.model.exchange import pages
 from viewer.report import exchange
+from viewer.rows import DetailRow
 from viewer.tape import queries
 from viewer.tape.exchange import known
 from viewer.timing.attribution import Attribution
@@ -21,7 +22,7 @@ def plain(lines: Iterable[Text]) -> str:
     return "\n".join(line.plain for line in lines)
 
 
-def detail(connection: Connection, id: str) -> rows.Row:
+def detail(connection: Connection, id: str) -> DetailRow:
     return queries.detail(connection, queries.find(connection, id))
 
 
@@ -64,14 +65,14 @@ def test_a_page_withholds_the_rate_of_a_burst(connection: Connection) -> None:
     row = detail(connection, COMPLETE)
     _, found = judged((1000, word() * 30))
     assert "a second withheld (burst)" in plain(exchange.page(row, found))
-    flagged = row | {"flags": ["burst"], "tps_user": None}
+    flagged = replace(row, flags=["burst"], tps_user=None)
     assert "tpot ms 20.0  a second 50.0" in plain(exchange.page(flagged, []))
-    hidden = row | {"flags": ["hidden_tokens"], "tpot_ms": None}
+    hidden = replace(row, flags=["hidden_tokens"], tpot_ms=None)
     assert "tpot ms –  a second withheld (hidden_tokens)" in plain(exchange.page(hidden, []))
 
 
 def test_flags_that_verdicts_replace_are_left_out(connection: Connection) -> None:
-    row = detail(connection, COMPLETE) | {"flags": ["burst", "no_done", "stall"]}
+    row = replace(detail(connection, COMPLETE), flags=["burst", "no_done", "stall"])
     page = plain(exchange.page(row, []))
     assert [line.split()[1] for line in page.splitlines() if line.startswith("flag ")] == ["no_done:"]
 
@@ -104,7 +105,7 @@ def test_timing_says_what_is_not_known_and_by_which_limits_nothing_was_found() -
 
 
 def test_an_answer_shows_reasoning_before_content_and_dimmed(connection: Connection) -> None:
-    row = detail(connection, TOOLS) | {"content": "Cold.", "refusal": "No."}
+    row = replace(detail(connection, TOOLS), content="Cold.", refusal="No.")
     lines = list(exchange.answer(row))
     assert [line.plain for line in lines] == [
         "reasoning:", "Think. ", "Cold.", "refusal:", "No.", 'tool call: get_weather({"city":"Oslo"})',
@@ -113,7 +114,7 @@ def test_an_answer_shows_reasoning_before_content_and_dimmed(connection: Connect
 
 
 def test_an_answer_keeps_its_lines_and_expands_its_tabs(connection: Connection) -> None:
-    row = detail(connection, COMPLETE) | {"content": "a\n\tb"}
+    row = replace(detail(connection, COMPLETE), content="a\n\tb")
     assert plain(exchange.answer(row)) == "a\n    b"
 
 

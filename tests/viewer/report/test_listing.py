@@ -35,7 +35,7 @@ def listing(connection: Connection, width: int | None = None) -> list[Text]:
     return tables.listing(found, width).lines
 
 
-def detail(connection: Connection, id: str) -> rows.Row:
+def detail(connection: Connection, id: str) -> rows.DetailRow:
     return queries.detail(connection, queries.find(connection, id))
 
 
@@ -129,15 +129,16 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
     row = detail(connection, ODD)
     known = tape.known(connection, queries.find(connection, ODD))
     hostile: dict[str, Any] = {"headers": [[HOSTILE, HOSTILE]], "path": HOSTILE, "method": HOSTILE}
-    asked = replace(known, request=known.request | hostile, request_body=HOSTILE.encode("utf-8", "replace"))
+    request = replace(known.request, body=HOSTILE.encode("utf-8", "replace"), **hostile)
+    asked = replace(known, request=request)
     decoded = queries.decoded(connection, queries.find(connection, ODD))
     transcript = Transcript(decoded)
     events = list(event_tables.table(transcript, decoded))
     return [
         listing(connection),
         listing(connection, 100),
-        exchange.page(row | {"path": HOSTILE, "method": HOSTILE, "id": HOSTILE, "flags": [HOSTILE]}, []),
-        exchange.answer(row | {"reasoning": HOSTILE, "refusal": HOSTILE}),
+        exchange.page(replace(row, path=HOSTILE, method=HOSTILE, id=HOSTILE, flags=[HOSTILE]), []),
+        exchange.answer(replace(row, reasoning=HOSTILE, refusal=HOSTILE)),
         exchange.drawn(pages.request(asked)),
         tables.grid(rows.EVENT_FIELDS, events).lines,
         map(Text, event_tables.lines(transcript, Times())),
@@ -145,7 +146,7 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
         exchange.page(row, [], [[f"{HOSTILE}-request-id", HOSTILE]]),
         exchange.body(HOSTILE.encode()),
         exchange.body(HOSTILE.encode() + b"\xff\x00\x1b[2J"),
-        [Text(facts.no_text(row | {"tool_calls": None, "content": None}, exchange.HINT))],
+        [Text(facts.no_text(replace(row, tool_calls=None, content=None), exchange.HINT))],
         tables.grid(("a",), [{"a": HOSTILE}]).lines,
     ]
 

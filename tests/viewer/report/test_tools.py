@@ -18,7 +18,7 @@ from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, ODD
 from viewer.report import tools
 from viewer.report.tools import FIELDS, render, schema
-from viewer.rows import Row
+from viewer.rows import TableRow
 from viewer.stats.tools.summary import measure_observed, report_of
 from viewer.stats.tools.tools import TOOLS, authority
 from viewer.tape import queries
@@ -28,7 +28,7 @@ from viewer.tape.observed import observed
 ONE = exchanges.c.id == "aaaa000000000001"
 
 
-def rows(connection: Connection, tool: str, where: Condition | None = None) -> list[Row]:
+def rows(connection: Connection, tool: str, where: Condition | None = None) -> list[TableRow]:
     found = observed(connection, authority(tool), where)
     return tools.rows(report_of(tool, (measure_observed(tool, one) for one in found)))
 

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import Connection
 
 from tests.viewer.conftest import COMPLETE, TOOLS
+from tests.viewer.exchange_rows import detailed
 from viewer.stats import compare
 from viewer.stats.metrics import QUANTITIES
 from viewer.stats.summary import TOKENS, Sample
@@ -112,5 +113,5 @@ def test_two_exchanges_are_compared_field_by_field(connection: Connection) -> No
 
 
 def test_from_nothing_there_is_no_percentage() -> None:
-    a, b = ({name: value for name in compare.PAIRED} for value in (0, 5))
+    a, b = (detailed(bytes=size) for size in (0, 5))
     assert compare.pair(a, b)[-2] == {"metric": "bytes", "a": 0, "b": 5, "difference": 5, "change_pct": None}

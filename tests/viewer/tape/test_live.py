@@ -1,5 +1,6 @@
 """What a list asks of a tape that grows."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from sqlalchemy import Connection
 from recorder.tape import file, journal, retention
 from recorder.tape.store import Store
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, begin, end, event, response
+from viewer import rows
 from viewer.filters.parser import parse
 from viewer.tape import conditions, queries
 from viewer.tape import live as watching
@@ -49,13 +51,13 @@ def test_a_list_begins_with_the_first_start_and_ends_with_the_last(connection: C
 
 def test_a_running_exchange_is_measured_as_far_as_it_is(connection: Connection) -> None:
     (row,) = watching.listed(connection, [7])
-    assert (row["no"], row["id"], row["outcome"]) == (7, LIVE, "open")
-    assert (row["model"], row["events"], row["output_chunks"], row["ttft_ms"]) == ("gpt-x", 2, 1, 110.0)
-    assert (row["last_read_ms"], row["duration_ms"], row["flags"]) == (110.0, None, [])
+    assert (row.no, row.id, row.outcome) == (7, LIVE, "open")
+    assert (row.model, row.events, row.output_chunks, row.ttft_ms) == ("gpt-x", 2, 1, 110.0)
+    assert (row.last_read_ms, row.duration_ms, row.flags) == (110.0, None, [])
 
 
 def test_what_is_not_on_the_tape_is_left_out(connection: Connection) -> None:
-    assert [row["no"] for row in watching.listed(connection, [99, 1])] == [1]
+    assert [row.no for row in watching.listed(connection, [99, 1])] == [1]
     assert watching.preview(connection, 99) is None
 
 
@@ -83,7 +85,7 @@ def test_changes_are_what_is_new_and_what_ran(tmp_path: Path) -> None:
         assert (later.seen.total, later.running, later.fits, later.unfit) == (2, 0, [], [1, 2])
         again = watching.change(connection, seen.seen, None, [1])
         assert again is not None
-        assert [(row["no"], row["outcome"]) for row in again.rows] == [(1, "interrupted"), (2, "complete")]
+        assert [(row.no, row.outcome) for row in again.rows] == [(1, "interrupted"), (2, "complete")]
 
 
 def test_that_exchanges_were_deleted_is_a_change_even_where_others_came(tmp_path: Path) -> None:
@@ -136,12 +138,12 @@ def test_values_are_the_commonest_first(connection: Connection) -> None:
 
 
 def test_a_preview_has_the_end_of_the_text(connection: Connection) -> None:
-    row = watching.preview(connection, 1)
-    assert row is not None
-    assert (row["content"], row["content_size"], row["reasoning"]) == ("Hello, world", 12, None)
+    found = watching.preview(connection, 1)
+    assert found is not None
+    assert (found.texts["content"], found.sizes["content"], found.texts["reasoning"]) == ("Hello, world", 12, None)
     live = watching.preview(connection, 7)
     assert live is not None
-    assert (live["content"], live["content_size"]) == ("Hel", 3)
+    assert (live.texts["content"], live.sizes["content"]) == ("Hel", 3)
 
 
 @pytest.mark.parametrize("size", [3 << 20])
@@ -151,28 +153,29 @@ def test_what_is_read_of_a_line_does_not_grow_with_the_line(size: int, tmp_path:
     one = begin("a" * 16, 1, b"{}", "/" + "y" * 3000)
     write(path, one, *response(one.id, parts), end(one.id, parts), settle=True)
     with queries.opened(path) as connection:
-        row = watching.preview(connection, 1)
-        assert row is not None
-        assert sum(len(value) for value in row.values() if isinstance(value, str)) < 8000
-        assert row["content_size"] > size
-        assert row["last_read_ms"] is None
+        found = watching.preview(connection, 1)
+        assert found is not None
+        values = (*found.texts.values(), *dataclasses.asdict(found.row).values())
+        assert sum(len(value) for value in values if isinstance(value, str)) < 8000
+        assert (found.sizes["content"] or 0) > size
+        assert found.row.last_read_ms is None
 
 
 def test_exchanges_come_in_the_order_asked_for_and_what_is_gone_is_left_out(connection: Connection) -> None:
     numbers = [queries.find(connection, id) for id in (TOOLS, COMPLETE)]
     found = watching.entries(connection, [numbers[0], 999, numbers[1]])
-    assert [(one.no, one.row["id"]) for one in found] == [(numbers[0], TOOLS), (numbers[1], COMPLETE)]
+    assert [(one.no, one.row.id) for one in found] == [(numbers[0], TOOLS), (numbers[1], COMPLETE)]
 
 
 def test_the_figures_of_several_are_those_of_the_tape(connection: Connection) -> None:
     no = queries.find(connection, COMPLETE)
     (one,) = watching.entries(connection, [no])
     detail = queries.detail(connection, no)
-    assert one.row == {name: detail[name] for name in watching.COMPARED}
+    assert [getattr(one.row, name) for name in rows.LISTED] == [getattr(detail, name) for name in rows.LISTED]
     assert len(one.gaps) == 3 * 8
 
 
 def test_one_of_several_that_runs_is_measured_until_its_last_read(connection: Connection) -> None:
     (one,) = watching.entries(connection, [queries.find(connection, LIVE)])
-    assert (one.row["ttft_ms"], one.row["last_read_ms"], one.row["outcome"], one.gaps) == (110.0, 110.0, "open", b"")
-    assert (one.row["duration_ms"], one.run.heartbeat_at[:10], one.run.ended_at) == (None, "2026-03-01", None)
+    assert (one.row.ttft_ms, one.row.last_read_ms, one.row.outcome, one.gaps) == (110.0, 110.0, "open", b"")
+    assert (one.row.duration_ms, one.run.heartbeat_at[:10], one.run.ended_at) == (None, "2026-03-01", None)

@@ -81,7 +81,7 @@ def test_an_order_has_the_unknown_last_and_equals_the_newest_first(
     assert [row["id"] for row in limited] == [next(id for id in ids if id in (COMPLETE, TRUNCATED))]
 
 
-def lists(connection: Connection) -> list[list[rows.Row]]:
+def lists(connection: Connection) -> list[list[rows.TableRow]]:
     """Read everything that comes in batches; a batch that repeats itself ends after 100 rows."""
     found = (
         queries.exchanges(connection),
@@ -119,8 +119,8 @@ def test_a_complete_exchange_has_the_instants_that_were_recorded(connection: Con
 def test_an_open_exchange_counts_what_is_there_and_knows_nothing_else(connection: Connection) -> None:
     row = queries.detail(connection, queries.find(connection, LIVE))
     counted = sum(len(data) for _, data in COMPLETE_READS[:2])
-    assert (row["outcome"], row["model"], row["reads"], row["bytes"], row["flags"]) == ("open", "gpt-x", 2, counted, [])
-    assert {row[field] for field in rows.FIELDS if field.endswith(("_ms", "_tokens"))} == {None}
+    assert (row.outcome, row.model, row.reads, row.bytes, row.flags) == ("open", "gpt-x", 2, counted, [])
+    assert {rows.value(row, field) for field in rows.FIELDS if field.endswith(("_ms", "_tokens"))} == {None}
     assert [item.data[:1] for item in queries.decoded(connection, queries.find(connection, LIVE)).items()] == ["{", "{"]
 
 
@@ -137,7 +137,7 @@ def test_an_open_exchange_counts_what_is_there_and_knows_nothing_else(connection
     ],
 )
 def test_an_exchange_is_found_by_prefix_or_by_age(connection: Connection, reference: str, id: str) -> None:
-    assert queries.detail(connection, queries.find(connection, reference))["id"] == id
+    assert queries.detail(connection, queries.find(connection, reference)).id == id
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_a_reference_that_fits_none_or_several_is_explained(connection: Connecti
 
 def test_a_body_and_a_request_come_byte_for_byte(connection: Connection) -> None:
     assert queries.body(connection, queries.find(connection, COMPLETE)) == b"".join(data for _, data in COMPLETE_READS)
-    row, body = queries.request(connection, queries.find(connection, "c000"))
-    assert (body, row["body"]) == (b"\xff\xfe not UTF-8", None)
-    assert "sk-secret" not in str(row)
+    request = queries.request(connection, queries.find(connection, "c000"))
+    assert (request.body, request.text) == (b"\xff\xfe not UTF-8", None)
+    assert "sk-secret" not in str(rows.request(request))
 
 
 def test_a_reader_holds_no_transaction_between_rows(tape: Path, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_what_is_damaged_is_unknown_and_told_in_a_line_for_each_row(tape: Path, 
     copy = harmed(tape, tmp_path, "measures SET tool_calls = '[{', ttft_ns = 'soon', icl = x'01' WHERE exchange_no = 2")
     with queries.opened(copy, told.append) as connection:
         row = queries.detail(connection, 2)
-        assert (row["tool_calls"], row["ttft_ms"], row["outcome"]) == (None, None, "complete")
+        assert (row.tool_calls, row.ttft_ms, row.outcome) == (None, None, "complete")
         assert [gaps for id, gaps in queries.packed_gaps(connection) if id == TOOLS] == [b""]
     assert told == [
         f"exchange {TOOLS} is damaged: measures.icl is a blob of 1 bytes, not a packed array of numbers; "
@@ -272,5 +272,5 @@ def test_any_number_of_exchanges_can_be_named(connection: Connection) -> None:
 def test_an_exchange_is_read_as_a_whole(connection: Connection) -> None:
     one = exchange.full(connection, queries.find(connection, COMPLETE))
     assert one.body == queries.body(connection, queries.find(connection, COMPLETE))
-    assert (one.facts["outcome"], one.facts["model"], len(one.reads)) == ("complete", "gpt-x-mini", 6)
+    assert (one.row.outcome, one.row.model, len(one.reads)) == ("complete", "gpt-x-mini", 6)
     assert len(one.decoded.kinds) == 9

@@ -14,7 +14,7 @@ from viewer import formatting, rows
 from viewer.model.exchange.clocks import SAME, Times
 from viewer.model.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Transcript
 from viewer.model.text import json_spans
-from viewer.rows import Row
+from viewer.rows import TableRow
 
 FILTER_HELP: Final = "kind:tool · gap>100ms · words"
 """What a filter for events can hold."""
@@ -87,7 +87,7 @@ def lines(transcript: Transcript, times: Times, only: Sequence[int] | None = Non
         above = event
 
 
-def table(transcript: Transcript, decoded: Decoded) -> Iterator[Row]:
+def table(transcript: Transcript, decoded: Decoded) -> Iterator[TableRow]:
     """Yield a row of `rows.EVENT_FIELDS` for each event; the transcript is made of `decoded`.
 
     `gap_ms` is the time since the event before, None for the first; `delta` what it adds to the answer.

@@ -15,7 +15,7 @@ from recorder.process import Run
 from viewer.model.exchange import markers
 from viewer.model.exchange.markers import Marker
 from viewer.model.exchange.transcript import UNKNOWN, Transcript
-from viewer.rows import Row
+from viewer.rows import DetailRow, Headers, Request
 from viewer.timing import verdicts
 from viewer.timing.attribution import Attribution, Slowness
 from viewer.timing.verdicts import Verdict
@@ -23,16 +23,15 @@ from viewer.timing.verdicts import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known without decoding: the row of `queries.detail`, the request and its body, the gaps between outputs.
+    """What is known without decoding: its row, the request, the gaps between outputs.
 
     The row of one that still runs is measured as far as it is, unless it is large. `gaps` are packed as on the tape;
     `end_ns` is when the exchange ended, 0 if it has not.
     """
 
-    row: Row
-    request: Row
-    request_body: bytes | None
-    response_headers: list[list[str]]
+    row: DetailRow
+    request: Request
+    response_headers: Headers
     recorder: Run
     end_ns: int
     gaps: bytes = field(repr=False)

@@ -25,7 +25,7 @@ from viewer.model.exchange.strips import cell as cell_at
 from viewer.model.exchange.transcript import KINDS, UNKNOWN, Transcript
 from viewer.model.facts import Fact, Line, Side
 from viewer.model.states import Part, Tone
-from viewer.rows import Row
+from viewer.rows import DetailRow
 from viewer.timing import wording
 from viewer.timing.attribution import Spread
 from viewer.timing.verdicts import Verdict
@@ -54,25 +54,25 @@ def heading(known: Known, opened: Opened | None = None, died: bool = False) -> L
     """Return what an exchange is, and the verdict on its timing once it is judged, in one line."""
     row = known.row
     state = states.state(row, recording=not died)
-    path = row["path"].partition("?")[0]
+    path = row.path.partition("?")[0]
     verdict = wording.brief(opened.verdicts) if opened is not None else ""
     judged = {one.kind for one in opened.verdicts} if opened is not None else set()
-    flags = " ".join(flag for flag in states.ranked(row["flags"]) if flag not in judged)
-    detail = f" ({row['outcome_detail']})" if row["outcome_detail"] else ""
+    flags = " ".join(flag for flag in states.ranked(row.flags) if flag not in judged)
+    detail = f" ({row.outcome_detail})" if row.outcome_detail else ""
     return [
-        (f" {row['id'][:8]}", "strong"),
+        (f" {row.id[:8]}", "strong"),
         (f"  {state.sign} {state.word}{detail}", state.tone),
-        (f"  {formatting.cell(row['status'])}", "success" if (row["status"] or 999) < 300 else "error"),
-        (f"  {clipped(row['model'] or row['request_model'] or formatting.UNKNOWN, _LONGEST)}", "plain"),
+        (f"  {formatting.cell(row.status)}", "success" if (row.status or 999) < 300 else "error"),
+        (f"  {clipped(row.model or formatting.UNKNOWN, _LONGEST)}", "plain"),
         (f"  {verdict}" if verdict else "", "error" if "stall" in judged else "warning"),
         (f"  {flags}" if flags else "", "warning"),
-        (f"  {row['method']} {formatting.host(row['upstream'])}{path}", "muted"),
+        (f"  {row.method} {formatting.host(row.upstream)}{path}", "muted"),
     ]
 
 
 def is_dead(known: Known, wall_ns: int) -> bool:
     """Return whether nobody records an exchange any more that has not ended."""
-    if known.row["ended_by"] is not None or known.row["outcome"] not in ("open", None):
+    if known.row.ended_by is not None or known.row.outcome != "open":
         return False
     return known.recorder.state(wall_ns) != "running"
 
@@ -89,7 +89,7 @@ def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:
         return [
             (f" of {counted(_unread(opened), 'byte')} no read is on the tape: when they came is not known", "error")
         ]
-    if row["outcome"] in ("complete", "open", None):
+    if row.outcome in ("complete", "open"):
         return None
     return [(f" {facts.reason(row)}", "error" if facts.fault(row) else "warning")]
 
@@ -110,16 +110,16 @@ def silence(known: Known, opened: Opened) -> str:
 
 def request(known: Known) -> Iterator[Line]:
     """Yield a request as it is on the tape, and the head of its response; JSON is indented."""
-    row = known.request
-    yield [(f"{line(row['method'])} ", "strong"), (line(f"{row['upstream']}{row['path']}"), "accent")]
+    request = known.request
+    yield [(f"{line(request.method)} ", "strong"), (line(f"{request.upstream}{request.path}"), "accent")]
     yield []
-    yield from headers(row["headers"])
+    yield from headers(request.headers)
     yield []
-    yield [(f"body · {counted(row['size'], 'byte')}", "muted")]
-    yield from _body(known.request_body, row["size"])
+    yield [(f"body · {counted(request.size, 'byte')}", "muted")]
+    yield from _body(request.body, request.size)
     if known.response_headers:
         yield []
-        yield [("response ", "strong"), (cell(known.row["status"]), "plain")]
+        yield [("response ", "strong"), (cell(known.row.status), "plain")]
         yield []
         yield from headers(known.response_headers)
 
@@ -132,7 +132,7 @@ def headers(headers: Sequence[Sequence[str]]) -> Iterator[Line]:
 def timing(known: Known, opened: Opened | None, width: int, times: Times = SINCE_REQUEST) -> Iterator[Line]:
     """Yield where the time went, and who was slow, in lines of `width` cells, timestamps as `times` display them."""
     judged = {verdict.kind for verdict in opened.verdicts} if opened is not None and opened.judged else None
-    burst = "burst" in (known.row["flags"] if judged is None else judged)
+    burst = "burst" in (known.row.flags if judged is None else judged)
     figures = [row for fact in facts.measured(known.row, burst=burst) for row in labelled(fact, width)]
     if opened is None:
         yield from (*figures, [])
@@ -152,7 +152,7 @@ def timing(known: Known, opened: Opened | None, width: int, times: Times = SINCE
 
 def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> list[Line]:
     """Return the labels, the bookmarks with their timestamps as `times` display them, and the note."""
-    labels = known.row["labels"].items()
+    labels = known.row.labels.items()
     lines: list[Line] = [[("labels", "strong")]]
     lines += [[(f"  {key} = ", "muted"), (value, "plain")] for key, value in labels]
     if not labels:
@@ -204,13 +204,13 @@ class Bar:
 
 def bars(
     exchange: Exchange,
-    row: Row,
+    row: DetailRow,
     transcript: Transcript | None,
     verdicts: Sequence[Verdict] = (),
     last_ns: int | None = None,
 ) -> Iterator[Bar]:
-    """Yield the bars of an exchange; `row` is `queries.detail`'s, `last_ns` the timestamp of its last read."""
-    connected_ns, headers_ns, first_ns = exchange.connected_ns, exchange.headers_ns, rows.ns(row["ttf_byte_ms"])
+    """Yield the bars of an exchange; `last_ns` is the timestamp of its last read."""
+    connected_ns, headers_ns, first_ns = exchange.connected_ns, exchange.headers_ns, rows.ns(row.metrics["ttf_byte_ms"])
     if connected_ns is not None:
         yield Bar("connect", 0, connected_ns, "wait", "" if connected_ns else "connection reused")
     if headers_ns is not None:

@@ -22,7 +22,7 @@ from viewer.model.exchange.strips import Wait
 from viewer.model.exchange.transcript import Track, Transcript
 from viewer.model.states import Part as StatusPart
 from viewer.model.states import Silence, state
-from viewer.rows import Row
+from viewer.rows import DetailRow
 from viewer.timing.playback import Playback
 
 Alignment = Literal["request sent", "first byte", "first content", "content offset"]
@@ -287,7 +287,7 @@ def _by_offset(a: Lane, b: Lane) -> "array[int]":
 
 
 def status(
-    lane: Lane, position: int, row: Row, room: int, *, silence: Silence | None = None, zero_ns: int = 0
+    lane: Lane, position: int, row: DetailRow, room: int, *, silence: Silence | None = None, zero_ns: int = 0
 ) -> list[StatusPart]:
     """Return how a lane stands after `position` events: as much as fits `room` cells, the most telling first.
 
@@ -301,7 +301,7 @@ def status(
         parts.append((f"{how.sign} {how.word}", how.tone))
     if silence is not None:
         parts.append((str(silence), "error" if silence.stalled else "warning"))
-    ttft, gap, at = row["ttft_ms"], lane.gap_ns(position), lane.instant_ns(position)
+    ttft, gap, at = row.ttft_ms, lane.gap_ns(position), lane.instant_ns(position)
     if lane.outputs(position):
         first = f"T {formatting.UNKNOWN if ttft is None else f'{ttft:,.0f} ms'}"
     else:
@@ -324,12 +324,12 @@ def status(
     return [parts[0], *((_BETWEEN + text, tone) for text, tone in shown)]
 
 
-def _rate(lane: Lane, position: int, row: Row) -> str:
+def _rate(lane: Lane, position: int, row: DetailRow) -> str:
     """Return the tokens a second, withheld where the row withholds them; where none are counted, the output chunks."""
-    if row["tps_user"] is not None and position == len(lane.transcript):
-        return f"{row['tps_user']:,.1f} tok/s"
+    if row.tps_user is not None and position == len(lane.transcript):
+        return f"{row.tps_user:,.1f} tok/s"
     rate = lane.chunks_per_s(position)
-    if rate is None or "burst" in row["flags"]:
+    if rate is None or "burst" in row.flags:
         return ""
-    per_chunk = row["tokens_per_chunk"]
+    per_chunk = row.metrics["tokens_per_chunk"]
     return f"{rate:,.1f} chunks/s" if per_chunk is None else f"~{rate * per_chunk:,.1f} tok/s"

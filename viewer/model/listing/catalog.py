@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from viewer.rows import Row
+from viewer.rows import ListRow
 
 PAGE: Final = 128
 """How many rows are read at once."""
@@ -32,7 +32,7 @@ class Catalog:
         self._ended: set[int] = set()
         self._numbers = array("q", numbers)
         self._places: dict[int, int] | None = None
-        self._pages: OrderedDict[int, dict[int, Row]] = OrderedDict()
+        self._pages: OrderedDict[int, dict[int, ListRow]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -75,7 +75,7 @@ class Catalog:
             return 0
         return min(max(len(self._numbers) - bisect_left(self._numbers, number), 0), len(self._numbers) - 1)
 
-    def row(self, place: int) -> Row | None:
+    def row(self, place: int) -> ListRow | None:
         """Return the row at a place; None if it has to be read first."""
         index = self._index(place)
         return self._pages.get(index // PAGE, {}).get(self._numbers[index])
@@ -95,18 +95,18 @@ class Catalog:
                 pages.append(listed.tolist())
         return pages
 
-    def put(self, rows: Iterable[Row]) -> None:
+    def put(self, rows: Iterable[ListRow]) -> None:
         """Keep rows, each with its `no`; those that are not in the list are left out."""
         for row in rows:
-            place = self.place(row["no"])
+            place = self.place(row.no)
             if place is not None:
-                self._pages.setdefault(self._index(place) // PAGE, {})[row["no"]] = row
+                self._pages.setdefault(self._index(place) // PAGE, {})[row.no] = row
         while len(self._pages) > _PAGES_KEPT:
             self._pages.popitem(last=False)
 
-    def refresh(self, rows: Iterable[Row]) -> None:
+    def refresh(self, rows: Iterable[ListRow]) -> None:
         """Keep newer rows of exchanges whose pages are kept."""
-        places = ((row, self.place(row["no"])) for row in rows)
+        places = ((row, self.place(row.no)) for row in rows)
         self.put(row for row, place in places if place is not None and self._index(place) // PAGE in self._pages)
 
     def end(self, numbers: Iterable[int], *, moves: bool) -> None:

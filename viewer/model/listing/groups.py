@@ -9,7 +9,7 @@ from typing import Any, Final
 from recorder.plurals import counted
 from recorder.sanitize import clipped
 from viewer import formatting
-from viewer.rows import Row
+from viewer.rows import TableRow
 
 GROUPS: Final = ("model", "upstream", "path", "outcome", "finish_reason", "status", "error_code", "hour", "day")
 """What the table can be grouped by, besides labels."""
@@ -88,10 +88,10 @@ class Table:
 
 def table(
     by: str,
-    rows: Sequence[Row],
+    rows: Sequence[TableRow],
     width: int,
     *,
-    total: Row | None = None,
+    total: TableRow | None = None,
     objective: bool = False,
     pooled: bool = True,
 ) -> Table:
@@ -123,7 +123,7 @@ def name(key: Any) -> str:
     return formatting.cell(key)
 
 
-def rough(row: Row) -> str:
+def rough(row: TableRow) -> str:
     """Return the warning of how few values 99th percentiles are."""
     if row["measured_n"] >= _FEW:
         return f"some p99 from fewer than {_FEW} values: rough"

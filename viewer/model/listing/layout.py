@@ -1,6 +1,7 @@
 """Pure: the columns of the list: what each shows, which there is room for, a line of them and their titles."""
 
 import math
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -9,7 +10,7 @@ from typing import Any, Final
 from recorder.decode.stalls import DEFAULT
 from viewer import formatting, rows, sparkline
 from viewer.model.states import NOTABLE, ORPHAN, Look, Part, Tone, elapsed_ms, laid_out, moment, short_ms, state
-from viewer.rows import Row
+from viewer.rows import ListRow
 
 LEAD: Final = 4
 """The cells of the cursor, the mark and the sign, before the columns."""
@@ -23,7 +24,7 @@ _DATE: Final = 6
 _LATER: Final = "…"
 _TIME_TITLES: Final = {"clock": "START", "date": "START", "utc": "UTC", "ago": "AGO"}
 
-Shown = Callable[[Row, Look, int], Sequence[Part]]
+Shown = Callable[[ListRow, Look, int], Sequence[Part]]
 """What a column shows of a row, given its width in cells."""
 
 
@@ -142,7 +143,7 @@ def _title(column: Column, look: Look, width: int) -> str:
     return next((title for title in titles if len(title) <= width), column.title)
 
 
-def line(row: Row, slots: Sequence[Slot], look: Look, between: int) -> Iterator[Part]:
+def line(row: ListRow, slots: Sequence[Slot], look: Look, between: int) -> Iterator[Part]:
     """Yield the parts of a line: the sign of how the exchange stands, then each column as wide as its slot."""
     stands = state(row, recording=look.recording)
     yield f"{stands.sign} ", stands.tone
@@ -157,22 +158,22 @@ def line(row: Row, slots: Sequence[Slot], look: Look, between: int) -> Iterator[
             yield blank, "plain"
 
 
-def longest_ns(exchanges: Iterable[Row]) -> int:
+def longest_ns(exchanges: Iterable[ListRow]) -> int:
     """Return how long the longest of some exchanges lasted, as far as that is known."""
-    lasted = (row["duration_ms"] if row["duration_ms"] is not None else row.get("last_read_ms") for row in exchanges)
+    lasted = (row.duration_ms if row.duration_ms is not None else row.last_read_ms for row in exchanges)
     return round(max((ms for ms in lasted if ms is not None), default=0) * 1e6)
 
 
-def gaps(row: Row, look: Look, width: int) -> list[Part]:
+def gaps(row: ListRow, look: Look, width: int) -> list[Part]:
     """Draw the gaps of an exchange on the axis of all lines, with the slow ones toned."""
     if look.axis_ns <= 0:
         return []
-    first, end = rows.ns(row["ttft_ms"]), rows.ns(row["duration_ms"])
-    last = rows.ns(row["latency_ms"] if row["latency_ms"] is not None else row.get("last_read_ms"))
-    if row.get("gaps") is not None or first is None or last is None:
-        drawn = sparkline.line(sparkline.timestamps(first, row.get("gaps")), end, look.axis_ns, width)
+    first, end = rows.ns(row.ttft_ms), rows.ns(row.duration_ms)
+    last = rows.ns(row.latency_ms if row.latency_ms is not None else row.last_read_ms)
+    if row.gaps is not None or first is None or last is None:
+        drawn = sparkline.line(sparkline.timestamps(first, row.gaps), end, look.axis_ns, width)
     else:
-        drawn = sparkline.placed(row["sparkline"] or "", first, last, end, look.axis_ns, width)
+        drawn = sparkline.placed(row.sparkline or "", first, last, end, look.axis_ns, width)
     return [("".join(signs), tone) for tone, signs in groupby(drawn, _gap_tone)]
 
 
@@ -187,44 +188,49 @@ def _figure(
 ) -> Shown:
     """Return what shows a number: muted while the exchange runs, then with a `+` if it `grows` and there is room."""
 
-    def shown(row: Row, look: Look, width: int) -> Sequence[Part]:
-        value = row[name]
+    def shown(row: ListRow, look: Look, width: int) -> Sequence[Part]:
+        value = getattr(row, name)
         if value is None:
             return [_unknown(row, look)]
         text = written(value)
-        if row["outcome"] != "open":
+        if row.outcome != "open":
             return [(text, "error" if value > bad else "warning" if value > slow else "plain")]
         return [(f"{text}+" if grows and _runs(row, look) and len(text) < width else text, "muted")]
 
     return shown
 
 
-def _unknown(row: Row, look: Look) -> Part:
+def _unknown(row: ListRow, look: Look) -> Part:
     """Return what stands for a figure that is not known: of an exchange that runs it may come yet."""
     return _LATER if _runs(row, look) else formatting.UNKNOWN, "muted"
 
 
-def _runs(row: Row, look: Look) -> bool:
+def _runs(row: ListRow, look: Look) -> bool:
     return state(row, recording=look.recording).word == "open"
 
 
 def _known(name: str, written: Callable[[Any], Part]) -> Shown:
     """Return what shows a value that does not change once it is known."""
-    return lambda row, look, width: [_unknown(row, look) if row[name] is None else written(row[name])]
+
+    value = operator.attrgetter(name)
+    return lambda row, look, width: [_unknown(row, look) if value(row) is None else written(value(row))]
 
 
 def _text(name: str, tone: Tone = "plain") -> Shown:
-    return lambda row, look, width: [(formatting.line(row[name]), tone if row[name] is not None else "muted")]
+    value = operator.attrgetter(name)
+    return lambda row, look, width: [(formatting.line(value(row)), tone if value(row) is not None else "muted")]
 
 
-def _outcome(row: Row, look: Look, width: int) -> Sequence[Part]:
+def _outcome(row: ListRow, look: Look, width: int) -> Sequence[Part]:
     stands = state(row, recording=look.recording)
     if stands is ORPHAN:
         return [(stands.word, stands.tone)]
-    return [(formatting.outcome(row), "muted" if row["outcome"] == "complete" else stands.tone)]
+    return [
+        (formatting.outcome(row.outcome, row.outcome_detail), "muted" if row.outcome == "complete" else stands.tone)
+    ]
 
 
-def _duration(row: Row, look: Look, width: int) -> Sequence[Part]:
+def _duration(row: ListRow, look: Look, width: int) -> Sequence[Part]:
     ms = elapsed_ms(row, look)
     if ms is None:
         return [(formatting.UNKNOWN, "muted")]
@@ -232,34 +238,34 @@ def _duration(row: Row, look: Look, width: int) -> Sequence[Part]:
     return [(f"{ms / 1000:,.1f}", "plain"), *growing]
 
 
-def _flags(refusal: Callable[[Row], str]) -> Shown:
+def _flags(refusal: Callable[[ListRow], str]) -> Shown:
     """Return what shows how an exchange ended unless it is complete, its notable flags, or a finish other than stop.
 
     `refusal` is what to call it where upstream refused.
     """
 
-    def shown(row: Row, look: Look, width: int) -> Sequence[Part]:
+    def shown(row: ListRow, look: Look, width: int) -> Sequence[Part]:
         stands = state(row, recording=look.recording)
-        is_complete = row["outcome"] == "complete"  # its sign says enough
-        word = refusal(row) if row["outcome"] == "http_error" else stands.word
+        is_complete = row.outcome == "complete"  # its sign says enough
+        word = refusal(row) if row.outcome == "http_error" else stands.word
         parts: list[Part] = [(word, stands.tone)] if look.worded and not is_complete else []
-        parts += [(flag, tone) for flag, tone in NOTABLE.items() if flag in row["flags"] and flag != word]
-        if not parts and is_complete and row["finish_reason"] not in (None, "stop"):
-            parts.append((formatting.line(row["finish_reason"]), "muted"))
+        parts += [(flag, tone) for flag, tone in NOTABLE.items() if flag in row.flags and flag != word]
+        if not parts and is_complete and row.finish_reason not in (None, "stop"):
+            parts.append((formatting.line(row.finish_reason), "muted"))
         return [(f" {text}" if at else text, tone) for at, (text, tone) in enumerate(parts)]
 
     return shown
 
 
-_FLAGS: Final = Column("flags", "FLAGS", 11, 24, 5, _flags(lambda row: formatting.cell(row["status"])), "flags", "f")
+_FLAGS: Final = Column("flags", "FLAGS", 11, 24, 5, _flags(lambda row: formatting.cell(row.status)), "flags", "f")
 _FLAGS_BESIDE_STATUS: Final = replace(
-    _FLAGS, shown=_flags(lambda row: formatting.line(row["outcome_detail"] or row["outcome"]))
+    _FLAGS, shown=_flags(lambda row: formatting.line(row.outcome_detail or row.outcome))
 )
 """Where the status has a column, the flags of a refusal say its kind."""
 
 COLUMNS: Final = (
-    Column("id", "ID", 8, 8, 1, lambda row, look, width: [(formatting.line(row["id"])[:8], "strong")]),
-    Column("start", "START", 8, 12, 2, lambda row, look, width: [(moment(row["started_at"], look, width), "muted")],
+    Column("id", "ID", 8, 8, 1, lambda row, look, width: [(formatting.line(row.id)[:8], "strong")]),
+    Column("start", "START", 8, 12, 2, lambda row, look, width: [(moment(row.started_at, look, width), "muted")],
            "started_at", "s"),
     Column("model", "MODEL", 10, 26, 0, _text("model"), "model", "m"),
     Column("host", "HOST", 12, 26, 13, _known("upstream", lambda url: (formatting.line(formatting.host(url)), "muted")),

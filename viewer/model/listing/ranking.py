@@ -19,7 +19,7 @@ from recorder.sanitize import clipped
 from viewer import formatting, rows, sparkline
 from viewer.model import states
 from viewer.model.states import ORPHAN, Look, Part, Tone
-from viewer.rows import Row
+from viewer.rows import ListRow
 
 LABELS: Final = {
     "ttft_ms": "TTFT ms", "icl_p50_ms": "ICL50", "icl_p99_ms": "ICL99", "max_stall_ms": "GAPMAX",
@@ -67,19 +67,19 @@ def label(name: str, *, with_unit: bool) -> str:
     return LABELS[name] + (_UNITS.get(name, "") if with_unit else "")
 
 
-def is_fair(name: str, row: Row) -> bool:
+def is_fair(name: str, row: ListRow) -> bool:
     """Return whether a figure of an exchange may be judged beside others."""
-    if name not in _JUDGED or row[name] is None:
+    if name not in _JUDGED or getattr(row, name) is None:
         return False
-    flags = set(row["flags"])
-    is_whole = row["outcome"] == "complete" and "empty" not in flags
+    flags = set(row.flags)
+    is_whole = row.outcome == "complete" and "empty" not in flags
     return name in _SETTLED or (is_whole and not (name in _OF_GAPS and flags & _UNPACED))
 
 
-def shown(name: str, row: Row, *, is_better: bool = False) -> str:
+def shown(name: str, row: ListRow, *, is_better: bool = False) -> str:
     """Return a figure as a text that ends in `<` if it is better, in `+` if it may still change, else in a space."""
-    value = row[name]
-    is_growing = row["outcome"] == "open" and isinstance(value, int | float) and name not in _SETTLED
+    value = getattr(row, name)
+    is_growing = row.outcome == "open" and isinstance(value, int | float) and name not in _SETTLED
     return f"{_text(value)}{GROWING if is_growing else BETTER if is_better else ' '}"
 
 
@@ -109,13 +109,13 @@ class Score:
         return max(map(len, (self.label, self.a, self.b, self.difference)))
 
 
-def scores(a: Row, b: Row) -> list[Score]:
+def scores(a: ListRow, b: ListRow) -> list[Score]:
     """Return the figures of two exchanges side by side, the most telling first."""
     return [_score(name, (a, b)) for name in LABELS]
 
 
-def _score(name: str, sides: tuple[Row, Row]) -> Score:
-    a, b = (side[name] for side in sides)
+def _score(name: str, sides: tuple[ListRow, ListRow]) -> Score:
+    a, b = (getattr(side, name) for side in sides)
     difference = b - a if all(isinstance(value, int | float) for value in (a, b)) else None
     is_visible = difference is not None and formatting.ms(abs(difference)) != formatting.ms(0.0)
     better = None
@@ -175,17 +175,18 @@ class Entry:
     """
 
     no: int
-    row: Row
+    row: ListRow
     run: Run
     gaps: bytes = field(repr=False, default=b"")
 
     def by_now(self, clock: Clock) -> "Entry":
         """Return it as it stands now: while it runs with how long it has lasted; an orphan if nothing records it."""
-        if self.row["outcome"] != "open" or self.row["ended_by"] is not None:
+        if self.row.outcome != "open" or self.row.ended_by is not None:
             return self
         lost = self.run.state(clock.wall_ns()) != "running"
         lasted = states.elapsed_ms(self.row, Look(wall_ns=clock.wall_ns(), recording=not lost))
-        return replace(self, row=self.row | {"duration_ms": lasted} | ({"outcome": ORPHAN.word} if lost else {}))
+        outcome = ORPHAN.word if lost else self.row.outcome
+        return replace(self, row=replace(self.row, duration_ms=lasted, outcome=outcome))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +203,8 @@ def best(entries: Sequence[Entry]) -> dict[str, frozenset[int]]:
     winners = {}
     for name in LABELS:
         fair = [entry for entry in entries if is_fair(name, entry.row)]
-        top = (max if name in HIGH_IS_GOOD else min)((entry.row[name] for entry in fair), default=None)
-        first = {entry.no for entry in fair if formatting.ms(entry.row[name]) == formatting.ms(top)}
+        top = (max if name in HIGH_IS_GOOD else min)((getattr(entry.row, name) for entry in fair), default=None)
+        first = {entry.no for entry in fair if formatting.ms(getattr(entry.row, name)) == formatting.ms(top)}
         if 0 < len(first) < len(fair):
             winners[name] = frozenset(first)
     return winners
@@ -213,9 +214,9 @@ def ordered(entries: Sequence[Entry], by: str | None, *, reverse: bool = False) 
     """Return the exchanges in the order of a figure, the best first, or the worst; unknown last."""
     if by is None:
         return list(reversed(entries)) if reverse else list(entries)
-    known = [entry for entry in entries if entry.row[by] is not None]
-    known.sort(key=lambda entry: entry.row[by], reverse=(by in HIGH_IS_GOOD) != reverse)
-    return known + [entry for entry in entries if entry.row[by] is None]
+    known = [entry for entry in entries if getattr(entry.row, by) is not None]
+    known.sort(key=lambda entry: getattr(entry.row, by), reverse=(by in HIGH_IS_GOOD) != reverse)
+    return known + [entry for entry in entries if getattr(entry.row, by) is None]
 
 
 def layout(entries: Sequence[Entry], width: int) -> Layout:
@@ -232,7 +233,7 @@ def _layout(entries: Sequence[Entry], width: int, *, with_units: bool) -> Layout
     room = width - _SIGN - round(width * _LEAST_DRAWN)
     widths: dict[str, int] = {}
     for name in _BY_RANK:
-        if all(entry.row[name] is None for entry in entries):
+        if all(getattr(entry.row, name) is None for entry in entries):
             continue
         texts = [_title(name, with_units), *(_cell(name, entry.row) for entry in entries)]
         # A figure's column has a cell more than a word's, for its sign.
@@ -246,7 +247,7 @@ def _layout(entries: Sequence[Entry], width: int, *, with_units: bool) -> Layout
 
 def axis_ns(entries: Sequence[Entry]) -> int:
     """Return how long the axis of all drawings is: as the longest of the exchanges."""
-    return max((rows.ns(entry.row["duration_ms"]) or 0 for entry in entries), default=0)
+    return max((rows.ns(entry.row.duration_ms) or 0 for entry in entries), default=0)
 
 
 def head(layout: Layout, by: str | None, axis: int, *, reverse: bool = False) -> Iterator[Part]:
@@ -272,11 +273,11 @@ def line(entry: Entry, layout: Layout, winners: dict[str, frozenset[int]], axis:
             yield " ", "plain"
         else:
             text = shown(name, row, is_better=entry.no in winners.get(name, ()))
-            tone = "success" if text.endswith(BETTER) else "muted" if row[name] is None else "plain"
+            tone = "success" if text.endswith(BETTER) else "muted" if getattr(row, name) is None else "plain"
             yield from states.laid_out([(text, tone)], width, right=True)
     yield " ", "plain"
-    ended_ns = None if row["outcome"] in ("open", ORPHAN.word) else rows.ns(row["duration_ms"])
-    at = sparkline.timestamps(rows.ns(row["ttft_ms"]), entry.gaps)
+    ended_ns = None if row.outcome in ("open", ORPHAN.word) else rows.ns(row.duration_ms)
+    at = sparkline.timestamps(rows.ns(row.ttft_ms), entry.gaps)
     for tone, signs in groupby(sparkline.line(at, ended_ns, axis, max(layout.drawn, 1)), _gap_tone):
         yield "".join(signs), tone
 
@@ -289,9 +290,9 @@ def _gap_tone(sign: str) -> Tone:
     return "error" if sign in sparkline.LONG else "warning" if sign == sparkline.SLOW else "accent"
 
 
-def _cell(name: str, row: Row) -> str:
+def _cell(name: str, row: ListRow) -> str:
     if name == "id":
-        return formatting.line(row["id"])[: _WORDS["id"]]
+        return formatting.line(row.id)[: _WORDS["id"]]
     if name == "upstream":
-        return formatting.line(formatting.host(row["upstream"]))
-    return formatting.line(row[name]) if name in _WORDS else shown(name, row)[:-1]
+        return formatting.line(formatting.host(row.upstream))
+    return formatting.line(getattr(row, name)) if name in _WORDS else shown(name, row)[:-1]

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from recorder.plurals import counted
 from viewer import formatting
-from viewer.rows import Row
+from viewer.rows import Request
 
 LONGEST: Final = 100_000
 """A longer body is no argument of the command, because systems limit their length: it goes through a pipe."""
@@ -44,9 +44,9 @@ _ANY_KEY: Final = "API_KEY"
 _KEY_HEADERS: Final = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 
 
-def of(request: Row, body: bytes | None) -> str:
-    """Return the command for a request's row and its body, over several lines."""
-    return command(request["method"], request["upstream"], request["path"], request["headers"], body, request["size"])
+def of(one: Request) -> str:
+    """Return the command for a request, over several lines."""
+    return command(one.method, one.upstream, one.path, one.headers, one.body, one.size)
 
 
 def command(

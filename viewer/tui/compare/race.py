@@ -3,6 +3,7 @@
 Keys become commands here. What of either has come is in `viewer.model.exchange.race`.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
@@ -11,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.worker import Worker
 
-from viewer import formatting
+from viewer import formatting, rows
 from viewer.model.exchange import pages
 from viewer.model.exchange.clocks import seconds
 from viewer.model.exchange.opened import Known
@@ -21,7 +22,7 @@ from viewer.model.listing import ranking
 from viewer.model.states import ORPHAN
 from viewer.model.text import diff
 from viewer.model.text.diff import Divergence
-from viewer.rows import Row
+from viewer.rows import DetailRow
 from viewer.tui.base.host import Host, host
 from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.compare.lane import LanePane, ScoreTable
@@ -48,16 +49,16 @@ class Side:
         self.lane: Lane | None = None
         self.trouble: str | None = None
         self._clock, self._fails = host.clock, fails
-        self._known: Row | None = None
+        self._known: DetailRow | None = None
 
     @property
-    def row(self) -> Row:
+    def row(self) -> DetailRow:
         """Its row when its lane was made; of one that runs with how long it has lasted, of a lost one an orphan's."""
         assert self._known is not None
-        if self._known["outcome"] != "open":
+        if self._known.outcome != "open":
             return self._known
-        orphan = {"outcome": ORPHAN.word} if self.pulse.died else {}
-        return self._known | {"duration_ms": self.pulse.end_ns / 1e6} | orphan
+        outcome = ORPHAN.word if self.pulse.died else self._known.outcome
+        return dataclasses.replace(self._known, duration_ms=self.pulse.end_ns / 1e6, outcome=outcome)
 
     def take(self) -> bool:
         """Make a lane of what has been read; return whether anything has changed."""
@@ -69,14 +70,13 @@ class Side:
         if is_same and self._known == known.row:
             return False
         self._known = known.row
-        first_ms = known.row["ttf_byte_ms"]
-        first_ns = None if first_ms is None else round(first_ms * 1e6)
+        first_ns = rows.ns(known.row.metrics["ttf_byte_ms"])
         self.lane = Lane(opened.transcript, self.pulse.end_ns, first_ns, is_live=runs)
         return True
 
     def _know(self, known: Known) -> None:
         self.trouble = None
-        self.pulse.know(known.row["started_at"], died=pages.is_dead(known, self._clock.wall_ns()))
+        self.pulse.know(known.row.started_at, died=pages.is_dead(known, self._clock.wall_ns()))
 
     def _fail(self, trouble: str) -> None:
         self.trouble = trouble
@@ -150,7 +150,7 @@ class CompareScreen(PlaybackScreen):
         """Return what can be copied: the command for these figures, the ids, the texts."""
         if self._race is None:
             return []
-        a, b = (side.row["id"] for side in self._sides)
+        a, b = (side.row.id for side in self._sides)
         texts = [(f"text of {name}", text) for name, text in zip("AB", self._race.texts, strict=True)]
         command = offers.command(host(self).tape.path, "compare", a, b)
         return [("command", command), ("id of A", a), ("id of B", b), *texts]
@@ -159,7 +159,7 @@ class CompareScreen(PlaybackScreen):
         """Return what can be exported: both exchanges, their chunks, their reads."""
         if self._race is None:
             return []
-        exported = offers.arguments(host(self).tape.path, "export", *(side.row["id"] for side in self._sides))
+        exported = offers.arguments(host(self).tape.path, "export", *(side.row.id for side in self._sides))
         tables = [(f"{table} of both", [*exported, "--table", table]) for table in ("chunks", "reads", "texts")]
         return [("both exchanges", exported), *tables, ("HAR of both", [*exported, "--format", "har"])]
 
@@ -291,7 +291,7 @@ class CompareScreen(PlaybackScreen):
     def _show_lanes(self, race: Race) -> None:
         for at, (name, lane, side) in enumerate(zip("AB", race.lanes, self._sides, strict=True)):
             pane, position, row = self._panes[at], race.positions[at], side.row
-            head = f"{name} {row['id'][:_SHORT_ID]} {formatting.line(row['model'])}"
+            head = f"{name} {row.id[:_SHORT_ID]} {formatting.line(row.model)}"
             parting = self._divergence
             if self._parted and parting is not None:
                 same = diff.description(parting, race.texts[at])
@@ -328,16 +328,16 @@ class CompareScreen(PlaybackScreen):
             self._head.show([("compare", "strong"), (self._title(self._race), "plain")])
 
     def _title(self, race: Race) -> str:
-        hosts = [formatting.line(formatting.host(side.row["upstream"])) for side in self._sides]
+        hosts = [formatting.line(formatting.host(side.row.upstream)) for side in self._sides]
         sides = f"both {hosts[0]}" if hosts[0] == hosts[1] else f"A {hosts[0]}  vs  B {hosts[1]}"
         missing = [n for n, lane in zip("AB", race.lanes, strict=True) if lane.origin_ns(race.alignment) is None]
         without = f" ({' and '.join(missing)} without: by its request)" if missing else ""
         return f" · align: {race.alignment}{without} · {sides}"
 
 
-def _instead(row: Row, *, over: bool) -> list[Part]:
+def _instead(row: DetailRow, *, over: bool) -> list[Part]:
     """Return what stands where no text came of an exchange."""
-    text = f"no text: {formatting.outcome(row)}"
+    text = f"no text: {formatting.outcome(row.outcome, row.outcome_detail)}"
     return [Part("instead", len(text), text)] if over else []
 
 

@@ -19,7 +19,7 @@ from viewer import formatting
 from viewer.model.listing import ranking
 from viewer.model.listing.catalog import Marks
 from viewer.model.listing.ranking import LABELS, ORDERS, Entry
-from viewer.rows import Row
+from viewer.rows import ListRow
 from viewer.tui.base import paint
 from viewer.tui.base.host import host
 from viewer.tui.base.keys import BACK, HELP
@@ -123,7 +123,7 @@ class CompareManyScreen(Screen[None]):
         """Return what can be copied: what shows the one under the cursor, the ids of all."""
         if self._table.selected is None:
             return []
-        id, ids, command = str(self._table.selected.row["id"]), self._ids, partial(offers.command, host(self).tape.path)
+        id, ids, command = self._table.selected.row.id, self._ids, partial(offers.command, host(self).tape.path)
         listed = command("ls", "-f", f"id:{','.join(ids)}", "--spark")
         verbs = [(verb, command(verb, id)) for verb in ("show", "view")]
         return [("id", id), *verbs, ("all ids", "\n".join(ids)), ("their list", listed)]
@@ -165,10 +165,10 @@ class CompareManyScreen(Screen[None]):
 
     @property
     def _ids(self) -> list[str]:
-        return [str(one.row["id"]) for one in self._entries]
+        return [one.row.id for one in self._entries]
 
     def _poll(self) -> None:
-        grows = any(one.row["outcome"] == "open" for one in self._read)
+        grows = any(one.row.outcome == "open" for one in self._read)
         if grows and self.is_current and not self._is_reading:
             _: Worker[None] = self.run_worker(self._load, group="load")
 
@@ -191,7 +191,7 @@ class CompareManyScreen(Screen[None]):
     def _take(self, version: tuple[int, int], entries: list[Entry]) -> None:
         """Show what was read; a number that another exchange has now, on another tape, is gone."""
         self._version = version
-        self._read = [one for one in entries if self._known.setdefault(one.no, one.row["id"]) == one.row["id"]]
+        self._read = [one for one in entries if self._known.setdefault(one.no, one.row.id) == one.row.id]
         self._entries = [one.by_now(host(self).clock) for one in self._read]
         self._show()
 
@@ -202,7 +202,7 @@ class CompareManyScreen(Screen[None]):
             self._fail(GONE)
             return
         gone = len(self._numbers) - len(entries)
-        hosts = {formatting.line(formatting.host(one.row["upstream"])) for one in entries}
+        hosts = {formatting.line(formatting.host(one.row.upstream)) for one in entries}
         by = "" if self._by is None else f" · by {LABELS[self._by]}"
         together = f" · all {hosts.pop()}" if len(hosts) == 1 else ""
         missing = f" · {gone} more: not on the tape any more" if gone else ""
@@ -221,7 +221,7 @@ def comparison(marks: Marks, selected: int | None) -> Screen[None] | None:
     return None if pair is None else CompareScreen(*pair)
 
 
-def _description(row: Row) -> str:
-    texts = [row["id"], row["model"], formatting.host(row["upstream"])]
-    flags = [formatting.line(" ".join(row["flags"]))] if row["flags"] else []
-    return " · ".join([*map(formatting.line, texts), formatting.outcome(row), *flags])
+def _description(row: ListRow) -> str:
+    texts = [row.id, row.model, formatting.host(row.upstream)]
+    flags = [formatting.line(" ".join(row.flags))] if row.flags else []
+    return " · ".join([*map(formatting.line, texts), formatting.outcome(row.outcome, row.outcome_detail), *flags])

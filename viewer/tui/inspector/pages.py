@@ -96,7 +96,7 @@ def page(
     """Return the contents of a pane as the name of a file and its text; `only` are the events that are listed."""
     match pane:
         case "replay":
-            return "text.txt", (known.row["content"] or "") if opened is None else _answer(opened.transcript)
+            return "text.txt", (known.row.content or "") if opened is None else _answer(opened.transcript)
         case "events":
             return "events.txt", "" if opened is None else _lines(events.lines(opened.transcript, times, only))
         case "tree" | "bytes":
@@ -132,13 +132,13 @@ def _lines(lines: Iterable[str]) -> str:
 
 def copies(tape: Path, known: Known, opened: Opened | None, position: int) -> list[Copy]:
     """Return what can be copied as (label, text): the id, commands that show the same, the texts, the event."""
-    row, command = known.row, functools.partial(offers.part_command, tape, known.row["id"])
-    copies: list[Copy] = [("id", row["id"]), ("command", offers.command(tape, "show", row["id"]))]
-    texts = [("text", row["content"]), ("reasoning", row["reasoning"]), ("request body", known.request["body"])]
-    for call in (row["tool_calls"] or [])[:_MOST_CALLS]:
+    row, command = known.row, functools.partial(offers.part_command, tape, known.row.id)
+    copies: list[Copy] = [("id", row.id), ("command", offers.command(tape, "show", row.id))]
+    texts = [("text", row.content), ("reasoning", row.reasoning), ("request body", known.request.text)]
+    for call in (row.tool_calls or [])[:_MOST_CALLS]:
         texts.append((f"arguments of {clipped(formatting.line(call['name']), _NAME)}", call["arguments"]))
     copies += [(label, _short_or_later(text, command(label))) for label, text in texts if text]
-    curled = _later("its request, as a command", lambda: curl.of(known.request, known.request_body), command("curl"))
+    curled = _later("its request, as a command", lambda: curl.of(known.request), command("curl"))
     copies.append(("curl", curled))
     if opened is not None:
         transcript, raw = opened.transcript, command("SSE")
@@ -146,7 +146,7 @@ def copies(tape: Path, known: Known, opened: Opened | None, position: int) -> li
         copies.append(("SSE", body))
         if 0 < position <= len(transcript):
             copies.append((f"event #{position - 1}", _short_or_later(_event(transcript, position), raw)))
-            copies.append(("place", offers.command(tape, "view", row["id"], "--at", f"#{position - 1}")))
+            copies.append(("place", offers.command(tape, "view", row.id, "--at", f"#{position - 1}")))
     return copies
 
 

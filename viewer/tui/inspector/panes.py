@@ -169,7 +169,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     def show_known(self, known: Known, *, died: bool) -> None:
         """Show what is known without decoding."""
         self._known, self._died = known, died
-        self._set_times(dataclasses.replace(self.times, started_at=known.row["started_at"]))
+        self._set_times(dataclasses.replace(self.times, started_at=known.row.started_at))
         self._write_head()
         if self._opened is None:
             transcript = exchange.preliminary(known.row)

@@ -122,7 +122,7 @@ class InspectorScreen(PlaybackScreen):
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return what can be exported."""
-        return [] if self._known is None else pages.exports(host(self).tape.path, self._known.row["id"])
+        return [] if self._known is None else pages.exports(host(self).tape.path, self._known.row.id)
 
     def pages(self) -> tuple[str, str]:
         """Return the contents of the active pane, as the name of a file and its text."""
@@ -150,7 +150,7 @@ class InspectorScreen(PlaybackScreen):
     async def _decode(self) -> None:
         assert self._loader is not None
         if self._known is not None:
-            await self._read_notes(self._known.row["id"])
+            await self._read_notes(self._known.row.id)
         await self._loader.open()
         self.set_interval(_POLL_S, self._poll)
 
@@ -166,7 +166,7 @@ class InspectorScreen(PlaybackScreen):
 
     def _show_known(self, known: Known) -> None:
         self._known = known
-        self._pulse.know(known.row["started_at"], died=is_dead(known, host(self).clock.wall_ns()))
+        self._pulse.know(known.row.started_at, died=is_dead(known, host(self).clock.wall_ns()))
         self.playback.following = self.playback.following and not self._pulse.died
         self.panes.show_known(known, died=self._pulse.died)
         if self._opened is None:
@@ -357,7 +357,7 @@ class InspectorScreen(PlaybackScreen):
         if self._known is None:
             return
         try:
-            await in_thread(partial(notes.write, host(self).tape.path, self._known.row["id"], self._notes))
+            await in_thread(partial(notes.write, host(self).tape.path, self._known.row.id, self._notes))
         except WiretapeError as error:
             self.notify(str(error), severity="error", markup=False)
 

@@ -19,7 +19,7 @@ from viewer.filters.syntax import Filter
 from viewer.model.listing import notices
 from viewer.model.listing.catalog import PAGE, Catalog
 from viewer.model.listing.notices import Term
-from viewer.rows import Row
+from viewer.rows import ListRow, PreviewRow
 from viewer.tape.decoder import LARGE
 from viewer.timing.verdicts import Verdict
 from viewer.tui.base.host import Host, Superseded, in_thread
@@ -76,7 +76,7 @@ class Vocabulary:
 class Details:
     """An exchange for the preview; it has verdicts if it was short enough to be judged in passing."""
 
-    row: Row | None
+    preview: PreviewRow | None
     verdicts: list[Verdict] = field(default_factory=list)
 
 
@@ -89,7 +89,7 @@ class _Loaded:
 
     numbers: list[int]
     took_ns: int
-    rows: list[Row]
+    rows: list[ListRow]
     change: "Change"
     ids: dict[int, str]
     started: tuple[str, str] | None
@@ -201,7 +201,7 @@ class Listing:
         above = self.catalog.add(change.fits)
         self.catalog.end((one for one in change.fits if one not in change.seen.unsettled), moves=self.query.settles)
         self.catalog.put(change.rows) if above else self.catalog.refresh(change.rows)
-        starts = [*(self.started or ()), *(row["started_at"] for row in change.rows)]
+        starts = [*(self.started or ()), *(row.started_at for row in change.rows)]
         self.started = (min(starts), max(starts)) if starts else None
         return above
 
@@ -214,7 +214,7 @@ class Listing:
             self._fail(error)
             return False
         catalog.put(rows)
-        gone = set(numbers) - {row["no"] for row in rows}
+        gone = set(numbers) - {row.no for row in rows}
         catalog.drop(list(gone))
         return bool(gone)
 
@@ -237,9 +237,10 @@ class Listing:
         with contextlib.suppress(Superseded, WiretapeError):  # `look` reports the trouble
             question = partial(_details, number=number, limits=self._host.limits)
             details = await self._host.tape.ask(question, f"preview {self._name}")
-            if details.row is not None and details.row["bytes"] > LARGE:
-                ahead = number if details.row["outcome"] != "open" else None
-                await in_thread(partial(self._host.decoders.ready, ahead, details.row["bytes"]))
+            row = None if details.preview is None else details.preview.row
+            if row is not None and row.bytes is not None and row.bytes > LARGE:
+                ahead = number if row.outcome != "open" else None
+                await in_thread(partial(self._host.decoders.ready, ahead, row.bytes))
             return details
         return None
 
@@ -283,7 +284,7 @@ def _change(connection: "Connection", query: Query, known: "Change", visible: Se
     return live.change(connection, known.seen, _condition(query), visible)
 
 
-def _rows(connection: "Connection", numbers: Sequence[int]) -> list[Row]:
+def _rows(connection: "Connection", numbers: Sequence[int]) -> list[ListRow]:
     from viewer.tape import live
 
     return live.listed(connection, numbers)
@@ -294,10 +295,13 @@ def _details(connection: "Connection", number: int, limits: Thresholds) -> Detai
     from viewer.timing.attribution import Attribution
     from viewer.timing.verdicts import verdicts
 
-    row = live.preview(connection, number)
-    if row is None or row["outcome"] == "open" or row["bytes"] > LARGE:
-        return Details(row)
-    return Details(row, verdicts(Attribution(*queries.observed(connection, number)), row["outcome"], limits))
+    preview = live.preview(connection, number)
+    if preview is None or preview.row.outcome == "open":
+        return Details(preview)
+    if preview.row.bytes is None or preview.row.bytes > LARGE:  # unknown on a damaged tape
+        return Details(preview)
+    judged = verdicts(Attribution(*queries.observed(connection, number)), preview.row.outcome, limits)
+    return Details(preview, judged)
 
 
 def _terms(connection: "Connection", filter: Filter) -> list[Term]:

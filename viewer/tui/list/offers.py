@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from recorder.errors import NotFound, WiretapeError
 from recorder.plurals import counted
 from viewer.model.text import curl
-from viewer.rows import Row
+from viewer.rows import ListRow
 from viewer.tui.base.host import TapeReader
 from viewer.tui.dialogs.offers import Copy, Later, arguments, command, part_command
 from viewer.tui.list.listing import Query, ids
@@ -28,21 +28,21 @@ MOST_COPIED: Final = 8 << 20
 """No longer answer, in bytes, goes to a clipboard."""
 
 
-def copies(tape: TapeReader, query: Query, row: Row | None, marked: Sequence[str]) -> list[Copy]:
+def copies(tape: TapeReader, query: Query, row: ListRow | None, marked: Sequence[str]) -> list[Copy]:
     """Return what can be copied: (label, text). `row` is the one under the cursor, `marked` are ids."""
     offered: list[Copy] = [("this list", command(tape.path, "ls", *_filter(query), *_order(query)))]
     if row is not None:
-        id = str(row["id"])
+        id = row.id
         verbs: list[Copy] = [(verb, command(tape.path, verb, id)) for verb in ("show", "view")]
-        parts = [part for part in PARTS if part != "tool arguments" or row["finish_reason"] == "tool_calls"]
-        offered = [("id", id), *verbs, *offered, *((part, _later(tape, row["no"], id, part)) for part in parts)]
+        parts = [part for part in PARTS if part != "tool arguments" or row.finish_reason == "tool_calls"]
+        offered = [("id", id), *verbs, *offered, *((part, _later(tape, row.no, id, part)) for part in parts)]
     if marked:
         offered.append(("marked ids", "\n".join(marked)))
     return offered
 
 
 def exports(
-    tape: Path, query: Query, row: Row | None, marked: Sequence[str], fitting: int
+    tape: Path, query: Query, row: ListRow | None, marked: Sequence[str], fitting: int
 ) -> list[tuple[str, list[str]]]:
     """Return what can be exported: (label, arguments); `fitting` is how many exchanges the list has."""
     listed = arguments(tape, "export", *_filter(query))
@@ -50,7 +50,7 @@ def exports(
     if marked:
         offered.append((f"marked, {len(marked)}", arguments(tape, "export", *marked)))
     if row is not None:
-        one, short = arguments(tape, "export", str(row["id"])), str(row["id"])[:8]
+        one, short = arguments(tape, "export", row.id), row.id[:8]
         offered.append((f"bytes of {short}", [*one, "--format", "sse"]))
         offered.append((f"chunks of {short}", [*one, "--table", "chunks"]))
     return offered
@@ -66,13 +66,13 @@ def text_of(connection: "Connection", number: int, id: str, part: str) -> str:
     if ids(connection, [number]).get(number) != id:
         raise NotFound(f"{id[:8]} is not on this tape any more")
     if part == "curl":
-        return curl.of(*queries.request(connection, number))
+        return curl.of(queries.request(connection, number))
     if part == "SSE":
         return _answer(connection, number, id)
     detail = queries.detail(connection, number)
     if part == "text":
-        return str(detail["content"] or "")
-    return "\n".join(call["arguments"] or "" for call in detail["tool_calls"] or ())
+        return detail.content or ""
+    return "\n".join(call["arguments"] or "" for call in detail.tool_calls or ())
 
 
 def _answer(connection: "Connection", number: int, id: str) -> str:

@@ -14,6 +14,7 @@ from viewer.model import states
 from viewer.model.listing import preview
 from viewer.model.states import Look, Part
 from viewer.model.text import wrap
+from viewer.rows import ListRow
 from viewer.tui.base import paint, theme
 from viewer.tui.list.listing import Details, Listing
 from viewer.tui.widgets.cursor import Toned
@@ -72,7 +73,7 @@ class Preview(Toned):
 
     def look_again(self, look: Look) -> None:
         """Show one that still runs as it is by now."""
-        if self._details.row is not None and self._details.row["outcome"] == "open":
+        if self._details.preview is not None and self._details.preview.row.outcome == "open":
             self._show(self._details, look)
 
     def notify_style_update(self) -> None:
@@ -91,26 +92,25 @@ class Preview(Toned):
         return paint.strip(parts, width, Style(bgcolor=self.rich_style.bgcolor))
 
     def _laid_out(self, width: int, height: int) -> list[Line]:
-        row = self._details.row
-        if row is None:
+        if self._details.preview is None:
             return []
+        row = self._details.preview.row
         lines: list[Line] = [list(states.laid_out(preview.heading(row, self._look), width, right=False))]
         lines += [[(line, "plain")] for line in wrap.wrapped(preview.reason(row, self._look), width)]
         figures = preview.figures(row, self._look)
         wrapped = _between_figures(figures, width) if height >= _HIGH else [states.cut(figures, width)]
         lines += [[(line, "muted")] for line in wrapped]
-        name, text, size = preview.text(row)
-        odd = self._oddities(width)
+        name, text, size = preview.text(self._details.preview)
+        odd = self._oddities(row, width)
         room = height - len(lines)
         rest = (1 if height < _HIGH and len(odd) > room - _LEAST_TEXT else _LEAST_TEXT) if text else 0
         lines += _cut(odd, max(room - rest, 1), width)
         return lines[:height] + _end(name, text, size, width, height - len(lines))
 
-    def _oddities(self, width: int) -> list[Line]:
+    def _oddities(self, row: ListRow, width: int) -> list[Line]:
         """Return what is odd about it, the evidence beside what it is of."""
-        assert self._details.row is not None
         lines: list[Line] = []
-        for flag, tone, evidence in preview.evidence(self._details.row, self._details.verdicts):
+        for flag, tone, evidence in preview.evidence(row, self._details.verdicts):
             for at, line in enumerate(wrap.wrapped(evidence, width - len(flag) - 2)):
                 head: Line = [(" " * (len(flag) + 2), "plain")] if at else [(f"{flag}  ", tone)]
                 lines.append([*head, (line, "muted" if tone == "muted" else "plain")])

@@ -26,7 +26,7 @@ from viewer.model import states
 from viewer.model.listing import drilling, notices
 from viewer.model.listing.catalog import Marks
 from viewer.model.states import Look, Part
-from viewer.rows import Row
+from viewer.rows import ListRow
 from viewer.tui.base.host import Host, Superseded, host
 from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs.offers import Copy
@@ -165,7 +165,7 @@ class StreamsScreen(Screen[None]):
         return waits and not isinstance(self.focused, FilterInput)
 
     @property
-    def _row(self) -> Row | None:
+    def _row(self) -> ListRow | None:
         """The row under the cursor, if it has been read."""
         return self._rows.catalog.row(self._rows.cursor) if self._rows.count else None
 
@@ -173,7 +173,7 @@ class StreamsScreen(Screen[None]):
     def _known(self) -> dict[int, str]:
         """The ids of what is marked and of what is under the cursor, by number."""
         row = self._row
-        return self.marks.ids | ({} if row is None else {row["no"]: row["id"]})
+        return self.marks.ids | ({} if row is None else {row.no: row.id})
 
     def _load(self) -> None:
         self._loader = self.run_worker(self._loading, group="load", exclusive=True)
@@ -236,7 +236,7 @@ class StreamsScreen(Screen[None]):
         self._look_again()
         self._rows.grown(above, follow=follows or was_empty)
         self._above += above
-        if self._rows.selected in {row["no"] for row in change.rows}:
+        if self._rows.selected in {row.no for row in change.rows}:
             self._preview.now(self.listing, self._rows.selected, self._look)
         self.show_state()
         if not was_empty:
@@ -374,7 +374,7 @@ class StreamsScreen(Screen[None]):
         """Mark the exchange under the cursor, or take its mark away, and go on to the next."""
         row = self._row
         if row is not None:
-            self.marks.toggle(row["no"], row["id"])
+            self.marks.toggle(row.no, row.id)
             self._show_marks()
             self._rows.action_move(1)
 

@@ -96,7 +96,7 @@ class Loader:
     @property
     def is_live(self) -> bool:
         """Whether it still runs, or has ended but is not measured yet, as of the last read."""
-        is_unmeasured = self.known is not None and self.known.row["outcome"] == "open"
+        is_unmeasured = self.known is not None and self.known.row.outcome == "open"
         return self.opened is not None and (self.opened.live or is_unmeasured)
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class Loader:
 
     async def _know(self) -> None:
         known: Known = await self._ask(exchange.known)
-        if self.known is not None and known.row["id"] != self.known.row["id"]:
+        if self.known is not None and known.row.id != self.known.row.id:
             raise NoResultFound  # the tape was replaced, and the new one has another exchange of this number
         self.known = known
         self._knows(known)

@@ -141,7 +141,7 @@ class Timeline(CachedLines, Scrubbing):
         """Draw an exchange in a thread: all of it once it is decoded; silences that playing cuts short are marked."""
         cells, end_ns = self.cells, playback.end_ns
         if opened is None:
-            work = functools.partial(strips.draw_gaps, known.row["ttft_ms"], known.gaps, known.end_ns, cells)
+            work = functools.partial(strips.draw_gaps, known.row.ttft_ms, known.gaps, known.end_ns, cells)
         else:
             reads, room = zip(opened.reads_at, opened.sizes, strict=True), (cells, playback.cap_ns)
             is_whole = not opened.missing

@@ -20,7 +20,7 @@ from viewer import formatting
 from viewer.filters.parser import FilterError
 from viewer.model import settings
 from viewer.model.listing import drilling, groups
-from viewer.rows import Row
+from viewer.rows import TableRow
 from viewer.stats import heatmap
 from viewer.stats.heatmap import METRICS, Heatmap
 from viewer.tui.base import paint
@@ -67,8 +67,8 @@ class Shown:
 
     filter_text: str = ""
     by: str = groups.GROUPS[0]
-    rows: list[Row] = field(default_factory=list)
-    total: Row | None = None
+    rows: list[TableRow] = field(default_factory=list)
+    total: TableRow | None = None
     pooled: bool = False
     too_many: bool = False
     heat: Heatmap | None = None
@@ -364,7 +364,7 @@ def _name(one: "Failures") -> str:
     return groups.failure(one.outcome, one.detail, one.code, one.status)
 
 
-def _notes(row: Row) -> list[str]:
+def _notes(row: TableRow) -> list[str]:
     from viewer.report.stats import explained  # what it needs is loaded by now
 
     return [groups.rough(row) if warning.startswith("few:") else explained(warning) for warning in row["warnings"]]
@@ -380,7 +380,7 @@ def _mistake(text: str) -> str | None:
 
 # The questions are answered in the tape's thread, where what takes long to load is loaded.
 
-_Figures = tuple[list[Row], Row | None]
+_Figures = tuple[list[TableRow], TableRow | None]
 """The figures of each group, and those of all together."""
 
 

@@ -129,7 +129,7 @@ def test_a_very_long_text_is_laid_out_a_little_at_a_time() -> None:
 
 def test_texts_without_events_are_said_at_once(connection: Connection) -> None:
     row = queries.detail(connection, queries.find(connection, COMPLETE))
-    transcript = Transcript.of_texts({"content": row["content"]}, [("call", "{}")])
+    transcript = Transcript.of_texts({"content": row.content or ""}, [("call", "{}")])
     answer = Answer(transcript, 40)
     assert shown(answer.parts[0], 1) == [[("Hello, world", "said")]]
     assert [part.kind for part in answer.parts] == ["content", "tool"]

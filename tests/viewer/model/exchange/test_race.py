@@ -1,6 +1,7 @@
 """A race: two exchanges on one clock, aligned by what one likes, with one playhead, and how each stands."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -10,11 +11,12 @@ from sqlalchemy import Connection
 from recorder.decode.decoder import decode
 from recorder.decode.outcome import Exchange, Read
 from tests.viewer.conftest import COMPLETE, LIMITED, MS, TOOLS, event
+from tests.viewer.exchange_rows import detailed
 from viewer.model.exchange import race
 from viewer.model.exchange.race import ALIGNMENTS, Lane, Race
 from viewer.model.exchange.transcript import Transcript
 from viewer.model.states import Silence
-from viewer.rows import Row
+from viewer.rows import DetailRow
 from viewer.tape import exchange, queries
 
 
@@ -47,7 +49,7 @@ SLOW = [(400, "one "), (800, "two "), (1200, "four")]
 def taped(connection: Connection, id: str) -> Lane:
     no = queries.find(connection, id)
     whole = exchange.full(connection, no)
-    return Lane(Transcript(whole.decoded), whole.facts["end_ns"], None)
+    return Lane(Transcript(whole.decoded), whole.facts.end_ns, None)
 
 
 def said(race: Race) -> tuple[str, str]:
@@ -380,13 +382,13 @@ def test_nul_is_replaced_in_the_texts_of_lanes() -> None:
 WIDE = 200
 
 
-def told(lane: Lane, position: int, row: Row, room: int, **more: Any) -> str:
+def told(lane: Lane, position: int, row: DetailRow, room: int, **more: Any) -> str:
     return "".join(text for text, _ in race.status(lane, position, row, room, **more))
 
 
-def row(outcome: str = "complete", **more: Any) -> Row:
-    told = {"ttft_ms": 100.0, "tps_user": 12.5, "tokens_per_chunk": 2.0, "flags": [], "ended_by": "end"}
-    return {"outcome": outcome} | told | more
+def row(outcome: str = "complete", **more: Any) -> DetailRow:
+    told = {"ttft_ns": 100 * MS, "tps_user": 12.5, "tokens_per_chunk": 2.0, "ended_by": "end"}
+    return detailed(outcome=outcome, **(told | more))
 
 
 def test_before_its_first_output_a_lane_waits() -> None:
@@ -406,7 +408,7 @@ def test_outcome_and_usage_are_shown_at_the_end() -> None:
 def test_chunks_a_second_without_usage_and_nothing_for_a_burst() -> None:
     unused = row(tps_user=None, tokens_per_chunk=None)
     assert "  10.0 chunks/s  " in told(lane(FAST), 3, unused, WIDE)
-    assert "/s" not in told(lane(FAST), 2, unused | {"flags": ["burst"]}, WIDE)
+    assert "/s" not in told(lane(FAST), 2, replace(unused, flags=["burst"]), WIDE)
 
 
 def test_chunks_of_one_read_have_no_gap() -> None:
@@ -418,7 +420,7 @@ def test_running_lane_is_open_and_its_time_grows() -> None:
     open_row = row("open", tps_user=None, tokens_per_chunk=None, ended_by=None)
     assert told(one, 3, open_row, WIDE).startswith("● open  T 100 ms  #2/#2  10.0 chunks/s")
     assert told(one, 3, open_row, WIDE).endswith("  0.300+ s  13 ch")
-    assert told(one, 3, open_row | {"outcome": "orphan"}, WIDE).startswith("? orphan  T 100 ms")
+    assert told(one, 3, replace(open_row, outcome="orphan"), WIDE).startswith("? orphan  T 100 ms")
 
 
 def test_the_silence_at_the_playhead_is_displayed_and_a_stall_is_an_error() -> None:

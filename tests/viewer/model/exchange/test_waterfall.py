@@ -6,6 +6,7 @@ from sqlalchemy import Connection
 from recorder.decode.outcome import Exchange
 from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import LIVE, MS, TOOLS
+from tests.viewer.exchange_rows import detailed
 from viewer.model.exchange import opened, pages
 from viewer.model.exchange.pages import Bar
 from viewer.tape import exchange, queries
@@ -46,10 +47,10 @@ def test_a_bar_has_at_least_one_cell_of_its_axis() -> None:
 )
 def test_the_end_says_how_the_body_was_framed(framing: str | None, told: str) -> None:
     facts = Exchange(200, None, None, "end", 0, 1, 20, framing=framing)
-    assert list(pages.bars(facts, {"ttf_byte_ms": None}, None, last_ns=10))[-1] == Bar("end", 10, 20, "end", told)
+    assert list(pages.bars(facts, detailed(), None, last_ns=10))[-1] == Bar("end", 10, 20, "end", told)
 
 
 def test_other_ends_are_described_as_on_the_tape() -> None:
     facts = Exchange(200, None, None, "reset", 0, 1, 20, framing="chunked")
-    told = list(pages.bars(facts, {"ttf_byte_ms": None}, None, last_ns=10))[-1].note
+    told = list(pages.bars(facts, detailed(), None, last_ns=10))[-1].note
     assert told == "the upstream connection was reset"

@@ -2,12 +2,13 @@
 
 import pytest
 
+from tests.viewer.exchange_rows import listed
 from viewer.model.listing.catalog import MOST_MARKS, PAGE, Catalog, Marks
-from viewer.rows import Row
+from viewer.rows import ListRow
 
 
-def rows(*numbers: int) -> list[Row]:
-    return [{"no": number} for number in numbers]
+def rows(*numbers: int) -> list[ListRow]:
+    return [listed(no=number) for number in numbers]
 
 
 def test_by_time_the_newest_is_at_the_top() -> None:
@@ -27,7 +28,7 @@ def test_arrivals_keep_the_rows_that_are_read() -> None:
     catalog.put(rows(1, 2))
     assert catalog.add([3, 4, 2]) == 2
     assert [catalog.number(place) for place in range(4)] == [4, 3, 2, 1]
-    assert catalog.row(2) == {"no": 2}
+    assert catalog.row(2) == listed(no=2)
     assert catalog.row(0) is None
     assert catalog.missing(0, 3) == [[1, 2, 3, 4]]
 
@@ -63,14 +64,14 @@ def test_least_recently_used_pages_are_forgotten() -> None:
     for place in range(0, 100 * PAGE, PAGE):
         catalog.put(rows(*(number for page in catalog.missing(place, place) for number in page)))
     assert catalog.row(0) is None
-    assert catalog.row(99 * PAGE) == {"no": PAGE}
+    assert catalog.row(99 * PAGE) == listed(no=PAGE)
 
 
 def test_only_rows_that_are_kept_are_refreshed() -> None:
     catalog = Catalog(range(1, 2 * PAGE + 1))
     catalog.put(rows(2 * PAGE))
-    catalog.refresh([{"no": 2 * PAGE, "new": True}, {"no": 1, "new": True}, {"no": 10**6}])
-    assert catalog.row(0) == {"no": 2 * PAGE, "new": True}
+    catalog.refresh([listed(no=2 * PAGE, status=200), listed(no=1, status=200), listed(no=10**6)])
+    assert catalog.row(0) == listed(no=2 * PAGE, status=200)
     assert catalog.row(2 * PAGE - 1) is None
 
 
@@ -80,7 +81,7 @@ def test_ended_exchanges_are_read_again_and_counted_in_another_order() -> None:
     catalog.end([1, 9], moves=True)
     catalog.end([2], moves=False)
     assert catalog.missing(0, 2) == [[3, 1, 2]]
-    assert (catalog.ended, [catalog.row(place) for place in range(3)]) == (1, [{"no": 3}, None, None])
+    assert (catalog.ended, [catalog.row(place) for place in range(3)]) == (1, [listed(no=3), None, None])
     catalog.drop([1])
     assert catalog.ended == 0
     by_time = Catalog([1, 2])

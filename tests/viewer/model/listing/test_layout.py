@@ -4,7 +4,8 @@ from rich.cells import cell_len
 from sqlalchemy import Connection
 
 from tests.viewer.conftest import HOSTILE
-from tests.viewer.model.test_states import LOOK, plain, row
+from tests.viewer.exchange_rows import listed as row
+from tests.viewer.model.test_states import LOOK, plain
 from viewer.model.listing import layout
 from viewer.tape import live
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection
@@ -9,9 +10,10 @@ from sqlalchemy import Connection
 from recorder.decode.outcome import ENDED_BY, OUTCOMES
 from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import HOSTILE
+from tests.viewer.exchange_rows import listed
 from viewer.model.listing import preview
 from viewer.model.states import Look
-from viewer.rows import Row
+from viewer.rows import ListRow, PreviewRow
 from viewer.tape import live, queries
 from viewer.timing.attribution import Attribution
 from viewer.timing.verdicts import Verdict, verdicts
@@ -19,10 +21,10 @@ from viewer.timing.verdicts import Verdict, verdicts
 LOOK, RECORDED = Look(), Look(wall_ns=1_772_366_430 * 10**9, recording=True)
 
 
-def previewed(connection: Connection, no: int) -> Row:
-    row = live.preview(connection, no)
-    assert row is not None
-    return row
+def previewed(connection: Connection, no: int) -> ListRow:
+    found = live.preview(connection, no)
+    assert found is not None
+    return found.row
 
 
 @pytest.mark.parametrize(
@@ -63,27 +65,27 @@ def test_each_outcome_has_a_reason(no: int, said: str, connection: Connection) -
         ({"outcome": "as yet unheard of"}, "as yet unheard of (eof), which this version does not know"),
     ],
 )  # fmt: skip
-def test_reasons_describe_what_happened(changed: Row, said: str, connection: Connection) -> None:
-    row = previewed(connection, 3) | {"ended_detail": None, "recorder_pid": 4121} | changed
+def test_reasons_describe_what_happened(changed: dict[str, Any], said: str, connection: Connection) -> None:
+    row = replace(previewed(connection, 3), ended_detail=None, recorder_pid=4121, **changed)
     assert preview.reason(row, LOOK).startswith(said)
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_no_way_to_end_lacks_a_reason(outcome: str, connection: Connection) -> None:
-    row = previewed(connection, 3) | {"outcome": outcome}
-    reasons = {ended_by: preview.reason(row | {"ended_by": ended_by}, LOOK) for ended_by in ENDED_BY}
+    row = replace(previewed(connection, 3), outcome=outcome)
+    reasons = {ended_by: preview.reason(replace(row, ended_by=ended_by), LOOK) for ended_by in ENDED_BY}
     assert not {ended_by: reason for ended_by, reason in reasons.items() if not reason or "{" in reason}
 
 
 def test_running_exchange_has_no_reason(connection: Connection) -> None:
     row = previewed(connection, 7)
-    soon = replace(RECORDED, wall_ns=round((datetime.fromisoformat(row["started_at"]).timestamp() + 0.5) * 1e9))
+    soon = replace(RECORDED, wall_ns=round((datetime.fromisoformat(row.started_at).timestamp() + 0.5) * 1e9))
     assert preview.reason(row, soon) == "still running; the last read came 110 ms after the request"
     later = replace(soon, wall_ns=soon.wall_ns + 2_000_000_000)
     assert preview.reason(row, later) == "still running, silent for 2.4 s; the last read came 110 ms after the request"
-    assert preview.reason(row | {"last_read_ms": None}, later).startswith("still running, waiting for 2.5 s; ")
-    assert preview.reason(row | {"ended_by": "end"}, LOOK) == "ended, and being measured"
-    assert preview.reason(row | {"last_read_ms": None}, LOOK).startswith(
+    assert preview.reason(replace(row, last_read_ms=None), later).startswith("still running, waiting for 2.5 s; ")
+    assert preview.reason(replace(row, ended_by="end"), LOOK) == "ended, and being measured"
+    assert preview.reason(replace(row, last_read_ms=None), LOOK).startswith(
         "nothing records it any more; nothing was read"
     )
 
@@ -111,7 +113,7 @@ def test_unknown_figures_are_left_out(connection: Connection) -> None:
 
 def test_verdicts_precede_flags_and_replace_theirs(connection: Connection) -> None:
     row = previewed(connection, 2)
-    judged = verdicts(Attribution(*queries.observed(connection, 2)), row["outcome"], Thresholds())
+    judged = verdicts(Attribution(*queries.observed(connection, 2)), row.outcome, Thresholds())
     told = list(preview.evidence(row, judged))
     assert [name for name, _, _ in told].count("stall") == 1
     assert told[0][0] == "stall"
@@ -125,18 +127,23 @@ def test_longest_of_many_stalls_are_shown_in_order() -> None:
         return Verdict(kind="stall", form="gap", who="upstream", from_ns=start * 10**9, lasted_ns=lasted * 10**9)
 
     found = [stall(at, lasted) for at, lasted in ((0, 3), (10, 9), (20, 4), (30, 8), (40, 2))]
-    told = [text.partition(" ")[0] for _, _, text in preview.evidence({"flags": []}, found)]
+    told = [text.partition(" ")[0] for _, _, text in preview.evidence(listed(), found)]
     assert told == ["9,000.0", "4,000.0", "8,000.0"]
 
 
 def test_text_is_the_content_or_a_substitute() -> None:
-    assert preview.text({"content": "a", "content_size": 9, "reasoning": "b"}) == ("content", "a", 9)
-    assert preview.text({"content": None, "tool_calls": "[1]"}) == ("tool calls", "[1]", None)
-    assert preview.text({"content": ""}) == ("", "", None)
+    unknown = dict.fromkeys(("content", "refusal", "tool_calls", "reasoning"))
+
+    def text(size: int | None = None, **texts: str) -> tuple[str, str, int | None]:
+        return preview.text(PreviewRow(listed(), unknown | texts, {"content": size}))
+
+    assert text(9, content="a", reasoning="b") == ("content", "a", 9)
+    assert text(tool_calls="[1]") == ("tool calls", "[1]", None)
+    assert text(content="") == ("", "", None)
 
 
 def test_hostile_text_drives_nothing(connection: Connection) -> None:
-    row = previewed(connection, 6) | {"flags": [HOSTILE], "finish_reason": HOSTILE}
+    row = replace(previewed(connection, 6), flags=[HOSTILE], finish_reason=HOSTILE)
     head = "".join(text for text, _ in preview.heading(row, LOOK))
     said = [head, preview.reason(row, LOOK), *(name + text for name, _, text in preview.evidence(row, []))]
     assert not [sign for sign in "".join(said) if ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0]

@@ -10,19 +10,19 @@ from sqlalchemy import Connection
 from recorder.clock import Clock
 from recorder.process import Run
 from tests.viewer.conftest import COMPLETE, HOSTILE, LIVE, ODD, TOOLS, TRUNCATED
+from tests.viewer.exchange_rows import listed
 from viewer.model.listing import ranking
 from viewer.model.listing.ranking import LABELS, Entry, Score
-from viewer.rows import Row
+from viewer.rows import DetailRow, ListRow
 from viewer.tape import live, queries
-from viewer.tape.live import COMPARED
 
 SECOND = 1_000_000_000
 NOON = Clock(lambda: 0, lambda: 1_772_366_400 * SECOND)
 
 
 def entry(no: int, outcome: str = "complete", flags: tuple[str, ...] = (), **figures: Any) -> Entry:
-    told = dict.fromkeys(COMPARED) | {"id": f"{no:016x}", "model": "m", "upstream": "https://u", "outcome": outcome}
-    return Entry(no, told | {"flags": list(flags), "outcome_detail": None} | figures, Run(1, ""))
+    told = {"id": f"{no:016x}", "model": "m", "upstream": "https://u", "outcome": outcome, "flags": list(flags)}
+    return Entry(no, listed(**(told | figures)), Run(1, ""))
 
 
 def text(parts: Any) -> str:
@@ -122,14 +122,14 @@ def running_entry(heartbeat_at: str, **more: Any) -> Entry:
 
 def test_running_exchange_has_lasted_until_now() -> None:
     found = running_entry("2026-03-01T11:59:58.000000Z").by_now(NOON)
-    assert (found.row["outcome"], found.row["duration_ms"]) == ("open", 10_000.0)
+    assert (found.row.outcome, found.row.duration_ms) == ("open", 10_000.0)
     line = text(ranking.line(found, ranking.layout([found], 100), {}, ranking.axis_ns([found])))
     assert " 10,000.0+" in line
 
 
 def test_exchange_without_a_recorder_is_an_orphan_and_stops_growing() -> None:
     found = running_entry("2026-03-01T11:59:20.000000Z").by_now(NOON)
-    assert (found.row["outcome"], found.row["duration_ms"]) == ("orphan", 120.0)
+    assert (found.row.outcome, found.row.duration_ms) == ("orphan", 120.0)
     parts = list(ranking.line(found, ranking.layout([found], 100), {}, ranking.axis_ns([found])))
     assert parts[0] == ("? ", "warning")
     assert ("orphan", "warning") in parts
@@ -155,11 +155,11 @@ def test_sign_of_a_figure_precedes_a_blank() -> None:
         assert all(line[at + 1] == " " for at, sign in enumerate(line) if sign in "+<")
 
 
-def detail(connection: Connection, id: str) -> Row:
+def detail(connection: Connection, id: str) -> DetailRow:
     return queries.detail(connection, queries.find(connection, id))
 
 
-def scored(a: Row, b: Row) -> dict[str, Score]:
+def scored(a: ListRow, b: ListRow) -> dict[str, Score]:
     return {score.label.strip(): score for score in ranking.scores(a, b)}
 
 
@@ -167,10 +167,10 @@ def scores(connection: Connection, a: str, b: str) -> dict[str, Score]:
     return scored(detail(connection, a), detail(connection, b))
 
 
-def row(outcome: str = "complete", flags: tuple[str, ...] = (), **figures: Any) -> Row:
+def row(outcome: str = "complete", flags: tuple[str, ...] = (), **figures: Any) -> ListRow:
     """Make a row in which all durations are 10.0 ms, or as given."""
     told = dict.fromkeys(LABELS, 10.0) | {"tps_user": 10.0, "output_tokens": 1, "finish_reason": "stop"}
-    return told | {"outcome": outcome, "flags": list(flags)} | figures
+    return listed(**(told | {"outcome": outcome, "flags": list(flags)} | figures))
 
 
 def test_a_shorter_wait_is_better_and_is_marked(connection: Connection) -> None:
@@ -226,7 +226,8 @@ def test_gaps_are_not_judged_where_output_came_many_chunks_at_once(metric: str, 
 
 def test_figures_of_a_running_exchange_may_grow_except_ttft(connection: Connection) -> None:
     no = queries.find(connection, LIVE)
-    unended = live.filled(queries.detail(connection, no), live.figures(connection, no)) | {"duration_ms": 110.0}
+    running = live.filled(queries.detail(connection, no), live.figures(connection, no))
+    unended = replace(running, duration_ms=110.0)
     found = scored(unended, detail(connection, TOOLS))
     assert (found["TTFT ms"].a, found["DUR ms"].a, found["OUTCOME"].a) == ("110.0 ", "110.0+", "open ")
     assert (found["TTFT ms"].better, found["ICL50"].a) == (1, "– ")

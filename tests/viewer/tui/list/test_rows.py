@@ -8,11 +8,11 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from tests.viewer.model.test_states import row
+from tests.viewer.exchange_rows import listed as row
 from tests.viewer.tui.staging import wait_for
 from viewer.model.listing import layout
 from viewer.model.listing.catalog import PAGE, Catalog
-from viewer.rows import Row
+from viewer.rows import ListRow
 from viewer.tui.list.rows import StreamRows
 
 COUNT = 20 * PAGE
@@ -85,8 +85,8 @@ def test_the_next_page_is_drawn_before_it_is_in_sight(monkeypatch: pytest.Monkey
     drawn: list[int] = []
     line = layout.line
 
-    def noted(row: Row, *rest: Any) -> Any:
-        drawn.append(row["no"])
+    def noted(row: ListRow, *rest: Any) -> Any:
+        drawn.append(row.no)
         return line(row, *rest)
 
     monkeypatch.setattr(layout, "line", noted)

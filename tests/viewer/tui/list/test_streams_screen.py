@@ -340,7 +340,9 @@ def test_one_that_ends_out_of_sight_is_read_again(tmp_path: Path) -> None:
             assert "aaaaaaaa" not in seen(pilot.app)
             with recorder(path) as writing:
                 writing.end("a" * 16, COMPLETE_READS, "end")
-                await wait_for(pilot, lambda: (rows(pilot).catalog.row(30) or {"outcome": "open"})["outcome"] != "open")
+                await wait_for(
+                    pilot, lambda: (row := rows(pilot).catalog.row(30)) is not None and row.outcome != "open"
+                )
             press(pilot, "G")
             await shows(pilot, "✓ aaaaaaaa")
 

@@ -1,0 +1,42 @@
+"""Records of exchanges, made of the fields that a test is about; the others are unknown."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from recorder.decode.decoder import Decoded
+from recorder.decode.outcome import Exchange, Read, Reads
+from viewer import rows
+from viewer.rows import DetailRow, ListRow, Request
+from viewer.tape.exchange import FullExchange
+
+_USUAL: dict[str, Any] = {
+    "id": "7f3a81000000aaaa", "started_at": "2026-03-01T12:00:00.123456Z", "method": "POST", "path": "/v1",
+    "upstream": "https://h.example:1", "outcome": "complete", "sparkline": "",
+}  # fmt: skip
+
+
+def listed(**fields: Any) -> ListRow:
+    """Make a row of the list."""
+    return ListRow(**{"no": 1, **dict.fromkeys(rows.LISTED), **_USUAL, "flags": [], **fields})
+
+
+def detailed(**stored: Any) -> DetailRow:
+    """Make a row of all that is known, from values as they are stored."""
+    values = dict.fromkeys(rows.DETAILED) | _USUAL | {rows.field_name(name): value for name, value in stored.items()}
+    return rows.detail(1, *values.values())
+
+
+def full(
+    reads: Sequence[Read] = (),
+    decoded: Decoded | None = None,
+    *,
+    connected_ns: int | None = None,
+    sent_ns: int | None = None,
+    headers_ns: int | None = None,
+    end_ns: int | None = None,
+    **stored: Any,
+) -> FullExchange:
+    """Make all of an exchange, with a row of such values."""
+    facts = Exchange(None, None, None, None, connected_ns, headers_ns, end_ns)
+    request, decoded = Request("", "POST", "/v1", "", [], None, 0, "", {}), decoded or Decoded(b"", "json")
+    return FullExchange(detailed(**stored), request, [], facts, sent_ns, 0, Reads.of(reads), b"", decoded)
