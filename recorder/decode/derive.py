@@ -14,7 +14,7 @@ from recorder.decode.decoder import COMMENT, EVENT, Decoded, decode
 from recorder.decode.dialect import Fault
 from recorder.decode.encoding import Cleaner
 from recorder.decode.metrics import Measures, Timeline, measured
-from recorder.decode.operation import GENERATIONS, operation
+from recorder.decode.operation import GENERATIONS, api_asked, operation
 from recorder.decode.outcome import Evidence, Exchange, Read, Reads, judge, transport_flags
 
 _STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed", "hidden_tokens"})
@@ -52,7 +52,7 @@ def derive(exchange: Exchange, reads: Sequence[Read], body: bytes, decoded: Deco
     return Measures(
         outcome=outcome,
         outcome_detail=outcome_detail,
-        api=decoded.api if succeeded else None,
+        api=_api(exchange, decoded, succeeded),
         operation=asked,
         events=decoded.kinds.count(EVENT),
         comments=decoded.kinds.count(COMMENT),
@@ -60,6 +60,13 @@ def derive(exchange: Exchange, reads: Sequence[Read], body: bytes, decoded: Deco
         **answer.values,
         **values,
     )
+
+
+def _api(exchange: Exchange, decoded: Decoded, succeeded: bool) -> str | None:
+    """Return whose API it was: by the answer, but by the path where that says nothing, or nothing but an error."""
+    claimed = decoded.api if succeeded else None
+    answered = any(run.chunk.fault is None for run in decoded.runs)
+    return (claimed if answered else None) or api_asked(exchange) or claimed
 
 
 def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[Fault | None, Evidence]:

@@ -329,7 +329,9 @@ class Measures(Timing):
     outcome_detail: str | None = value("the kind of that outcome")
     error_code: str | None = value("the code or type of the error that upstream reported")
     error_message: str | None = value("the message of that error, verbatim")
-    api: str | None = value("whose API: openai.chat, …; unknown: the payload is not understood; NULL: there is none")
+    api: str | None = value(
+        "whose API: openai.chat, …; by the answer, else by the path; unknown: the answer is not understood"
+    )
     operation: str | None = value("what was asked for: chat, embeddings, models, …")
     response_model: str | None = value("the first model that the answer names")
     response_id: str | None = value("the first id that the answer names")

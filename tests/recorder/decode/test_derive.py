@@ -383,3 +383,20 @@ def test_an_embedding_is_complete_and_lacks_no_output():
     found = derive(exchange(content_type="application/json", path="/v1/embeddings"), cut(body, (len(body),)), body)
     assert (found.outcome, found.operation, found.input_tokens) == ("complete", "embeddings", 3)
     assert "empty" not in found.flags
+
+
+@pytest.mark.parametrize(
+    ("status", "path", "body", "api"),
+    [
+        (200, "/v1/chat/completions", b'data: {"choices": []}\n\n', "openai.chat"),
+        (200, "/v1/messages", b'data: {"choices": []}\n\n', "openai.chat"),
+        (200, "/v1/messages", b'data: {"kind": "other"}\n\n', "unknown"),
+        (200, "/v1/responses", b'data: {"type": "error", "error": {"message": "no"}}\n\n', "openai.responses"),
+        (500, "/v1/messages", b'{"error": {"message": "no"}}', "anthropic.messages"),
+        (None, "/v1beta/models/m:streamGenerateContent", b"", "gemini"),
+        (500, "/anything", b"", None),
+        (200, "/anything", b"", None),
+    ],
+)  # fmt: skip
+def test_the_api_is_that_of_the_answer_or_else_of_the_path(status, path, body, api):
+    assert derive(exchange(status=status, path=path), cut(body, (len(body),)), body).api == api
