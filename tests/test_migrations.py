@@ -22,6 +22,7 @@ from recorder.commands.db import db
 from recorder.errors import SchemaMismatch, TapeError
 from recorder.tape import definitions, file, schema
 from tests.recorder.frames import bodies_of, damage, exchange, opened, outcomes_of, reading, record
+from tests.viewer.wires import CONTENT, REASONING, WIRES
 
 ROOT = Path(__file__).parent.parent
 NOW = schema.REVISION
@@ -251,3 +252,29 @@ def test_an_installed_wiretape_finds_the_migrations_it_ships(recorded: Path, tmp
     assert ended.stdout.startswith(f"{installed / 'migrations'}\n{tape}: schema 0002 → {schema.REVISION};")
     assert bodies_of(tape) == bodies_of(recorded)
     tape.with_name(f"{tape.name}.before-{schema.REVISION}").unlink()
+
+
+def test_what_an_older_decoder_did_not_read_is_there_after_an_upgrade_and_after_a_rebuild(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, exchange("e1", WIRES["messages"].parts))
+    old = older(tape, "0003")
+    unread = (
+        "dialect = 'unknown', flags = 'unknown_payload', model = NULL, content = NULL, reasoning = NULL, "
+        "tool_calls = NULL, usage = NULL, finish_reason = NULL, prompt_tokens = NULL, completion_tokens = NULL, "
+        "total_tokens = NULL, ttft_ns = NULL, chunks = 0, output_chunks = 0, decoder_version = 2"
+    )
+    damage(old, f"UPDATE measures SET {unread}")
+    assert upgrade(old).endswith(f"{old}: 1 exchange derived again, 1 changed\n")
+    statement = (
+        "SELECT api, operation, outcome, response_model, content, reasoning, input_tokens, output_tokens, "
+        "finish_reason, ttft_ns > 0 FROM measures"
+    )
+    read = ("anthropic.messages", "chat", "complete", "claude-x", CONTENT, REASONING, 12, 9, "tool_use", 1)
+    with closing(sqlite3.connect(old)) as connection:
+        assert connection.execute(statement).fetchall() == [read]
+    damage(old, "UPDATE measures SET content = NULL, api = 'unknown', decoder_version = 2")
+    rebuilt = CliRunner().invoke(db, ["rebuild", "--db", str(old)])
+    assert rebuilt.output == f"{old}: 1 exchange derived again, 1 changed\n"
+    with closing(sqlite3.connect(old)) as connection:
+        assert connection.execute(statement).fetchall() == [read]
+    old.with_name(f"{old.name}.before-{schema.REVISION}").unlink()

@@ -112,7 +112,7 @@ def export(
             _save(job, lambda stream: out.put(fields.SCHEMA_FIELDS, rows, stream), "column")
             return
         job = replace(job, columns=out.fields(fields.described(fields.of(job.table, job.by))))
-        with queries.opened(job.tape) as connection:
+        with output.opened(job.tape) as connection:
             condition = options.named(connection, ids, where)
             if job.format in ("sse", "asciicast") and not queries.count(connection, condition):
                 raise NotFound(options.nothing(connection, where, ids))

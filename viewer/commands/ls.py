@@ -52,7 +52,6 @@ def ls(
     out: Output,
 ) -> None:
     """List exchanges, the newest first."""
-    from viewer.tape import queries
 
     if out.columns is not None and (spark or out.chosen == "ids"):
         raise click.UsageError(f"{'--spark' if spark else '--format ids'} has columns of its own: leave out --columns")
@@ -61,7 +60,7 @@ def ls(
     if spark and out.format not in (None, "table"):
         raise click.UsageError("--spark draws: it goes with --format table only")
     names = _columns(out)
-    with queries.opened(tape_path(db)) as connection:
+    with output.opened(tape_path(db)) as connection:
         fields = _fields(out, spark, names)
         if follow:
             _follow(connection, fields, where, _FIRST_FOLLOWED if limit is None else limit, out, ascii, names)

@@ -8,6 +8,7 @@ import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
@@ -18,6 +19,7 @@ from viewer.commands import completion
 
 if TYPE_CHECKING:
     from rich.text import Text
+    from sqlalchemy import Connection
 
     from viewer.export.text import Format
     from viewer.report.tables import Table
@@ -117,6 +119,17 @@ class Output:
     def explain(self, meanings: Mapping[str, str]) -> None:
         """Write what each field of a row means."""
         self.put(("field", "meaning"), [{"field": name, "meaning": text} for name, text in meanings.items()])
+
+
+@contextlib.contextmanager
+def opened(tape: Path) -> Iterator["Connection"]:
+    """Connect to a tape whose measures are to be shown; report on stderr if an older decoder derived them."""
+    from viewer.tape import queries
+
+    with queries.opened(tape) as connection:
+        if advice := queries.advice(connection):
+            click.echo(f"wiretape: {advice}", err=True)
+        yield connection
 
 
 def formatted(

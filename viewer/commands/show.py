@@ -192,7 +192,7 @@ def show(id: str, db: Path | None, part: str, force: bool, thresholds: Threshold
         raise click.UsageError("--part raw is the body as it came: it has no --format")
     if part not in _JUDGED and (given := limiting.given()):
         raise click.UsageError(f"--part {part} is not judged: leave out {', '.join(given)}")
-    with queries.opened(tape_path(db)) as connection:
+    with output.opened(tape_path(db)) as connection:
         no = queries.find(connection, id)
         if part == "raw" and output.on_terminal() and not force:
             _readable(connection, no)

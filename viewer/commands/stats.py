@@ -190,7 +190,7 @@ def _stats_as(
     count_tokens = None if tokenizer is None else counter(tokenizer)
     condition = options.condition(where)
     tape = tape_path(db)
-    with queries.opened(tape) as connection:
+    with output.opened(tape) as connection:
         if not queries.count(connection, condition):
             options.report_nothing(connection, where)
             if out.is_table:
@@ -236,9 +236,9 @@ def _samples(
     db: Path | None, where: "Filter | None", keys: Sequence[str] = (), *, include_failed: bool = False
 ) -> "list[Sample]":
     """Read the exchanges that a filter selects, in groups; report on stderr if there are none."""
-    from viewer.tape import overview, queries
+    from viewer.tape import overview
 
-    with queries.opened(tape_path(db)) as connection:
+    with output.opened(tape_path(db)) as connection:
         samples = overview.samples(connection, keys, options.condition(where), include_failed=include_failed)
         if not any(sample.size for sample in samples):
             options.report_nothing(connection, where)
@@ -285,7 +285,7 @@ def compare(
         only_groups = {"--exit-code": exit_code, "--include-failed": include_failed, "a filter": where}
         _refuse("two exchanges are only shown side by side", only_groups)
         fields = out.fields(compare.PAIR_FIELDS)
-        with queries.opened(tape_path(db)) as connection:
+        with output.opened(tape_path(db)) as connection:
             pair = [queries.detail(connection, queries.find(connection, id)) for id in ids]
         names = fields or tuple(compare.PAIR_FIELDS)
         out.put_rounded(names, only(compare.pair(*pair), names), fields or compare.PAIR_IMPORTANT, tables.LEAST)
@@ -294,7 +294,7 @@ def compare(
         raise click.UsageError("name two exchanges, or two groups with --base and --new")
     fields = out.fields(compare.FIELDS)
     sides = {"--base": _group_of(where, base, "--base"), "--new": _group_of(where, new, "--new")}
-    with queries.opened(tape_path(db)) as connection:
+    with output.opened(tape_path(db)) as connection:
         before, after = _sides(connection, sides, include_failed)
     rows = compare.groups(before, after, seed)
     names = fields or tuple(compare.FIELDS)

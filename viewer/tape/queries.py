@@ -23,6 +23,7 @@ from sqlalchemy.exc import DatabaseError, DBAPIError
 
 from recorder.decode import encoding
 from recorder.decode.decoder import Decoded, decode
+from recorder.decode.metrics import DECODER_VERSION
 from recorder.decode.outcome import FAILURES, Exchange, Reads
 from recorder.errors import NotFound, TapeDamaged, TapeError
 from recorder.sanitize import safe
@@ -53,6 +54,9 @@ _REQUEST: Final[Select[Any]] = select(
 )
 EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
 """What is said wherever an exchange is asked of a tape that has none."""
+
+OUTDATED: Final = "an older decoder measured this tape: 'wiretape db rebuild' brings its measures up to date"
+"""What is said where measures are shown that are not what this program would derive."""
 
 _LEAST_PREFIX = 4
 _CANDIDATES = 5
@@ -394,6 +398,19 @@ def version(connection: Connection) -> int:
     """Return a number that is another whenever somebody else has written to the tape."""
     with connection.begin():
         return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
+
+
+def advice(connection: Connection) -> str | None:
+    """Return what to do about measures that an older decoder derived; None if there are none.
+
+    Only the first and the last measures are looked at: what lies between them was derived between them.
+    """
+    number = _measures.c.exchange_no
+    edges = [select(edge(number)).scalar_subquery() for edge in (func.min, func.max)]
+    is_older = _measures.c.decoder_version < DECODER_VERSION
+    with connection.begin():
+        found = connection.execute(select(number).where(number.in_(edges), is_older).limit(1)).first()
+    return None if found is None else OUTDATED
 
 
 def count(connection: Connection, where: Condition | None = None) -> int:

@@ -22,6 +22,9 @@ _LESSER: Final = 9
 _SPACIOUS: Final = 130
 _DATE: Final = 6
 _LATER: Final = "…"
+_USUAL: Final = frozenset({"stop", "end_turn", "complete", "completed", "finish"})
+"""How answers end by themselves, in the words of the APIs, in lower case."""
+
 _TIME_TITLES: Final = {"clock": "START", "date": "START", "utc": "UTC", "ago": "AGO"}
 
 Shown = Callable[[ListRow, Look, int], Sequence[Part]]
@@ -239,7 +242,7 @@ def _duration(row: ListRow, look: Look, width: int) -> Sequence[Part]:
 
 
 def _flags(refusal: Callable[[ListRow], str]) -> Shown:
-    """Return what shows how an exchange ended unless it is complete, its notable flags, or a finish other than stop.
+    """Return what shows how an exchange ended unless it is complete, its notable flags, or an unusual finish.
 
     `refusal` is what to call it where upstream refused.
     """
@@ -250,7 +253,7 @@ def _flags(refusal: Callable[[ListRow], str]) -> Shown:
         word = refusal(row) if row.outcome == "http_error" else stands.word
         parts: list[Part] = [(word, stands.tone)] if look.worded and not is_complete else []
         parts += [(flag, tone) for flag, tone in NOTABLE.items() if flag in row.flags and flag != word]
-        if not parts and is_complete and row.finish_reason not in (None, "stop"):
+        if not parts and is_complete and (row.finish_reason or "stop").lower() not in _USUAL:
             parts.append((formatting.line(row.finish_reason), "muted"))
         return [(f" {text}" if at else text, tone) for at, (text, tone) in enumerate(parts)]
 

@@ -244,6 +244,12 @@ class Listing:
             return details
         return None
 
+    async def advice(self) -> str | None:
+        """Return what to do about measures of an older decoder, if there are any."""
+        with contextlib.suppress(Superseded, WiretapeError):  # then the list says what is wrong with the tape
+            return await self._host.tape.ask(_advice)
+        return None
+
     async def read_vocabulary(self) -> None:
         """Read what a filter can be completed with, once."""
         if not self.vocabulary.values:
@@ -254,6 +260,12 @@ class Listing:
         self.trouble = error
         if not isinstance(error, TapeBusy):
             self.change, self.catalog = None, Catalog()
+
+
+def _advice(connection: "Connection") -> str | None:
+    from viewer.tape import queries
+
+    return queries.advice(connection)
 
 
 def _load(connection: "Connection", query: Query, clock: Clock, known: Sequence[int]) -> _Loaded:

@@ -102,6 +102,7 @@ class StreamsScreen(Screen[None]):
         self._loader: Worker[None] | None = None
         self._comparing: Worker[None] | None = None
         self._hinted = False
+        self._is_advised = False
         self._was_idle: frozenset[str] = frozenset()
         self._above = 0
         self._header = HeaderLine()
@@ -198,6 +199,10 @@ class StreamsScreen(Screen[None]):
         self._rows.show(self.listing.catalog)
         self.show_state()
         self._explain()
+        if not self._is_advised:
+            self._is_advised = True
+            if advice := await self.listing.advice():
+                self.notify(advice, severity="warning", markup=False)
 
     def _check(self, known: Mapping[int, str], ids: Mapping[int, str]) -> None:
         """Forget what was `known` and is another exchange now, or none, by the ids on the tape."""

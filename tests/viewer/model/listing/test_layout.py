@@ -1,5 +1,6 @@
 """The columns of the list: which there is room for, and a line of them."""
 
+import pytest
 from rich.cells import cell_len
 from sqlalchemy import Connection
 
@@ -56,6 +57,16 @@ def test_refusal_beside_its_status_is_one_word() -> None:
     assert plain(beside.shown(row(outcome="http_error", status=300), LOOK, 13)) == "http_error"
     (alone,) = [slot.column for slot in layout.fitted(120, {"status"}) if slot.column.name == "flags"]
     assert plain(alone.shown(refused, LOOK, 13)) == "429"
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [("stop", ""), ("STOP", ""), ("end_turn", ""), ("COMPLETE", ""), ("completed", ""), ("tool_use", "tool_use"),
+     ("max_tokens", "max_tokens"), (None, "")],
+)  # fmt: skip
+def test_a_finish_reason_is_shown_unless_it_is_the_usual_one_of_an_api(reason: str | None, shown: str) -> None:
+    (flags,) = [slot.column for slot in layout.fitted(120) if slot.column.name == "flags"]
+    assert plain(flags.shown(row(finish_reason=reason), LOOK, 13)) == shown
 
 
 def test_hostile_text_in_a_line_drives_nothing() -> None:
