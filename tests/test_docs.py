@@ -116,7 +116,7 @@ def test_the_python_of_the_readme_works_on_the_tape_of_the_demo(place: Path, mon
     monkeypatch.syspath_prepend(ROOT / "viewer" / "public")  # as the wheel has it
     names: dict[str, Any] = {}
     exec(code, names)
-    assert len(names["frame"]) == 11
+    assert len(names["frame"]) == 13
 
 
 @pytest.mark.parametrize("module", ["recorder.commands.cli", "viewer.cli"])

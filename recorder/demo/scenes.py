@@ -1,4 +1,4 @@
-"""The demo's streams: what five documents of streaming APIs print, and what goes wrong in the field.
+"""The demo's streams: what the documents of streaming APIs print, and what goes wrong in the field.
 
 Each scene is requested by the model's name. The texts are short and the delays real, so that a recording of them shows
 every outcome worth looking at within a few seconds.
@@ -130,6 +130,66 @@ def _tool(model: str) -> Scene:
     return answer([*body, (0.01, data(chunk(model, {}, "tool_calls"))), (0.0, DONE)], delay=0.1)
 
 
+def _named(payload: dict[str, Any]) -> bytes:
+    """Return one event that bears the name of its payload's type."""
+    return f"event: {payload['type']}\n".encode() + data(payload)
+
+
+def _block(kind: str, index: int, **more: Any) -> bytes:
+    return _named({"type": f"content_block_{kind}", "index": index, **more})
+
+
+def _messages(model: str) -> Scene:
+    """Anthropic's Messages: thinking, a text and a tool call, each in a block of its own, and a ping."""
+    message = {"id": "msg_demo", "type": "message", "role": "assistant", "model": model, "content": []}
+    begun = {"type": "message_start", "message": {**message, "usage": {"input_tokens": 21, "output_tokens": 1}}}
+    thoughts, said = "Tokyo is in Japan . Look the weather up .", "Let me see what the sky does ."
+    call = {"type": "tool_use", "id": "toolu_demo", "name": "get_weather", "input": {}}
+    ended = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 46}}
+    body = [(0.15, _named(begun)), (0.0, _block("start", 0, content_block={"type": "thinking", "thinking": ""}))]
+    body.append((0.0, _named({"type": "ping"})))
+    body += [
+        (0.04, _block("delta", 0, delta={"type": "thinking_delta", "thinking": f"{word} "}))
+        for word in thoughts.split()
+    ]
+    body += [(0.01, _block("stop", 0)), (0.1, _block("start", 1, content_block={"type": "text", "text": ""}))]
+    body += [(0.03, _block("delta", 1, delta={"type": "text_delta", "text": f"{word} "})) for word in said.split()]
+    body += [(0.01, _block("stop", 1)), (0.08, _block("start", 2, content_block=call))]
+    for piece in ('{"ci', 'ty":"', "Tokyo", '"}'):
+        body.append((0.05, _block("delta", 2, delta={"type": "input_json_delta", "partial_json": piece})))
+    body += [(0.01, _block("stop", 2)), (0.02, _named(ended)), (0.0, _named({"type": "message_stop"}))]
+    return answer(body, delay=0.12)
+
+
+def _response(kind: str, **more: Any) -> bytes:
+    return _named({"type": f"response.{kind}", **more})
+
+
+def _responses(model: str) -> Scene:
+    """OpenAI's Responses: a summary of the reasoning, then a text; what has come is repeated whole at each end."""
+    whole = {"id": "resp_demo", "object": "response", "model": model, "status": "in_progress", "output": []}
+    thoughts, said = "**Counting the pauses** Each is a gap .", "A pause is as long as nobody speaks ."
+    summed = {"id": "rs_demo", "type": "reasoning", "summary": [{"type": "summary_text", "text": f"{thoughts} "}]}
+    text = [{"type": "output_text", "text": f"{said} ", "annotations": []}]
+    told = {"id": "msg_demo", "type": "message", "role": "assistant", "status": "completed", "content": text}
+    counted = {"input_tokens": 17, "output_tokens": 38, "total_tokens": 55}
+    counted["output_tokens_details"] = {"reasoning_tokens": 24}  # type: ignore[assignment]
+    ended = {**whole, "status": "completed", "output": [summed, told], "usage": counted}
+    body = [(0.1, _response("created", response=whole))]
+    body.append((0.2, _response("output_item.added", output_index=0, item={**summed, "summary": []})))
+    place = {"item_id": "rs_demo", "output_index": 0, "summary_index": 0}
+    body += [(0.05, _response("reasoning_summary_text.delta", delta=f"{word} ", **place)) for word in thoughts.split()]
+    body.append((0.01, _response("output_item.done", output_index=0, item=summed)))
+    body.append((0.1, _response("output_item.added", output_index=1, item={**told, "content": []})))
+    place = {"item_id": "msg_demo", "output_index": 1, "content_index": 0}
+    body += [(0.03, _response("output_text.delta", delta=f"{word} ", **place)) for word in said.split()]
+    body += [
+        (0.01, _response("output_item.done", output_index=1, item=told)),
+        (0.02, _response("completed", response=ended)),
+    ]
+    return answer(body, delay=0.1)
+
+
 def _stall(model: str) -> Scene:
     """A silence of 2.4 s in mid-sentence."""
     before, after = (
@@ -182,6 +242,8 @@ SCENES = {
     "routed": _routed,
     "reasoning": _reasoning,
     "tool": _tool,
+    "messages": _messages,
+    "responses": _responses,
     "stall": _stall,
     "burst": _burst,
     "truncated": _truncated,
@@ -189,6 +251,13 @@ SCENES = {
     "failing": _failing,
 }
 """Scene by name; a request asks for one by the model `demo-NAME`."""
+
+
+def request(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the path and the body with which a client of its API asks for a scene."""
+    path = f"/v1/{name}" if name in ("messages", "responses") else "/v1/chat/completions"
+    asked = [{"role": "user", "content": f"Play the scene {name}."}]
+    return path, {"model": f"demo-{name}", "stream": True, "input" if name == "responses" else "messages": asked}
 
 
 def choose(request: ReceivedRequest) -> Scene:

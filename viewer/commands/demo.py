@@ -28,7 +28,7 @@ _STATISTICS = ("n", "mean", "p50", "p90", "p99", "max")
     help="The tape to record to. [default: demo.db beside the default tape]",
 )
 def demo(db: Path | None) -> None:
-    """Record a dozen scripted streams, good and broken, and show what the tape tells of them.
+    """Record scripted streams of several APIs, good and broken, and show what the tape tells of them.
 
     Needs no key and no network, and takes about five seconds.
     """
@@ -85,11 +85,12 @@ async def _ask(client: "httpx.AsyncClient", name: str) -> None:
     """Be a client that reads its stream to the end, however it ends."""
     import httpx
 
-    messages = [{"role": "user", "content": f"Play the scene {name}."}]
-    request = {"model": f"demo-{name}", "stream": True, "messages": messages}
+    from recorder.demo import scenes
+
+    path, request = scenes.request(name)
     headers = {"authorization": "Bearer sk-demo-this-key-is-never-stored"}
     try:
-        async with client.stream("POST", "/v1/chat/completions", json=request, headers=headers) as response:
+        async with client.stream("POST", path, json=request, headers=headers) as response:
             async for _ in response.aiter_raw():
                 pass
     except httpx.HTTPError:

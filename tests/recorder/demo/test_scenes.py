@@ -18,6 +18,8 @@ EXPECTED = {
     "routed": (("complete", None), set()),
     "reasoning": (("complete", None), {"comments"}),
     "tool": (("complete", None), {"no_usage"}),
+    "messages": (("complete", None), set()),
+    "responses": (("complete", None), set()),
     "stall": (("complete", None), {"stall"}),
     "burst": (("complete", None), {"burst", "coalesced"}),
     "truncated": (("truncated", "eof"), {"no_finish"}),

@@ -49,7 +49,10 @@ def test_what_to_try_next_begins_with_the_viewer_and_works_as_it_is_shown(
     assert len((tmp_path / "demo.csv").read_text().splitlines()) == len(SCENES) + 1
 
 
-@pytest.mark.parametrize("scene", ["openai", "envelope", "pretty", "shifting", "routed", "reasoning", "tool", "stall"])
+GOOD = ["openai", "envelope", "pretty", "shifting", "routed", "reasoning", "tool", "messages", "responses", "stall"]
+
+
+@pytest.mark.parametrize("scene", GOOD)
 def test_the_good_streams_are_complete(by_scene: dict[str, dict[str, Any]], scene: str) -> None:
     assert by_scene[scene]["outcome"] == "complete"
 
@@ -86,6 +89,18 @@ def test_what_is_not_at_the_usual_place_is_found(by_scene: dict[str, dict[str, A
     assert by_scene["reasoning"]["reasoning"].startswith("The user asks")
     assert by_scene["reasoning"]["ttfo_ms"] > by_scene["reasoning"]["ttft_ms"]
     assert by_scene["pretty"]["content"].startswith("Once upon a time")
+
+
+def test_streams_of_other_apis_are_measured_like_chat(by_scene: dict[str, dict[str, Any]]) -> None:
+    messages, responses = by_scene["messages"], by_scene["responses"]
+    assert [one["api"] for one in (messages, responses)] == ["anthropic.messages", "openai.responses"]
+    assert messages["reasoning"].startswith("Tokyo is in Japan")
+    assert messages["tool_calls"][0]["arguments"] == '{"city":"Tokyo"}'
+    assert (messages["input_tokens"], messages["output_tokens"]) == (21, 46)
+    assert responses["content"] == "A pause is as long as nobody speaks . "
+    assert (responses["finish_reason"], responses["reasoning_tokens"]) == ("completed", 24)
+    assert all(one["ttfo_ms"] > one["ttft_ms"] > 100 for one in (messages, responses))
+    assert not {"hidden_tokens", "no_usage"} & {*messages["flags"], *responses["flags"]}
 
 
 def test_the_demo_leaves_a_whole_tape_and_no_key(demo: tuple[Path, str]) -> None:
