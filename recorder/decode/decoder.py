@@ -263,6 +263,8 @@ def framing_of(exchange: Exchange, data: bytes) -> Framing:
         return "json-array"
     if typed is None and ndjson.looks_like(data):
         return "ndjson"
+    if typed == "ndjson" and ndjson.is_document(data):
+        return "json"
     return typed or "json"
 
 

@@ -49,6 +49,18 @@ def looks_like(data: bytes) -> bool:
     return rest.lstrip(_SPACE).startswith(b"{") or (first.get("done") is False and isinstance(first.get("model"), str))
 
 
+def is_document(data: bytes) -> bool:
+    """Return whether a body is one JSON document printed over several lines, also if the end cuts it off.
+
+    A line of such a stream is a whole object, so that one of a bracket alone begins a document.
+    """
+    body = data.removeprefix(_BOM).lstrip(_SPACE)
+    head, _, rest = body.partition(b"\n")
+    if head.rstrip(_SPACE) in (b"{", b"["):
+        return True
+    return bool(rest.strip(_SPACE)) and _object(_text(head)) is None and _object(_text(body)) is not None
+
+
 def _text(line: bytes) -> str:
     return line.strip(_SPACE).decode("utf-8", "replace")
 

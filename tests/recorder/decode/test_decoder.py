@@ -212,6 +212,7 @@ def test_an_item_is_read_from_its_bytes() -> None:
 
 
 OLLAMA = b'{"model":"m","message":{"role":"assistant","content":"Hi"},"done":false}\n'
+PRETTY = json.dumps(json.loads(OLLAMA), indent=2).encode()
 GEMINI = b'{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"index":0}]}'
 FRAME = b"\0\0\0\x10\0\0\0\0\x05\xc2\x48\xeb\x7d\x98\xc8\xff"
 
@@ -241,6 +242,12 @@ FRAME = b"\0\0\0\x10\0\0\0\0\x05\xc2\x48\xeb\x7d\x98\xc8\xff"
         (b"data: x\n\n", "application/vnd.amazon.eventstream", "", "sse"),
         (b"", "application/json", "", "json"),
         (b"<html>", "text/html", "", "json"),
+        (PRETTY, "application/x-ndjson", "/v1/models", "json"),
+        (PRETTY[:40], "application/x-ndjson", "/v1/models", "json"),
+        (b'{"a": 1,\n "b": 2}', "application/jsonl", "/v1/models", "json"),
+        (b'{"a": 1,\n "b": 2', "application/jsonl", "/v1/models", "ndjson"),
+        (OLLAMA[:20], "application/x-ndjson", "/api/chat", "ndjson"),
+        (OLLAMA, "application/x-ndjson", "/api/chat", "ndjson"),
     ],
 )
 def test_the_framing_follows_from_the_type_unless_the_bytes_begin_otherwise(body, content_type, path, framing):
