@@ -55,8 +55,8 @@ def is_document(data: bytes) -> bool:
     A line of such a stream is a whole object, so that one of a bracket alone begins a document.
     """
     body = data.removeprefix(_BOM).lstrip(_SPACE)
-    head, _, rest = body.partition(b"\n")
-    if head.rstrip(_SPACE) in (b"{", b"["):
+    head, newline, rest = body.partition(b"\n")
+    if newline and head.rstrip(_SPACE) in (b"{", b"["):
         return True
     return bool(rest.strip(_SPACE)) and _object(_text(head)) is None and _object(_text(body)) is not None
 

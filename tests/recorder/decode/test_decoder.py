@@ -246,6 +246,7 @@ FRAME = b"\0\0\0\x10\0\0\0\0\x05\xc2\x48\xeb\x7d\x98\xc8\xff"
         (PRETTY[:40], "application/x-ndjson", "/v1/models", "json"),
         (b'{"a": 1,\n "b": 2}', "application/jsonl", "/v1/models", "json"),
         (b'{"a": 1,\n "b": 2', "application/jsonl", "/v1/models", "ndjson"),
+        (OLLAMA[:1], "application/x-ndjson", "/api/chat", "ndjson"),
         (OLLAMA[:20], "application/x-ndjson", "/api/chat", "ndjson"),
         (OLLAMA, "application/x-ndjson", "/api/chat", "ndjson"),
     ],
