@@ -3,7 +3,8 @@
 An answer is a list of output items, each with parts. Every text is taken once: from its deltas, and what has not come
 as deltas from the `*.done` events or else from the response in the last event, as some servers send only those. Whether
 it has come is known for each output item, by its place: ids change from event to event on some wires (Copilot), the
-numbers of parts from delta to delta on others (vLLM). Texts of several items or parts follow each other as they came.
+numbers of parts from delta to delta on others (vLLM). Only an item without a place is known by its id (llama.cpp).
+Texts of several items or parts follow each other as they came.
 
 Tool calls are what the model asks to be run, whoever runs it: function, custom and MCP calls (and requests to approve
 one) by the name and the arguments they have; calls of built-in tools by the type of the tool (`web_search`, `shell`,
@@ -18,7 +19,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece, compact, count, index, text
+from recorder.decode.dialect import (
+    MAX_INDEX,
+    Chunk,
+    Dialect,
+    Fault,
+    Piece,
+    Tokens,
+    ToolPiece,
+    compact,
+    count,
+    index,
+    text,
+)
 
 API: Final = "openai.responses"
 
@@ -83,6 +96,8 @@ _BUILT_IN: Final = {
 """The items that call tools without a name of their own: what they are called here, and where their arguments are."""
 
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
+_WHOLE: Final = _ENDS | {""}
+"""The events with a whole response; "" is the response by itself."""
 _FINISHED: Final = frozenset({"completed", "incomplete", "cancelled"})
 _OBJECTS: Final = frozenset({"response", "response.compaction"})
 
@@ -97,12 +112,18 @@ class _Part(NamedTuple):
 
 
 class _Stream:
-    """What one stream has brought: which event was the first to give a field of the output item at a place."""
+    """What one stream has brought: which event was the first to give a field of the output item at a place.
 
-    __slots__ = ("_given",)
+    Items that are known by their ids only have places of their own, from the highest down.
+    """
+
+    __slots__ = ("_calls", "_given", "_places", "_seen")
 
     def __init__(self) -> None:
         self._given: dict[tuple[str, int | None], str] = {}
+        self._seen: Counter[str] = Counter()
+        self._calls: set[str] = set()
+        self._places: dict[str, int] = {}
 
     def parse(self, payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
         """Read one JSON object; None if it is not of this API."""
@@ -124,8 +145,8 @@ class _Stream:
         delta = payload.get("delta")
         if not isinstance(delta, str) or not delta:
             return Chunk(API, fault=fault)
-        place = index(payload.get("output_index"))
-        self._given.setdefault((field, place), kind)
+        place = self._place(payload, payload.get("item_id"))
+        self._give(field, place, kind)
         if field == _CONTENT:
             return Chunk(API, "", "", (Piece(0, delta, "", "", (), None),), True, False, False, None, fault)
         if field == _ARGUMENTS:
@@ -138,17 +159,18 @@ class _Stream:
     def _event(self, payload: dict[str, Any], kind: str, fault: Fault | None) -> Chunk:
         if kind == "response.steer.failed":
             return Chunk(API)  # its error is that of what was asked meanwhile, not of the response
-        place = index(payload.get("output_index"))
+        item = payload.get("item")
+        place = self._place(payload, payload.get("item_id") or _id(item))
         if kind in _DONE:
             field, key = _DONE[kind]
             return self._new([_Part(field, place, text(payload.get(key)))], kind, fault)
         if kind in _PARTS_DONE:
             return self._new(_parts([payload.get("part")], place), kind, fault)
         if kind == "response.output_item.done":
-            return self._new(_item(payload.get("item"), place), kind, fault)
+            return self._new(_item(item, place), kind, fault)
         if kind == "response.output_item.added":
             # What else an item has when it is added comes again, as deltas or in the finished item.
-            calls = (part for part in _item(payload.get("item"), place) if part.field == _CALL)
+            calls = (part for part in _item(item, place) if part.field == _CALL)
             return self._new(calls, kind, fault)
         if kind in _MEDIA or kind in _TEXTLESS_CALLS:
             has_output = text(payload.get(_MEDIA.get(kind, "delta"))) != ""
@@ -168,9 +190,9 @@ class _Stream:
             status = kind.removeprefix("response.")
         if fault is None and status == "failed":
             fault = _fault(response.get("error"))
-        output = response.get("output") if ends or not kind else None
+        output = response.get("output") if kind in _WHOLE else None
         items = output if isinstance(output, list) else []
-        parts = [part for place, item in enumerate(items) for part in _item(item, place)]
+        parts = [part for place, item in enumerate(items) for part in _item(item, self._places.get(_id(item), place))]
         usage = response.get("usage")
         return _chunk(
             self._missing(parts, kind),
@@ -182,17 +204,40 @@ class _Stream:
             ends=ends,
         )
 
+    def _place(self, payload: dict[str, Any], id: Any) -> int | None:
+        place = index(payload.get("output_index"))
+        if place is None and isinstance(id, str) and id:
+            place = self._places.setdefault(id, MAX_INDEX - 1 - len(self._places))
+        return place
+
+    def _give(self, field: str, place: int | None, kind: str) -> str:
+        """Note that an event of this kind gives a field; return the kind of the first that did."""
+        first = self._given.get((field, place))
+        if first is None:
+            first = self._given[field, place] = kind
+            self._seen[field] += kind not in _WHOLE
+        return first
+
     def _missing(self, parts: list[_Part], kind: str) -> list[_Part]:
         """Return those of a response's parts that have not come yet.
 
-        Where no fewer items brought a field than there are in the response, all of it has come, at whatever place.
+        Where no fewer items brought a field than there are in the response, all of it has come, at whatever place; so
+        has a call whose id has come, where servers give several items one place.
         """
-        seen = Counter(field for (field, _), source in self._given.items() if source != kind)
         whole = Counter(field for field, _ in {(part.field, part.place) for part in parts})
-        return self._unseen([part for part in parts if seen[part.field] < whole[part.field]], kind)
+        called = {part.place for part in parts if part.field == _CALL and part.id in self._calls}
+        missing = [
+            part
+            for part in parts
+            if self._seen[part.field] < whole[part.field] and not (part.place in called and self._seen[part.field])
+        ]
+        return self._unseen(missing, kind)
 
     def _unseen(self, parts: Iterable[_Part], kind: str) -> list[_Part]:
-        return [part for part in parts if part.text and self._given.setdefault((part.field, part.place), kind) == kind]
+        unseen = [part for part in parts if part.text and self._give(part.field, part.place, kind) == kind]
+        if kind not in _WHOLE:
+            self._calls.update(part.id for part in unseen if part.field == _CALL and part.id)
+        return unseen
 
     def _new(self, parts: Iterable[_Part], kind: str, fault: Fault | None) -> Chunk:
         return _chunk(self._unseen(parts, kind), fault=fault)
@@ -219,6 +264,10 @@ def tokens(usage: dict[str, Any]) -> Tokens:
 
 
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, parser=lambda request: _Stream().parse)
+
+
+def _id(item: Any) -> str:
+    return (text(item.get("id")) or text(item.get("call_id"))) if isinstance(item, dict) else ""
 
 
 def _item(item: Any, place: int | None) -> Iterator[_Part]:
@@ -302,7 +351,10 @@ def _chunk(
 
 def _tools(parts: list[_Part]) -> Iterator[ToolPiece]:
     """Yield the calls, each with its arguments where they came with it; arguments alone continue a call."""
-    for place in dict.fromkeys(part.place for part in parts if part.field in (_CALL, _ARGUMENTS)):
-        of_place = {part.field: part for part in parts if part.place == place}
+    calls: dict[int | None, dict[str, _Part]] = {}
+    for part in parts:
+        if part.field in (_CALL, _ARGUMENTS):
+            calls.setdefault(part.place, {})[part.field] = part
+    for place, of_place in calls.items():
         call, arguments = of_place.get(_CALL, _Part(_CALL, place, "")), of_place.get(_ARGUMENTS)
         yield ToolPiece(place, call.id, call.text, arguments.text if arguments else "")

@@ -23,7 +23,7 @@ def event(kind, **more):
 
 
 def delta(kind, text, place=0, **more):
-    return event(f"{kind}.delta", item_id="x_1", output_index=place, delta=text, **more)
+    return event(f"{kind}.delta", **{"item_id": "x_1", "output_index": place, "delta": text, **more})
 
 
 def done(kind, place=0, **more):
@@ -157,6 +157,21 @@ def test_what_has_no_text_can_be_output(payload, content, tool, reasoning, flags
 
 
 TEXT = [delta("output_text", "He"), delta("output_text", "llo", content_index=0)]
+
+
+def unnumbered(*payloads):
+    """Return events of llama.cpp's shape: their items are told apart by their ids only."""
+    return [{key: value for key, value in payload.items() if key != "output_index"} for payload in payloads]
+
+
+def two_calls():
+    """Return what two calls at one place give, whose deltas name them by their ids."""
+    f, g = function('{"a":1}', "f", "call_1"), function('{"b":2}', "g", "call_2")
+    f["id"], g["id"] = "fc_1", "fc_2"
+    texts = [delta("function_call_arguments", one["arguments"], item_id=one["id"]) for one in (f, g)]
+    return [added(f), texts[0], added(g), texts[1], finished(f), finished(g), last(message("Hello"), f, g)]
+
+
 STREAMS = {
     "deltas, and all done events": (
         [
@@ -179,6 +194,15 @@ STREAMS = {
     "an item that came in the last event only": ([*TEXT, last(message("Hello"), message("!"))], {"content": "Hello!"}),
     "another place in the last event": ([*TEXT, last(reasoning("r"), message("Hello"))],
                                         {"content": "Hello", "reasoning": "r"}),
+    "items that are told apart by their ids": (
+        [*unnumbered(*TEXT), *unnumbered(*two_calls())], {"content": "Hello", "f": '{"a":1}', "g": '{"b":2}'},
+    ),
+    "items of one place": ([*TEXT, *two_calls()], {"content": "Hello", "f": '{"a":1}', "g": '{"b":2}'}),
+    "two messages that are told apart by their ids": (
+        [*unnumbered(delta("output_text", "a", item_id="m_1"), delta("output_text", "b", item_id="m_2")),
+         last(message("a"), message("b"))],
+        {"content": "ab"},
+    ),
     "parts that are numbered anew with each delta": (
         [delta("reasoning_text", "a", content_index=7), delta("reasoning_text", "b", content_index=8),
          done("reasoning_text", content_index=9, text="ab"),
