@@ -12,7 +12,7 @@ from recorder.commands.run import run
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="wiretape", message="%(prog)s %(version)s")
 def main() -> None:
-    """Record streamed chat completions: every socket read, byte for byte, with the instant it came.
+    """Record streamed LLM responses: every socket read, byte for byte, with the instant it came.
 
     Exit codes: 0 done, 1 failed, 2 wrong usage or an output file that must not be replaced, 3 a check failed or the
     tape is damaged, 4 not found or nothing to judge, 5 other schema, 6 tape locked or not writable, 7 cannot listen,

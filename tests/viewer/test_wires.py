@@ -9,10 +9,12 @@ import pytest
 from sqlalchemy import Connection
 
 from recorder.decode.decoder import decode
+from recorder.decode.dialects import registry
+from recorder.decode.operation import GENERATIONS
 from recorder.decode.outcome import Exchange
 from tests.eventstream import event
 from tests.viewer.commanding import run
-from tests.viewer.wires import ARGUMENTS, CONTENT, FRAMES, REASONING, TOOL, WIRES
+from tests.viewer.wires import ARGUMENTS, COMPLETIONS, CONTENT, FAULT, FRAMES, REASONING, TOOL, WIRES
 from viewer.model.exchange import events, markers, tree
 from viewer.model.exchange.answer import Answer
 from viewer.model.exchange.clocks import Times
@@ -126,6 +128,21 @@ def test_a_frame_with_a_wrong_checksum_is_malformed_and_says_so() -> None:
     assert [(part.label, part.shown) for part in tree.of(told, 1)][1:] == [
         ("type", "contentBlockDelta"), ("broken", "a checksum is wrong, or the headers cannot be read"),
     ]  # fmt: skip
+
+
+@each_wire
+def test_an_error_in_mid_stream_is_an_event_with_its_message(name: str) -> None:
+    wire = WIRES[name]
+    parts = (*wire.parts[: len(wire.parts) // 2], wire.error)
+    facts = Exchange(200, wire.type, None, "end", 0, 0, 1, path=wire.path)
+    told = Transcript(decode(facts, [], b"".join(parts)))
+    assert (told.kind(len(told) - 1), events.summary(told, len(told) - 1)) == ("error", FAULT)
+    assert "E" in [one.sign for one in markers.markers(told, None)]
+
+
+def test_there_is_a_wire_of_every_api_that_generates() -> None:
+    generating = {dialect.api for dialect in registry.DIALECTS if dialect.operation in GENERATIONS}
+    assert {wire.api for wire in (*WIRES.values(), COMPLETIONS)} == generating
 
 
 @each_wire

@@ -16,12 +16,16 @@ TOOL: Final = "get_weather"
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One stream: where it is asked for, its type and its parts, each of which comes in a read of its own."""
+    """One stream: where it is asked for, its type and its parts, each of which comes in a read of its own.
+
+    `error` is what its API writes instead of a further part.
+    """
 
     api: str
     path: str
     type: str
     parts: tuple[bytes, ...]
+    error: bytes
 
 
 def _compact(payload: Any) -> bytes:
@@ -253,20 +257,47 @@ DASHSCOPE = tuple(
 
 _ARRAY = tuple((b"," if number else b"[") + json.dumps(one, indent=2).encode() for number, one in enumerate(GEMINI))
 
+FAULT: Final = "Overloaded, try again"
+_GOOGLES = {"error": {"code": 503, "message": FAULT, "status": "UNAVAILABLE"}}
+_OPENAIS = {"error": {"type": "server_error", "code": "overloaded", "message": FAULT}}
+_ANTHROPICS = _named({"type": "error", "error": {"type": "overloaded_error", "message": FAULT}})[0]
+_FAILED = {**_WHOLE, "status": "failed", "error": {"code": "server_error", "message": FAULT}}
+_AWSS = event("serviceUnavailableException", {"message": FAULT}, role="exception")
+_ALIBABAS = b'event:error\n:HTTP_STATUS/503\ndata:{"code":"Throttling","message":"%s","request_id":"r1"}\n\n'
+
 SSE, FRAMES = "text/event-stream", "application/vnd.amazon.eventstream"
 
 WIRES: Final = {
-    "chat": Wire("openai.chat", "/v1/chat/completions", SSE, CHAT),
-    "messages": Wire("anthropic.messages", "/v1/messages", SSE, _named(*MESSAGES)),
-    "responses": Wire("openai.responses", "/v1/responses", SSE, _named(*RESPONSES)),
-    "gemini": Wire("gemini", "/v1beta/models/gemini-x:streamGenerateContent?alt=sse", SSE, _sse(*GEMINI)),
+    "chat": Wire("openai.chat", "/v1/chat/completions", SSE, CHAT, _sse(_OPENAIS)[0]),
+    "responses": Wire("openai.responses", "/v1/responses", SSE, _named(*RESPONSES),
+                      _named(_response("failed", response=_FAILED))[0]),
+    "messages": Wire("anthropic.messages", "/v1/messages", SSE, _named(*MESSAGES), _ANTHROPICS),
+    "gemini": Wire("gemini", "/v1beta/models/gemini-x:streamGenerateContent?alt=sse", SSE, _sse(*GEMINI),
+                   _sse(_GOOGLES)[0]),
     "gemini-array": Wire("gemini", "/v1beta/models/gemini-x:streamGenerateContent", "application/json",
-                         (*_ARRAY, b"]")),
-    "ollama": Wire("ollama", "/api/chat", "application/x-ndjson", _lines(OLLAMA)),
-    "cohere": Wire("cohere.chat", "/v2/chat", SSE, _named(*COHERE)),
-    "bedrock": Wire("bedrock.converse", "/model/x/converse-stream", FRAMES, BEDROCK),
+                         (*_ARRAY, b"]"), b"," + _compact(_GOOGLES)),
+    "ollama": Wire("ollama", "/api/chat", "application/x-ndjson", _lines(OLLAMA), _lines([{"error": FAULT}])[0]),
+    "cohere": Wire("cohere.chat", "/v2/chat", SSE, _named(*COHERE), _sse({"message": FAULT, "code": "500"})[0]),
+    "bedrock": Wire("bedrock.converse", "/model/x/converse-stream", FRAMES, BEDROCK, _AWSS),
     "bedrock-invoke": Wire("bedrock.invoke", "/model/x/invoke-with-response-stream", FRAMES,
-                           tuple(map(_packed, _INVOKED))),
-    "dashscope": Wire("dashscope", "/api/v1/services/aigc/text-generation/generation", SSE, DASHSCOPE),
+                           tuple(map(_packed, _INVOKED)), _AWSS),
+    "dashscope": Wire("dashscope", "/api/v1/services/aigc/text-generation/generation", SSE, DASHSCOPE,
+                      _ALIBABAS % FAULT.encode()),
 }  # fmt: skip
 """By name. Each says the same: `REASONING`, `CONTENT` and a call of `TOOL` with `ARGUMENTS`."""
+
+
+def _completion(text: str, finish: str | None = None) -> dict[str, Any]:
+    choices = [{"index": 0, "text": text, "logprobs": None, "finish_reason": finish}]
+    return {"id": "cmpl-1", "object": "text_completion", "model": "gpt-x", "choices": choices}
+
+
+_COUNTED = {"prompt_tokens": 12, "completion_tokens": 9, "total_tokens": 21}
+
+COMPLETIONS: Final = Wire(
+    "openai.completions", "/v1/completions", SSE,
+    _sse(_completion("Let me "), _completion("see."), _completion("", "stop"),
+         {**_completion(""), "choices": [], "usage": _COUNTED}, done=b"data: [DONE]\n\n"),
+    _sse(_OPENAIS)[0],
+)  # fmt: skip
+"""A wire without reasoning and tools."""
