@@ -18,8 +18,9 @@ from recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
 API: Final = "bedrock.invoke"
 
 _METRICS: Final = "amazon-bedrock-invocationMetrics"
+_GUARDRAIL: Final = "amazon-bedrock-guardrailAction"
 _INPUT = ("prompt_token_count", "inputTextTokenCount", "inputTokenCount")
-_OUTPUT = ("generation_token_count", "totalOutputTokenCount", "tokenCount", "outputTokenCount")
+_OUTPUT = ("generation_token_count", "totalOutputTextTokenCount", "tokenCount", "outputTokenCount")
 
 
 def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
@@ -82,12 +83,14 @@ def _chunk(
         tool=any([tool.name != "" or tool.arguments != "" for piece in pieces for tool in piece.tools]),
         usage=usage or _metrics(inner),
         fault=fault,
-        ends=_is_finished(pieces),
+        ends=_ends(inner, pieces),
     )
 
 
-def _is_finished(pieces: tuple[Piece, ...]) -> bool:
-    return bool(pieces) and all([piece.finish_reason for piece in pieces])
+def _ends(inner: dict[str, Any], pieces: tuple[Piece, ...]) -> bool:
+    # What a guardrail puts in place of an answer has no finish reason.
+    is_finished = bool(pieces) and all([piece.finish_reason for piece in pieces])
+    return is_finished or inner.get(_GUARDRAIL) == "INTERVENED"
 
 
 def _metrics(inner: dict[str, Any]) -> dict[str, Any] | None:
@@ -98,7 +101,7 @@ def _metrics(inner: dict[str, Any]) -> dict[str, Any] | None:
 def _ours(chunk: Chunk | None, usage: dict[str, Any] | None, fault: Fault | None, *, ends: bool = False) -> Chunk:
     """Return the chunk of another dialect as one of this."""
     if chunk is None:
-        return Chunk(API, usage=usage, fault=fault)
+        return Chunk(API, usage=usage, fault=fault, ends=ends)
     return Chunk(
         API,
         chunk.id,
@@ -119,8 +122,8 @@ def _anthropic(inner: dict[str, Any], fault: Fault | None) -> Chunk:
     error = inner.get("error")
     if isinstance(error, dict):
         fault = Fault(text(error.get("type")) or None, text(error.get("message")) or None)
-    # Every message has a usage of its own.
-    return _ours(messages.parse(inner, fault=fault), None, fault)
+    # Every message has a usage of its own. Of the completions before them only the end is known, by its metrics.
+    return _ours(messages.parse(inner, fault=fault), None, fault, ends=_METRICS in inner)
 
 
 def _chat(inner: dict[str, Any], fault: Fault | None) -> Chunk:
@@ -129,14 +132,14 @@ def _chat(inner: dict[str, Any], fault: Fault | None) -> Chunk:
         if isinstance(choice, dict) and "stop_reason" in choice:
             choice.setdefault("finish_reason", choice["stop_reason"])  # Mistral's name of it
     chunk = chat.parse(inner, fault=fault) or completions.parse(inner, fault=fault)
-    return _ours(chunk, _metrics(inner), fault, ends=chunk is not None and _is_finished(chunk.pieces))
+    return _ours(chunk, _metrics(inner), fault, ends=_ends(inner, chunk.pieces if chunk else ()))
 
 
 def _nova(inner: dict[str, Any], fault: Fault | None) -> Chunk:
     for name, payload in inner.items():
         if isinstance(payload, dict) and (chunk := bedrock.read_event(API, name, payload, fault)) is not None:
             return chunk
-    return Chunk(API, usage=_metrics(inner), fault=fault)
+    return Chunk(API, usage=_metrics(inner), fault=fault, ends=_METRICS in inner)
 
 
 def _llama(inner: dict[str, Any], fault: Fault | None) -> Chunk:
@@ -149,7 +152,9 @@ def _llama(inner: dict[str, Any], fault: Fault | None) -> Chunk:
 
 def _titan(inner: dict[str, Any], fault: Fault | None) -> Chunk:
     usage = {
-        name: inner[name] for name in ("inputTextTokenCount", "totalOutputTokenCount") if inner.get(name) is not None
+        name: inner[name]
+        for name in ("inputTextTokenCount", "totalOutputTextTokenCount")
+        if inner.get(name) is not None
     }
     piece = Piece(0, text(inner["outputText"]), "", "", (), text(inner.get("completionReason")) or None)
     return _chunk(inner, (piece,), usage, fault)

@@ -99,8 +99,8 @@ def test_the_events_of_each_model_are_read(inner, pieces, ends):
             Tokens(input=8, output=3),
         ),
         (
-            {"outputText": "", "inputTextTokenCount": 8, "totalOutputTokenCount": 0},
-            {"inputTextTokenCount": 8, "totalOutputTokenCount": 0},
+            {"outputText": "", "inputTextTokenCount": 8, "totalOutputTextTokenCount": 0},
+            {"inputTextTokenCount": 8, "totalOutputTextTokenCount": 0},
             Tokens(input=8, output=0),
         ),
         ({"outputs": [], **LAST}, METRICS, Tokens(input=8, output=3)),
@@ -215,7 +215,7 @@ def test_its_payloads_are_claimed_by_no_neighbour(payload):
 
 INNER = [
     LLAMA | LAST,
-    {"outputText": "a", "index": 0, "totalOutputTokenCount": 3, "completionReason": "FINISH", **LAST},
+    {"outputText": "a", "index": 0, "totalOutputTextTokenCount": 3, "completionReason": "FINISH", **LAST},
     {"outputs": [{"text": "a", "stop_reason": "stop"}], **LAST},
     {"text": "a", "is_finished": True, "finish_reason": "COMPLETE", "tool_calls": [{"name": "f", "parameters": {}}]},
     {"id": "c", "choices": [{"index": 0, "message": {"content": "a"}, "stop_reason": "stop"}], "usage": {}},
@@ -263,8 +263,8 @@ STREAMS = {
         {"finish_reason": "stop"},
     ),
     "titan": (
-        [{"outputText": "Hi", "index": 0, "totalOutputTokenCount": None, "completionReason": None},
-         {"outputText": ".", "index": 0, "inputTextTokenCount": 8, "totalOutputTokenCount": 3,
+        [{"outputText": "Hi", "index": 0, "totalOutputTextTokenCount": None, "completionReason": None},
+         {"outputText": ".", "index": 0, "inputTextTokenCount": 8, "totalOutputTextTokenCount": 3,
           "completionReason": "FINISH", **LAST}],
         {"finish_reason": "FINISH"},
     ),
@@ -302,6 +302,22 @@ def test_the_stream_of_each_model_is_truncated_without_its_end(name):
     objects, _ = STREAMS[name]
     end = -2 if name == "nova" else -1
     assert derived(body(objects[:end]), **FACTS).outcome == "truncated"
+
+
+def test_what_a_guardrail_says_ends_a_stream():
+    said_instead = {
+        "outputText": "Input blocked", "index": 0.0, "totalOutputTextTokenCount": 3.0, "inputTextTokenCount": 6.0,
+        "amazon-bedrock-guardrailAction": "INTERVENED",
+    }  # fmt: skip
+    measures = derived(body([said_instead]), **FACTS)
+    assert (measures.outcome, measures.content, measures.finish_reason) == ("complete", "Input blocked", None)
+    assert (measures.input_tokens, measures.output_tokens) == (6, 3)
+
+
+@pytest.mark.parametrize("last", [{"type": "completion", "completion": " Hi."}, {"data": "Hi."}])
+def test_the_stream_of_a_model_that_is_not_known_ends_with_its_metrics(last):
+    assert derived(body([last, last | LAST]), **FACTS).outcome == "complete"
+    assert derived(body([last, last]), **FACTS).outcome == "truncated"
 
 
 def test_an_exception_ends_a_stream():
