@@ -250,7 +250,7 @@ def framing_of(exchange: Exchange, data: bytes) -> Framing:
     """Return how payloads stand in a body, here without its content coding: by its type, unless its beginning differs.
 
     An array is a stream where the request asked for one, or where its first element is of an API that streams arrays:
-    any other is one answer.
+    any other is one answer. So is an object by itself that says why it ended, also where it is typed as events.
     """
     if exchange.framing == "none":
         return "json"
@@ -259,18 +259,26 @@ def framing_of(exchange: Exchange, data: bytes) -> Framing:
         return "aws-eventstream"
     if _LOOKS_LIKE_EVENTS.match(data):
         return "sse"
-    if json_array.looks_like(data) and (_ARRAY_PATH.search(exchange.path) or _is_streamed_array(data)):
+    asked_for_array = _ARRAY_PATH.search(exchange.path) is not None
+    if json_array.looks_like(data) and (asked_for_array or _is_streamed_array(data)):
         return "json-array"
     if typed is None and ndjson.looks_like(data):
         return "ndjson"
-    if typed == "ndjson" and ndjson.is_document(data):
+    if (typed == "ndjson" and ndjson.is_document(data)) or (typed == "sse" and _is_whole_answer(data)):
         return "json"
-    return typed or "json"
+    return typed or ("json-array" if asked_for_array and not data else "json")
 
 
 def _is_streamed_array(data: bytes) -> bool:
     first = next(json_array.records(data[:_FIRST_ELEMENT]), None)
     return first is not None and payloads.read(first.data).api in _ARRAY_APIS
+
+
+def _is_whole_answer(data: bytes) -> bool:
+    if not ndjson.is_object(data):
+        return False
+    chunk = payloads.read(data.decode("utf-8-sig", "replace"))
+    return chunk.fault is None and bool(chunk.pieces) and all(piece.finish_reason for piece in chunk.pieces)
 
 
 def _decode_records(decoded: Decoded, reader: Reader) -> None:
@@ -325,7 +333,9 @@ def _set_times(
 
 
 def _api(decoded: Decoded) -> str | None:
-    claimed = next((run.chunk.api for run in decoded.runs if run.chunk.api), None)
+    # What gateways put before an answer may look like another API's: that of the output holds.
+    claims = [run.chunk for run in decoded.runs if run.chunk.api]
+    claimed = next((chunk.api for chunk in claims if chunk.output), claims[0].api if claims else None)
     if not decoded.stream:
         # Usage alone is no chat: other answers report it likewise.
         is_named = claimed != chat.API or any(run.chunk.pieces for run in decoded.runs)

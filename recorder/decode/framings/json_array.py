@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from recorder.decode.framings.record import Record
 
 _BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
-_LOOKS_LIKE = re.compile(_BEGINNING.pattern + rb"\s*\{")
+_LOOKS_LIKE = re.compile(_BEGINNING.pattern + rb"\s*(?:\{|\Z)")
 _BETWEEN = re.compile(rb"[\s,]*+")
 # What is neither an object nor the end of the array, up to what follows it.
 _OTHER = re.compile(rb"[^,{\]]++(?=[,{\]])")
@@ -39,7 +39,7 @@ def fields(raw: bytes) -> tuple[str, str]:
 
 
 def looks_like(data: bytes) -> bool:
-    """Return whether a body is an array that begins with an object: so is many an answer that is no stream."""
+    """Return whether a body is an array that begins with an object, or was cut before: so is many a whole answer."""
     return _LOOKS_LIKE.match(data) is not None
 
 

@@ -61,6 +61,12 @@ def is_document(data: bytes) -> bool:
     return bool(rest.strip(_SPACE)) and _object(_text(head)) is None and _object(_text(body)) is not None
 
 
+def is_object(data: bytes) -> bool:
+    """Return whether a body is one whole JSON object and nothing else."""
+    body = data.removeprefix(_BOM).strip(_SPACE)
+    return body.startswith(b"{") and body.endswith(b"}") and _object(_text(body)) is not None
+
+
 def _text(line: bytes) -> str:
     return line.strip(_SPACE).decode("utf-8", "replace")
 

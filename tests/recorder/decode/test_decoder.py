@@ -214,6 +214,7 @@ def test_an_item_is_read_from_its_bytes() -> None:
 OLLAMA = b'{"model":"m","message":{"role":"assistant","content":"Hi"},"done":false}\n'
 PRETTY = json.dumps(json.loads(OLLAMA), indent=2).encode()
 GEMINI = b'{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"index":0}]}'
+WHOLE = b'\n{"type":"message","model":"m","content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn"}\n'
 FRAME = b"\0\0\0\x10\0\0\0\0\x05\xc2\x48\xeb\x7d\x98\xc8\xff"
 
 
@@ -236,6 +237,13 @@ FRAME = b"\0\0\0\x10\0\0\0\0\x05\xc2\x48\xeb\x7d\x98\xc8\xff"
         (b'[{"a": 1}, {"a": 2}]', "application/json", "/v1beta/models/m:streamGenerateContent", "json-array"),
         (b'[{"error": {"code": 500}}]', "application/json", "/m:streamGenerateContent?key=k", "json-array"),
         (b"[1, 2]", "application/json", "/m:streamGenerateContent", "json"),
+        (b"[", "application/json", "/m:streamGenerateContent", "json-array"),
+        (b"", "application/json", "/m:streamGenerateContent", "json-array"),
+        (b"", "text/event-stream", "/m:streamGenerateContent?alt=sse", "sse"),
+        (b"[", "application/json", "", "json"),
+        (WHOLE, "text/event-stream", "", "json"),
+        (WHOLE + b"data: x", "text/event-stream", "", "sse"),
+        (OLLAMA.strip(), "text/event-stream", "", "sse"),
         (FRAME, "application/vnd.amazon.eventstream", "", "aws-eventstream"),
         (FRAME, "application/octet-stream", "", "aws-eventstream"),
         (FRAME[:5], "application/vnd.amazon.eventstream", "", "aws-eventstream"),

@@ -400,3 +400,9 @@ def test_an_embedding_is_complete_and_lacks_no_output():
 )  # fmt: skip
 def test_the_api_is_that_of_the_answer_or_else_of_the_path(status, path, body, api):
     assert derive(exchange(status=status, path=path), cut(body, (len(body),)), body).api == api
+
+
+@pytest.mark.parametrize("first", [{"type": "message_metadata"}, {"model": "m", "done": False}, {"usage": {"x": 1}}])
+def test_the_api_is_that_of_the_output_whatever_comes_before_it(first):
+    found = measure(f"data: {json.dumps(first)}\n\n{chunk('Hi', 'stop')}data: [DONE]\n\n")
+    assert (found.api, found.outcome, found.content) == ("openai.chat", "complete", "Hi")
