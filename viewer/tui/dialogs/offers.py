@@ -28,7 +28,7 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {
     "text": ("show", "--part", "text"),
     "curl": ("show", "--part", "request"),
     "request body": ("show", "--part", "request"),
-    "SSE": ("show", "--part", "raw"),
+    "body": ("show", "--part", "raw"),
 }
 
 

@@ -100,7 +100,9 @@ def page(
         case "events":
             return "events.txt", "" if opened is None else _lines(events.lines(opened.transcript, times, only))
         case "tree" | "bytes":
-            return "event.sse", "" if opened is None else _event(opened.transcript, position)
+            is_sse = opened is None or opened.transcript.framing == "sse"
+            text = "" if opened is None else _event(opened.transcript, position)
+            return "event.sse" if is_sse else "event.json", text
         case "request":
             return "request.txt", _text(pages.request(known))
         case "timing":
@@ -118,8 +120,12 @@ def _answer(transcript: Transcript) -> str:
 
 
 def _event(transcript: Transcript, position: int) -> str:
-    data = transcript.bytes(max(position - 1, 0)) if len(transcript) else transcript.data
-    return data.decode("utf-8", "replace")
+    """Return an event as it came; of one among bytes that are no text, its data."""
+    if not len(transcript):
+        return transcript.data.decode("utf-8", "replace")
+    event = max(position - 1, 0)
+    is_text = transcript.framing != "aws-eventstream"
+    return (transcript.bytes(event) if is_text else transcript.payload(event)).decode("utf-8", "replace")
 
 
 def _text(lines: Iterable[Line]) -> str:
@@ -141,9 +147,9 @@ def copies(tape: Path, known: Known, opened: Opened | None, position: int) -> li
     curled = _later("its request, as a command", lambda: curl.of(known.request), command("curl"))
     copies.append(("curl", curled))
     if opened is not None:
-        transcript, raw = opened.transcript, command("SSE")
+        transcript, raw = opened.transcript, command("body")
         body = _later("the answer, as it came", lambda: transcript.data.decode("utf-8", "replace"), raw)
-        copies.append(("SSE", body))
+        copies.append(("body", body))
         if 0 < position <= len(transcript):
             copies.append((f"event #{position - 1}", _short_or_later(_event(transcript, position), raw)))
             copies.append(("place", offers.command(tape, "view", row.id, "--at", f"#{position - 1}")))
@@ -163,5 +169,5 @@ def exports(tape: Path, id: str) -> list[tuple[str, list[str]]]:
     """Return what can be exported, as (label, arguments)."""
     one = offers.arguments(tape, "export", id)
     tables = [(f"its {table}", [*one, "--table", table]) for table in ("chunks", "reads", "texts")]
-    formats = [("bytes (SSE)", "sse"), ("HAR", "har"), ("asciicast", "asciicast")]
+    formats = [("bytes", "sse"), ("HAR", "har"), ("asciicast", "asciicast")]
     return [("its row", one), *tables, *((name, [*one, "--format", of]) for name, of in formats)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PARTS: Final = {
     "curl": "its request, as a command",
     "text": "the content, assembled",
-    "SSE": "the answer, as it came",
+    "body": "the answer, as it came",
     "tool arguments": "of its calls, assembled",
 }
 """The parts of an exchange that can be copied, and what each is."""
@@ -67,7 +67,7 @@ def text_of(connection: "Connection", number: int, id: str, part: str) -> str:
         raise NotFound(f"{id[:8]} is not on this tape any more")
     if part == "curl":
         return curl.of(queries.request(connection, number))
-    if part == "SSE":
+    if part == "body":
         return _answer(connection, number, id)
     detail = queries.detail(connection, number)
     if part == "text":

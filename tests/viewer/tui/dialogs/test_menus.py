@@ -130,7 +130,7 @@ def test_the_inspector_offers_the_request_the_answer_and_the_arguments_of_tools(
             await wait_for(pilot, lambda: screen.is_open)
             copies = dict(screen.copies())
             assert copies["arguments of get_weather"] == '{"city":"Oslo"}'
-            curl, answer = copies["curl"], copies["SSE"]
+            curl, answer = copies["curl"], copies["body"]
             assert isinstance(curl, Later)
             assert isinstance(answer, Later)
             assert "\ncurl -N" in await curl.read()

@@ -407,7 +407,7 @@ def test_what_may_be_too_long_to_copy_is_offered_with_the_command_that_gives_it(
                 "request body": f"wiretape show {on} --part request",
                 "arguments of get_weather": f"wiretape export {on} --table texts",
                 "curl": f"wiretape show {on} --part request",
-                "SSE": f"wiretape show {on} --part raw",
+                "body": f"wiretape show {on} --part raw",
                 "event #4": f"wiretape show {on} --part raw",
             }
             assert copies["arguments of get_weather"].description == '{"city":"Oslo"}'

@@ -966,9 +966,9 @@ def test_the_texts_of_an_exchange_are_read_when_they_are_copied(tape: Path) -> N
             copies = dict(pilot.app.screen.copies())
             laters = {label: text for label, text in copies.items() if isinstance(text, offers.Later)}
             found = {label: await text.read() for label, text in laters.items()}
-            assert list(found) == ["curl", "text", "SSE", "tool arguments"]
+            assert list(found) == ["curl", "text", "body", "tool arguments"]
             assert found["text"] == ""
-            assert found["SSE"].encode() == b"".join(data for _, data in TOOLS_READS)
+            assert found["body"].encode() == b"".join(data for _, data in TOOLS_READS)
             assert found["tool arguments"] == '{"city":"Oslo"}'
             assert '-H "Authorization: Bearer $API_KEY"' in found["curl"]
             assert "--url 'https://api.example.com/v1/chat/completions'" in found["curl"]
@@ -994,7 +994,7 @@ def test_a_text_of_another_exchange_is_not_copied_and_too_long_a_one_neither(
             list_offers.text_of(connection, 1, TOOLS, "text")
         monkeypatch.setattr(list_offers, "MOST_COPIED", 100)
         with pytest.raises(WiretapeError, match="too many to copy: use wiretape show aaaa0000 --part raw"):
-            list_offers.text_of(connection, 1, COMPLETE, "SSE")
+            list_offers.text_of(connection, 1, COMPLETE, "body")
 
 
 def test_commands_name_the_tape_unless_they_find_it_by_themselves(
