@@ -67,6 +67,7 @@ class _Job:
     shell_complete=completion.groups,
     help="Of the summary: one row for each model, label.KEY, …, as in stats.",
 )
+@options.every_operation
 @click.option(
     "-o",
     "--output",
@@ -89,6 +90,7 @@ def export(
     limit: int | None,
     table: str | None,
     by: str | None,
+    all_operations: bool,
     file: Path | None,
     schema: bool,
     out: Output,
@@ -96,7 +98,7 @@ def export(
     """Export the tape as CSV (the default), JSON or Parquet, or whole exchanges; the oldest exchange comes first.
 
     ID is as in show: 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (failed);
-    - reads them from stdin, one a line. Without any, it is all that fit.
+    - reads them from stdin, one a line. Without any, it is all that fit. A summary covers what stats does.
     """
     from viewer.export import fields
     from viewer.tape import queries
@@ -106,6 +108,8 @@ def export(
     out = replace(out, format=format or (None if schema and file is None else "csv"))
     job = _Job(table or "exchanges", out, file, options.groups(by), limit, tape_path(db))
     _refuse(job, table, schema)
+    if all_operations and table != "summary":
+        raise click.UsageError("--all-operations is of the summary: other tables and formats have every operation")
     try:
         if schema:
             rows = fields.schema(_TABLES if table is None else (table,), job.by)
@@ -113,13 +117,15 @@ def export(
             return
         job = replace(job, columns=out.fields(fields.described(fields.of(job.table, job.by))))
         with output.opened(job.tape) as connection:
-            condition = options.named(connection, ids, where)
+            condition = selected = options.named(connection, ids, where)
+            if job.table == "summary":
+                condition = options.covered(connection, where, selected, all_operations)
             if job.format in ("sse", "asciicast") and not queries.count(connection, condition):
                 raise NotFound(options.nothing(connection, where, ids))
             make = {"har": _archive, "sse": _one, "asciicast": _one}.get(job.format, _table)
             count = _save(job, make(connection, job, condition), _WHOLE.get(job.format, "row"))
             # A summary of nothing is a row as well.
-            if count <= 1 and limit != 0 and not queries.count(connection, condition):
+            if count <= 1 and limit != 0 and not queries.count(connection, selected):
                 options.report_nothing(connection, where, ids)
     except KeyboardInterrupt:
         sys.exit(_SIGINT_EXIT)

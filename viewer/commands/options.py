@@ -127,6 +127,31 @@ def condition(where: "Filter | None") -> "Condition | None":
     return None if where is None else conditions.condition(where)
 
 
+every_operation = click.option(
+    "--all-operations", is_flag=True, help="Cover every operation (embeddings, models, …), not generations only."
+)
+"""Adds `--all-operations`, for `covered`."""
+
+
+def covered(
+    connection: "Connection", where: "Filter | None", selected: "Condition | None", all_operations: bool
+) -> "Condition | None":
+    """Return the condition for what rates and latencies cover of what is `selected`: generations, or more if asked.
+
+    More is asked for by a filter that names the operation, or by `--all-operations`. What is left out is reported on
+    stderr when the command ends, below what it prints.
+    """
+    from viewer.filters import coverage
+    from viewer.tape import overview
+
+    if all_operations or coverage.names_operation(where):
+        return selected
+    if left_out := overview.left_out(connection, selected):
+        note = f"wiretape: {coverage.described(left_out)}: add operation:… to the filter, or --all-operations"
+        click.get_current_context().call_on_close(lambda: click.echo(note, err=True))
+    return overview.covered(selected)
+
+
 def named(connection: "Connection", ids: Sequence[str], where: "Filter | None") -> "Condition | None":
     """Return the condition for the exchanges that are named, of those the ones that fit; None is for all.
 

@@ -34,6 +34,7 @@ class Measuring:
     method: "Method"
     slo: str | None
     include_failed: bool
+    all_operations: bool
 
     def bounds(self, otherwise: str | None = None) -> "list[Bound]":
         """Return the bounds of the objective, or of another one if there is none. Raise `click.BadParameter`."""
@@ -52,6 +53,7 @@ _measured = gathered(
                  "'ttft<800ms,icl.p99<200ms,tps>20'."),
     click.option("--include-failed", is_flag=True,
                  help="Let exchanges that are not complete into the figures of latency, too."),
+    options.every_operation,
 )  # fmt: skip
 """Adds the options that say how figures are made; the command gets `measuring`."""
 
@@ -63,7 +65,7 @@ _measured = gathered(
     "--by",
     metavar="NAMES",
     shell_complete=completion.groups,
-    help="Group by model, request_model, upstream, path, status, outcome, label.KEY, day, hour, …",
+    help="Group by model, response_model, operation, api, upstream, path, status, outcome, label.KEY, day, hour, …",
 )
 @_measured
 @click.option(
@@ -101,9 +103,10 @@ def stats(
 ) -> None:
     """Count, time and rate the exchanges of a tape.
 
-    Latency is that of complete exchanges only. Durations are in ms and from T0, the moment before the request was sent.
+    Rates and latencies cover generations (chat and the like), unless the filter names the operation. Latency is that of
+    complete exchanges only. Durations are in ms and from T0, the moment before the request was sent.
     Standard deviations are the population's. A gap (icl) is between two output chunks, not between tokens; chunks of
-    one read are 0 apart. The model is the one that answered, so what failed before that counts for the one asked for.
+    one read are 0 apart. The model is the one asked for, so that a failure counts for it; response_model has answered.
 
     --columns takes statistics (p50,p99) and fields (model,n,ttft_p99_ms); with fields, each group is one row.
     """
@@ -114,7 +117,7 @@ def stats(
     if tool is not None:
         ours = {"--by": by, "--percentile-method": measuring.method != "linear", "--slo": measuring.slo, "--hist": hist}
         _refuse("--as measures as that tool does", ours | {"--include-failed": measuring.include_failed})
-        _stats_as(db, where, tool, tokenizer, schema, out)
+        _stats_as(db, where, tool, tokenizer, schema, out, all_operations=measuring.all_operations)
         return
     _refuse("only other tools count tokens themselves, and --as is missing", {"--tokenizer": tokenizer})
     keys, bounds = options.groups(by), measuring.bounds()
@@ -129,7 +132,7 @@ def stats(
         raise click.UsageError("--hist draws: it goes with --format table only, and without fields in --columns")
     if hist is not None:
         known("--hist", hist, list(QUANTITIES), "quantity")
-    samples = _samples(db, where, keys, include_failed=measuring.include_failed)
+    samples = _samples(db, where, measuring, keys)
     rows = [summary.row(sample, keys, measuring.method, bounds) for sample in samples]
     if is_page:
         if any(sample.size for sample in samples):
@@ -173,7 +176,14 @@ def _show_blocks(
 
 
 def _stats_as(
-    db: Path | None, where: "Filter | None", tool: str, tokenizer: Path | None, schema: bool, out: Output
+    db: Path | None,
+    where: "Filter | None",
+    tool: str,
+    tokenizer: Path | None,
+    schema: bool,
+    out: Output,
+    *,
+    all_operations: bool,
 ) -> None:
     from viewer.report import tools
     from viewer.rows import only
@@ -188,11 +198,13 @@ def _stats_as(
         return
     names = out.fields(tools.MEANINGS)
     count_tokens = None if tokenizer is None else counter(tokenizer)
-    condition = options.condition(where)
     tape = tape_path(db)
     with output.opened(tape) as connection:
+        selected = options.condition(where)
+        condition = options.covered(connection, where, selected, all_operations)
         if not queries.count(connection, condition):
-            options.report_nothing(connection, where)
+            if not queries.count(connection, selected):
+                options.report_nothing(connection, where)
             if out.is_table:
                 return
         with progress.Bar("measuring", lambda: queries.count(connection, condition), "exchange") as bar:
@@ -232,15 +244,15 @@ def counter(path: Path) -> "Callable[[str, bool], int]":
     return count
 
 
-def _samples(
-    db: Path | None, where: "Filter | None", keys: Sequence[str] = (), *, include_failed: bool = False
-) -> "list[Sample]":
+def _samples(db: Path | None, where: "Filter | None", measuring: Measuring, keys: Sequence[str] = ()) -> "list[Sample]":
     """Read the exchanges that a filter selects, in groups; report on stderr if there are none."""
-    from viewer.tape import overview
+    from viewer.tape import overview, queries
 
     with output.opened(tape_path(db)) as connection:
-        samples = overview.samples(connection, keys, options.condition(where), include_failed=include_failed)
-        if not any(sample.size for sample in samples):
+        selected = options.condition(where)
+        condition = options.covered(connection, where, selected, measuring.all_operations)
+        samples = overview.samples(connection, keys, condition, include_failed=measuring.include_failed)
+        if not any(sample.size for sample in samples) and not queries.count(connection, selected):
             options.report_nothing(connection, where)
     return samples
 
@@ -256,6 +268,7 @@ def _samples(
     "--new", metavar="EXPR", shell_complete=completion.filters, help="The group that is compared, as a filter."
 )
 @click.option("--include-failed", is_flag=True, help="Let exchanges that are not complete into the figures, too.")
+@options.every_operation
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn at random.")
 @click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if anything got worse, 4 if nothing can be said.")
 @output.formatted(columns=True)
@@ -266,6 +279,7 @@ def compare(
     base: str | None,
     new: str | None,
     include_failed: bool,
+    all_operations: bool,
     seed: int,
     exit_code: bool,
     out: Output,
@@ -282,7 +296,10 @@ def compare(
     from viewer.tape import queries
 
     if len(ids) == 2 and base is None and new is None:
-        only_groups = {"--exit-code": exit_code, "--include-failed": include_failed, "a filter": where}
+        only_groups = {
+            "--exit-code": exit_code, "--include-failed": include_failed, "--all-operations": all_operations,
+            "a filter": where,
+        }  # fmt: skip
         _refuse("two exchanges are only shown side by side", only_groups)
         fields = out.fields(compare.PAIR_FIELDS)
         with output.opened(tape_path(db)) as connection:
@@ -295,7 +312,7 @@ def compare(
     fields = out.fields(compare.FIELDS)
     sides = {"--base": _group_of(where, base, "--base"), "--new": _group_of(where, new, "--new")}
     with output.opened(tape_path(db)) as connection:
-        before, after = _sides(connection, sides, include_failed)
+        before, after = _sides(connection, sides, include_failed, all_operations)
     rows = compare.groups(before, after, seed)
     names = fields or tuple(compare.FIELDS)
     out.put_rounded(names, only(rows, names), fields or compare.IMPORTANT)
@@ -312,7 +329,9 @@ def _group_of(where: "Filter | None", text: str, option: str) -> "Filter":
     return own if where is None else every([where, own])
 
 
-def _sides(connection: "Connection", groups: "Mapping[str, Filter]", include_failed: bool) -> "list[Sample]":
+def _sides(
+    connection: "Connection", groups: "Mapping[str, Filter]", include_failed: bool, all_operations: bool
+) -> "list[Sample]":
     """Read the groups of a comparison, given by the option that names each. Raise `NotFound` if one is empty."""
     from viewer.tape import overview, queries
 
@@ -320,9 +339,12 @@ def _sides(connection: "Connection", groups: "Mapping[str, Filter]", include_fai
         raise NotFound(f"nothing to compare: {queries.EMPTY}")
     sides, empty = list["Sample"](), list[str]()
     for option, where in groups.items():
-        sides += overview.samples(connection, (), options.condition(where), include_failed=include_failed, gaps=False)
+        selected = options.condition(where)
+        condition = options.covered(connection, where, selected, all_operations)
+        sides += overview.samples(connection, (), condition, include_failed=include_failed, gaps=False)
         if not sides[-1].size:
-            empty.append(f"{option}: {options.nothing(connection, where)}")
+            is_left_out = queries.count(connection, selected) > 0
+            empty.append(f"{option}: {'no generations' if is_left_out else options.nothing(connection, where)}")
     if empty:
         raise NotFound(f"nothing to compare: {'; '.join(empty)}")
     return sides
@@ -385,7 +407,7 @@ def check(
         raise click.UsageError("no rules: give --max, --min or --rules")
     if not bounds and any(rule.field == "goodput_pct" for rule in rules):
         raise click.UsageError("goodput needs an objective: give --slo")
-    (sample,) = _samples(db, where, include_failed=measuring.include_failed)
+    (sample,) = _samples(db, where, measuring)
     judged = check.judge(rules, summary.row(sample, (), measuring.method, bounds))
     if junit is not None:
         with outfile.replacing(junit, tape_path(db)) as report:

@@ -31,11 +31,12 @@ class Fact:
 
 
 def story(row: DetailRow) -> Iterator[Fact]:
-    """Yield when an exchange started, which model it asked for, how it ended and why, and its labels."""
+    """Yield when an exchange started, which model and what it asked for, how it ended and why, its labels."""
     other = f" (answered by {line(row.response_model)})" if row.response_model not in (None, row.model) else ""
     answered = f", answer {line(row.response_id)}" if row.response_id else ""
     yield Fact("started", (f"{moment(row.started_at)} UTC",))
     yield Fact("model", (f"{line(row.model)}{other}{answered}",))
+    yield Fact("operation", (f"{line(row.operation)}, API {line(row.api)}",))
     yield Fact("outcome", (f"{outcome(row.outcome, row.outcome_detail)}: {reason(row)}",))
     yield Fact("status", (f"{cell(row.status)}, finish reason {line(row.finish_reason)}",))
     for key, label in row.labels.items():

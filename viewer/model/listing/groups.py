@@ -11,7 +11,10 @@ from recorder.sanitize import clipped
 from viewer import formatting
 from viewer.rows import TableRow
 
-GROUPS: Final = ("model", "upstream", "path", "outcome", "finish_reason", "status", "error_code", "hour", "day")
+GROUPS: Final = (
+    "model", "upstream", "path", "outcome", "finish_reason", "status", "error_code", "operation", "api",
+    "response_model", "hour", "day",
+)  # fmt: skip
 """What the table can be grouped by, besides labels."""
 
 _NARROWEST_NAME: Final = 10

@@ -1,7 +1,8 @@
 """The figures of what a filter selects: a table of groups, a map over time, and the ways in which exchanges failed.
 
-All figures are those of `wiretape stats`, read in the tape's thread; `y` gives the command that prints them. What is
-under the cursor can be opened: `drilling` says which filter selects it.
+All figures are those of `wiretape stats`, which cover generations unless the filter names the operation. They are read
+in the tape's thread; `y` gives the command that prints them. What is under the cursor can be opened: `drilling` says
+which filter selects it.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from textual.widgets import Static
 from recorder.errors import WiretapeError
 from recorder.plurals import counted
 from viewer import formatting
+from viewer.filters import coverage
 from viewer.filters.parser import FilterError
 from viewer.model import settings
 from viewer.model.listing import drilling, groups
@@ -37,6 +39,7 @@ from viewer.tui.widgets.footer import KeyLine
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from viewer.filters.syntax import Filter
     from viewer.tape.conditions import Condition
     from viewer.tape.overview import Failures
 
@@ -63,12 +66,16 @@ _KEPT_LINES: Final = 3
 
 @dataclass(slots=True)
 class Shown:
-    """What has been read of a filter, whose times are absolute: the groups, and the answers so far."""
+    """What has been read of a filter, whose times are absolute: the groups, and the answers so far.
+
+    `left_out` is how many exchanges of it the figures do not cover, by operation.
+    """
 
     filter_text: str = ""
     by: str = groups.GROUPS[0]
     rows: list[TableRow] = field(default_factory=list)
     total: TableRow | None = None
+    left_out: dict[str, int] = field(default_factory=dict)
     pooled: bool = False
     too_many: bool = False
     heat: Heatmap | None = None
@@ -231,7 +238,8 @@ class StatsScreen(Screen[None]):
         else:
             assert shown.heat is not None
             terms = drilling.cell(shown.heat, *self._heat.cell)
-        host(self).show_streams(drilling.joined(shown.filter_text, terms))
+        covered = f"({coverage.COVERED})" if shown.left_out else ""
+        host(self).show_streams(drilling.joined(shown.filter_text, covered, terms))
 
     def _start(self, reading: Callable[[], Any], group: str = "groups") -> None:
         self.run_worker(reading, exclusive=True, group=group)
@@ -262,16 +270,15 @@ class StatsScreen(Screen[None]):
         await self._take("heat", partial(_heat, metric=metric, room=room), self._show_heat)
 
     async def _take(
-        self, key: str, question: "Callable[[Connection, Condition | None], T]", show: Callable[[T], None]
+        self, key: str, question: "Callable[[Connection, Filter | None], T]", show: Callable[[T], None]
     ) -> bool:
         """Ask a question and show its answer; False if there is none, or nobody waits for it any more."""
         text = self.shown.filter_text
 
         def asked(connection: "Connection") -> T:
             from viewer.filters.parser import parse
-            from viewer.tape import conditions
 
-            return question(connection, conditions.condition(parse(text)) if text else None)
+            return question(connection, parse(text) if text else None)
 
         try:
             answer = await host(self).tape.ask(asked, key)
@@ -289,7 +296,7 @@ class StatsScreen(Screen[None]):
         self.holds_keys = False
         self.shown.by, self.shown.pooled, self.shown.too_many = by, pooled, answer is None
         if answer is not None:
-            self.shown.rows, self.shown.total = answer
+            self.shown.rows, self.shown.total, self.shown.left_out = answer
         self._show_groups()
 
     def _show_failures(self, answer: "tuple[list[Failures], list[str]]") -> None:
@@ -306,6 +313,7 @@ class StatsScreen(Screen[None]):
         elif shown.rows and not shown.pooled:
             notes.append("reading the gaps …")
         notes += [shown.filter_text] if shown.filter_text else []
+        notes += [f"{coverage.described(shown.left_out)}, left out"] if shown.left_out else []
         title = f" · {counted(count, 'exchange')} by {formatting.line(shown.by)} · window {self._window}"
         if self._trouble is None:
             title = " · reading …" if self.holds_keys and not shown.rows else title
@@ -380,30 +388,43 @@ def _mistake(text: str) -> str | None:
 
 # The questions are answered in the tape's thread, where what takes long to load is loaded.
 
-_Figures = tuple[list[TableRow], TableRow | None]
-"""The figures of each group, and those of all together."""
+_Figures = tuple[list[TableRow], TableRow | None, dict[str, int]]
+"""The figures of each group, those of all together, and what they leave out."""
+
+
+def _covered(where: "Filter | None") -> "Condition | None":
+    """Return the condition for what the figures cover of a selection."""
+    from viewer.tape import conditions, overview
+
+    selected = None if where is None else conditions.condition(where)
+    return selected if coverage.names_operation(where) else overview.covered(selected)
 
 
 def _figures(
-    connection: "Connection", where: "Condition | None", *, by: str, slo: str | None, pooled: bool = False
+    connection: "Connection", where: "Filter | None", *, by: str, slo: str | None, pooled: bool = False
 ) -> _Figures | None:
     """Return all figures, those of pooled gaps only where asked; None if there are too many gaps to hold."""
     from viewer.stats.metrics import objective
-    from viewer.tape import overview
+    from viewer.tape import conditions, overview
 
-    if pooled and overview.pooled(connection, where) > overview.MOST_GAPS:
+    covered = _covered(where)
+    if pooled and overview.pooled(connection, covered) > overview.MOST_GAPS:
         return None
-    return overview.figures(connection, by, where, objective(slo) if slo else (), gaps=pooled)
+    figures = overview.figures(connection, by, covered, objective(slo) if slo else (), gaps=pooled)
+    if coverage.names_operation(where):
+        return *figures, {}
+    return *figures, overview.left_out(connection, None if where is None else conditions.condition(where))
 
 
-def _failures(connection: "Connection", where: "Condition | None") -> "tuple[list[Failures], list[str]]":
+def _failures(connection: "Connection", where: "Filter | None") -> "tuple[list[Failures], list[str]]":
     """Return the failures, and the labels that there are."""
     from viewer.tape import overview
 
-    return overview.failures(connection, where), overview.label_keys(connection, where)
+    covered = _covered(where)
+    return overview.failures(connection, covered), overview.label_keys(connection, covered)
 
 
-def _heat(connection: "Connection", where: "Condition | None", *, metric: str, room: tuple[int, int]) -> Heatmap | None:
+def _heat(connection: "Connection", where: "Filter | None", *, metric: str, room: tuple[int, int]) -> Heatmap | None:
     from viewer.tape import overview
 
-    return overview.heat(connection, metric, room, where)
+    return overview.heat(connection, metric, room, _covered(where))

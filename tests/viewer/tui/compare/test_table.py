@@ -131,6 +131,6 @@ def test_one_whose_recorder_is_gone_is_an_orphan_as_in_the_list(tmp_path: Path) 
                 text = await shows(pilot, "? f00d0000", "orphan")
                 assert "110.0+" not in text
                 await press(pilot, "end")
-                await shows(pilot, f"{RUNNING} · gpt-x-mini · api.example.com · orphan")
+                await shows(pilot, f"{RUNNING} · gpt-x-2026 · api.example.com · orphan")
 
     journey(steps())

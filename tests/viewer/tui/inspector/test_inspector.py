@@ -386,7 +386,7 @@ def test_what_can_be_copied_and_exported_names_the_exchange(tape: Path) -> None:
             assert copies["id"] == COMPLETE
             assert copies["command"] == f"wiretape show --db {tape} {COMPLETE}"
             assert copies["text"] == "Hello, world"
-            assert json.loads(copies["request body"]) == {"model": "gpt-x", "stream": True}
+            assert json.loads(copies["request body"]) == {"model": "gpt-x-mini", "stream": True}
             assert copies["event #8"] == "data: [DONE]\n\n"
             assert all(arguments[:4] == ["export", "--db", str(tape), COMPLETE] for _, arguments in screen.exports())
 

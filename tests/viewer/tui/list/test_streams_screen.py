@@ -564,7 +564,7 @@ def test_a_filter_is_completed_and_remembered(tape: Path) -> None:
             box = await type_filter(pilot, "")
             await wait_for(pilot, lambda: screen.listing.vocabulary.values)
             press(pilot, *"mod")
-            await shows(pilot, "   model:  the model that answered")
+            await shows(pilot, "   model:  the model asked for")
             press(pilot, "tab")
             await wait_for(pilot, lambda: box.value == "model:")
             press(pilot, *"gpt-x-")

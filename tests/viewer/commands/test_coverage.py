@@ -1,0 +1,148 @@
+"""Rates and latencies cover generations, in every command that states them, unless the filter asks for more."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from recorder.tape import journal
+from tests.viewer.conftest import COMPLETE_READS, begin, end, recorded, response
+from viewer.commands.export import export
+from viewer.commands.ls import ls
+from viewer.commands.show import show
+from viewer.commands.stats import check, compare, stats
+from viewer.tape import overview, queries
+
+GROUP = click.Group("wiretape", commands=[stats, compare, check, export, ls, show])
+ASKED = b'{"model": "gpt-x-mini", "stream": true}'
+NOT_FOUND = [(30, b'{"error": {"message": "no such model", "code": "not_found"}}')]
+NOTE = "2 exchanges are no generations (1 models, 1 other)"
+BOTH = f"wiretape: {NOTE}: add operation:… to the filter, or --all-operations\n"
+
+
+def frames(*, failed: bool = False) -> Iterator[journal.Frame]:
+    """A `HEAD /`, a 404 for the list of models, then two complete generations, of which the second may have failed."""
+    looked = msgspec.structs.replace(begin("aaaa000000000001", 1, b"", "/"), method="HEAD")
+    listed = msgspec.structs.replace(begin("aaaa000000000002", 2, b"", "/v1/models"), method="GET")
+    yield from (looked, journal.Head(looked.id, 405, [], "none", 2, 3, 4), end(looked.id, [(1, b"")]))
+    yield from (listed, *response(listed.id, NOT_FOUND, 404), end(listed.id, NOT_FOUND))
+    first, second = (begin(f"aaaa00000000000{no}", no, ASKED) for no in (3, 4))
+    yield from (first, *response(first.id, COMPLETE_READS), end(first.id, COMPLETE_READS))
+    parts = NOT_FOUND if failed else COMPLETE_READS
+    yield from (second, *response(second.id, parts, 404 if failed else 200), end(second.id, parts))
+
+
+@pytest.fixture(scope="module")
+def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("covered") / "tape.db", list(frames()))
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("failing") / "tape.db", list(frames(failed=True)))
+
+
+def run(tape: Path, *arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(GROUP, [*arguments], env={"WIRETAPE_DB": str(tape)})
+    assert result.exit_code == code, result.output
+    return result
+
+
+def figures(tape: Path, *arguments: str) -> list[dict[str, Any]]:
+    return json.loads(run(tape, *arguments, "--format", "json").stdout)
+
+
+@pytest.mark.parametrize("command", [("stats",), ("export", "--table", "summary")])
+def test_a_head_and_a_404_for_the_models_do_not_change_the_error_rate(tape: Path, command: tuple[str, ...]) -> None:
+    (row,) = figures(tape, *command)
+    assert (row["n"], row["error_rate_pct"], row["duration_n"]) == (2, 0, 2)
+    (row,) = figures(tape, *command, "--all-operations")
+    assert (row["n"], row["error_rate_pct"]) == (4, 50)
+
+
+@pytest.mark.parametrize("command", [("stats",), ("export", "--table", "summary")])
+def test_a_filter_that_names_the_operation_decides(tape: Path, command: tuple[str, ...]) -> None:
+    counts = {
+        where: figures(tape, *command, "-f", where)[0]["n"]
+        for where in ("operation:models", "operation:*", "-operation:other", "is:err", "is:err or operation:chat")
+    }
+    assert counts == {
+        "operation:models": 1, "operation:*": 4, "-operation:other": 3, "is:err": 0, "is:err or operation:chat": 4,
+    }  # fmt: skip
+
+
+def test_what_is_left_out_is_said_once_below_the_table(tape: Path) -> None:
+    for command in (
+        ("stats",),
+        ("stats", "--by", "model"),
+        ("stats", "--as", "vllm"),
+        ("export", "--table", "summary"),
+    ):
+        assert run(tape, *command).stderr.endswith(BOTH)
+        assert "generation" not in run(tape, *command, "-f", "operation:*").stderr
+    assert run(tape, "stats", "--format", "table").output.endswith(BOTH)
+    assert "1 exchange is no generation (1 models)" in run(tape, "stats", "-f", "path:/v1/models").stderr
+    assert "match" not in run(tape, "stats", "-f", "path:/v1/models").stderr
+
+
+def test_a_rule_judges_generations(tape: Path) -> None:
+    assert run(tape, "check", "--max", "error_rate=1%").stderr == BOTH
+    run(tape, "check", "--max", "error_rate=1%", "--all-operations", code=3)
+    run(tape, "check", "--max", "error_rate=1%", "-f", "operation!=chat", code=3)
+
+
+def test_groups_are_compared_by_their_generations(tape: Path) -> None:
+    sides = ("--base", "status:200", "--new", "status>=200")
+    rates = {row["metric"]: row for row in figures(tape, "compare", *sides)}
+    assert (rates["error_rate_pct"]["base"], rates["error_rate_pct"]["new"]) == (0, 0)
+    assert NOTE in run(tape, "compare", *sides).stderr
+    everything = {row["metric"]: row for row in figures(tape, "compare", *sides, "--all-operations")}
+    assert everything["error_rate_pct"]["new"] == 50
+    empty = CliRunner().invoke(GROUP, ["compare", "--base", "is:ok", "--new", "is:err"], env={"WIRETAPE_DB": str(tape)})
+    assert str(empty.exception) == "nothing to compare: --new: no generations"
+
+
+def test_lists_pages_and_exports_of_exchanges_show_everything(tape: Path) -> None:
+    rows = figures(tape, "ls", "--columns", "operation,api,status")
+    assert [[*row.values()] for row in rows][::-1] == [
+        ["other", None, 405], ["models", None, 404], ["chat", "openai.chat", 200], ["chat", "openai.chat", 200],
+    ]  # fmt: skip
+    assert [row["operation"] for row in figures(tape, "export")] == ["other", "models", "chat", "chat"]
+    assert "chat, API openai.chat" in run(tape, "show", "@").stdout
+    assert run(tape, "export", "--all-operations", code=2).stderr.endswith("have every operation\n")
+
+
+def test_a_failed_request_counts_for_the_model_that_it_asked_for(failing: Path) -> None:
+    (row,) = figures(failing, "stats", "--by", "model")
+    assert (row["model"], row["n"], row["error_rate_pct"]) == ("gpt-x-mini", 2, 50)
+    by_answer = {row["response_model"]: row["n"] for row in figures(failing, "stats", "--by", "response_model")}
+    assert by_answer == {"gpt-x-2026": 1, None: 1}
+
+
+def test_exchanges_can_be_grouped_by_operation_and_api(tape: Path) -> None:
+    rows = figures(tape, "stats", "--by", "operation,api", "--all-operations")
+    assert [(row["operation"], row["api"], row["n"]) for row in rows] == [
+        ("chat", "openai.chat", 2), ("models", None, 1), ("other", None, 1),
+    ]  # fmt: skip
+
+
+def test_what_was_measured_before_operations_were_is_covered(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "tape.db", list(frames()))
+    with queries.opened(path) as connection:
+        assert overview.left_out(connection) == {"models": 1, "other": 1}
+    forget(path)
+    (row,) = figures(path, "stats")
+    assert row["n"] == 4
+
+
+def forget(path: Path) -> None:
+    """Make the operations unknown, as they are on a tape that was upgraded and not derived again."""
+    from recorder.tape import file
+
+    with file.writing(path, "a test") as connection, connection.begin():
+        connection.exec_driver_sql("UPDATE measures SET operation = NULL")

@@ -1,0 +1,37 @@
+"""Which exchanges rates and latencies cover."""
+
+import pytest
+
+from viewer.filters import coverage
+from viewer.filters.parser import parse
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "operation:chat", "operation!=models", "-operation:models", "operation~mod", "has:operation", "-has:operation",
+        "model:m operation:chat", "is:ok or (model:m -(ttft>1s or operation:other))",
+    ],
+)  # fmt: skip
+def test_any_term_about_the_operation_decides(text: str) -> None:
+    assert coverage.names_operation(parse(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["operation", "model:operation", "text:operation", "api:openai.chat", "has:usage ttft>1s"]
+)
+def test_what_is_not_about_the_operation_does_not(text: str) -> None:
+    assert not coverage.names_operation(parse(text))
+    assert not coverage.names_operation(None)
+
+
+def test_what_is_covered_is_a_filter_that_can_be_typed() -> None:
+    assert parse(str(coverage.COVERED)) == coverage.COVERED
+    assert coverage.names_operation(coverage.COVERED)
+
+
+def test_what_is_left_out_is_told_by_operation() -> None:
+    assert coverage.described({"models": 1}) == "1 exchange is no generation (1 models)"
+    assert (
+        coverage.described({"other": 1200, "\x1b[2J": 1}) == "1,201 exchanges are no generations (1,200 other, 1 ␛[2J)"
+    )

@@ -1,0 +1,40 @@
+"""Pure: which exchanges rates and latencies cover: generations, unless a filter names the operation.
+
+A request of a list of models, or one that looks whether a server is there, is no attempt to generate anything: it
+neither fails nor succeeds at that. An exchange whose operation is unknown is covered: it still runs, or was measured
+before operations were.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from recorder.decode.operation import GENERATIONS
+from recorder.plurals import counted
+from recorder.sanitize import safe
+from viewer.filters.syntax import And, Filter, Match, Not, Or, Regex
+
+COVERED: Final = Or(
+    (Match("operation", tuple((name,) for name in GENERATIONS)), Not(Match("has", (("operation",),)))),
+)
+"""The filter of what rates and latencies cover."""
+
+
+def names_operation(where: Filter | None) -> bool:
+    """Return whether any term of a filter is about the operation, and so decides what is covered."""
+    match where:
+        case And(parts) | Or(parts):
+            return any(map(names_operation, parts))
+        case Not(part):
+            return names_operation(part)
+        case Match("has", patterns):
+            return ("operation",) in patterns
+        case Match(field) | Regex(field):
+            return field == "operation"
+    return False
+
+
+def described(left_out: Mapping[str, int]) -> str:
+    """Return what is left out, by how many exchanges there are of each operation."""
+    count = sum(left_out.values())
+    each = ", ".join(f"{number:,} {safe(name)}" for name, number in left_out.items())
+    return f"{counted(count, 'exchange')} {'is no generation' if count == 1 else 'are no generations'} ({each})"
