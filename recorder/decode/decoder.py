@@ -262,7 +262,7 @@ def framing_of(exchange: Exchange, data: bytes) -> Framing:
     asked_for_array = _ARRAY_PATH.search(exchange.path) is not None
     if json_array.looks_like(data) and (asked_for_array or _is_streamed_array(data)):
         return "json-array"
-    if typed is None and ndjson.looks_like(data):
+    if typed in (None, "sse") and ndjson.looks_like(data):
         return "ndjson"
     if (typed == "ndjson" and ndjson.is_document(data)) or (typed == "sse" and _is_whole_answer(data)):
         return "json"

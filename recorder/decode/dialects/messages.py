@@ -28,6 +28,8 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
             # The answer to `count_tokens`: no message, but a usage.
             return Chunk(API, usage=payload, fault=fault)
         kind = event if event in _EVENTS else ""
+    if "choices" in payload:
+        return None
     read = _EVENTS.get(kind)
     if read is not None:
         return read(payload, fault)

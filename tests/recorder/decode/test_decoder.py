@@ -243,7 +243,7 @@ FRAME = b"\0\0\0\x10\0\0\0\0\x05\xc2\x48\xeb\x7d\x98\xc8\xff"
         (b"[", "application/json", "", "json"),
         (WHOLE, "text/event-stream", "", "json"),
         (WHOLE + b"data: x", "text/event-stream", "", "sse"),
-        (OLLAMA.strip(), "text/event-stream", "", "sse"),
+        (OLLAMA, "text/event-stream", "", "ndjson"),
         (FRAME, "application/vnd.amazon.eventstream", "", "aws-eventstream"),
         (FRAME, "application/octet-stream", "", "aws-eventstream"),
         (FRAME[:5], "application/vnd.amazon.eventstream", "", "aws-eventstream"),
