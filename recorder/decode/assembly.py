@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from recorder.decode.dialect import Chunk, Piece, Tokens, ToolPiece, count
+from recorder.decode.dialect import Chunk, Piece, Tokens, ToolPiece
 from recorder.decode.dialects.registry import BY_API
 from recorder.decode.encoding import Cleaner
+from recorder.decode.values import count
 
 if TYPE_CHECKING:
     from recorder.decode.decoder import Run  # it loads the parser of JSON: a shell that completes a line waits for it

@@ -4,14 +4,9 @@ A *dialect* is how one API writes its answers as JSON objects: one module each i
 `dialects.registry`. Each object becomes a `Chunk`. Every value may have the wrong type: what cannot be read is absent.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
-
-MAX_INDEX: Final = 1 << 31
-"""Indexes of choices and of tool calls are below this."""
-_MAX_COUNT = 1 << 63
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,28 +118,3 @@ class Dialect:
     has_done: bool = False
     parser: Callable[[bytes | None], Parse] | None = None
     repeats: bool = True
-
-
-def text(value: Any) -> str:
-    """Return the value if it is a string, else ""."""
-    return value if isinstance(value, str) else ""
-
-
-def compact(value: Any) -> str:
-    """Write a JSON value without spaces; "" if it cannot be written."""
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    except (ValueError, RecursionError):
-        return ""
-
-
-def count(value: Any) -> int | None:
-    """Return a token count if the value is one: a non-negative integer of at most 63 bits, also written as a float."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if type(value) is int and 0 <= value < _MAX_COUNT else None
-
-
-def index(value: Any) -> int | None:
-    """Return the index of a choice or of a tool call if the value is one."""
-    return value if type(value) is int and 0 <= value < MAX_INDEX else None

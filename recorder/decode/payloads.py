@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from recorder.decode.dialect import Chunk, Fault, Parse, compact, text
+from recorder.decode.dialect import Chunk, Fault, Parse
 from recorder.decode.dialects.registry import DIALECTS
+from recorder.decode.values import compact, text
 
 DONE: Final = Chunk("", id="[DONE]")
 EMPTY: Final = Chunk("", id="empty")

@@ -7,8 +7,9 @@ event of another API is claimed. Exceptions are those of any AWS event stream: t
 from collections.abc import Callable
 from typing import Any, Final
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece, compact, count, index, text
+from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
+from recorder.decode.values import compact, count, index, text, usage_in
 
 API: Final = "bedrock.converse"
 
@@ -74,7 +75,7 @@ def read_answer(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk
         answer.has_media or bool(piece.content),
         reasoning,
         any(tool.name or tool.arguments for tool in piece.tools),
-        _usage(payload),
+        usage_in(payload),
         fault,
         _OPAQUE if answer.is_opaque else (),
         ends=True,
@@ -165,14 +166,9 @@ def _message_stop(api: str, payload: dict[str, Any], fault: Fault | None) -> Chu
 
 
 def _metadata(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
-    usage, metrics = _usage(payload), payload.get("metrics")
+    usage, metrics = usage_in(payload), payload.get("metrics")
     is_ours = (usage is not None and "inputTokens" in usage) or (isinstance(metrics, dict) and "latencyMs" in metrics)
     return Chunk(api, "", _routed(payload), usage=usage, fault=fault) if is_ours else None
-
-
-def _usage(payload: dict[str, Any]) -> dict[str, Any] | None:
-    usage = payload.get("usage")
-    return usage if isinstance(usage, dict) and usage else None
 
 
 def _routed(payload: dict[str, Any]) -> str:

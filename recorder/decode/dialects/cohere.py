@@ -8,7 +8,8 @@ beside one, is the answer's error. Every value may have the wrong type: what can
 from collections.abc import Callable
 from typing import Any, Final
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece, compact, count, index, text
+from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from recorder.decode.values import compact, count, index, text, usage_in
 
 API: Final = "cohere.chat"
 
@@ -54,7 +55,7 @@ def _response(payload: dict[str, Any], fault: Fault | None) -> Chunk:
     return _chunk(
         _message(payload["message"], reason),
         id=text(payload.get("id")),
-        usage=_usage(payload),
+        usage=usage_in(payload),
         fault=fault or _fault(reason, payload),
     )
 
@@ -115,7 +116,7 @@ def _message_end(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | 
         API,
         id=text(payload.get("id")),
         pieces=(Piece(0, "", "", "", (), reason),) if reason else (),
-        usage=_usage(delta),
+        usage=usage_in(delta),
         fault=fault or _fault(reason, delta),
         ends=True,
     )
@@ -156,11 +157,6 @@ def _chunk(piece: Piece, id: str = "", usage: dict[str, Any] | None = None, faul
         usage=usage,
         fault=fault,
     )
-
-
-def _usage(holder: dict[str, Any]) -> dict[str, Any] | None:
-    usage = holder.get("usage")
-    return usage if isinstance(usage, dict) and usage else None
 
 
 def _held(holder: dict[str, Any], key: str) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece, compact, count, index, text
+from recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece
+from recorder.decode.values import compact, count, index, text, usage_in
 
 API: Final = "dashscope"
 
@@ -107,10 +108,9 @@ def _read(payload: dict[str, Any], fault: Fault | None, grow: _Grow) -> Chunk | 
         content = content or has_media or piece.content != ""
         reasoning = reasoning or piece.reasoning != ""
         tool = tool or any([call.name != "" or call.arguments != "" for call in piece.tools])
-    usage = payload.get("usage")
-    if not isinstance(usage, dict) or not usage:
-        usage = None
-    return Chunk(API, request_id, "", tuple([piece for piece, _ in read]), content, reasoning, tool, usage, fault)
+    return Chunk(
+        API, request_id, "", tuple([piece for piece, _ in read]), content, reasoning, tool, usage_in(payload), fault
+    )
 
 
 def _text(output: dict[str, Any], grow: _Grow) -> tuple[Piece, bool]:

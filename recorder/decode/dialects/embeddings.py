@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Tokens, count, text
+from recorder.decode.dialect import Chunk, Dialect, Fault, Tokens
+from recorder.decode.values import count, text, usage_in
 
 API: Final = "openai.embeddings"
 
@@ -21,9 +22,7 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
     """Read one JSON object; None if it is not of this API."""
     if not is_list(payload):
         return None
-    usage = payload.get("usage")
-    usage = usage if isinstance(usage, dict) and usage else None
-    return Chunk(API, text(payload.get("id")), text(payload.get("model")), usage=usage, fault=fault)
+    return Chunk(API, text(payload.get("id")), text(payload.get("model")), usage=usage_in(payload), fault=fault)
 
 
 def tokens(usage: dict[str, Any]) -> Tokens:

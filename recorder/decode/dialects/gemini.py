@@ -9,7 +9,8 @@ reasoning. A function call comes whole, or with its arguments in pieces that are
 import re
 from typing import Any, Final
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece, compact, count, index, text
+from recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece
+from recorder.decode.values import compact, count, index, text, usage_in
 
 API: Final = "gemini"
 
@@ -83,7 +84,7 @@ class _Stream:
         if isinstance(wrapped, dict) and _FOREIGN.isdisjoint(wrapped) and _is_answer(wrapped):
             return self._answer(wrapped, fault)
         if _is_embedding(payload):
-            return Chunk(API, usage=_usage(payload), fault=fault)
+            return Chunk(API, usage=usage_in(payload, "usageMetadata"), fault=fault)
         if type(payload.get("totalTokens")) is int and _COUNTED.issuperset(payload):
             return Chunk(API, usage=payload, fault=fault)
         return None
@@ -110,7 +111,7 @@ class _Stream:
             output.content,
             output.reasoning,
             output.tool,
-            _usage(answer),
+            usage_in(answer, "usageMetadata"),
             fault,
             (),
             ends,
@@ -257,11 +258,6 @@ def _is_embedding(payload: dict[str, Any]) -> bool:
 
 def _is_textless(part: dict[str, Any]) -> bool:
     return any(isinstance(part.get(name), dict) and part[name] for name in _TEXTLESS)
-
-
-def _usage(payload: dict[str, Any]) -> dict[str, Any] | None:
-    usage = payload.get("usageMetadata")
-    return usage if isinstance(usage, dict) and usage else None
 
 
 def _block_reason(answer: dict[str, Any]) -> str:

@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Tokens, count, text
+from recorder.decode.dialect import Chunk, Dialect, Fault, Tokens
+from recorder.decode.values import count, text, usage_in
 
 API: Final = "openai.images"
 
@@ -19,11 +20,10 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
         images = payload["data"]
     else:
         return None
-    usage = payload.get("usage")
     return Chunk(
         API,
         content=any(text(image.get(key)) for image in images if isinstance(image, dict) for key in _IMAGE_KEYS),
-        usage=usage if isinstance(usage, dict) and usage else None,
+        usage=usage_in(payload),
         fault=fault,
         ends=kind.endswith(".completed"),
     )

@@ -9,7 +9,8 @@ opaque: no text, and no output. Every value may have the wrong type: what cannot
 from collections.abc import Callable
 from typing import Any, Final
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece, compact, count, index, text
+from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from recorder.decode.values import compact, count, index, text, usage_in
 
 API: Final = "anthropic.messages"
 
@@ -95,7 +96,7 @@ def _message(message: dict[str, Any], fault: Fault | None) -> Chunk:
         content=any([chunk.content for chunk in blocks]),
         reasoning=any([chunk.reasoning for chunk in blocks]),
         tool=any([chunk.tool for chunk in blocks]),
-        usage=_usage(message),
+        usage=usage_in(message),
         fault=fault,
         flags=("opaque_reasoning",) if any([chunk.flags for chunk in blocks]) else (),
     )
@@ -140,7 +141,7 @@ def _message_delta(payload: dict[str, Any], fault: Fault | None) -> Chunk:
     delta = payload.get("delta")
     reason = text(delta.get("stop_reason")) if isinstance(delta, dict) else ""
     pieces = (Piece(0, "", "", "", (), reason),) if reason else ()
-    return Chunk(API, pieces=pieces, usage=_usage(payload), fault=fault)
+    return Chunk(API, pieces=pieces, usage=usage_in(payload), fault=fault)
 
 
 def _message_stop(payload: dict[str, Any], fault: Fault | None) -> Chunk:
@@ -182,8 +183,3 @@ def _thinking(added: str, fault: Fault | None) -> Chunk:
 def _call(tool: ToolPiece, fault: Fault | None) -> Chunk:
     has_output = tool.name != "" or tool.arguments != ""
     return Chunk(API, "", "", (Piece(0, "", "", "", (tool,), None),), False, False, has_output, fault=fault)
-
-
-def _usage(holder: dict[str, Any]) -> dict[str, Any] | None:
-    usage = holder.get("usage")
-    return usage if isinstance(usage, dict) and usage else None

@@ -19,19 +19,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from recorder.decode.dialect import (
-    MAX_INDEX,
-    Chunk,
-    Dialect,
-    Fault,
-    Piece,
-    Tokens,
-    ToolPiece,
-    compact,
-    count,
-    index,
-    text,
-)
+from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from recorder.decode.values import MAX_INDEX, compact, count, index, text, usage_in
 
 API: Final = "openai.responses"
 
@@ -193,13 +182,12 @@ class _Stream:
         output = response.get("output") if kind in _WHOLE else None
         items = output if isinstance(output, list) else []
         parts = [part for place, item in enumerate(items) for part in _item(item, self._places.get(_id(item), place))]
-        usage = response.get("usage")
         return _chunk(
             self._missing(parts, kind),
             id=text(response.get("id")),
             model=text(response.get("model")),
             finish_reason=_finish_reason(status, response.get("incomplete_details")),
-            usage=usage if isinstance(usage, dict) and usage else None,
+            usage=usage_in(response),
             fault=fault,
             ends=ends,
         )

@@ -2,9 +2,9 @@ import pytest
 
 from recorder.decode.assembly import assemble
 from recorder.decode.decoder import Run
-from recorder.decode.dialect import count
 from recorder.decode.dialects.chat import parse
 from recorder.decode.encoding import Cleaner
+from recorder.decode.values import count
 
 
 def answer(*payloads):

@@ -1,7 +1,8 @@
 import pytest
 
-from recorder.decode.dialect import Chunk, Piece, ToolPiece, compact
+from recorder.decode.dialect import Chunk, Piece, ToolPiece
 from recorder.decode.dialects.chat import parse
+from recorder.decode.values import compact
 
 
 def delta(value, **choice):

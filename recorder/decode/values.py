@@ -1,0 +1,39 @@
+"""JSON values that may have the wrong type: what cannot be read is absent, never guessed."""
+
+import json
+from typing import Any, Final
+
+MAX_INDEX: Final = 1 << 31
+"""Indexes of choices and of tool calls are below this."""
+_MAX_COUNT = 1 << 63
+
+
+def text(value: Any) -> str:
+    """Return the value if it is a string, else ""."""
+    return value if isinstance(value, str) else ""
+
+
+def compact(value: Any) -> str:
+    """Write a JSON value without spaces; "" if it cannot be written."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return ""
+
+
+def usage_in(holder: dict[str, Any], key: str = "usage") -> dict[str, Any] | None:
+    """Return the usage that an object holds; None if it holds none, or an empty one."""
+    usage = holder.get(key)
+    return usage if isinstance(usage, dict) and usage else None
+
+
+def count(value: Any) -> int | None:
+    """Return a token count if the value is one: a non-negative integer of at most 63 bits, also written as a float."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and 0 <= value < _MAX_COUNT else None
+
+
+def index(value: Any) -> int | None:
+    """Return the index of a choice or of a tool call if the value is one."""
+    return value if type(value) is int and 0 <= value < MAX_INDEX else None
