@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from recorder.decode.decoder import decode
@@ -182,3 +184,20 @@ def test_a_hostile_event_type_is_printed_safely() -> None:
     assert [told.kind(0), *(line for line in events.lines(told, Times()) if "\x1b" in line or "\0" in line)] == [
         "other"
     ]
+
+
+@given(st.sampled_from(sorted(WIRES)), st.data())
+def test_no_damage_to_a_body_keeps_its_events_from_being_shown(name: str, data: st.DataObject) -> None:
+    body = bytearray(BODIES[name])
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(body) - 1))
+        body[place : place + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=9))
+    facts = Exchange(200, WIRES[name].type, None, "end", 0, 0, 1, path=WIRES[name].path)
+    decoded = decode(facts, [], bytes(body))
+    told = Transcript(decoded)
+    assert sum(1 for _ in events.lines(told, Times())) == len(told) + 1
+    for number in range(len(told)):
+        parts = tree.of(told, number)
+        assert all(0 <= part.start <= part.end <= len(body) for part in parts)
+    assert len(list(events.table(told, decoded))) == len(told)
+    assert Answer(told, 40).parts is not None
