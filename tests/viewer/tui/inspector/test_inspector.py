@@ -29,6 +29,7 @@ from tests.viewer.tui.staging import (
     typed,
     wait_for,
 )
+from tests.viewer.wires import WIRES
 from viewer.model.exchange import notes
 from viewer.model.exchange.opened import Opened
 from viewer.tape import decoder, queries
@@ -589,3 +590,33 @@ def test_a_process_that_was_asked_as_the_screen_was_left_is_ended(
 
     journey(steps())
     assert [one.process.poll() is not None for one in asked] == [True]
+
+
+def test_reasoning_is_folded_and_arguments_grow_whatever_the_api(wires: Path) -> None:
+    async def steps() -> None:
+        for name, at in (("messages", "#13"), ("bedrock", "#7"), ("dashscope", "#11")):
+            async with inspected(wires, f"{list(WIRES).index(name):016x}", at=at) as (_, pilot, _screen):
+                shown = await shows(
+                    pilot, "▸ reasoning  12 chars", "get_weather  8/15 chars  incomplete", "Let me see."
+                )
+                assert "Look it up." not in shown
+                await press(pilot, "r")
+                await shows(pilot, "▾ reasoning", "Look it up.")
+
+    journey(steps())
+
+
+def test_a_binary_event_is_shown_as_its_type_and_its_data(wires: Path) -> None:
+    async def steps() -> None:
+        async with inspected(wires, f"{list(WIRES).index('bedrock'):016x}", at="#1") as (_, pilot, screen):
+            await shows(
+                pilot, "other        0 messageStart {", "finish      10 tool_use", "usage       11 12 in, 9 out"
+            )
+            await press(pilot, "3")
+            await shows(pilot, "type : contentBlockDelta", 'text : "Look it "', "bytes · hex")
+            await press(pilot, "v", "v")
+            await shows(pilot, "bytes · JSON", '"text": "Look it "')
+            name, text = screen.pages()
+            assert (name, json.loads(text)["delta"]["reasoningContent"]["text"]) == ("event.json", "Look it ")
+
+    journey(steps())
