@@ -19,7 +19,7 @@ from typing import Final, Literal, NamedTuple
 
 from recorder.decode import encoding, payloads
 from recorder.decode.dialect import Chunk, Dialect
-from recorder.decode.dialects import chat
+from recorder.decode.dialects import chat, cohere
 from recorder.decode.dialects.registry import BY_API
 from recorder.decode.framings import aws_eventstream, json_array, ndjson, sse
 from recorder.decode.outcome import Exchange, Read, Reads
@@ -49,6 +49,7 @@ _ARRAY_PATH = re.compile(r":stream\w*(?:\?|$)")
 _LOOKS_LIKE_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data[:\r\n]|event:|id:|retry:|:)")
 _LOOKS_LIKE_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 _ERROR_LINE = re.compile(rb"(?:^|(?<=[\r\n]))error:([^\r\n]*)")
+_CHATS: Final = frozenset({chat.API, cohere.API})
 _ARRAY_APIS: Final = frozenset({"gemini"})
 _FIRST_ELEMENT: Final = 1 << 20
 _LF: Final = b"\n\n"
@@ -338,7 +339,7 @@ def _api(decoded: Decoded) -> str | None:
     claimed = next((chunk.api for chunk in claims if chunk.output), claims[0].api if claims else None)
     if not decoded.stream:
         # Usage alone is no chat: other answers report it likewise.
-        is_named = claimed != chat.API or any(run.chunk.pieces for run in decoded.runs)
+        is_named = claimed not in _CHATS or any(run.chunk.pieces for run in decoded.runs)
         return claimed if is_named else None
     if claimed is not None:
         return claimed

@@ -201,6 +201,8 @@ def _answer(payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
     if isinstance(payload.get("generation"), str) and "generation_token_count" in payload:
         return _llama(payload, fault)
     results, outputs = payload.get("results"), payload.get("outputs")
+    if "embedding" in payload and "inputTextTokenCount" in payload:
+        return Chunk(API, usage={"inputTextTokenCount": payload["inputTextTokenCount"]}, fault=fault)
     if isinstance(results, list) and "inputTextTokenCount" in payload:
         return _titan_answer(payload, results, fault)
     if isinstance(outputs, list) and outputs and isinstance(outputs[0], dict) and "stop_reason" in outputs[0]:

@@ -1,8 +1,9 @@
 """One JSON payload of Cohere's chat API, version 2, as a `Chunk`.
 
-Reads the events of a stream by their `type`, and whole responses. The plan that comes before calls of tools is
-reasoning, as thinking is; citations are known and ignored. A finish reason that is an error, or an error's message
-beside one, is the answer's error. Every value may have the wrong type: what cannot be read is absent.
+Reads the events of a stream by their `type`, whole responses, and the usage of embeddings and of ordered documents. The
+plan that comes before calls of tools is reasoning, as thinking is; citations are known and ignored. A finish reason
+that is an error, or an error's message beside one, is the answer's error. Every value may have the wrong type: what
+cannot be read is absent.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
     """Read one JSON object; None if it is not of this API."""
     kind = payload.get("type")
     if type(kind) is not str:
-        return _response(payload, fault) if _is_response(payload) else None
+        return _response(payload, fault) if _is_response(payload) else _billed(payload, fault)
     if kind not in _EVENTS:
         is_ours = kind.startswith(_FAMILY) and isinstance(payload.get("delta"), dict)
         return Chunk(API, fault=fault) if is_ours else None
@@ -58,6 +59,15 @@ def _response(payload: dict[str, Any], fault: Fault | None) -> Chunk:
         usage=usage_in(payload),
         fault=fault or _fault(reason, payload),
     )
+
+
+def _billed(payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+    """Read the answer of Cohere's other APIs, embeddings and orders of documents, for its usage."""
+    if "embeddings" not in payload and "results" not in payload:
+        return None
+    meta = _held(payload, "meta")
+    usage: dict[str, Any] = {name: meta[name] for name in ("tokens", "billed_units") if name in meta}
+    return Chunk(API, text(payload.get("id")), usage=usage, fault=fault) if usage else None
 
 
 def _message_start(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | None) -> Chunk:

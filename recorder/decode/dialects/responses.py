@@ -126,6 +126,9 @@ class _Stream:
             return self._event(payload, kind, fault)
         if text(payload.get("object")) in _OBJECTS and "type" not in payload:
             return self._response(payload, "", fault)
+        if payload.get("object") == "response.input_tokens" and "type" not in payload:
+            # Tokens are counted without a response: the answer itself is the usage.
+            return Chunk(API, usage=payload, fault=fault)
         if kind == "keepalive" and "sequence_number" in payload:
             return Chunk(API, ping=True, fault=fault)
         return Chunk(API, fault=fault) if kind == "error" and "sequence_number" in payload else None

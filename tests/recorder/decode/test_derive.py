@@ -378,6 +378,21 @@ def test_what_is_decoded_already_is_not_decoded_again(monkeypatch):
     assert derive(exchange(), by_event(body), body, decoded) == expected
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "api", "tokens"),
+    [
+        ("/v2/embed", {"embeddings": {}, "meta": {"billed_units": {"input_tokens": 3}}}, None, 3),
+        ("/v2/rerank", {"results": [], "meta": {"billed_units": {"search_units": 1}}}, None, None),
+        ("/model/amazon.titan-embed/invoke", {"embedding": [], "inputTextTokenCount": 3}, "bedrock.invoke", 3),
+        ("/v1/responses/input_tokens", {"object": "response.input_tokens", "input_tokens": 3}, "openai.responses", 3),
+    ],
+)
+def test_answers_that_are_no_generation_give_their_usage(path, body, api, tokens):
+    found = measure(json.dumps(body), content_type="application/json", path=path)
+    assert (found.api, found.outcome, found.input_tokens) == (api, "complete", tokens)
+    assert found.usage is not None
+
+
 def test_an_embedding_is_complete_and_lacks_no_output():
     body = b'{"object": "list", "data": [], "model": "m", "usage": {"prompt_tokens": 3, "total_tokens": 3}}'
     found = derive(exchange(content_type="application/json", path="/v1/embeddings"), cut(body, (len(body),)), body)

@@ -175,6 +175,7 @@ def test_an_event_that_is_no_base64_is_malformed(value):
                 usage={"inputTextTokenCount": 8, "tokenCount": 3}, ends=True,
             ),
         ),
+        ({"inputTextTokenCount": 8, "embedding": [0.5]}, Chunk(API, usage={"inputTextTokenCount": 8})),
         (
             {"outputs": [{"text": "Hi.", "stop_reason": "stop"}]},
             Chunk(API, "", "", (piece("Hi.", "stop"),), True, ends=True),
@@ -195,7 +196,6 @@ def test_a_whole_answer_is_read(payload, chunk):
         ({"contentBlockIndex": 0, "delta": {"text": "x"}}, "contentBlockDelta"),
         ({"generation": "x"}, "message"),
         ({"results": [{"text": "x"}]}, "message"),
-        ({"inputTextTokenCount": 8, "embedding": [0.5]}, "message"),
         ({"outputs": []}, "message"),
         ({"outputs": [{"text": "x"}]}, "message"),
         ({"choices": [{"delta": {"content": "x"}}]}, "message"),

@@ -35,6 +35,12 @@ OBJECTS = [
     ({"object": "list", "data": [{**MESSAGE, "content": [], "status": "completed"}]}, None),
     ({"object": "list", "data": [{"object": "model"}]}, None),
     ({"id": "modr-1", "model": "m", "results": [{"flagged": False}]}, None),
+    ({"object": "response.input_tokens", "input_tokens": 3}, "openai.responses"),
+    ({"id": "c", "embeddings": {"float": [[0.5]]}, "meta": {"billed_units": {"input_tokens": 3}}}, "cohere.chat"),
+    ({"results": [{"relevance_score": 0.9}], "meta": {"billed_units": {"search_units": 1}}}, "cohere.chat"),
+    ({"choices": [{"delta": {"content": "t"}}], "type": "content_block_delta"}, "openai.chat"),
+    ({"embedding": [0.5], "inputTextTokenCount": 3}, "bedrock.invoke"),
+    ({"results": [], "meta": {"page": 1}}, None),
     ({}, None),
 ]
 

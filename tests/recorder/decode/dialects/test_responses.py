@@ -429,7 +429,6 @@ def test_the_type_may_stand_in_the_event_alone():
         {"type": ["response.created"]},
         {"type": "response"},
         {"object": "response.deleted", "id": "resp_1", "deleted": True},
-        {"object": "response.input_tokens", "input_tokens": 3},
         {"object": "list", "data": [message("x")]},
         {"object": {"response": 1}},
         {"responseId": "r", "candidates": []},
