@@ -38,24 +38,44 @@ _PATHS: Final = tuple(
         (r":(?:stream)?[gG]enerateContent$", "generate_content", "gemini"),
         (r"/api/chat$", "chat", "ollama"),
         (r"/api/generate$", "text_completion", "ollama"),
+        (r"/api/(?:pull|push|create|copy)$", "other", "ollama"),
+        (r"/api/show$", "models", "ollama"),
         (r"/v\d/chat$", "chat", "cohere.chat"),
         (r"/converse(?:-stream)?$", "chat", "bedrock.converse"),
+        (r"/model/[^/]*embed[^/]*/invoke$", "embeddings", "bedrock.invoke"),
+        (r"/model/[^/]*rerank[^/]*/invoke$", "rerank", "bedrock.invoke"),
+        (r"/model/[^/]*(?:image|canvas|stability\.)[^/]*/invoke$", "image", "bedrock.invoke"),
         (r"/invoke(?:-with-response-stream)?$", "chat", "bedrock.invoke"),
+        (r"/aigc/[\w-]*image[\w-]*/[\w-]+$", "image", "dashscope"),
+        (r"/aigc/[\w-]*video[\w-]*/[\w-]+$", "other", "dashscope"),
         (r"/aigc/[\w-]+/generation$", "chat", "dashscope"),
+        (r"/services/embeddings/[\w/-]+$", "embeddings", "dashscope"),
+        (r"/services/rerank/[\w/-]+$", "rerank", "dashscope"),
+        (r"/services/audio/[\w/-]+$", "audio", "dashscope"),
         (r"/completions$", "text_completion", "openai.completions"),
-        (r"/completion$|/generate(?:_stream)?$", "text_completion", None),
+        (r"/completion$|/v1/complete$|/infill$|/generate(?:_stream)?$", "text_completion", None),
         (r"/messages/count_tokens$", "count_tokens", "anthropic.messages"),
         (r":countTokens$", "count_tokens", "gemini"),
+        (r"/count-tokens$|/count-tokens:rawPredict$", "count_tokens", None),
         (r"/input_tokens$|/(?:de)?tokenize$", "count_tokens", None),
-        (r"/embeddings$|/embed$|:(?:batch)?[eE]mbedContents?$|:asyncBatchEmbedContent$", "embeddings", None),
-        (r"/rerank$", "rerank", None),
+        (r":(?:rawPredict|streamRawPredict)$", "chat", None),
+        (r"/embeddings?$|/embed$|:(?:batch)?[eE]mbedContents?$|:asyncBatchEmbedContent$", "embeddings", None),
+        (r"/[^/]*embedding[^/]*:predict$", "embeddings", None),
+        (r"/rerank(?:ing)?$", "rerank", None),
         (r"/moderations$", "moderation", None),
         (r"/images/\w+$|:predict$", "image", None),
         (r"/audio/\w+$", "audio", None),
+        (r":batchGenerateContent$|:predictLongRunning$|/cachedContents$", "other", None),
+        (r"/(?:batches|jobs|assistants|videos|classify|score|pooling)$|/realtime/\w+$", "other", None),
     )
 )
-_MODELS = re.compile(r"/models(?:/[^/:]+)*$|/api/(?:tags|ps|show)$|/foundation-models$")
-_MODEL_IN_PATH = re.compile(r"/(?:models?|deployments)/([^/]+?)(?::[a-zA-Z]+)?(?=/|$)")
+_MODELS = re.compile(r"/models(?:/[^/:]+){0,3}$|/api/(?:tags|ps)$|/foundation-models$")
+_MODEL_IN_PATH = re.compile(
+    r"/model/([^/]+|arn:[^/]+/[^/]+)/(?:converse|invoke|count-tokens)"
+    r"|/(?:deployments|engines)/([^/]+)/"
+    r"|/models/([^/]+):[a-zA-Z]+$"
+    r"|/models/(?!chat/|completions$|embeddings$|images/)([^/]+(?:/[^/]+)?)(?:/v1/[\w/]+)?$"
+)
 
 
 def operation(exchange: Exchange, api: str | None) -> str:
@@ -65,7 +85,7 @@ def operation(exchange: Exchange, api: str | None) -> str:
     named = _asked(exchange)
     if named is not None:
         return named[0]
-    if exchange.method in ("GET", "POST") and _MODELS.search(_path(exchange)):
+    if exchange.method == "GET" and _MODELS.search(_path(exchange)):
         return "models"
     if api in BY_API:
         return BY_API[api].operation
@@ -80,9 +100,9 @@ def api_asked(exchange: Exchange) -> str | None:
 
 
 def model_in_path(path: str) -> str | None:
-    """Return the model that a path names, as those of Gemini, Bedrock and Azure do; None if it names none."""
-    named = _MODEL_IN_PATH.search(path.partition("?")[0])
-    return unquote(named[1]) if named else None
+    """Return the model that the path of a request to one names, as Gemini's, Bedrock's and Azure's do; else None."""
+    named = _MODEL_IN_PATH.search(path.partition("?")[0].rstrip("/"))
+    return unquote(named[named.lastindex or 0]) if named else None
 
 
 def _asked(exchange: Exchange) -> tuple[str, str | None] | None:

@@ -1,0 +1,179 @@
+"""What a request asks for, by its path, its answer and its request; the model that a path names."""
+
+import pytest
+
+from recorder.decode.decoder import BY_API
+from recorder.decode.operation import GENERATIONS, OPERATIONS, api_asked, model_in_path, operation
+from recorder.decode.outcome import Exchange
+
+GEMINI = "/v1beta/models/gemini-2.5-flash"
+VERTEX = "/v1/projects/p/locations/us-central1/publishers"
+AIGC = "/api/v1/services/aigc"
+PATHS = {
+    "chat": [
+        "/v1/chat/completions", "/chat/completions", "/v1/chat/completions/", "/api/v1/chat/completions?beta=true",
+        "/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21", "/models/chat/completions",
+        "/v1/responses", "/openai/v1/responses?api-version=preview", "/v1/messages", "/v1/messages?beta=true",
+        "/anthropic/v1/messages", "/v1beta/openai/chat/completions", "/engines/m/chat/completions",
+        f"{VERTEX}/anthropic/models/claude-sonnet-4:streamRawPredict", f"{VERTEX}/mistralai/models/m:rawPredict",
+        "/v1/projects/p/locations/l/endpoints/openapi/chat/completions", "/api/chat", "/v1/chat", "/v2/chat",
+        f"{AIGC}/text-generation/generation", f"{AIGC}/multimodal-generation/generation",
+        "/compatible-mode/v1/chat/completions", "/model/anthropic.claude-3-haiku-20240307-v1%3A0/converse",
+        "/model/anthropic.claude-3-haiku-20240307-v1%3A0/converse-stream", "/model/meta.llama3-8b/invoke",
+        "/bedrock/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fm/invoke-with-response-stream",
+    ],
+    "generate_content": [
+        f"{GEMINI}:generateContent", f"{GEMINI}:streamGenerateContent?alt=sse", "/v1beta/tunedModels/t:generateContent",
+        f"{VERTEX}/google/models/gemini-2.5-pro:streamGenerateContent", f"/gemini{GEMINI}:generateContent?key=REDACTED",
+        "/v1/projects/p/locations/l/endpoints/123:generateContent",
+    ],
+    "text_completion": [
+        "/v1/completions", "/completion", "/completions", "/infill", "/generate", "/generate_stream", "/api/generate",
+        "/v1/generate", "/v1/complete", "/openai/deployments/d/completions?api-version=1",
+        "/engines/davinci/completions", "/api/v1/apps/a1/completion",
+    ],
+    "embeddings": [
+        "/v1/embeddings", "/embedding", "/api/embed", "/api/embeddings", "/v2/embed", "/models/embeddings",
+        f"{GEMINI}:embedContent", f"{GEMINI}:batchEmbedContents", "/openai/deployments/d/embeddings?api-version=1",
+        f"{VERTEX}/google/models/text-embedding-005:predict", "/model/amazon.titan-embed-text-v2%3A0/invoke",
+        "/api/v1/services/embeddings/text-embedding/text-embedding",
+    ],
+    "rerank": [
+        "/v1/rerank", "/v2/rerank", "/rerank", "/reranking", "/model/cohere.rerank-v3-5%3A0/invoke",
+        "/api/v1/services/rerank/text-rerank/text-rerank",
+    ],
+    "moderation": ["/v1/moderations"],
+    "image": [
+        "/v1/images/generations", "/v1/images/edits", "/openai/deployments/d/images/generations?api-version=1",
+        f"{VERTEX}/google/models/imagen-4:predict", f"{AIGC}/text2image/image-synthesis",
+        f"{AIGC}/image-generation/generation", "/model/amazon.nova-canvas-v1%3A0/invoke",
+        "/model/stability.sd3-5-large-v1%3A0/invoke",
+    ],
+    "audio": ["/v1/audio/speech", "/v1/audio/transcriptions", "/api/v1/services/audio/tts/customization"],
+    "count_tokens": [
+        "/v1/messages/count_tokens", f"{GEMINI}:countTokens", "/v1/responses/input_tokens", "/tokenize", "/detokenize",
+        "/v1/tokenize", f"{VERTEX}/anthropic/models/count-tokens:rawPredict", "/model/m/count-tokens",
+    ],
+    "models": ["/api/show"],
+    "other": [
+        "/api/pull", "/api/create", "/v1/batches", "/v1/messages/batches", "/v1/fine_tuning/jobs", "/v1/assistants",
+        "/v1beta/cachedContents", f"{GEMINI}:batchGenerateContent", f"{VERTEX}/google/models/veo-3:predictLongRunning",
+        "/v1/realtime/sessions", "/v1/videos", f"{AIGC}/video-generation/video-synthesis", "/classify", "/score",
+    ],
+}  # fmt: skip
+
+
+def exchange(path: str, method: str = "POST", model: str | None = None) -> Exchange:
+    return Exchange(200, None, None, "end", None, None, None, method=method, path=path, request_model=model)
+
+
+@pytest.mark.parametrize(("path", "name"), [(path, name) for name, paths in PATHS.items() for path in paths])
+def test_the_path_of_a_post_names_the_operation_whatever_was_answered(path: str, name: str) -> None:
+    for api in (None, "unknown", "openai.chat", "openai.embeddings"):
+        assert operation(exchange(path, model="m"), api) == name
+
+
+def test_every_operation_is_described_and_every_generation_is_one() -> None:
+    assert set(PATHS) == set(OPERATIONS)
+    assert set(GENERATIONS) <= set(OPERATIONS)
+    assert {dialect.operation for dialect in BY_API.values()} <= set(OPERATIONS)
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/", "/v1/chat/completions", "/v1/messages", "/v1/models"])
+def test_what_only_looks_whether_a_server_is_there_is_no_generation(method: str, path: str) -> None:
+    assert operation(exchange(path, method), None) == "other"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/models", "/v1/models/", "/v1/models?limit=20", "/v1/models/gpt-4o", "/v1/models/meta-llama/Llama-3.1-8B",
+        "/openai/v1/models", "/openai/models?api-version=1", GEMINI, "/api/tags", "/api/ps", "/foundation-models",
+        "/api/v1/models/author/slug/endpoints",
+    ],
+)  # fmt: skip
+def test_a_list_of_models_and_a_look_at_one_are_no_generations(path: str) -> None:
+    for api in (None, "unknown"):
+        assert operation(exchange(path, "GET"), api) == "models"
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/api/version", "/v1/chat/completions", f"{GEMINI}:generateContent"])
+def test_a_get_without_an_answer_of_a_known_api_is_something_else(path: str) -> None:
+    assert operation(exchange(path, "GET"), "unknown") == "other"
+
+
+@pytest.mark.parametrize(
+    ("api", "name"),
+    [
+        ("openai.chat", "chat"), ("openai.completions", "text_completion"), ("gemini", "generate_content"),
+        ("openai.embeddings", "embeddings"), ("openai.images", "image"), ("bedrock.converse", "chat"),
+    ],
+)  # fmt: skip
+def test_behind_a_path_that_is_not_known_the_answer_decides(api: str, name: str) -> None:
+    for path in ("/invocations", "/", "/v2/anything", "/endpoints/e/invocations-response-stream"):
+        assert operation(exchange(path, model="m"), api) == name
+    assert operation(exchange("/v1/responses/resp_1?stream=true", "GET"), api) == name
+
+
+def test_without_an_answer_a_post_that_names_a_model_wanted_one() -> None:
+    for api in (None, "unknown"):
+        assert operation(exchange("/v2/anything", model="m"), api) == "chat"
+        assert operation(exchange("/v2/anything"), api) == "other"
+        assert operation(exchange("/v2/anything", "PUT", model="m"), api) == "other"
+
+
+@pytest.mark.parametrize(
+    ("path", "api"),
+    [
+        ("/v1/chat/completions", "openai.chat"), ("/v1/messages/count_tokens", "anthropic.messages"),
+        ("/api/generate", "ollama"), ("/generate", None), ("/v2/chat", "cohere.chat"), ("/anything", None),
+        (f"{AIGC}/text-generation/generation", "dashscope"), ("/model/m/converse-stream", "bedrock.converse"),
+        (f"{VERTEX}/anthropic/models/claude:rawPredict", None), (f"{GEMINI}:countTokens", "gemini"),
+    ],
+)  # fmt: skip
+def test_a_path_names_an_api_where_only_one_has_it(path: str, api: str | None) -> None:
+    assert api_asked(exchange(path)) == api
+    assert api_asked(exchange(path, "GET")) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        (f"{GEMINI}:streamGenerateContent?alt=sse", "gemini-2.5-flash"),
+        (f"{VERTEX}/anthropic/models/claude-sonnet-4@20250514:rawPredict", "claude-sonnet-4@20250514"),
+        ("/model/anthropic.claude-3-haiku-20240307-v1%3A0/converse", "anthropic.claude-3-haiku-20240307-v1:0"),
+        ("/model/anthropic.claude-v2:1/invoke-with-response-stream", "anthropic.claude-v2:1"),
+        (
+            "/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fus.m-v1%3A0/converse-stream",
+            "arn:aws:bedrock:us-east-1:1:inference-profile/us.m-v1:0",
+        ),
+        (
+            "/model/arn:aws:bedrock:us-east-1:1:inference-profile/us.m-v1:0/converse",
+            "arn:aws:bedrock:us-east-1:1:inference-profile/us.m-v1:0",
+        ),
+        ("/openai/deployments/gpt%204o/chat/completions?api-version=1", "gpt 4o"),
+        ("/engines/davinci/completions", "davinci"),
+        ("/models/meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("/models/meta-llama/Llama-3.1-8B-Instruct/v1/chat/completions", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("/models/gpt2", "gpt2"),
+        ("/models/chat/completions?api-version=1", None),
+        ("/models/embeddings", None),
+        ("/model/info", None),
+        ("/v1/models", None),
+        ("/v1/models/", None),
+        ("/v1/chat/completions?model=/models/x", None),
+        ("/", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_the_model_in_a_path(path: str, model: str | None) -> None:
+    assert model_in_path(path) == model
+
+
+@pytest.mark.parametrize("part", ["/models", "/models/", "/model/a", "/model/arn:a", "/deployments", "/aigc/image"])
+def test_a_path_of_many_beginnings_is_read_in_linear_time(part: str) -> None:
+    path = part * (60_000 // len(part)) + "/!"
+    assert operation(exchange(path), None) == "other"
+    assert operation(exchange(path, "GET"), None) in ("models", "other")
+    assert model_in_path(path) in ("!", "models/!", "deployments", None)
