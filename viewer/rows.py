@@ -81,6 +81,7 @@ class ListRow:
     finish_reason: str | None
     ended_by: str | None
     ended_detail: str | None
+    operation: str | None
     api: str | None
     gaps: bytes | None = None
     ttft_ms: float | None
@@ -112,7 +113,6 @@ class DetailRow(ListRow):
 
     request_model: str | None
     response_model: str | None
-    operation: str | None
     response_id: str | None
     framing: str | None
     gap_bytes: int

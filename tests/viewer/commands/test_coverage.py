@@ -1,17 +1,15 @@
 """Rates and latencies cover generations, in every command that states them, unless the filter asks for more."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from recorder.tape import journal
-from tests.viewer.conftest import COMPLETE_READS, begin, end, recorded, response
+from tests.viewer.conftest import recorded
+from tests.viewer.operations import frames
 from viewer.commands.export import export
 from viewer.commands.ls import ls
 from viewer.commands.show import show
@@ -19,22 +17,8 @@ from viewer.commands.stats import check, compare, stats
 from viewer.tape import overview, queries
 
 GROUP = click.Group("wiretape", commands=[stats, compare, check, export, ls, show])
-ASKED = b'{"model": "gpt-x-mini", "stream": true}'
-NOT_FOUND = [(30, b'{"error": {"message": "no such model", "code": "not_found"}}')]
 NOTE = "2 exchanges are no generations (1 models, 1 other)"
 BOTH = f"wiretape: {NOTE}: add operation:… to the filter, or --all-operations\n"
-
-
-def frames(*, failed: bool = False) -> Iterator[journal.Frame]:
-    """A `HEAD /`, a 404 for the list of models, then two complete generations, of which the second may have failed."""
-    looked = msgspec.structs.replace(begin("aaaa000000000001", 1, b"", "/"), method="HEAD")
-    listed = msgspec.structs.replace(begin("aaaa000000000002", 2, b"", "/v1/models"), method="GET")
-    yield from (looked, journal.Head(looked.id, 405, [], "none", 2, 3, 4), end(looked.id, [(1, b"")]))
-    yield from (listed, *response(listed.id, NOT_FOUND, 404), end(listed.id, NOT_FOUND))
-    first, second = (begin(f"aaaa00000000000{no}", no, ASKED) for no in (3, 4))
-    yield from (first, *response(first.id, COMPLETE_READS), end(first.id, COMPLETE_READS))
-    parts = NOT_FOUND if failed else COMPLETE_READS
-    yield from (second, *response(second.id, parts, 404 if failed else 200), end(second.id, parts))
 
 
 @pytest.fixture(scope="module")

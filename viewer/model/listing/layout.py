@@ -274,6 +274,8 @@ COLUMNS: Final = (
     Column("host", "HOST", 12, 26, 13, _known("upstream", lambda url: (formatting.line(formatting.host(url)), "muted")),
            "upstream", "h"),
     Column("path", "PATH", 16, 30, 15, _text("path", "muted"), "path", "p"),
+    Column("operation", "OPERATION", 9, 16, 17, _text("operation", "muted"), "operation", "o"),
+    Column("api", "API", 12, 18, 18, _text("api", "muted"), "api", "a"),
     Column("status", "HTTP", 4, 4, 11,
            _known("status", lambda status: (str(status), "muted" if status < 300 else "error")),
            "status", "c", right=True),

@@ -12,7 +12,9 @@ from textual.screen import Screen
 from textual.theme import Theme
 from textual.widgets import Input
 
+from tests.viewer import operations
 from tests.viewer.commanding import run
+from tests.viewer.conftest import recorded
 from tests.viewer.tui.staging import (
     SIZES,
     Stage,
@@ -347,5 +349,29 @@ def test_more_gaps_than_there_is_room_for_are_left_to_the_command(tape: Path, mo
         async with staged(tape, lambda: StatsScreen("")) as (_, pilot):
             text = await shows(pilot, "too many gaps to pool: y has the command that does")
             assert "…  " not in text.splitlines()[4]
+
+    journey(steps())
+
+
+def test_the_figures_cover_generations_and_say_what_they_leave_out(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "tape.db", list(operations.frames(failed=True)))
+
+    async def steps() -> None:
+        async with staged(path, lambda: StatsScreen("")) as (app, pilot):
+            screen = await settled(app, pilot, "gpt-x-mini")
+            assert [(row["model"], row["n"], row["error_rate_pct"]) for row in screen.shown.rows] == [
+                ("gpt-x-mini", 2, 50)
+            ]
+            await shows(pilot, "2 exchanges by model", "2 exchanges are no generations (1 models, 1 other), left out")
+            await wait_for(pilot, lambda: [one.count for one in screen.shown.failures] == [1])
+            await press(pilot, "enter")
+            await wait_for(pilot, lambda: app.filters)
+            with queries.opened(path) as connection:
+                assert selected(connection, app.filters[0]) == 2
+
+            app.push_screen(StatsScreen("operation:*"))
+            await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen) and app.screen.shown.pooled)
+            await shows(pilot, "4 exchanges by model")
+            assert "generation" not in seen(app)
 
     journey(steps())
