@@ -116,7 +116,7 @@ class _Choice:
         self.finish_reason: str | None = None
 
     def add(self, piece: Piece) -> None:
-        """Add what one chunk brings; the first finish reason holds."""
+        """Add what one chunk brings; the last finish reason holds, as in the SDKs."""
         if piece.content:
             self.content.append(piece.content)
         if piece.reasoning:
@@ -125,8 +125,7 @@ class _Choice:
             self.refusal.append(piece.refusal)
         if piece.tools:
             self.calls.add(piece.tools)
-        if self.finish_reason is None:
-            self.finish_reason = piece.finish_reason
+        self.finish_reason = piece.finish_reason or self.finish_reason
 
     def record(self, cleaner: Cleaner) -> dict[str, Any]:
         """Return the choice as a JSON object of clean values."""

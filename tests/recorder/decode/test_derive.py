@@ -426,3 +426,8 @@ def test_the_api_is_that_of_the_answer_or_else_of_the_path(status, path, body, a
 def test_the_api_is_that_of_the_output_whatever_comes_before_it(first):
     found = measure(f"data: {json.dumps(first)}\n\n{chunk('Hi', 'stop')}data: [DONE]\n\n")
     assert (found.api, found.outcome, found.content) == ("openai.chat", "complete", "Hi")
+
+
+def test_the_last_finish_reason_holds():
+    body = chunk("a", "stop") + chunk("b", "stop") + chunk("", "content_filter") + chunk("") + "data: [DONE]\n\n"
+    assert measure(body).finish_reason == "content_filter"
