@@ -16,6 +16,7 @@ import pytest
 
 from recorder import __version__
 from recorder.commands.cli import main as group
+from recorder.decode.operation import GENERATIONS
 from tests import forked
 from tests.viewer.tui.terminal import Terminal
 
@@ -90,6 +91,12 @@ def place(demo: tuple[Path, str], tmp_path: Path) -> Path:
 def test_the_queries_of_the_readme_have_answers_on_the_tape_of_the_demo(query: str, place: Path) -> None:
     with closing(sqlite3.connect(f"file:{place}/demo.db?mode=ro", uri=True)) as connection:
         assert connection.execute(query).fetchall()
+
+
+def test_a_query_of_the_readme_that_counts_failures_covers_generations() -> None:
+    counting = [query for query in QUERIES if "outcome NOT IN" in query]
+    assert counting
+    assert all(f"operation IN {GENERATIONS}" in query for query in counting)
 
 
 @pytest.mark.parametrize("command", SHOWN)

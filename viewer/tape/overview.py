@@ -11,18 +11,18 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, not_, null, select, true
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, not_, null, or_, select, true
 
+from recorder.decode.operation import GENERATIONS
 from recorder.decode.outcome import OUTCOMES
 from recorder.tape import cells
 from recorder.tape.schema import exchanges, measures
-from viewer.filters.coverage import COVERED
 from viewer.rows import TableRow
 from viewer.stats import heatmap, summary
 from viewer.stats.heatmap import Heatmap
 from viewer.stats.metrics import QUANTITIES, Bound
 from viewer.stats.summary import TOKENS, UNMEASURED, Key, Sample
-from viewer.tape import conditions, queries
+from viewer.tape import queries
 from viewer.tape.columns import JOINED, column, each_label, flagged, label
 
 Condition = ColumnElement[bool]
@@ -40,19 +40,20 @@ _FLAGGED: Final = (
 )
 _COLUMNS: Final = {quantity.name: quantity for quantity in QUANTITIES.values() if quantity.column is not None}
 _SPREAD: Final = {"gap": "icl_max_ms", "ttft": "ttft_ms", "tps": "tps_user"}
+_COVERED: Final = or_(measures.c.operation.is_(None), measures.c.operation.in_(GENERATIONS))
+"""`coverage.COVERED`, at a fraction of what comparing texts without regard to case costs."""
 _NOT_FAILED: Final = ("complete", "open")
 
 
 def covered(where: Condition | None) -> Condition:
     """Return the condition for what rates and latencies cover of what `where` selects."""
-    generated = conditions.condition(COVERED)
-    return generated if where is None else and_(where, generated)
+    return _COVERED if where is None else and_(where, _COVERED)
 
 
 def left_out(connection: Connection, where: Condition | None = None) -> dict[str, int]:
     """Count what they leave out of it, by operation, the most frequent first."""
     operation = column("operation").label("operation")
-    statement = select(operation, func.count()).select_from(JOINED).where(not_(conditions.condition(COVERED)))
+    statement = select(operation, func.count()).select_from(JOINED).where(not_(_COVERED))
     statement = queries.filtered(statement, where).group_by(operation).order_by(func.count().desc(), operation)
     with connection.begin():
         return {str(name): count for name, count in connection.execute(statement)}

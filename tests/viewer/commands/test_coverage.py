@@ -14,7 +14,8 @@ from viewer.commands.export import export
 from viewer.commands.ls import ls
 from viewer.commands.show import show
 from viewer.commands.stats import check, compare, stats
-from viewer.tape import overview, queries
+from viewer.filters import coverage
+from viewer.tape import conditions, overview, queries
 
 GROUP = click.Group("wiretape", commands=[stats, compare, check, export, ls, show])
 NOTE = "2 exchanges are no generations (1 models, 1 other)"
@@ -113,6 +114,12 @@ def test_exchanges_can_be_grouped_by_operation_and_api(tape: Path) -> None:
     assert [(row["operation"], row["api"], row["n"]) for row in rows] == [
         ("chat", "openai.chat", 2), ("models", None, 1), ("other", None, 1),
     ]  # fmt: skip
+
+
+def test_what_is_covered_is_the_same_in_a_filter_and_in_statistics(tape: Path) -> None:
+    with queries.opened(tape) as connection:
+        by_filter = set(queries.numbers(connection, conditions.condition(coverage.COVERED)))
+        assert by_filter == set(queries.numbers(connection, overview.covered(None))) == {3, 4}
 
 
 def test_what_was_measured_before_operations_were_is_covered(tmp_path: Path) -> None:
