@@ -166,6 +166,7 @@ def _chunk(piece: Piece, id: str = "", usage: dict[str, Any] | None = None, faul
         tool=any([tool.name or tool.arguments for tool in piece.tools]),
         usage=usage,
         fault=fault,
+        ends=piece.finish_reason is not None,
     )
 
 

@@ -35,7 +35,7 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
     if read is not None:
         return read(payload, fault)
     if kind == "message":
-        return _message(payload, fault) if _is_message(payload) else None
+        return _message(payload, fault, whole=True) if _is_message(payload) else None
     is_ours = _is_error(payload) if kind == "error" else kind.startswith(("message_", "content_block_"))
     return Chunk(API, fault=fault) if is_ours else None
 
@@ -70,7 +70,7 @@ def _message_start(payload: dict[str, Any], fault: Fault | None) -> Chunk:
     return _message(message, fault) if isinstance(message, dict) else Chunk(API, fault=fault)
 
 
-def _message(message: dict[str, Any], fault: Fault | None) -> Chunk:
+def _message(message: dict[str, Any], fault: Fault | None, *, whole: bool = False) -> Chunk:
     """Read a message, whole or at the start of a stream, where its content is empty but for servers that differ."""
     content = message.get("content")
     blocks = [
@@ -99,6 +99,7 @@ def _message(message: dict[str, Any], fault: Fault | None) -> Chunk:
         usage=usage_in(message),
         fault=fault,
         flags=("opaque_reasoning",) if any([chunk.flags for chunk in blocks]) else (),
+        ends=whole and reason is not None,
     )
 
 

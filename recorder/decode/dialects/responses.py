@@ -192,7 +192,7 @@ class _Stream:
             finish_reason=_finish_reason(status, response.get("incomplete_details")),
             usage=usage_in(response),
             fault=fault,
-            ends=ends,
+            ends=ends or (not kind and status in _FINISHED),
         )
 
     def _place(self, payload: dict[str, Any], id: Any) -> int | None:

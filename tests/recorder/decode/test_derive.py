@@ -431,3 +431,17 @@ def test_the_api_is_that_of_the_output_whatever_comes_before_it(first):
 def test_the_last_finish_reason_holds():
     body = chunk("a", "stop") + chunk("b", "stop") + chunk("", "content_filter") + chunk("") + "data: [DONE]\n\n"
     assert measure(body).finish_reason == "content_filter"
+
+
+@pytest.mark.parametrize(
+    ("answer", "end"),
+    [
+        ({"type": "message", "content": [{"type": "text", "text": "Hi"}]}, {"stop_reason": "end_turn"}),
+        ({"object": "response", "output": [{"type": "message", "content": []}]}, {"status": "completed"}),
+        ({"message": {"content": "Hi"}, "finish_reason": None}, {"finish_reason": "COMPLETE"}),
+        ({"object": "chat.completion", "choices": [{"message": {}}]}, {"choices": [{"finish_reason": "stop"}]}),
+    ],
+)
+def test_a_whole_answer_in_one_event_ends_a_stream(answer, end):
+    wholes = ({**answer, "model": "m"}, {**answer, "model": "m", **end})
+    assert [measure(f"data: {json.dumps(one)}\n\n").outcome for one in wholes] == ["truncated", "complete"]

@@ -138,6 +138,7 @@ def test_a_whole_response_is_read():
         reasoning=True,
         tool=True,
         usage=USAGE,
+        ends=True,
     )
 
 

@@ -159,6 +159,7 @@ def test_a_whole_message_is_read_block_by_block():
         tool=True,
         usage={"input_tokens": 1},
         flags=("opaque_reasoning",),
+        ends=True,
     )
 
 

@@ -373,7 +373,7 @@ def test_a_whole_response_gives_everything():
     chunk = parse(response(*output, usage=USAGE, error=None, incomplete_details=None))
     calls = (ToolPiece(2, "call_1", "f", "{}"), ToolPiece(4, "ws_1", "web_search", ""))
     assert chunk == Chunk(
-        API, "resp_1", "m", (Piece(0, "ab", "why", "", calls, "completed"),), True, True, True, USAGE
+        API, "resp_1", "m", (Piece(0, "ab", "why", "", calls, "completed"),), True, True, True, USAGE, ends=True
     )  # fmt: skip
 
 
@@ -387,7 +387,7 @@ def test_a_whole_response_gives_everything():
         (
             response(status="cancelled"),
             None,
-            Chunk(API, "resp_1", "m", (Piece(0, "", "", "", (), "cancelled"),)),
+            Chunk(API, "resp_1", "m", (Piece(0, "", "", "", (), "cancelled"),), ends=True),
         ),
         (
             {"object": "response.compaction", "id": "r", "output": [message("x", role="user")], "usage": USAGE},
