@@ -50,8 +50,7 @@ class Chunk:
     `content`, `reasoning` and `tool` say whether it carries output of that class in any choice: audio and encrypted
     reasoning count although they add no text. `flags` are those of `outcome.FLAGS` that this payload raises.
     `ends` means that this is the event with which the dialect ends a stream, or a whole answer: without one it was
-    truncated. A `ping`
-    only keeps the connection open.
+    truncated. A `ping` only keeps the connection open.
     """
 
     api: str

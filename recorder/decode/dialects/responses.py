@@ -137,8 +137,11 @@ class _Stream:
         delta = payload.get("delta")
         if not isinstance(delta, str) or not delta:
             return Chunk(API, fault=fault)
-        place = self._place(payload, payload.get("item_id"))
-        self._give(field, place, kind)
+        place = index(payload.get("output_index"))
+        if place is None:
+            place = self._place(payload, payload.get("item_id"))
+        if (field, place) not in self._given:
+            self._give(field, place, kind)
         if field == _CONTENT:
             return Chunk(API, "", "", (Piece(0, delta, "", "", (), None),), True, False, False, None, fault)
         if field == _ARGUMENTS:
