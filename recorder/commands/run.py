@@ -152,14 +152,11 @@ def _forward_signals(child: "asyncio.subprocess.Process") -> None:
 
 
 def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: int, trouble: str) -> None:
-    import statistics
+    from recorder.commands import status
 
     totals = recorder.tap.totals()
     parts = [counted(totals.recorded, "exchange"), f"{totals.failed} failed"]
-    if ttft := [one.ttft_ns for one in finished if one.ttft_ns is not None]:
-        parts.append(f"ttft p50 {statistics.median(ttft) / 1e6:.0f} ms")
-    if stalls := [one.max_stall_ns for one in finished if one.max_stall_ns is not None]:
-        parts.append(f"longest gap {max(stalls) / 1e6:.0f} ms")
+    parts += status.latencies(finished)
     for problem in totals.problems:
         _report(problem)
     if unstored or not totals.is_whole:

@@ -6,8 +6,10 @@ import queue
 import shutil
 import sys
 import threading
+from collections.abc import Iterable
 from typing import TextIO
 
+from recorder.decode.operation import GENERATIONS
 from recorder.decode.outcome import NOTABLE
 from recorder.sanitize import clipped, safe
 from recorder.tape.journal import Finished
@@ -94,6 +96,17 @@ def finished_line(one: Finished, clock: str) -> str:
     if one.duration_ns is not None:
         parts.append(f"{one.duration_ns / 1e9:.2f} s")
     return "  ".join(parts + [flag for flag in NOTABLE if flag in one.flags and flag != one.outcome])
+
+
+def latencies(finished: Iterable[Finished]) -> list[str]:
+    """Return the median time to first token and the longest gap of all that may be generations, where there are any."""
+    import statistics
+
+    covered = [one for one in finished if one.operation is None or one.operation in GENERATIONS]
+    ttft = [one.ttft_ns for one in covered if one.ttft_ns is not None]
+    gaps = [one.max_stall_ns for one in covered if one.max_stall_ns is not None]
+    first = [f"ttft p50 {_ms(statistics.median(ttft))} ms"] if ttft else []
+    return first + ([f"longest gap {_ms(max(gaps))} ms"] if gaps else [])
 
 
 def _ms(nanoseconds: float) -> str:

@@ -151,6 +151,7 @@ class Finished(msgspec.Struct, frozen=True):
     duration_ns: int | None
     output_tokens: int | None
     flags: list[str]
+    operation: str | None = None
 
 
 class Lost(msgspec.Struct, frozen=True):

@@ -420,7 +420,7 @@ class Store:
 
 def _finished(facts: Unsettled, measured: Measures | None) -> journal.Finished:
     """Return what to show of an exchange; None: it could not be measured."""
-    names = ("outcome_detail", "ttft_ns", "icl_p50_ns", "max_stall_ns", "duration_ns", "output_tokens")
+    names = ("operation", "outcome_detail", "ttft_ns", "icl_p50_ns", "max_stall_ns", "duration_ns", "output_tokens")
     return journal.Finished(
         id=facts.id,
         method=facts.method,

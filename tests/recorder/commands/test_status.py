@@ -3,7 +3,9 @@
 import io
 import os
 
-from recorder.commands.status import Screen, finished_line
+import msgspec
+
+from recorder.commands.status import Screen, finished_line, latencies
 from recorder.decode.outcome import FLAGS, NOTABLE
 from recorder.tape.journal import Finished
 
@@ -111,3 +113,11 @@ def test_what_is_unknown_is_left_out_and_a_detail_is_told() -> None:
 def test_a_long_name_is_clipped() -> None:
     one = Finished(**{name: getattr(ONE, name) for name in ONE.__struct_fields__} | {"model": "m" * 10_000})
     assert "m" * 79 + "…  ttft" in finished_line(one, "14:01:57Z")
+
+
+def test_latencies_of_several_exchanges_are_those_of_generations() -> None:
+    slow = msgspec.structs.replace(ONE, ttft_ns=588_400_000, max_stall_ns=None, operation="chat")
+    image = msgspec.structs.replace(ONE, ttft_ns=9_000_000_000, max_stall_ns=9_000_000_000, operation="image")
+    listed = msgspec.structs.replace(ONE, ttft_ns=None, max_stall_ns=None, operation="models")
+    assert latencies([ONE, slow, image, listed]) == ["ttft p50 488 ms", "longest gap 2914 ms"]
+    assert latencies([image, listed]) == []

@@ -63,7 +63,7 @@ def test_an_exchange_is_on_the_tape_as_it_was(tape: Path) -> None:
     ]
     assert finished == journal.Finished(
         "e1", "POST", "/v1/chat/completions", "gpt-test", 200, "complete", None, 4 * STEP, 2 * STEP, 2 * STEP,
-        7 * STEP, None, ["no_usage"],
+        7 * STEP, None, ["no_usage"], "chat",
     )  # fmt: skip
 
 
