@@ -19,6 +19,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from operator import sub
 from typing import TYPE_CHECKING, Any, Final
 
@@ -379,10 +380,23 @@ def longest_silence(exchange: Exchange, reads: Reads, end_ns: int | None) -> int
     """
     if exchange.ended_by in (None, "died"):
         end_ns = None  # where a recorder died, the end is only its last read
+    longest, last, missing = _gap_of_reads(reads, end_ns)
+    if last is None and exchange.framing != "none":
+        last = exchange.headers_ns
+    if last is not None and end_ns is not None and end_ns > last and missing == exchange.gap_bytes:
+        longest = max(end_ns - last, longest or 0)
+    return longest
+
+
+def _gap_of_reads(reads: Reads, end_ns: int | None) -> tuple[int | None, int | None, int]:
+    """Return the longest time between reads up to `end_ns`, when the last came, and the bytes missing in between."""
+    at, ends = reads.at_ns, list(accumulate(reads.size, initial=0))
+    if at and min(reads.size) > 0 and list(reads.start) == ends[:-1] and (end_ns is None or max(at) <= end_ns):
+        return max(map(sub, at[1:], at), default=None), at[-1], 0  # nearly always
     longest: int | None = None
     last: int | None = None
     position = missing = 0
-    for at_ns, start, size in zip(reads.at_ns, reads.start, reads.size, strict=True):
+    for at_ns, start, size in zip(at, reads.start, reads.size, strict=True):
         if not size or (end_ns is not None and at_ns > end_ns):
             continue
         if start != position:
@@ -390,11 +404,7 @@ def longest_silence(exchange: Exchange, reads: Reads, end_ns: int | None) -> int
         elif last is not None and (longest is None or at_ns - last > longest):
             longest = at_ns - last
         last, position = at_ns, start + size
-    if last is None and exchange.framing != "none":
-        last = exchange.headers_ns
-    if last is not None and end_ns is not None and end_ns > last and missing == exchange.gap_bytes:
-        longest = max(end_ns - last, longest or 0)
-    return longest
+    return longest, last, missing
 
 
 def percentile(ordered: Sequence[int], fraction: float) -> float:
