@@ -809,7 +809,7 @@ async def test_the_cohere_sdk_gets_a_whole_answer_as_the_tape_has_it(relay: Rela
         got = await client.chat(**ASK)
     row = await measured(relay, "cohere-whole")
     thought, text = got.message.content or ()
-    assert (row["content"], row["reasoning"]) == (text.text, thought.thinking + got.message.tool_plan)  # type: ignore
+    assert (row["content"], row["reasoning"]) == (text.text, thought.thinking + got.message.tool_plan)
     made = [(one.id, one.function.name, json.loads(one.function.arguments)) for one in got.message.tool_calls]
     assert calls(row) == made
     assert (row["response_id"], row["finish_reason"], row["outcome"]) == (got.id, got.finish_reason, "complete")
