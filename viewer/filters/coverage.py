@@ -37,4 +37,4 @@ def described(left_out: Mapping[str, int]) -> str:
     """Return what is left out, by how many exchanges there are of each operation."""
     count = sum(left_out.values())
     each = ", ".join(f"{number:,} {safe(name)}" for name, number in left_out.items())
-    return f"{counted(count, 'exchange')} {'is no generation' if count == 1 else 'are no generations'} ({each})"
+    return f"{counted(count, 'exchange')} {'is not a generation' if count == 1 else 'are not generations'} ({each})"

@@ -18,7 +18,7 @@ from viewer.filters import coverage
 from viewer.tape import conditions, overview, queries
 
 GROUP = click.Group("wiretape", commands=[stats, compare, check, export, ls, show])
-NOTE = "2 exchanges are no generations (1 models, 1 other)"
+NOTE = "2 exchanges are not generations (1 models, 1 other)"
 BOTH = f"wiretape: {NOTE}: add operation:… to the filter, or --all-operations\n"
 
 
@@ -71,7 +71,7 @@ def test_what_is_left_out_is_said_once_below_the_table(tape: Path) -> None:
         assert run(tape, *command).stderr.endswith(BOTH)
         assert "generation" not in run(tape, *command, "-f", "operation:*").stderr
     assert run(tape, "stats", "--format", "table").output.endswith(BOTH)
-    assert "1 exchange is no generation (1 models)" in run(tape, "stats", "-f", "path:/v1/models").stderr
+    assert "1 exchange is not a generation (1 models)" in run(tape, "stats", "-f", "path:/v1/models").stderr
     assert "match" not in run(tape, "stats", "-f", "path:/v1/models").stderr
 
 

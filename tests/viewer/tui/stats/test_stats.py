@@ -362,7 +362,7 @@ def test_the_figures_cover_generations_and_say_what_they_leave_out(tmp_path: Pat
             assert [(row["model"], row["n"], row["error_rate_pct"]) for row in screen.shown.rows] == [
                 ("gpt-x-mini", 2, 50)
             ]
-            await shows(pilot, "2 exchanges by model", "2 exchanges are no generations (1 models, 1 other), left out")
+            await shows(pilot, "2 exchanges by model", "2 exchanges are not generations (1 models, 1 other), left out")
             await wait_for(pilot, lambda: [one.count for one in screen.shown.failures] == [1])
             await press(pilot, "enter")
             await wait_for(pilot, lambda: app.filters)
