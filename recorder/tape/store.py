@@ -274,14 +274,15 @@ class Store:
     def _begin(self, frame: journal.Begin) -> None:
         if self._find(frame.id):
             return
+        path = self._redactor.path(frame.path)
         row = {
             "id": frame.id,
             "session_no": self._session_no,
             "started_at": frame.started_at,
             "method": frame.method,
-            "path": self._redactor.path(frame.path),
+            "path": path,
             "upstream": self._redactor.url(frame.upstream),
-            "request_model": _model_asked(frame),
+            "request_model": _model_asked(frame, path),
             "request_headers": compact_json(self._redactor.headers(frame.headers)),
             "request_body": frame.body,
             "request_size": frame.body_size,
@@ -459,12 +460,12 @@ def _measures_row(no: int, measured: Measures) -> tuple[Any, ...]:
     return tuple(row.values())
 
 
-def _model_asked(frame: journal.Begin) -> str | None:
-    """Return the model that a request's body names, else its path."""
+def _model_asked(frame: journal.Begin, path: str) -> str | None:
+    """Return the model that a request's body names, else its redacted path."""
     try:
         model = msgspec.json.decode(frame.body or b"", type=_Request).model
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         model = None
     if not model and frame.method == "POST":
-        model = model_in_path(frame.path)
+        model = model_in_path(path)
     return model and model.replace("\0", "�")

@@ -173,6 +173,16 @@ def test_the_model_asked_for_is_taken_from_any_request_body(tape: Path, asked: b
     assert [(row["request_model"], row["request_body"]) for row in rows(tape, exchanges)] == [(model, asked)]
 
 
+def test_a_key_in_the_place_of_a_model_in_the_path_is_not_stored(tape: Path) -> None:
+    key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEF"
+    paths = [f"/openai/deployments/{name}/chat/completions" for name in (key, "gpt-4o")]
+    with opened(tape) as store:
+        record(store, [begin(f"e{no}", body=b"{}", path=path) for no, path in enumerate(paths)])
+    hidden, plain = (row["request_model"] for row in rows(tape, exchanges))
+    assert (hidden.startswith("REDACTED:"), plain) == (True, "gpt-4o")
+    assert not any(key.encode() in file.read_bytes() for file in tape.parent.iterdir())
+
+
 @pytest.mark.parametrize("fault", [ZeroDivisionError, OverflowError])
 def test_a_bug_in_the_decoder_costs_no_facts(
     tape: Path, fault: type[Exception], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
