@@ -101,7 +101,8 @@ def older(recorded: Path, revision: str) -> Path:
         connection.exec_driver_sql("ATTACH ? AS recorded", (str(recorded),))
         connection.rollback()
         with connection.begin():
-            for table in schema.metadata.sorted_tables:
+            present = inspect(connection).get_table_names()
+            for table in (table for table in schema.metadata.sorted_tables if table.name in present):
                 names = [column["name"] for column in inspect(connection).get_columns(table.name)]
                 values = ", ".join(RENAMED.get(f"{table.name}.{name}", name) for name in names)
                 insert = f"INSERT INTO main.{table.name} ({', '.join(names)}) SELECT {values}"

@@ -1,8 +1,8 @@
 """The tape's tables, as SQLAlchemy Core, and the SQL that makes them; the source for alembic and for every query.
 
-Facts (`sessions`, `exchanges`, `reads`, `segments`, `bodies`) are apart from what is derived from them (`measures`).
-Column types are portable to PostgreSQL. Unknown is NULL, never 0. SQLite keeps the text of a definition: its comments,
-and the view `exchange_metrics`, are for people who open a tape with plain `sqlite3`.
+Facts (all other tables) are apart from what is derived from them (`measures`). Column types are portable to PostgreSQL.
+Unknown is NULL, never 0. SQLite keeps the text of a definition: its comments, and the view `exchange_metrics`, are for
+people who open a tape with plain `sqlite3`.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ from recorder.tape.cells import check_when_read, declared
 APPLICATION_ID = 0x77746170
 """SQLite's `application_id` of every tape: the letters `wtap`."""
 
-REVISION = "0004"
+REVISION = "0005"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
 
 VIEW = "exchange_metrics"
@@ -82,12 +82,14 @@ exchanges = Table(
     Column("request_model", Text, comment="the model asked for"),
     Column("request_headers", _JSON, nullable=False, comment="[[name, value]] as the client sent them, redacted"),
     Column("request_body", LargeBinary, comment="as it came, up to a cap"),
-    Column("request_size", BigInteger, nullable=False, comment="bytes of the whole request body"),
-    Column("request_sha256", String(64), nullable=False, comment="of the whole request body"),
+    Column("request_size", BigInteger, comment="bytes of the request body that came; NULL: not known, or still coming"),
+    Column("request_sha256", String(64), comment="of the request body that came; NULL: not known, or still coming"),
+    Column("request_truncated", Boolean, comment="the request body broke off; NULL: still coming, or not noted"),
     Column("labels", _JSON, nullable=False, comment="{key: value}, credentials redacted"),
     Column("status", Integer, comment="HTTP status; NULL: no answer came"),
     Column("response_headers", _JSON, comment="[[name, value]] as upstream sent them, redacted"),
-    Column("connected_ns", BigInteger, comment="connected, TLS included"),
+    Column("connection_reused", Boolean, comment="sent on a connection kept from an exchange before; NULL: not known"),
+    Column("connected_ns", BigInteger, comment="connected, TLS included; NULL on a connection that was kept"),
     Column("sent_ns", BigInteger, comment="request written"),
     Column("headers_ns", BigInteger, comment="the read that completed the response head"),
     Column("end_ns", BigInteger, comment="the body ended, or the exchange was cut"),
@@ -100,8 +102,21 @@ exchanges = Table(
     Column("paused", Integer, nullable=False, server_default="0", comment="times upstream waited for a slow client"),
     Column("surplus", Boolean, nullable=False, server_default="0", comment="upstream sent bytes after the response"),
     Column("coarse_clock", Boolean, nullable=False, server_default="0", comment="timestamps are not of socket reads"),
+    Column(
+        "clock", Text, comment="whose time a read has: kernel (when it came), loop (when it was taken); NULL: not known"
+    ),
+    Column("clock_error_ns", BigInteger, comment="timestamps may be late by this much; NULL: not known"),
     comment="one request and its response: the facts; T0 is the moment before the request is sent upstream",
     sqlite_autoincrement=True,  # a number is not used again after its exchange was deleted
+)
+
+uploads = Table(
+    "uploads",
+    metadata,
+    _exchange_no(),
+    Column("start", BigInteger, primary_key=True, autoincrement=False, comment="offset in the request body, in bytes"),
+    Column("data", LargeBinary, nullable=False, comment="bytes of the request body"),
+    comment="pieces of a request body, while it is still coming",
 )
 
 reads = Table(
@@ -173,7 +188,7 @@ alembic_version = Table(
 
 _OF_EXCHANGES: Final = (
     "no", "id", "session_no", "started_at", "method", "path", "upstream", "labels", "request_model", "status",
-    "ended_by", "gap_bytes",
+    "ended_by", "gap_bytes", "connection_reused", "clock",
 )  # fmt: skip
 _NOT_IN_VIEW: Final = {"exchange_no", "decoder_version", "outcome", "content", "reasoning", "refusal"}
 
