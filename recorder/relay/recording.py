@@ -1,5 +1,9 @@
 """One exchange's way onto the tape: numbers its reads, counts what could not be kept, and says how it ended."""
 
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
 import msgspec
 
 from recorder.clock import Clock
@@ -14,6 +18,15 @@ STORED_BYTES = 64 << 20
 """A body is stored up to this; what follows is relayed and counted."""
 
 
+@dataclass(slots=True)
+class _Upload:
+    """How far a request body has come; `has_gap`: a piece of it could not be kept."""
+
+    size: int = 0
+    sha256: Any = field(default_factory=hashlib.sha256)
+    has_gap: bool = False
+
+
 class Recording:
     """The frames of one exchange; instants are given as the clock's and stored relative to T0."""
 
@@ -21,6 +34,7 @@ class Recording:
         self._tap, self._clock, self.id = tap, clock, id
         self._seq = 0
         self._gap = 0
+        self._upload: _Upload | None = None
         self.bytes = 0
         self.instants = Instants()
         self.client_closed: int | None = None
@@ -34,10 +48,15 @@ class Recording:
         return self._tap.has_room_for_request(min(size, REQUEST_STORED_BYTES))
 
     def begin(self, frame: journal.Begin) -> None:
-        """Enter the request, and set T0; where there is no room, its body is left out, but not its size and hash."""
+        """Enter the request, and set T0; where there is no room, its body is left out, but not its size and hash.
+
+        Without body and size, the body comes in pieces: `upload`, `uploaded`.
+        """
         if frame.body and not self.has_room_for_body(len(frame.body)):
             frame = msgspec.structs.replace(frame, body=None)
-        if frame.body is None:
+        if frame.body_size is None:
+            self._upload = _Upload()
+        elif frame.body is None:
             self._tap.counts.dropped_bytes += min(frame.body_size, REQUEST_STORED_BYTES)
         self._unrecorded = not self._tap.admits()
         if self._unrecorded:
@@ -46,13 +65,40 @@ class Recording:
         self._put(frame)
         self.t0 = self._clock.now()
 
+    def upload(self, data: bytes) -> None:
+        """Enter a piece of the request body; once one could not be kept, none after it is.
+
+        What comes after the end of the exchange is passed over: the body has been truncated there.
+        """
+        upload = self._upload
+        if upload is None:
+            return
+        start = upload.size
+        upload.size += len(data)
+        upload.sha256.update(data)
+        kept = data[: max(REQUEST_STORED_BYTES - start, 0)]
+        if not kept:
+            return
+        if upload.has_gap or self._unrecorded or not self._tap.has_room_for_request(len(kept)):
+            upload.has_gap = True
+            self._tap.counts.dropped_bytes += len(kept)
+        else:
+            self._put(journal.Upload(self.id, start, kept))
+
+    def uploaded(self, *, whole: bool) -> None:
+        """Enter that no more of the request body comes; `whole`: all of it came and was sent."""
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            self._put(journal.Uploaded(self.id, upload.size, upload.sha256.hexdigest(), truncated=not whole))
+
     def head(self, status: int, headers: list[tuple[bytes, bytes]], framing: str) -> None:
         """Enter the response's head."""
         at = self._since(self.instants.headers)
         assert at is not None
-        instants = (self._since(self.instants.connected), self._since(self.instants.sent), at)
+        facts = self.instants
+        instants = (self._since(facts.connected), self._since(facts.sent), at)
         self._answer = (status, framing, at)
-        self._put(journal.Head(self.id, status, headers, framing, *instants))
+        self._put(journal.Head(self.id, status, headers, framing, *instants, facts.connection_reused, facts.clock))
 
     def read(self, at: int, relayed: int | None, data: bytes) -> None:
         """Enter one read; once one of a stream could not be kept, none after it is."""
@@ -69,7 +115,12 @@ class Recording:
             self._tap.counts.dropped_bytes += len(data)
 
     def end(self, ended_by: str, detail: str | None, at: int, reads: Reads | None) -> None:
-        """Enter how the exchange ended, after the reads that the client never got."""
+        """Enter how the exchange ended, after the reads that the client never got.
+
+        A request body that is still coming is truncated.
+        """
+        if self._upload is not None:
+            self.uploaded(whole=False)
         for came_at, data in reads.left() if reads else ():
             self.read(came_at, None, data)
         self._end = journal.End(
@@ -84,6 +135,9 @@ class Recording:
             gap_bytes=self._gap,
             paused=reads.paused if reads else 0,
             surplus=bool(reads and reads.surplus),
+            connection_reused=self.instants.connection_reused,
+            clock=self.instants.clock,
+            clock_error_ns=self.instants.clock_error_ns,
         )
         self._put(self._end)
         if self._unrecorded:
@@ -111,6 +165,9 @@ class Recording:
             client_closed_ns=self._since(self.client_closed),
             paused=end.paused if end else 0,
             surplus=end is not None and end.surplus,
+            connection_reused=self.instants.connection_reused,
+            clock=self.instants.clock,
+            clock_error_ns=self.instants.clock_error_ns,
         )
 
     def _put(self, frame: journal.Frame) -> None:

@@ -36,12 +36,17 @@ _FORBIDDEN = bytes(range(0x09)) + bytes(range(0x0A, 0x20)) + b"\x7f"
 class Instants:
     """Clock instants in ns of one exchange's way upstream; None: did not happen.
 
-    `connected` includes TLS, `sent` is when the kernel had taken the whole request.
+    `connected` includes TLS, `sent` is when the kernel had taken the whole request. `connection_reused`: it went out on
+    a connection kept from an exchange before. `clock` says whose time a read has (`kernel`, `loop`), and
+    `clock_error_ns` how late it may be; None: not known.
     """
 
     connected: int | None = None
     sent: int | None = None
     headers: int | None = None
+    connection_reused: bool | None = None
+    clock: str | None = None
+    clock_error_ns: int | None = None
 
 
 @dataclass(slots=True)

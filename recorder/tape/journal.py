@@ -2,7 +2,8 @@
 
 A log format. Each frame is a little-endian `uint32` length, then a `uint64` sequence number, then a MessagePack array
 whose first element is the frame's tag. Frames of one exchange come in the order `begin`, `head`, `read`…, `end`;
-frames of different exchanges interleave. The writer acknowledges a sequence number after the transaction that holds
+a request body that comes in pieces is between `begin` and `end`, as `upload`…, `uploaded`. Frames of different
+exchanges interleave. The writer acknowledges a sequence number after the transaction that holds
 all frames up to it has been committed; a relay sends what was not acknowledged again, and appends are idempotent.
 All `_ns` are nanoseconds since the exchange's T0. Nothing here is redacted: the pipe is memory, the disk is not.
 """
@@ -66,7 +67,7 @@ class Keep(_Frame, tag="keep", frozen=True):
 
 
 class Begin(_Frame, tag="begin", frozen=True):
-    """A request is about to be sent upstream: T0."""
+    """A request is about to be sent upstream: T0. Without `body_size`, its body follows in pieces."""
 
     id: str
     started_at: str
@@ -75,10 +76,30 @@ class Begin(_Frame, tag="begin", frozen=True):
     upstream: str
     headers: list[tuple[bytes, bytes]]
     body: bytes | None
-    body_size: int
-    body_sha256: str
+    body_size: int | None
+    body_sha256: str | None
     labels: dict[str, str]
     coarse_clock: bool = False
+
+
+class Upload(_Frame, tag="upload", frozen=True):
+    """A piece of the request body."""
+
+    id: str
+    start: int
+    data: bytes
+
+
+class Uploaded(_Frame, tag="uploaded", frozen=True):
+    """No more of the request body comes; size and hash are of all that came, stored or not.
+
+    `truncated`: it broke off, or was not sent to its end.
+    """
+
+    id: str
+    size: int
+    sha256: str
+    truncated: bool
 
 
 class Head(_Frame, tag="head", frozen=True):
@@ -91,6 +112,8 @@ class Head(_Frame, tag="head", frozen=True):
     connected_ns: int | None
     sent_ns: int | None
     headers_ns: int
+    connection_reused: bool | None = None
+    clock: str | None = None
 
 
 class Read(_Frame, tag="read", frozen=True):
@@ -118,6 +141,9 @@ class End(_Frame, tag="end", frozen=True):
     gap_bytes: int
     paused: int
     surplus: bool
+    connection_reused: bool | None = None
+    clock: str | None = None
+    clock_error_ns: int | None = None
 
 
 class Heartbeat(_Frame, tag="heartbeat", frozen=True):
@@ -132,7 +158,7 @@ class Close(_Frame, tag="close", frozen=True):
     at: str
 
 
-Frame = Session | Keep | Begin | Head | Read | End | Heartbeat | Close
+Frame = Session | Keep | Begin | Upload | Uploaded | Head | Read | End | Heartbeat | Close
 
 
 class Finished(msgspec.Struct, frozen=True):

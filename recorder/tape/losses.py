@@ -146,6 +146,9 @@ class Relayed(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defau
     client_closed_ns: int | None = None
     paused: int = 0
     surplus: bool = False
+    connection_reused: bool | None = None
+    clock: str | None = None
+    clock_error_ns: int | None = None
 
 
 class Unstored(msgspec.Struct, array_like=True, frozen=True):

@@ -36,6 +36,9 @@ from recorder.tape.schema import bodies, exchanges, measures, reads, sessions
 
 _MEASURES = ", ".join(measures.c.keys())
 _JSON_MEASURES = {column.name for column in measures.c if isinstance(cells.declared(column), JSON)}
+_UPLOADED = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM uploads WHERE exchange_no = no)
+    FROM exchanges WHERE no = ? AND request_size IS NULL AND request_truncated IS NULL"""
+"""How much is stored of a request body that is still coming; no row if it is not."""
 
 
 class _Request(msgspec.Struct):
@@ -44,12 +47,30 @@ class _Request(msgspec.Struct):
 
 @dataclasses.dataclass(slots=True)
 class _Open:
-    """How far an exchange has been written."""
+    """How far an exchange has been written; `uploaded`: its request body is still coming, and so much is stored."""
 
     no: int
     next_seq: int = 0
     stored: int = 0
     ended: bool = False
+    uploaded: int | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class _Upload:
+    """What a batch brings of a request body."""
+
+    pieces: list[journal.Upload] = dataclasses.field(default_factory=list)
+    end: journal.Uploaded | None = None
+
+    def data(self, start: int) -> bytes:
+        """Return what continues the body at `start`; pieces that are on the tape, or come twice, are passed over."""
+        data = []
+        for piece in self.pieces:
+            if piece.start == start:
+                start += len(piece.data)
+                data.append(piece.data)
+        return b"".join(data)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,6 +167,8 @@ class Store:
         with self.connection.begin():
             dead = self.connection.execute(statement).all()
             for no, id, status in dead:
+                if self._uploaded(no) is not None:
+                    self._end_request(no, b"", None)
                 self._mark_died(no, known.get(id), is_answered=status is not None)
         return len(dead)
 
@@ -254,12 +277,13 @@ class Store:
     def _append(self, frames: Sequence[journal.Frame]) -> list[int]:
         chunks: dict[str, list[journal.Read]] = {}
         ends: list[journal.End] = []
+        uploads = _uploads(frames)
         for frame in frames:
             match frame:
                 case journal.Read():
                     chunks.setdefault(frame.id, []).append(frame)
                 case journal.Begin():
-                    self._begin(frame)
+                    self._begin(frame, uploads)
                 case journal.Head():
                     self._head(frame)
                 case journal.End():
@@ -268,12 +292,19 @@ class Store:
                     self._update("sessions", self._session_no, {"heartbeat_at": at})
                 case journal.Close(at=at):
                     self._update("sessions", self._session_no, {"heartbeat_at": at, "ended_at": at})
+        self._append_uploads(uploads)
         self._append_reads(chunks)
         return [no for end in ends if (no := self._end(end)) is not None]
 
-    def _begin(self, frame: journal.Begin) -> None:
+    def _begin(self, frame: journal.Begin, uploads: dict[str, _Upload]) -> None:
+        """Enter an exchange; if all of its request body is in the same batch, that, too."""
         if self._find(frame.id):
             return
+        is_coming = frame.body_size is None
+        is_truncated = None if is_coming else False
+        if is_coming and (upload := uploads.get(frame.id)) and (end := upload.end):
+            request = {"body": _stored_request(upload.data(0), end), "body_size": end.size, "body_sha256": end.sha256}
+            frame, is_coming, is_truncated = msgspec.structs.replace(frame, **request), False, end.truncated
         path = self._redactor.path(frame.path)
         row = {
             "id": frame.id,
@@ -282,18 +313,48 @@ class Store:
             "method": frame.method,
             "path": path,
             "upstream": self._redactor.url(frame.upstream),
-            "request_model": _model_asked(frame, path),
+            "request_model": _model_in(frame.body) or _model_of_path(frame.method, path),
             "request_headers": compact_json(self._redactor.headers(frame.headers)),
             "request_body": frame.body,
             "request_size": frame.body_size,
             "request_sha256": frame.body_sha256,
+            "request_truncated": is_truncated,
             "labels": compact_json(self._redactor.labels(frame.labels)),
             "coarse_clock": frame.coarse_clock,
         }
         columns, values = ", ".join(row), ", ".join(f":{name}" for name in row)
         no = self._driver.execute(f"INSERT INTO exchanges ({columns}) VALUES ({values})", row).lastrowid
         assert no is not None
-        self._touched[frame.id] = _Open(no)
+        self._touched[frame.id] = _Open(no, uploaded=0 if is_coming else None)
+
+    def _append_uploads(self, uploads: dict[str, _Upload]) -> None:
+        for id, upload in uploads.items():
+            known = self._find(id)
+            if known is None:
+                self._lose(id, 0, whole=True)
+            elif known.uploaded is not None and not known.ended:
+                data = upload.data(known.uploaded)
+                if upload.end is not None:
+                    self._end_request(known.no, data, upload.end)
+                    known.uploaded = None
+                elif data:
+                    piece = (known.no, known.uploaded, data)
+                    self._driver.execute("INSERT INTO uploads (exchange_no, start, data) VALUES (?, ?, ?)", piece)
+                    known.uploaded += len(data)
+
+    def _end_request(self, no: int, data: bytes, end: journal.Uploaded | None) -> None:
+        """Join what is stored of a request body and its last `data`; without an end it is truncated where it is."""
+        of_exchange = "FROM uploads WHERE exchange_no = ?"
+        before = self._driver.execute(f"SELECT data {of_exchange} ORDER BY start", (no,)).fetchall()
+        body = b"".join([*(piece for (piece,) in before), data])
+        values: dict[str, Any] = {"request_body": _stored_request(body, end), "request_truncated": True}
+        if end is not None:
+            values |= {"request_size": end.size, "request_sha256": end.sha256, "request_truncated": end.truncated}
+        if model := _model_in(body):
+            values["request_model"] = model
+        self._update("exchanges", no, values)
+        if before:
+            self._driver.execute(f"DELETE {of_exchange}", (no,))
 
     def _head(self, frame: journal.Head) -> None:
         known = self._find(frame.id)
@@ -334,6 +395,8 @@ class Store:
             self._lose(frame.id, 0, whole=True)
             return None
         if not known.ended:
+            if known.uploaded is not None:
+                self._end_request(known.no, b"", None)
             values = msgspec.structs.asdict(frame)
             del values["id"]
             values["gap_bytes"] = max(frame.gap_bytes, frame.bytes - known.stored)
@@ -365,7 +428,12 @@ class Store:
             return None
         extent = select(func.coalesce(func.max(reads.c.seq) + 1, 0), func.coalesce(func.sum(reads.c.size), 0))
         next_seq, stored = self.connection.execute(extent.where(reads.c.exchange_no == row[0])).one()
-        return _Open(row[0], next_seq, stored, ended=row[1] is not None)
+        return _Open(row[0], next_seq, stored, ended=row[1] is not None, uploaded=self._uploaded(row[0]))
+
+    def _uploaded(self, no: int) -> int | None:
+        """Return how much is stored of a request body that is still coming; None if it is not."""
+        row = self._driver.execute(_UPLOADED, (no,)).fetchone()
+        return None if row is None else int(row[0])
 
     def _row(self, id: str) -> Any:
         """Return the number of an exchange and how it ended; None if the tape does not hold it."""
@@ -446,7 +514,8 @@ def _following(frames: Iterable[journal.Read], seq: int) -> list[journal.Read]:
 
 def _facts_relayed(relayed: Relayed, is_answered: bool) -> dict[str, Any]:
     """Return what a relay knew beyond what was stored; of an answer whose head is stored, not the head again."""
-    names = ["client_closed_ns", "connected_ns", "sent_ns", "paused", "surplus"]
+    names = ["client_closed_ns", "connected_ns", "sent_ns", "paused", "surplus", "clock", "clock_error_ns"]
+    names.append("connection_reused")
     if not is_answered:
         names += ["status", "framing", "headers_ns"]
     return {name: value for name in names if (value := getattr(relayed, name)) is not None}
@@ -460,12 +529,31 @@ def _measures_row(no: int, measured: Measures) -> tuple[Any, ...]:
     return tuple(row.values())
 
 
-def _model_asked(frame: journal.Begin, path: str) -> str | None:
-    """Return the model that a request's body names, else its redacted path."""
+def _uploads(frames: Iterable[journal.Frame]) -> dict[str, _Upload]:
+    """Return what a batch brings of request bodies, by the ids of their exchanges."""
+    uploads: dict[str, _Upload] = {}
+    for frame in frames:
+        if isinstance(frame, journal.Upload):
+            uploads.setdefault(frame.id, _Upload()).pieces.append(frame)
+        elif isinstance(frame, journal.Uploaded):
+            uploads.setdefault(frame.id, _Upload()).end = frame
+    return uploads
+
+
+def _stored_request(body: bytes, end: journal.Uploaded | None) -> bytes | None:
+    """Return what the tape holds of a request body: None where nothing of it could be stored."""
+    return body if body or (end is not None and end.size == 0) else None
+
+
+def _model_in(body: bytes | None) -> str | None:
+    """Return the model that a request's body names."""
     try:
-        model = msgspec.json.decode(frame.body or b"", type=_Request).model
+        model = msgspec.json.decode(body or b"", type=_Request).model
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        model = None
-    if not model and frame.method == "POST":
-        model = model_in_path(path)
+        return None
+    return model and model.replace("\0", "�")
+
+
+def _model_of_path(method: str, path: str) -> str | None:
+    model = model_in_path(path) if method == "POST" else None
     return model and model.replace("\0", "�")

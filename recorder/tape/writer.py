@@ -47,7 +47,7 @@ _CHECK_SECONDS = 1.0
 _LAST_SETTLING_NS = 5_000_000_000
 """After the end of the pipe; what is not settled then is left to the next writer."""
 
-_OF_EXCHANGE = journal.Begin | journal.Head | journal.Read | journal.End
+_OF_EXCHANGE = journal.Begin | journal.Upload | journal.Uploaded | journal.Head | journal.Read | journal.End
 
 _SETTLED_TOGETHER = 32
 _SETTLED_BYTES = 1 << 20
@@ -156,7 +156,7 @@ class Writer:
                 self._begin(frame)
                 continue
             self._batch.append(frame)
-            is_urgent = not isinstance(frame, journal.Read | journal.Heartbeat)
+            is_urgent = not isinstance(frame, journal.Read | journal.Upload | journal.Heartbeat)
             window = PROMPT_NS if is_urgent else window or WINDOW_NS
         if window is not None:
             due = self._clock.now() + window

@@ -5,6 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,19 @@ def begin(id: str, **other: Any) -> journal.Begin:
     ) | other  # fmt: skip
     sha256 = hashlib.sha256(given["body"]).hexdigest()
     return journal.Begin(**given, body_size=len(given["body"]), body_sha256=sha256)
+
+
+def upload(
+    id: str, pieces: Sequence[bytes], truncated: bool = False, whole: bytes | None = None
+) -> list[journal.Frame]:
+    """Give the frames of a request whose body comes in pieces; `whole` is all that came, if not all is stored."""
+    sent = b"".join(pieces) if whole is None else whole
+    starts = accumulate(map(len, pieces), initial=0)
+    return [
+        msgspec.structs.replace(begin(id), body=None, body_size=None, body_sha256=None),
+        *(journal.Upload(id, start, data) for start, data in zip(starts, pieces, strict=False)),
+        journal.Uploaded(id, len(sent), hashlib.sha256(sent).hexdigest(), truncated),
+    ]
 
 
 def head(id: str, headers: Sequence[tuple[bytes, bytes]] = ((b"content-type", b"text/event-stream"),)) -> journal.Head:

@@ -15,7 +15,7 @@ from recorder.relay import recording
 from recorder.relay.recording import Recording
 from recorder.relay.tap import Tap
 from recorder.relay.upstream import Instants
-from tests.recorder.frames import BODY, SESSION, STREAM, begin, bodies_of, reading, reads_of
+from tests.recorder.frames import BODY, SESSION, STREAM, begin, bodies_of, reading, reads_of, upload
 
 HEADERS = [(b"content-type", b"text/event-stream")]
 
@@ -123,6 +123,61 @@ def test_a_request_body_without_room_is_left_out_but_its_size_and_hash_are_kept(
     assert (row["request_body"], row["request_size"]) == (None, len(BODY))
     assert row["request_sha256"] == hashlib.sha256(BODY).hexdigest()
     assert (row["outcome"], row["flags"]) == ("connect_error", "request_not_stored")
+
+
+def begin_in_pieces(recording: Recording) -> None:
+    recording.begin(upload("e1", [])[0])  # type: ignore[arg-type]
+
+
+def test_a_request_body_comes_in_pieces_and_is_stored_up_to_a_bound(
+    tape: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "REQUEST_STORED_BYTES", 10)
+
+    def scenario(tap: Tap, recording: Recording) -> None:
+        begin_in_pieces(recording)
+        for piece in (b"123456", b"789012", b"345"):
+            recording.upload(piece)
+        recording.uploaded(whole=True)
+        recording.end("end", None, 3000, None)
+        assert tap.counts.dropped_bytes == 0
+
+    row = record(tape, scenario)
+    assert (row["request_body"], row["request_size"], row["request_truncated"]) == (b"1234567890", 15, 0)
+    assert row["request_sha256"] == hashlib.sha256(b"123456789012345").hexdigest()
+
+
+def test_pieces_of_a_request_without_room_are_counted_and_none_after_them_is_stored(tape: Path) -> None:
+    def scenario(tap: Tap, recording: Recording) -> None:
+        begin_in_pieces(recording)
+        for piece in (b"1" * 1000, b"2" * 5000, b"3" * 10):
+            recording.upload(piece)
+        recording.end("client", None, 3000, None)
+        assert tap.counts.dropped_bytes == 5010
+        recording.upload(b"too late")
+        recording.uploaded(whole=True)
+
+    row = record(tape, scenario, queue_bytes=5000)
+    assert (row["request_body"], row["request_size"], row["request_truncated"]) == (b"1" * 1000, 6010, 1)
+    assert "request_not_stored" in row["flags"].split()
+
+
+def test_the_connection_and_the_clock_are_noted(tape: Path) -> None:
+    def scenario(tap: Tap, recording: Recording) -> None:
+        recording.begin(begin("e1"))
+        recording.instants = Instants(None, 1021, 1031, connection_reused=True, clock="kernel", clock_error_ns=50)
+        recording.head(200, HEADERS, "chunked")
+        recording.end("end", None, 1061, None)
+        known = recording.relayed()
+        assert (known.connection_reused, known.clock, known.clock_error_ns) == (True, "kernel", 50)
+
+    row = record(tape, scenario)
+    assert (row["connection_reused"], row["clock"], row["clock_error_ns"], row["connected_ns"]) == (
+        1,
+        "kernel",
+        50,
+        None,
+    )
 
 
 def test_without_room_for_a_whole_exchange_it_is_counted_and_forgotten_at_its_end() -> None:

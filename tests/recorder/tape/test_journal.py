@@ -6,9 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.tape import journal
-from tests.recorder.frames import AT, SESSION, exchange
+from tests.recorder.frames import AT, SESSION, exchange, upload
 
-FRAMES = [SESSION, journal.Keep(3600.0, 10**9), *exchange("e1"), journal.Heartbeat(AT), journal.Close(AT)]
+FRAMES = [
+    SESSION,
+    journal.Keep(3600.0, 10**9),
+    *exchange("e1"),
+    *upload("e2", [b"1", b"23"]),
+    journal.Heartbeat(AT),
+    journal.Close(AT),
+]
 BYTES = b"".join(journal.encode(seq, frame) for seq, frame in enumerate(FRAMES))
 
 

@@ -1,4 +1,5 @@
 import gc
+import hashlib
 import random
 import tracemalloc
 import zlib
@@ -8,6 +9,7 @@ from pathlib import Path
 from sqlite3 import OperationalError
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ from recorder.decode.metrics import DECODER_VERSION
 from recorder.tape import checks, file, journal
 from recorder.tape import store as storing
 from recorder.tape.losses import Relayed, Unstored
-from recorder.tape.schema import bodies, exchanges, measures, segments, sessions
+from recorder.tape.schema import bodies, exchanges, measures, segments, sessions, uploads
 from recorder.tape.store import Store
 from tests.recorder.frames import (
     AT,
@@ -39,6 +41,7 @@ from tests.recorder.frames import (
     reading,
     reads_of,
     record,
+    upload,
 )  # fmt: skip
 
 
@@ -270,7 +273,8 @@ def test_a_tape_equals_its_model_whatever_is_sent_again(
 ) -> None:
     """The relay sends frames in any interleaving; after a failure or a restart, it sends all that was not committed."""
     tape = tmp_path_factory.mktemp("model") / "tape.db"
-    waiting = [exchange(f"e{no}", pieces) for no, pieces in enumerate(streams)]
+    requests = [b"a request", b"in", b"pieces"]
+    waiting = [[*upload(f"e{no}", requests), *exchange(f"e{no}", pieces)[1:]] for no, pieces in enumerate(streams)]
     sent: list[journal.Frame] = []
     committed = 0
     with ExitStack() as stack:
@@ -296,6 +300,7 @@ def test_a_tape_equals_its_model_whatever_is_sent_again(
     with reading(tape) as connection:
         assert list(checks.problems(connection)) == []
     assert bodies_of(tape) == {f"e{no}": b"".join(pieces) for no, pieces in enumerate(streams)}
+    assert {row["request_body"] for row in rows(tape, exchanges)} <= {b"".join(requests)}
 
 
 def assert_model(tape: Path, sent: list[journal.Frame]) -> None:
@@ -353,3 +358,53 @@ def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: P
         ("e4", "died", None, None, 0, 0, None, None, None, 0, 0),
     ]
     assert [id for id, raised in sorted(flags.items()) if "storage_gap" in raised] == ["e1", "e2"]
+
+
+REQUEST = [b'{"stream":true,', b'"messages":[],', b'"model":"gpt-x"}']
+
+
+def request_of(tape: Path) -> tuple[Any, ...]:
+    (row,) = rows(tape, exchanges)
+    assert rows(tape, uploads) == []
+    names = ("request_body", "request_size", "request_truncated", "request_model")
+    return (*(row[name] for name in names), row["request_sha256"])
+
+
+def test_a_request_body_in_pieces_is_as_if_it_had_come_whole(tape: Path) -> None:
+    body = b"".join(REQUEST)
+    with opened(tape) as store:
+        for frame in upload("e1", REQUEST):
+            store.append([frame])
+        in_one = upload("e2", REQUEST)
+        store.append(in_one)
+        store.append([begin("e3", body=body)])
+    found = [{k: v for k, v in row.items() if k not in ("no", "id")} for row in rows(tape, exchanges)]
+    assert found[0] == found[1] == found[2]
+    assert [found[0][name] for name in ("request_body", "request_size", "request_model")] == [body, len(body), "gpt-x"]
+
+
+def test_a_request_body_that_is_not_stored_to_its_end_is_a_prefix_with_the_size_and_hash_of_all(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, [*upload("e1", REQUEST[:1], whole=b"".join(REQUEST)), end("e1", [])])
+    size, sha256 = len(b"".join(REQUEST)), hashlib.sha256(b"".join(REQUEST)).hexdigest()
+    assert request_of(tape) == (REQUEST[0], size, False, None, sha256)
+    assert "request_not_stored" in rows(tape, measures)[0]["flags"]
+
+
+def test_of_a_request_body_that_was_coming_when_its_recorder_died_the_beginning_is_kept(tape: Path) -> None:
+    with opened(tape) as store:
+        store.append(upload("e1", REQUEST)[:2])
+        assert rows(tape, uploads) == [{"exchange_no": 1, "start": 0, "data": REQUEST[0]}]
+        store.append(upload("e1", REQUEST)[:3])
+    with opened(tape, other_session("session-2")):
+        assert request_of(tape) == (b"".join(REQUEST[:2]), None, True, None, None)
+
+
+def test_facts_about_the_connection_and_the_clock_are_on_the_tape(tape: Path) -> None:
+    facts = {"connection_reused": True, "clock": "kernel"}
+    with opened(tape) as store:
+        first = [begin("e1"), msgspec.structs.replace(head("e1"), **facts)]
+        store.append(first)
+        assert {name: rows(tape, exchanges)[0][name] for name in facts} == facts
+        store.append([msgspec.structs.replace(end("e1", []), **facts, clock_error_ns=7)])
+    assert rows(tape, exchanges)[0] | facts | {"clock_error_ns": 7} == rows(tape, exchanges)[0]
