@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import contextlib
 import select
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -28,7 +27,8 @@ sys.path.insert(0, str(ROOT))
 
 from recorder.clock import SYSTEM  # noqa: E402
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer  # noqa: E402
-from tests.bench.relay import piece, start_wiretape, wait_for  # noqa: E402
+from tests.bench.rig import wait_for, wiretape  # noqa: E402
+from tests.bench.upstream import piece  # noqa: E402
 from tests.viewer.tui.terminal import Terminal  # noqa: E402
 
 EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
@@ -38,7 +38,7 @@ TARGET_MS = 0.2
 def body(stream: int, given: argparse.Namespace) -> list[tuple[float, bytes]]:
     """Give the pieces of a stream, each with the delay before it; streams begin at different moments."""
     first = given.gap * (1 + stream / given.streams)
-    pieces = [(given.gap if seq else first, piece(stream, seq)) for seq in range(given.chunks)]
+    pieces = [(given.gap if seq else first, piece(stream, seq, 0)) for seq in range(given.chunks)]
     return [*pieces, (given.gap, b"data: [DONE]\n\n")]
 
 
@@ -126,16 +126,15 @@ async def compare(directory: Path, given: argparse.Namespace) -> None:
     tape = directory / "bench.tape"
     alone, beside = list[float](), list[float]()
     async with ScriptedUpstream(scene) as upstream:
-        recorder, port = start_wiretape(directory, int(upstream.url.rsplit(":", 1)[1]))
+        recorder = wiretape()(directory, int(upstream.url.rsplit(":", 1)[1]), None)
         try:
-            await one_round(tape, port, upstream, given)  # what is slow the first time is not what is asked
+            await one_round(tape, recorder.port, upstream, given)  # what is slow the first time is not what is asked
             for _ in range(given.rounds):
-                alone += await one_round(tape, port, upstream, given)
+                alone += await one_round(tape, recorder.port, upstream, given)
                 with watched(tape):
-                    beside += await one_round(tape, port, upstream, given)
+                    beside += await one_round(tape, recorder.port, upstream, given)
         finally:
-            recorder.send_signal(signal.SIGTERM)
-            await asyncio.to_thread(recorder.wait, 30)
+            await asyncio.to_thread(recorder.stop)
     report(alone, beside, given)
 
 
