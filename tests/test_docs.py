@@ -18,6 +18,7 @@ from recorder import __version__
 from recorder.commands.cli import main as group
 from recorder.decode.operation import GENERATIONS
 from tests import forked
+from tests.cases import each_case
 from tests.viewer.tui.terminal import Terminal
 
 ROOT = Path(__file__).parent.parent
@@ -40,7 +41,7 @@ def all_commands() -> list[tuple[str, click.Command]]:
     return commands(group, "wiretape")
 
 
-@pytest.mark.parametrize(("name", "command"), all_commands())
+@each_case(("name", "command"), all_commands())
 def test_every_command_and_option_has_help_and_is_in_the_readme(name: str, command: click.Command) -> None:
     assert command.help
     assert all(option.help for option in command.params if isinstance(option, click.Option))

@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.cases import each_case
 
 ROOT = Path(__file__).parent.parent
 TOP = {"pyproject.toml", "recorder", "viewer", "migrations", "tests", "README.md", "LICENSE", "CHANGELOG.md"}
@@ -18,12 +18,12 @@ def test_nothing_else_is_at_the_top() -> None:
     assert {name for name in top if not name.startswith(".")} <= TOP
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+@each_case("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_each_module_has_a_docstring(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+@each_case("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_only_the_folders_of_the_tape_hold_queries(path: Path) -> None:
     if path.parent.name == "tape":
         return

@@ -2,14 +2,13 @@
 
 import inspect
 
-import pytest
-
 from recorder import errors
+from tests.cases import each_case
 
 ALL = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.WiretapeError)]
 
 
-@pytest.mark.parametrize("kind", ALL)
+@each_case("kind", ALL)
 def test_every_error_is_in_the_drawing_and_says_what_it_is(kind: type[errors.WiretapeError]) -> None:
     assert kind.__name__ in (errors.__doc__ or "")
     assert kind.__doc__

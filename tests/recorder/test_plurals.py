@@ -1,11 +1,10 @@
 """Numbers of things in words."""
 
-import pytest
-
 from recorder.plurals import counted
+from tests.cases import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("number", "thing", "said"),
     [
         (0, "exchange", "0 exchanges"), (1, "exchange", "1 exchange"), (1234, "byte", "1,234 bytes"),

@@ -8,6 +8,7 @@ import pytest
 
 from recorder import process
 from recorder.process import LOST_MS, Run, boot_id, is_gone
+from tests.cases import each_case
 
 NOBODY = 2**22 + 1
 """Above any number that Linux gives a process."""
@@ -39,7 +40,7 @@ def test_somebody_elses_process_is_there(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not is_gone(NOBODY, boot_id())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("run", "state"),
     [
         (Run(1, NOON), "running"),

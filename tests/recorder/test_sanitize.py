@@ -2,14 +2,14 @@
 
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.sanitize import safe
+from tests.cases import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "shown"),
     [
         ("plain text, ünïcode, 日本, 🎉", "plain text, ünïcode, 日本, 🎉"),

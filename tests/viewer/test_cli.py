@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from recorder import errors
+from tests.cases import each_case
 from tests.forked import ROOT, run
 from tests.viewer.commanding import RUN, on_terminal
 from tests.viewer.conftest import ODD, TOOLS
@@ -180,7 +181,7 @@ def commands(command: click.Command) -> Iterator[click.Command]:
             yield from commands(child)
 
 
-@pytest.mark.parametrize("command", list(commands(group)), ids=lambda command: command.name)
+@each_case("command", list(commands(group)), ids=lambda command: command.name)
 def test_every_command_and_option_has_help(command: click.Command) -> None:
     assert command.help
     assert all(option.help for option in command.params if isinstance(option, click.Option))

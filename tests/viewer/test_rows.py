@@ -9,6 +9,7 @@ from recorder.decode import payloads
 from recorder.decode.decoder import decode
 from recorder.decode.outcome import Exchange, Read
 from recorder.errors import TapeDamaged
+from tests.cases import each_case
 from tests.decoded import of_chunks
 from viewer import rows
 from viewer.model.exchange import events
@@ -38,7 +39,7 @@ def test_the_contract_is_kept_name_by_name_and_in_order() -> None:
     assert ", ".join(rows.READ_FIELDS) == "seq, at_ms, relayed_ms, start, size"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ns", "shown"),
     [(None, None), (0, 0.0), (1, 0.000001), (100_050_000, 100.05), (86_400_000_000_001, 86_400_000.000001)],
 )
@@ -74,7 +75,7 @@ def test_each_choice_of_a_chunk_has_its_row_and_the_chunk_its_number() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "kinds"),
     [
         ({"choices": [choice({"role": "assistant", "content": ""})]}, "empty"),
@@ -105,7 +106,7 @@ def test_several_tool_calls_in_one_delta_share_its_row() -> None:
     assert (row["tool_name"], row["tool_arguments"]) == ("f g", "{}\n{}")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "cell"),
     [
         (None, None),
@@ -121,7 +122,7 @@ def test_a_structure_becomes_one_cell(value: Any, cell: Any) -> None:
     assert rows.flat(value) == cell
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "text", "encoded"),
     [(b"", "", None), ("é".encode(), "é", None), (b"\xff", None, "/w=="), (None, None, None)],
 )

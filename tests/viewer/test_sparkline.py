@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from recorder.decode.metrics import SPARK_STEPS_NS, sparkline
+from tests.cases import each_case
 from viewer import sparkline as sparks
 
 MS = 1_000_000
@@ -63,7 +64,7 @@ def test_a_line_never_takes_more_cells_than_there_are(first: int, gaps: list[int
     assert drawn.translate(sparks.ASCII).isascii()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("axis_ms", "cells", "drawn"),
     [
         (100, 30, "╷0             ╷50 ms"),
@@ -125,7 +126,7 @@ def test_an_axis_with_instants_before_zero_takes_no_more_cells_than_there_are(ax
     assert len(sparks.axis(axis, cells, min(zero, axis))) <= cells
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("at", "cleared"),
     [
         (0, "╷0        ╷20 ms"),

@@ -9,11 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from recorder.commands import options
+from tests.cases import each_case
 
 NONE: frozenset[str] = frozenset()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "address"),
     [
         ("127.0.0.1:8377", ("127.0.0.1", 8377)),
@@ -28,7 +29,7 @@ def test_loopback_is_listened_on_by_any_of_its_names(text: str, address: tuple[s
     assert options.read_listen(text, NONE) == address
 
 
-@pytest.mark.parametrize("text", ["", "x", "example.test:80", "127.0.0.1", "127.0.0.1:65536", "::1:80", "127.0.0.1:-1"])
+@each_case("text", ["", "x", "example.test:80", "127.0.0.1", "127.0.0.1:65536", "::1:80", "127.0.0.1:-1"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         options.read_listen(text, NONE)
@@ -50,7 +51,7 @@ def test_upstreams_have_their_places() -> None:
     assert [upstream.name for upstream in found] == ["", "b"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("read", "given"),
     [
         (options.read_upstreams, ("http://a.test", "http://b.test")),

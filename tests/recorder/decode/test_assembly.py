@@ -1,10 +1,9 @@
-import pytest
-
 from recorder.decode.assembly import assemble
 from recorder.decode.decoder import Run
 from recorder.decode.dialects.chat import parse
 from recorder.decode.encoding import Cleaner
 from recorder.decode.values import count
+from tests.cases import each_case
 
 
 def answer(*payloads):
@@ -21,7 +20,7 @@ def call(id=None, name=None, arguments=None, index=None):
     return {"index": index, "id": id, "function": {"name": name, "arguments": arguments}}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("deltas", "expected"),
     [
         ([[call("a", "f", "", 0)], [call(None, None, "{", 0)], [call("", "", "}", 0)]], [("a", "f", "{}")]),
@@ -72,7 +71,7 @@ def test_the_lowest_choice_is_the_answer():
     assert "multi_choice" in found.flags
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payloads", "finished"),
     [
         ([], False),
@@ -115,7 +114,7 @@ def test_usage_keeps_the_last_value_of_each_field():
     assert found.values["usage"] == {"prompt_tokens": 1, "completion_tokens": 5, "x": {"y": 1}, "z": "\ufffd"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("usage", "tokens", "additive"),
     [
         ({"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 9}, (1, 2, 9, None), False),
@@ -133,6 +132,6 @@ def test_tokens_are_what_usage_reports(usage, tokens, additive):
     assert ("reasoning_additive" in found.flags) is additive
 
 
-@pytest.mark.parametrize("value", [None, "3", -1, 1.5, float("inf"), float("nan"), 1e30, True, [], 1 << 63])
+@each_case("value", [None, "3", -1, 1.5, float("inf"), float("nan"), 1e30, True, [], 1 << 63])
 def test_what_is_no_count_is_unknown(value):
     assert count(value) is None

@@ -15,6 +15,7 @@ from recorder.decode import decoder, templates
 from recorder.decode.decoder import Decoded, decode
 from recorder.decode.outcome import Exchange, Read
 from recorder.decode.templates import Templates
+from tests.cases import each_case
 
 STREAMS = sorted((Path(__file__).parents[2] / "data" / "streams").glob("*.sse"))
 
@@ -125,8 +126,8 @@ def test_what_repeats_is_what_parsing_each_payload_gives(
     assert_the_same(exchange(kind, coding), reads, body)
 
 
-@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-@pytest.mark.parametrize("size", [1, 7, 100, 1_000_000])
+@each_case("path", STREAMS, ids=lambda path: path.stem)
+@each_case("size", [1, 7, 100, 1_000_000])
 def test_real_streams_are_what_parsing_each_payload_gives(path: Path, size: int) -> None:
     body = path.read_bytes()
     assert_the_same(exchange(), cut(body, [size] * (len(body) // size)), body)
@@ -145,7 +146,7 @@ def test_events_that_are_named_and_numbered_are_one_run(line_end: str) -> None:
     assert [(run.part, len(run.texts)) for run in found.runs] == [(None, 1), ("content", 99)]
 
 
-@pytest.mark.parametrize("separator", ["\n\n", "\r\n\r\n", "\n\n: ping\n\n", "\n\n: two\n: pings\n\n"])
+@each_case("separator", ["\n\n", "\r\n\r\n", "\n\n: ping\n\n", "\n\n: two\n: pings\n\n"])
 def test_a_long_answer_is_two_runs_whatever_its_line_ends(separator: str) -> None:
     body = stream(100, separator)
     found = decode(exchange(), cut(body, [100] * 99), body).runs
@@ -171,7 +172,7 @@ def test_what_has_no_read_has_no_timestamp() -> None:
     assert None in assert_the_same(exchange(), reads, body).at_ns
 
 
-@pytest.mark.parametrize(
+@each_case(
     "reads",
     [
         [(0, 1, 300, 300), (1, 2, 0, 300), (2, 3, 600, 9999)],
@@ -218,7 +219,7 @@ WHOLE = b'\n{"type":"message","model":"m","content":[{"type":"text","text":"Hi"}
 FRAME = b"\0\0\0\x10\0\0\0\0\x05\xc2\x48\xeb\x7d\x98\xc8\xff"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "content_type", "path", "framing"),
     [
         (b"data: x\n\n", "text/event-stream; charset=utf-8", "", "sse"),

@@ -13,6 +13,7 @@ from recorder.decode import decoder, payloads
 from recorder.decode.decoder import decode
 from recorder.decode.derive import derive
 from recorder.decode.outcome import Exchange, Read
+from tests.cases import each_case
 
 STREAMS = Path(__file__).parents[2] / "data" / "streams"
 MS = 1_000_000
@@ -59,7 +60,7 @@ def brief(found):
 EXPECTED = json.loads((STREAMS / "expected.json").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@each_case("name", EXPECTED)
 def test_a_stream_is_read_as_it_was_meant(name):
     outcome, flags, values = brief(measure((STREAMS / f"{name}.sse").read_bytes()))
     assert {"outcome": outcome, "flags": flags, **values} == EXPECTED[name]
@@ -96,7 +97,7 @@ def test_a_json_answer_is_read_but_has_no_first_token():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "content_type"),
     [
         (b"\0\1\2\xff", "audio/mpeg"),
@@ -121,7 +122,7 @@ def test_an_error_in_a_json_answer_with_status_200_is_an_error():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "code", "message"),
     [
         ('{"error": {"code": "insufficient_credits", "message": "m"}}', "insufficient_credits", "m"),
@@ -132,7 +133,7 @@ def test_an_error_in_a_json_answer_with_status_200_is_an_error():
         ("", None, None),
     ],
 )
-@pytest.mark.parametrize("content_type", ["application/json", "text/event-stream"])
+@each_case("content_type", ["application/json", "text/event-stream"])
 def test_an_http_error_says_why_and_has_no_flags(body, code, message, content_type):
     found = measure(body, status=429, content_type=content_type)
     assert (found.outcome, found.outcome_detail, found.error_code, found.error_message) == (
@@ -145,19 +146,19 @@ def test_an_http_error_says_why_and_has_no_flags(body, code, message, content_ty
     assert found.flags == (("sanitized",) if "\0" in body else ())
 
 
-@pytest.mark.parametrize(
+@each_case(
     "head", ["data:", "data: ", "event: x\n", "id: 1\n", "retry: 1\n", ": hi\n", "data\n", "\n\r\ndata:", "\ufeffdata:"]
 )
 def test_an_event_stream_is_known_by_its_beginning(head):
     assert decode(exchange(content_type="application/json"), [], head.encode()).stream
 
 
-@pytest.mark.parametrize("head", ["", "{", "dat", "database: x", " data: x", "<data:"])
+@each_case("head", ["", "{", "dat", "database: x", " data: x", "<data:"])
 def test_other_beginnings_are_no_event_stream(head):
     assert not decode(exchange(content_type="text/plain"), [], head.encode()).stream
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "content_type", "ended_by", "outcome", "flags", "ttfc_ms"),
     [
         ('data: {"candidates": []}\n\n', "text/event-stream", "end", "complete", ("unknown_payload",), 100),
@@ -210,7 +211,7 @@ def test_a_bomb_is_cut_but_kept():
     assert "decode_limit" in found.flags
 
 
-@pytest.mark.parametrize("ended_by", ["reset", "eof", "framing", "length", "idle_timeout", "shutdown", "client"])
+@each_case("ended_by", ["reset", "eof", "framing", "length", "idle_timeout", "shutdown", "client"])
 def test_what_fails_after_the_end_is_a_flag(ended_by):
     found = measure(ANSWER, ended_by=ended_by)
     assert found.outcome == "complete"
@@ -222,7 +223,7 @@ def test_an_open_exchange_is_measured_as_far_as_it_came():
     assert (found.outcome, found.ttft_ns, found.duration_ns) == ("open", 100 * MS, None)
 
 
-@pytest.mark.parametrize("sizes", [[], [30], [10_000], [0, 30, 0, 10_000, 50]])
+@each_case("sizes", [[], [30], [10_000], [0, 30, 0, 10_000, 50]])
 def test_reads_need_not_match_the_body(sizes):
     found = measure(ANSWER, cut(ANSWER, sizes))
     assert (found.content, found.output_chunks, found.reads) == ("ab", 2, len(sizes))
@@ -293,7 +294,7 @@ def test_a_body_of_nothing_but_small_items_is_decoded_up_to_a_limit(item, monkey
     assert len(decoded.items()) + len(list(decoded.chunks())) <= 1000
 
 
-@pytest.mark.parametrize("path", sorted(STREAMS.glob("*.sse")), ids=lambda path: path.stem)
+@each_case("path", sorted(STREAMS.glob("*.sse")), ids=lambda path: path.stem)
 def test_every_chunk_is_in_an_item_and_items_are_numbered_in_the_order_of_bytes(path):
     body = path.read_bytes()
     decoded = decode(exchange(), by_event(body), body)
@@ -347,7 +348,7 @@ def used(completion, reasoning=None, **more):
     return f"data: {json.dumps({'choices': [], 'usage': counted})}\n\ndata: [DONE]\n\n"
 
 
-@pytest.mark.parametrize(("texts", "usage", "is_hidden"), [
+@each_case(("texts", "usage", "is_hidden"), [
     (["Routed ", ", ", "then ", "answered ", ". "], used(84), True),
     (["Routed ", ", ", "then ", "answered ", ". "], used(41), False),  # 25 bytes, and 16 markers
     (["Routed ", ", ", "then ", "answered ", ". "], used(42), True),
@@ -378,7 +379,7 @@ def test_what_is_decoded_already_is_not_decoded_again(monkeypatch):
     assert derive(exchange(), by_event(body), body, decoded) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "body", "api", "tokens"),
     [
         ("/v2/embed", {"embeddings": {}, "meta": {"billed_units": {"input_tokens": 3}}}, None, 3),
@@ -400,7 +401,7 @@ def test_an_embedding_is_complete_and_lacks_no_output():
     assert "empty" not in found.flags
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("status", "path", "body", "api"),
     [
         (200, "/v1/chat/completions", b'data: {"choices": []}\n\n', "openai.chat"),
@@ -433,7 +434,7 @@ def test_the_last_finish_reason_holds():
     assert measure(body).finish_reason == "content_filter"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("answer", "end"),
     [
         ({"type": "message", "content": [{"type": "text", "text": "Hi"}]}, {"stop_reason": "end_turn"}),

@@ -8,6 +8,7 @@ import pytest
 
 from recorder.decode import encoding
 from recorder.decode.encoding import Cleaner, is_utf8, plain, spans
+from tests.cases import each_case
 
 TEXT = b"data: hello\n\n" * 50
 
@@ -17,7 +18,7 @@ def raw_deflate(data):
     return compressor.compress(data) + compressor.flush()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("coding", "body"),
     [
         (None, TEXT),
@@ -43,7 +44,7 @@ def test_each_decoded_byte_keeps_its_span():
     assert plain("gzip", b"".join(pieces), ends).ends == [3, 8, 12]
 
 
-@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, br", "x"])
+@each_case("coding", ["br", "zstd", "gzip, br", "x"])
 def test_an_unknown_coding_is_left(coding):
     assert plain(coding, b"abc", [3]) == encoding.Plain(b"", [0], "undecoded")
 
@@ -73,7 +74,7 @@ def test_endless_empty_members_stop():
     assert plain("gzip", body, [len(body)]).flag == "decode_limit"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("parts", "size", "expected"),
     [
         ([], 0, ([], [])),
@@ -91,7 +92,7 @@ def test_spans_cover_the_body_exactly(parts, size, expected):
     assert (list(ends), list(places)) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "clean", "changed"),
     [
         ("plain é €", "plain é €", False),
@@ -118,7 +119,7 @@ def test_values_become_storable():
     assert str(found["deep"]).count("[") == 31
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "valid"),
     [("é€".encode(), True), (b"a\xe2\x82", True), (b"\xff", False), (b"\xe2\x82a", False), (b"", True)],
 )
@@ -131,7 +132,7 @@ def test_a_stored_body_is_unpacked_to_the_size_that_it_is_said_to_have() -> None
         assert encoding.unpack(zlib.compress(body), len(body)) == body
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("packed", "size", "why"),
     [
         (zlib.compress(b"abc"), 2, "does not hold the 2 bytes"),

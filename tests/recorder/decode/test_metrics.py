@@ -11,6 +11,7 @@ from recorder.decode import metrics
 from recorder.decode.dialect import Chunk, Fault
 from recorder.decode.metrics import Measures
 from recorder.decode.outcome import Exchange, Read, Reads
+from tests.cases import each_case
 from tests.decoded import of_chunks
 
 MS = 1_000_000
@@ -41,7 +42,7 @@ def flags_of(kinds, at_ms, reads=None):
     return metrics.Timeline(ENDED, Reads.of([]), stream(kinds, at_ms, reads)).flags()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kinds", "at_ms", "expected"),
     [
         (".c.", [1, 2, 3], {"ttfc": 1, "ttft": 2, "ttfo": 2, "ttf_content": 2, "thinking": None, "latency": 2}),
@@ -63,7 +64,7 @@ def test_instants_are_those_of_the_first_and_last_chunks(kinds, at_ms, expected)
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("at_ms", "done_ms", "duration"), [([1, 5], 7, 7), ([1, 5], None, 900), ([1, 5], 3, 900), ([1, 999], None, 999)]
 )
 def test_the_answer_ends_with_done_unless_output_follows(at_ms, done_ms, duration):
@@ -79,7 +80,7 @@ def test_two_chunks_in_one_read_have_no_gap():
     assert found["coalesced_fraction"] == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("at_ms", "reads", "tokens", "tpot", "estimate", "per_user", "per_answer"),
     [
         ([100, 120, 140], [0, 1, 2], 3, 20 * MS, 20 * MS, 50, 3 / 0.14),
@@ -119,7 +120,7 @@ def test_percentiles_interpolate():
     assert metrics.percentile([7], 0.99) == 7
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("at_ms", "line"),
     [
         ([], ""),
@@ -168,7 +169,7 @@ def test_a_sparkline_of_a_longer_span_has_a_cell_for_each_of_its_slices():
     assert metrics.sparkline([0, 5 * MS, 500 * MS], 4, (0, 20 * MS)) == "▂   "
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("at_ms", "reads", "flags"),
     [
         ([], [], set()),

@@ -5,6 +5,7 @@ import pytest
 from recorder.decode.decoder import BY_API
 from recorder.decode.operation import GENERATIONS, OPERATIONS, api_asked, model_in_path, operation
 from recorder.decode.outcome import Exchange
+from tests.cases import each_case
 
 GEMINI = "/v1beta/models/gemini-2.5-flash"
 VERTEX = "/v1/projects/p/locations/us-central1/publishers"
@@ -67,7 +68,7 @@ def exchange(path: str, method: str = "POST", model: str | None = None) -> Excha
     return Exchange(200, None, None, "end", None, None, None, method=method, path=path, request_model=model)
 
 
-@pytest.mark.parametrize(("path", "name"), [(path, name) for name, paths in PATHS.items() for path in paths])
+@each_case(("path", "name"), [(path, name) for name, paths in PATHS.items() for path in paths])
 def test_the_path_of_a_post_names_the_operation_whatever_was_answered(path: str, name: str) -> None:
     for api in (None, "unknown", "openai.chat", "openai.embeddings"):
         assert operation(exchange(path, model="m"), api) == name
@@ -79,13 +80,13 @@ def test_every_operation_is_described_and_every_generation_is_one() -> None:
     assert {dialect.operation for dialect in BY_API.values()} <= set(OPERATIONS)
 
 
-@pytest.mark.parametrize("method", ["HEAD", "OPTIONS"])
-@pytest.mark.parametrize("path", ["/", "/v1/chat/completions", "/v1/messages", "/v1/models"])
+@each_case("method", ["HEAD", "OPTIONS"])
+@each_case("path", ["/", "/v1/chat/completions", "/v1/messages", "/v1/models"])
 def test_what_only_looks_whether_a_server_is_there_is_no_generation(method: str, path: str) -> None:
     assert operation(exchange(path, method), None) == "other"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         "/v1/models", "/v1/models/", "/v1/models?limit=20", "/v1/models/gpt-4o", "/v1/models/meta-llama/Llama-3.1-8B",
@@ -98,12 +99,12 @@ def test_a_list_of_models_and_a_look_at_one_are_no_generations(path: str) -> Non
         assert operation(exchange(path, "GET"), api) == "models"
 
 
-@pytest.mark.parametrize("path", ["/", "/health", "/api/version", "/v1/chat/completions", f"{GEMINI}:generateContent"])
+@each_case("path", ["/", "/health", "/api/version", "/v1/chat/completions", f"{GEMINI}:generateContent"])
 def test_a_get_without_an_answer_of_a_known_api_is_something_else(path: str) -> None:
     assert operation(exchange(path, "GET"), "unknown") == "other"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("api", "name"),
     [
         ("openai.chat", "chat"), ("openai.completions", "text_completion"), ("gemini", "generate_content"),
@@ -123,7 +124,7 @@ def test_without_an_answer_a_post_that_names_a_model_wanted_one() -> None:
         assert operation(exchange("/v2/anything", "PUT", model="m"), api) == "other"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "api"),
     [
         ("/v1/chat/completions", "openai.chat"), ("/v1/messages/count_tokens", "anthropic.messages"),
@@ -137,7 +138,7 @@ def test_a_path_names_an_api_where_only_one_has_it(path: str, api: str | None) -
     assert api_asked(exchange(path, "GET")) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "model"),
     [
         (f"{GEMINI}:streamGenerateContent?alt=sse", "gemini-2.5-flash"),

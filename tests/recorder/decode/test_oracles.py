@@ -16,6 +16,7 @@ from recorder.decode.decoder import decode
 from recorder.decode.derive import derive
 from recorder.decode.outcome import FLAGS, Exchange, Read
 from recorder.decode.stalls import output_gaps
+from tests.cases import each_case
 
 ORACLES = json.loads((Path(__file__).parents[2] / "data" / "oracles.json").read_text("utf-8"))
 MS = 1_000_000
@@ -56,7 +57,7 @@ def itl_tokens(outputs):
     return gaps
 
 
-@pytest.mark.parametrize("example", [name for name in ORACLES if name != "ex5_population"])
+@each_case("example", [name for name in ORACLES if name != "ex5_population"])
 def test_an_example_has_every_figure(example):
     given, ours = ORACLES[example]["input"], dict(ORACLES[example]["expected"]["ours"])
     exchange, reads, body = facts(given, given["t_eof_ms"])
@@ -242,7 +243,7 @@ def test_no_bytes_are_an_error_of_ours(noise, head, coding):
     assert set(found.flags) <= set(FLAGS)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [
         "[" * 100_000 + "]" * 100_000,
@@ -255,7 +256,7 @@ def test_no_bytes_are_an_error_of_ours(noise, head, coding):
         '{"error":' + "[" * 900 + "]" * 900 + "}",
     ],
 )
-@pytest.mark.parametrize("frame", ["data: {}\n\n", "{}", "data: {}", "error: {}\n\n", "event: error\ndata: {}\n\n"])
+@each_case("frame", ["data: {}\n\n", "{}", "data: {}", "error: {}\n\n", "event: error\ndata: {}\n\n"])
 def test_extreme_json_is_survived(payload, frame):
     body = (frame.replace("{}", payload) + chunk("b")).encode()
     found = derive(SSE, cut([len(body)]), body)

@@ -1,8 +1,6 @@
 import itertools
 from typing import get_args
 
-import pytest
-
 from recorder.decode.outcome import (
     DETAILS,
     ENDED_BY,
@@ -15,6 +13,7 @@ from recorder.decode.outcome import (
     judge,
     transport_flags,
 )
+from tests.cases import each_case
 
 CUT = Evidence(stream=True, understood=True)
 WHOLE = Evidence(stream=True, understood=True, done=True)
@@ -31,7 +30,7 @@ def exchange(ended_by, status=200, gap_bytes=0):
     return Exchange(status, None, None, ended_by, None, None, None, gap_bytes)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ended_by", "status", "evidence", "outcome", "detail"),
     [
         (None, None, BODY, "open", None),
@@ -100,7 +99,7 @@ def test_a_loss_of_ours_is_not_blamed_on_upstream():
     assert judge(exchange("reset", gap_bytes=1), CUT) == ("truncated", "reset")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ended_by", "outcome", "flags"),
     [
         ("end", "complete", set()),

@@ -14,6 +14,7 @@ from recorder.decode.payloads import (
     repair,
     unframed,
 )
+from tests.cases import each_case
 
 ERRORS = {
     "openai": ({"error": {"message": "m", "type": "server_error", "param": None, "code": None}}, "server_error", "m"),
@@ -40,14 +41,14 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize(("payload", "code", "message"), ERRORS.values(), ids=ERRORS.keys())
+@each_case(("payload", "code", "message"), ERRORS.values(), ids=ERRORS.keys())
 def test_every_shape_of_error_is_found(payload, code, message):
     assert fault(payload) == Fault(code, message)
     assert read(json.dumps(payload)).fault == Fault(code, message)
     assert body_fault(json.dumps(payload)) == Fault(code, message)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [
         {},
@@ -70,7 +71,7 @@ def test_what_only_resembles_an_error_is_none(payload):
     assert fault(payload) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "expected"),
     [
         ('{"detail": "Not Found"}', Fault(None, "Not Found")),
@@ -89,7 +90,7 @@ def test_the_body_of_an_http_error_tells_why(body, expected):
     assert body_fault(body) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "marker"),
     [
         ("[DONE]", DONE),
@@ -112,7 +113,7 @@ def test_what_is_no_json_object_is_marked(data, marker):
     assert read(data) is marker
 
 
-@pytest.mark.parametrize("number", ["1e400", "NaN", "-Infinity", "1e-400", "9" * 400])
+@each_case("number", ["1e400", "NaN", "-Infinity", "1e-400", "9" * 400])
 def test_numbers_that_strict_parsers_refuse_do_not_cost_the_event(number):
     assert read('{"choices": [{"delta": {"content": "x"}}], "n": ' + number + "}").content
 
@@ -145,7 +146,7 @@ def test_an_error_list_is_an_error():
 A, B = '{"choices": [], "id": "a"}', '{"choices": [],\n "id": "b"}'
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("block", "ids", "flags"),
     [
         (f"data: {A}\ndata: [DONE]\n\n", ["a", "[DONE]"], ["glued"]),
@@ -179,7 +180,7 @@ def test_a_pretty_printed_error_event_is_read():
     assert chunk.fault == Fault(None, "m")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("region", "found"),
     [
         ("", []),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from recorder.decode import payloads
 from recorder.decode.framings.sse import Event
 from recorder.decode.templates import PARTS, Template, Templates, filler, template
+from tests.cases import each_case
 
 NOTHING: tuple[list[str], list[int]] = ([], [])
 TEXTS = st.one_of(
@@ -149,7 +150,7 @@ def test_two_tool_calls_in_one_piece_are_no_open_text() -> None:
     assert learn(data) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "other",
     [
         '{"choices":[{"delta":{"content":"a","content":""}}]}',
@@ -167,7 +168,7 @@ def test_what_is_not_one_string_between_the_same_is_another_payload(other: str) 
     assert read(learnt('{"choices":[{"delta":{"content":"word"}}]}'), other) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "first",
     [
         payload({"content": ""}),
@@ -237,7 +238,7 @@ def test_the_number_of_an_event_is_passed_over(more: dict[str, Any]) -> None:
     assert read(learnt(swapped), swapped.replace("9", "12"), last) == ["word"]
 
 
-@pytest.mark.parametrize("number", ["", "-1", "01", "1.5", "1e3", '"9"', "9" * 5000, "null", "9 ", '9,"error":"x"'])
+@each_case("number", ["", "-1", "01", "1.5", "1e3", '"9"', "9" * 5000, "null", "9 ", '9,"error":"x"'])
 def test_what_is_no_number_is_another_payload(number: str) -> None:
     known = learnt(counted(9))
     assert read(known, counted(8), counted(9).replace("9", number), counted(10)) == ["word"]
@@ -258,9 +259,7 @@ def test_events_of_a_type_repeat_like_those_without() -> None:
     assert read(learnt(counted(9)), counted(10, "a"), type=type) == []
 
 
-@pytest.mark.parametrize(
-    "lines", ["data: {}\nid: 1\n\n", "id: 1\ndata: {}\n\n", "data: {}\nevent: x\n\n", "retry: 1\ndata: {}\n\n"]
-)
+@each_case("lines", ["data: {}\nid: 1\n\n", "id: 1\ndata: {}\n\n", "data: {}\nevent: x\n\n", "retry: 1\ndata: {}\n\n"])
 def test_an_event_of_other_lines_does_not_repeat(lines: str) -> None:
     data = counted(9)
     assert template(event(data), lines.replace("{}", data).encode(), payloads.read(data)) is None

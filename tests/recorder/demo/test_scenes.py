@@ -4,10 +4,9 @@ import asyncio
 import json
 from pathlib import Path
 
-import pytest
-
 from recorder.demo import scenes
 from recorder.demo.upstream import ReceivedRequest
+from tests.cases import each_case
 from tests.relay import Relay
 
 EXPECTED = {
@@ -45,7 +44,7 @@ def test_a_recording_of_the_scenes_shows_what_they_promise(tmp_path: Path) -> No
         relay.runner.run(main())
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"model": 1}', b'{"model": "gpt-x"}', b"\xff"])
+@each_case("body", [b"", b"[]", b"{}", b'{"model": 1}', b'{"model": "gpt-x"}', b"\xff"])
 def test_what_is_no_scene_is_not_found(body: bytes) -> None:
     (_, head), (_, text) = scenes.choose(ReceivedRequest(body=body)).pieces
     assert head.startswith(b"HTTP/1.1 404 ")

@@ -6,12 +6,13 @@ import pytest
 from recorder.decode.derive import derive
 from recorder.demo import synthetic
 from recorder.demo.synthetic import ENDINGS, MODELS, VARIATIONS
+from tests.cases import each_case
 
 BY_NAME = {model.name: model for model in MODELS}
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@each_case("ending", ENDINGS)
+@each_case("model", MODELS, ids=lambda model: model.name)
 def test_measures_are_what_the_recorder_derives(model: synthetic.Model, ending: str) -> None:
     random = np.random.default_rng(7)
     for variation in range(VARIATIONS):
@@ -30,7 +31,7 @@ def test_a_stall_raises_its_flag_as_it_would_in_a_recording() -> None:
     assert {(one.max_stall_ns or 0) > 2_000_000_000 for one in stalled} == {True}
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@each_case("model", MODELS, ids=lambda model: model.name)
 def test_a_whole_answer_has_the_chunks_asked_for(model: synthetic.Model) -> None:
     for variation in range(VARIATIONS):
         derived = synthetic.template(model, "complete", 50, variation).derived

@@ -20,6 +20,7 @@ from sqlalchemy.exc import NoResultFound
 from recorder.decode.stalls import Thresholds
 from recorder.errors import WiretapeError
 from recorder.tape import cells, schema
+from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, TOOLS
 from viewer.cli import group
 from viewer.export import frames
@@ -156,7 +157,7 @@ def test_no_value_in_any_cell_upsets_any_command(lax: bytes, tmp_path: Path, gro
         run(damaged(lax, tmp_path / "tape.db", cells), command)
 
 
-@pytest.mark.parametrize("column", [name for name in COLUMNS if name not in KEYS])
+@each_case("column", [name for name in COLUMNS if name not in KEYS])
 def test_a_column_that_is_checked_at_once_is_checked_as_each_of_its_cells_is(column: str) -> None:
     table, _, name = column.partition(".")
     cell = schema.metadata.tables[table].c[name].type

@@ -11,6 +11,7 @@ import pytest
 from recorder.demo.scenes import SCENES
 from recorder.tape import checks
 from recorder.tape.file import read_engine
+from tests.cases import each_case
 from tests.forked import CLI, run
 from tests.viewer.tui.terminal import Terminal
 
@@ -52,7 +53,7 @@ def test_what_to_try_next_begins_with_the_viewer_and_works_as_it_is_shown(
 GOOD = ["openai", "envelope", "pretty", "shifting", "routed", "reasoning", "tool", "messages", "responses", "stall"]
 
 
-@pytest.mark.parametrize("scene", GOOD)
+@each_case("scene", GOOD)
 def test_the_good_streams_are_complete(by_scene: dict[str, dict[str, Any]], scene: str) -> None:
     assert by_scene[scene]["outcome"] == "complete"
 

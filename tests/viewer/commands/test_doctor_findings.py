@@ -5,9 +5,8 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-import pytest
-
 from recorder.process import Run
+from tests.cases import each_case
 from viewer.commands import doctor
 from viewer.commands.doctor import Finding
 
@@ -18,7 +17,7 @@ BASES = {"OPENAI_BASE_URL": "http://127.0.0.1:8377/v1"}
 NO_BASES = {"OPENAI_BASE_URL": ""}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("check", "facts", "level", "said"),
     [
         (doctor.judge_sqlite, ((3, 51, 3),), "ok", "3.51.3"),
@@ -80,7 +79,7 @@ def test_a_fact_is_judged(check: Callable[..., Finding], facts: tuple[Any, ...],
     assert found.level == "ok" or found.advice or found.check == "filesystem"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "wanted", "level", "said"),
     [
         ({"OPENAI_BASE_URL": "http://127.0.0.1:8377/v1/"}, BASES, "ok", "points at the recorder"),
@@ -111,7 +110,7 @@ def test_nothing_is_said_of_variables_that_are_not_set_while_no_recorder_runs() 
     assert list(doctor.judge_proxies({}, NO_BASES)) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "level"),
     [
         ({"http_proxy": "http://u:sk-secret@proxy:1"}, "note"),

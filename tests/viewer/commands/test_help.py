@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import each_case
 from tests.viewer.commanding import run
 from viewer.cli import group
 from viewer.commands.help import EXAMPLES, TERMS
@@ -17,12 +18,12 @@ def test_without_a_topic_the_topics_and_the_commands_are_listed() -> None:
     assert {"filters", "fields", *group.commands} <= words
 
 
-@pytest.mark.parametrize("path", [("ls",), ("db", "upgrade"), ("db",), ("help",)], ids=" ".join)
+@each_case("path", [("ls",), ("db", "upgrade"), ("db",), ("help",)], ids=" ".join)
 def test_help_on_a_command_is_what_its_help_option_prints(path: tuple[str, ...]) -> None:
     assert run(NONE, "help", *path).stdout == run(NONE, *path, "--help").stdout
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "said"),
     [
         (("filtrs",), "there is no help on 'filtrs': choose from filters, fields, "),

@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from recorder.tape import file
 from tests import forked
+from tests.cases import each_case
 from tests.viewer.commanding import run as commanded
 from viewer.commands import options
 from viewer.filters.fields import FAILURES
@@ -66,7 +67,7 @@ def test_what_is_put_together_or_cannot_be_shown_is_in_its_normal_form() -> None
         options.text(["ttfx>1s"])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "said"),
     [
         (

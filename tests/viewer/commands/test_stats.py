@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from recorder.demo import synthetic
 from recorder.errors import OutputRefused
 from recorder.tape import file
+from tests.cases import each_case
 from tests.viewer.commanding import on_terminal
 from tests.viewer.conftest import COMPLETE, TOOLS
 from viewer.commands import options
@@ -105,7 +106,7 @@ def test_what_had_no_room_is_said_once_for_all_groups(tape: Path) -> None:
     assert shown.endswith("hidden: mean, std, min, p90; widen the terminal or use --columns")
 
 
-@pytest.mark.parametrize("columns", [60, 80, 100, 120])
+@each_case("columns", [60, 80, 100, 120])
 def test_a_comparison_keeps_its_verdict_on_a_narrow_terminal(made: Path, columns: int) -> None:
     given = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
     lines = [
@@ -269,7 +270,7 @@ def test_a_junit_report_is_not_written_over_a_tape(tape: Path) -> None:
     assert tape.read_bytes() == before
 
 
-@pytest.mark.parametrize("text", ["colour", "", "model,", "label.", 'label."x"', "label.a b"])
+@each_case("text", ["colour", "", "model,", "label.", 'label."x"', "label.a b"])
 def test_what_is_no_group_is_a_usage_error(text: str) -> None:
     with pytest.raises(click.BadParameter, match=r"choose from .*label\.KEY") as raised:
         options.groups(text)

@@ -13,6 +13,7 @@ from recorder.decode.decoder import Decoded, Run
 from recorder.decode.dialect import Chunk, Fault, Piece, ToolPiece
 from recorder.decode.templates import PARTS, filler
 from recorder.errors import TapeDamaged
+from tests.cases import each_case
 from tests.decoded import of_runs
 from tests.viewer.conftest import HOSTILE
 from viewer import rows
@@ -105,15 +106,15 @@ def test_an_instant_that_is_no_number_is_damage(damaged: Any) -> None:
             export.milliseconds(ns)
 
 
-@pytest.mark.parametrize("around", [0, 10**2, 10**6, 10**9, 1 << 52, 10**22])
+@each_case("around", [0, 10**2, 10**6, 10**9, 1 << 52, 10**22])
 def test_milliseconds_are_written_the_same_at_every_size(around: int) -> None:
     for ns in range(around - 120, around + 120):
         assert export.milliseconds([ns]) == [repr(rows.ms(ns))] == [repr(round(ns / 1e6, 6))]
         assert export.milliseconds([10**8, ns, 10**8]) == ["100.0", repr(round(ns / 1e6, 6)), "100.0"]
 
 
-@pytest.mark.parametrize("limit", [None, 0, 1, 5, 17, 99])
-@pytest.mark.parametrize("raw", [True, False])
+@each_case("limit", [None, 0, 1, 5, 17, 99])
+@each_case("raw", [True, False])
 def test_the_chunks_of_a_tape_are_written_the_same_both_ways(
     connection: Connection, raw: bool, limit: int | None
 ) -> None:

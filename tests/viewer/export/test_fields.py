@@ -4,9 +4,9 @@ import json
 from datetime import datetime
 from pathlib import Path
 
-import pytest
 from sqlalchemy import Connection
 
+from tests.cases import each_case
 from tests.viewer.commanding import run
 from tests.viewer.golden import assert_golden
 from viewer import rows
@@ -21,7 +21,7 @@ TYPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("table", fields.TABLES)
+@each_case("table", fields.TABLES)
 def test_every_column_has_a_meaning_and_every_number_a_unit(table: str) -> None:
     for field in fields.of(table, GROUPS if table == "summary" else ()):
         assert field.meaning, field
@@ -36,7 +36,7 @@ def test_the_columns_are_those_of_the_tables() -> None:
     assert tuple(field.name for field in fields.of("summary", GROUPS)) == summary.fields(GROUPS)
 
 
-@pytest.mark.parametrize("table", fields.TABLES)
+@each_case("table", fields.TABLES)
 def test_what_is_known_is_of_the_kind_that_is_said(connection: Connection, table: str) -> None:
     known = {field.name: field.kind for field in fields.of(table, ("model", "status", "day"))}
     if table == "summary":

@@ -16,6 +16,7 @@ from recorder.errors import ForeignFile, NotFound
 from recorder.tape import file, journal
 from recorder.tape.schema import exchanges, measures
 from recorder.tape.store import Store
+from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, DONE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin, end, event, response
 from viewer import rows
 from viewer.export import fields, frames, text
@@ -46,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Tape:
     return open_tape(path)
 
 
-@pytest.mark.parametrize("name", TABLES)
+@each_case("name", TABLES)
 def test_a_frame_has_the_columns_and_values_of_the_export(whole: Tape, connection: Connection, name: str) -> None:
     columns, source = text.TABLES[name]
     frame = table(whole, name)
@@ -61,7 +62,7 @@ def _cell(value: Any) -> Any:
     return value if isinstance(value, bool) else rows.flat(value)
 
 
-@pytest.mark.parametrize("name", [*TABLES, "gaps"])
+@each_case("name", [*TABLES, "gaps"])
 def test_types_are_nullable_and_those_that_are_documented(whole: Tape, name: str) -> None:
     frame = table(whole, name)
     said = frame.attrs["columns"]
@@ -126,13 +127,13 @@ def test_labels_are_compact_json(whole: Tape) -> None:
     assert (labels[COMPLETE], labels[LIVE]) == ('{"run":"a7"}', "{}")
 
 
-@pytest.mark.parametrize("name", [*TABLES, "gaps"])
+@each_case("name", [*TABLES, "gaps"])
 def test_a_filter_that_cannot_be_read_is_told_why(whole: Tape, name: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         table(whole, name, "ttft>")
 
 
-@pytest.mark.parametrize("name", TABLES)
+@each_case("name", TABLES)
 def test_a_limit_gives_the_first_rows(made: Tape, name: str) -> None:
     frame = table(made, name)
     for limit in (0, 3, 250):

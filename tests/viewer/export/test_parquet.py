@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
+from tests.cases import each_case
+
 pyarrow = pytest.importorskip("pyarrow")
 
 import pyarrow.parquet as arrow  # noqa: E402
@@ -41,7 +43,7 @@ def expected(field: Field, value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("table", export.TABLES)
+@each_case("table", export.TABLES)
 def test_a_table_comes_back_as_it_was(connection: Connection, table: str) -> None:
     columns, found = fields.of(table), list(export.TABLES[table][1](connection))
     back = read_back(columns, found).to_pylist()

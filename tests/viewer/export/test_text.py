@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
+from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE, ODD
 from viewer import rows
 from viewer.export import text as export
@@ -31,7 +32,7 @@ def exported(connection: Connection, table: str, format: export.Format) -> bytes
     return out.getvalue()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     ["exchanges.csv", "exchanges.jsonl", "exchanges.json", "texts.csv", "texts.jsonl", "chunks.csv", "reads.csv"],
 )
@@ -45,7 +46,7 @@ def test_an_export_is_the_golden_file_byte_for_byte(connection: Connection, name
     assert found == golden.read_bytes()
 
 
-@pytest.mark.parametrize("table", export.TABLES)
+@each_case("table", export.TABLES)
 def test_all_formats_have_the_same_fields_and_rows(connection: Connection, table: str) -> None:
     lines = [json.loads(line) for line in exported(connection, table, "jsonl").decode().split("\n")[:-1]]
     cells = list(csv.DictReader(io.StringIO(exported(connection, table, "csv").decode(), newline="")))
@@ -54,9 +55,9 @@ def test_all_formats_have_the_same_fields_and_rows(connection: Connection, table
     assert {tuple(line) for line in lines} == {export.TABLES[table][0]} == {tuple(row) for row in cells}
 
 
-@pytest.mark.parametrize("limit", [None, 0, 1, 3, 99])
-@pytest.mark.parametrize("options", [{}, {"raw_csv": True}, {"terminal": True}, {"header": False}])
-@pytest.mark.parametrize("fields", [rows.FIELDS, rows.FIELDS + rows.TEXT_FIELDS, ("flags", "ttft_ms"), ("id",)])
+@each_case("limit", [None, 0, 1, 3, 99])
+@each_case("options", [{}, {"raw_csv": True}, {"terminal": True}, {"header": False}])
+@each_case("fields", [rows.FIELDS, rows.FIELDS + rows.TEXT_FIELDS, ("flags", "ttft_ms"), ("id",)])
 def test_exchanges_are_the_same_written_by_column_and_by_row(
     connection: Connection, fields: tuple[str, ...], options: dict[str, Any], limit: int | None
 ) -> None:
@@ -91,7 +92,7 @@ def test_json_is_exact_whatever_was_recorded(connection: Connection) -> None:
     assert odd["tool_calls"][0]["arguments"] == HOSTILE
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx", "\0x"])
+@each_case("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx", "\0x"])
 def test_a_text_that_looks_like_a_formula_is_guarded_unless_raw(text: str) -> None:
     row = {"a": text, "b": "1=1"}
     guarded, raw = written("csv", [row]), written("csv", [row], raw_csv=True)

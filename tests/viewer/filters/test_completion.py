@@ -1,7 +1,6 @@
 """What a filter may go on with."""
 
-import pytest
-
+from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from viewer.filters import completion
 from viewer.filters.fields import FIELDS
@@ -10,7 +9,7 @@ from viewer.filters.parser import parse
 VALUES = {"model": [HOSTILE, "gpt x", "gpt-x-mini", "qwen3"], "upstream": ["api.example.com"]}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("typed", "whole"),
     [
         ("mo", "model:"), ("ttf", "ttft>"), ("is:trun", "is:truncated"), ("flag:st", "flag:stall"),
@@ -23,7 +22,7 @@ def test_names_and_values_are_completed(typed: str, whole: str) -> None:
     assert completion.offers(typed, VALUES)[0].whole == whole
 
 
-@pytest.mark.parametrize("typed", ["model:=", 'text:"mo', "model:gpt-x-mini", "zzz", "model:zzz", HOSTILE])
+@each_case("typed", ["model:=", 'text:"mo', "model:gpt-x-mini", "zzz", "model:zzz", HOSTILE])
 def test_nothing_is_offered_where_nothing_fits(typed: str) -> None:
     assert completion.offers(typed, VALUES) == []
 
@@ -35,7 +34,7 @@ def test_each_field_is_offered_once_under_the_name_that_was_begun() -> None:
     assert [one.text for one in completion.offers("tok", VALUES)][:2] == ["tok.out>", "tok.in>"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("typed", "unfinished"),
     [
         ("m", True), ("is:ok mod", True), ("model", True), ("TTF", True), ("model:gpt", True), ("is:ok -is:li", True),

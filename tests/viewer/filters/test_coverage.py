@@ -1,12 +1,11 @@
 """Which exchanges rates and latencies cover."""
 
-import pytest
-
+from tests.cases import each_case
 from viewer.filters import coverage
 from viewer.filters.parser import parse
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "operation:chat", "operation!=models", "-operation:models", "operation~mod", "has:operation", "-has:operation",
@@ -17,9 +16,7 @@ def test_any_term_about_the_operation_decides(text: str) -> None:
     assert coverage.names_operation(parse(text))
 
 
-@pytest.mark.parametrize(
-    "text", ["operation", "model:operation", "text:operation", "api:openai.chat", "has:usage ttft>1s"]
-)
+@each_case("text", ["operation", "model:operation", "text:operation", "api:openai.chat", "has:usage ttft>1s"])
 def test_what_is_not_about_the_operation_does_not(text: str) -> None:
     assert not coverage.names_operation(parse(text))
     assert not coverage.names_operation(None)

@@ -2,13 +2,14 @@
 
 import pytest
 
+from tests.cases import each_case
 from viewer.filters.parser import LONGEST, FilterError, parse, sort_order
 from viewer.filters.syntax import And, Compare, Match, Not, Or, Word
 
 A, B, C = Word(("a",)), Word(("b",)), Word(("c",))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "tree"),
     [
         ("a", A),
@@ -31,7 +32,7 @@ def test_the_grammar(text: str, tree: object) -> None:
     assert parse(text) == tree
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "said"),
     [
         ("", "at the end: expected a term"),
@@ -68,7 +69,7 @@ def test_an_error_knows_its_token_and_position() -> None:
     assert (failure.value.token, failure.value.position) == ("fast", 13)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "order"),
     [("ttft", ("ttft_ms", False)), ("-gap.max", ("max_stall_ms", True)), ("at", ("started_at", False)),
      ("model", ("model", False))],

@@ -2,8 +2,7 @@
 
 import struct
 
-import pytest
-
+from tests.cases import each_case
 from tests.viewer.filters.reference import matches, needed
 from viewer.filters.parser import parse
 from viewer.rows import TableRow
@@ -17,7 +16,7 @@ ROW: TableRow = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "id:B0", "host:api.example.com", "host:api.example.com:8443", "host:*.example.com", "path:/chat",
@@ -30,7 +29,7 @@ def test_what_fits(text: str) -> None:
     assert matches(parse(text), ROW)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "id:0f", "host:example.com", "host:https", "path:/cha", "flag:empty", "flag:n*k", "prompt:1000", "ttft>1ns",
@@ -49,8 +48,6 @@ def test_the_fields_that_a_row_must_have_are_named() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("gaps", "median"), [([], None), ([0, 0], None), ([0, 10, 20, 0], 15), ([7], 7), ([3, 1, 2], 2)]
-)
+@each_case(("gaps", "median"), [([], None), ([0, 0], None), ([0, 10, 20, 0], 15), ([7], 7), ([3, 1, 2], 2)])
 def test_percentiles_of_gaps_leave_out_chunks_of_one_read(gaps: list[int], median: int | None) -> None:
     assert gap_percentile(struct.pack(f"<{len(gaps)}q", *gaps), 0.5) == median

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 
+from tests.cases import each_case
 from tests.viewer.random_filters import TREES
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Filter, amount, is_starred
@@ -13,7 +14,7 @@ def test_what_is_printed_parses_to_the_same(filter: Filter) -> None:
     assert parse(str(filter)) == filter
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "printed"),
     [
         ("model=gpt-* ttft > 0.8s", "model:gpt-* ttft>800ms"),
@@ -40,7 +41,7 @@ def test_a_wildcard_is_no_star_in_quotes() -> None:
     assert not is_starred(parse('error:*rate*,"limit" text~"a*b" label:k label:k=x* ttft>1s a*'))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("field", "number", "text"),
     [("ttft_ms", 1, "0.000001ms"), ("ttft_ms", 800_000_000, "800ms"), ("bytes", 10, "10"), ("tps_user", 0.1, "0.1")],
 )

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from recorder.clock import Clock
+from tests.cases import each_case
 from viewer.filters import parser
 from viewer.filters.fields import FAILURES, FIELDS
 from viewer.filters.parser import FilterError, parse
@@ -21,7 +22,7 @@ def at(order: str, text: str) -> Compare:
 DAY = And((at(">=", "03-01T00:00:00"), at("<", "03-01T00:01:00")))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "node"),
     [
         ("status:200", Among("status", ((200, 200),))),
@@ -56,7 +57,7 @@ def test_a_term(text: str, node: object) -> None:
     assert parse(text, CLOCK) == node
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "said"),
     [
         ("model:", "expected a value"),

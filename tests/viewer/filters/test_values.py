@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.cases import each_case
 from viewer.filters import values
 
 NOW = datetime(2026, 3, 29, 12, 30, tzinfo=UTC)
@@ -21,7 +22,7 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "kind", "number"),
     [
         ("800ms", "duration", 800_000_000), ("1.5s", "duration", 1_500_000_000), ("2m", "duration", 120 * 10**9),
@@ -34,7 +35,7 @@ def test_a_number_is_in_the_tapes_unit(text: str, kind: values.Kind, number: flo
     assert values.number(text, kind) == number
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "kind"),
     [("800", "duration"), ("1M", "duration"), ("10m", "count"), ("5%", "rate"), ("-1", "count"), ("9" * 20, "count"),
      ("", "count"), ("1e3", "count")],
@@ -70,7 +71,7 @@ def test_a_time_is_a_period_in_utc(text: str, start: str, end: str | None) -> No
     assert values.period(text, NOW) == (start, end)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     ["", "soon", "25:00", "2026-02-30", "-2y", "2y", "+2h", "--2h", "2", "-999999999d", "0001-01-01T00:00+23:00"],
 )

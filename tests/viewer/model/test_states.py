@@ -8,6 +8,7 @@ from rich.cells import cell_len
 
 from recorder.decode.outcome import FLAGS, OUTCOMES
 from recorder.decode.stalls import Thresholds
+from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from tests.viewer.exchange_rows import listed as row
 from viewer import sparkline
@@ -125,7 +126,7 @@ def test_invalid_start_is_a_question_mark() -> None:
     assert states.elapsed_ms(row(outcome="open", started_at="x"), Look(recording=True)) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ms", "shown"),
     [
         (None, "–"),
@@ -160,14 +161,14 @@ def test_the_axis_is_as_long_as_the_longest_row_needs() -> None:
     assert sparkline.scale_ns(2_100_000_000) == 5_000_000_000
 
 
-@pytest.mark.parametrize(("width", "title"), [(8, "0–500 ms"), (12, "0–500 ms"), (13, "GAPS 0–500 ms"), (7, "GAPS")])
+@each_case(("width", "title"), [(8, "0–500 ms"), (12, "0–500 ms"), (13, "GAPS 0–500 ms"), (7, "GAPS")])
 def test_the_title_of_the_gaps_says_how_long_their_axis_is(width: int, title: str) -> None:
     (column,) = [column for column in layout.COLUMNS if column.name == "gaps"]
     shown = layout.titles([layout.Slot(column, width)], Look(axis_ns=500_000_000), 1, None)
     assert plain(shown).strip() == title
 
 
-@pytest.mark.parametrize("text", ["日本語日本語", "e\u0301" * 9, "\U0001f468\u200d\U0001f469\ufe0f" * 4, "a" * 9])
+@each_case("text", ["日本語日本語", "e\u0301" * 9, "\U0001f468\u200d\U0001f469\ufe0f" * 4, "a" * 9])
 def test_cells_are_cut_by_their_width(text: str) -> None:
     for width in range(8):
         assert cell_len(plain(states.laid_out([(text, "plain")], width, right=False))) == width
@@ -181,7 +182,7 @@ def test_parts_of_one_tone_are_joined_with_the_blanks_between_them() -> None:
 MS = 1_000_000
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("passed", "last", "told"),
     [
         (1_000, 600, None),

@@ -1,10 +1,10 @@
 """Distributions, counted and drawn."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import each_case
 from viewer.report import stats
 from viewer.report.stats import Bucket
 
@@ -32,9 +32,7 @@ def test_zeros_alone_are_one_line() -> None:
     assert list(stats.bars(np.array([]), "ms", 80)) == []
 
 
-@pytest.mark.parametrize(
-    ("count", "expected"), [(0, ""), (1, "▏"), (500, "█████"), (1000, "██████████"), (512, "█████▏")]
-)
+@each_case(("count", "expected"), [(0, ""), (1, "▏"), (500, "█████"), (1000, "██████████"), (512, "█████▏")])
 def test_bars_are_exact_to_an_eighth_and_show_what_is_not_nothing(count: int, expected: str) -> None:
     assert stats.bar(count, 1000, 10) == expected
 

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 from sqlalchemy import Connection
 
+from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE, LIVE, ODD
 from viewer import rows
 from viewer.commands import output
@@ -75,7 +76,7 @@ def test_a_list_on_a_pipe_is_aligned_and_not_cut(connection: Connection) -> None
     assert all(line[ends - 1] not in " " and line[ends] == " " for line in ascii_lines)
 
 
-@pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 120, 200])
+@each_case("width", [20, 40, 60, 80, 100, 120, 200])
 def test_a_list_fits_the_terminal_and_keeps_what_matters_most(connection: Connection, width: int) -> None:
     lines = listing(connection, width)
     assert all(cell_len(line.plain) <= width for line in lines)

@@ -2,11 +2,11 @@
 
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from tests.cases import each_case
 from viewer.report import tables
 from viewer.report.tables import Column, Table
 
@@ -76,7 +76,7 @@ def test_short_cells_stand_in_where_the_whole_ones_have_no_room() -> None:
     assert plain(tables.table(columns, found, 12)) == ["at     id", "12:00  a"]
 
 
-@pytest.mark.parametrize("text", [FAMILY, THUMB, HEART, KEY])
+@each_case("text", [FAMILY, THUMB, HEART, KEY])
 def test_what_terminals_draw_in_different_widths_is_drawn_in_its_parts(text: str) -> None:
     line = plain(tables.grid(("model", "id"), [{"model": text, "id": "a"}]))[1]
     assert not {"\u200d", "\ufe0f", "\u20e3", "\U0001f3fd"} & set(line)
@@ -127,7 +127,7 @@ def test_the_first_column_which_tells_rows_apart_may_take_half_the_width() -> No
     assert table.hidden == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "expected"), [(None, "–"), (1234567, "1,234,567"), (1234.56, "1,234.6"), (0.01234, "0.012"), (0.0, "0.0")]
 )
 def test_figures_have_as_many_decimals_as_help(value: float | None, expected: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import Connection
 
 from recorder.tape.schema import exchanges, measures
+from tests.cases import each_case
 from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, ODD
 from viewer.report import tools
@@ -140,7 +141,7 @@ def test_each_row_has_the_counts_of_the_population_and_the_releases_read(connect
         assert row["omitted"].startswith("TPOT × ")
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@each_case("tool", TOOLS)
 def test_the_schema_has_each_field_and_the_releases_read(connection: Connection, tool: str) -> None:
     found = schema(tool)
     assert tuple(found) == FIELDS

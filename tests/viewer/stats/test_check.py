@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import Connection
 
 from recorder.tape.schema import exchanges
+from tests.cases import each_case
 from viewer.stats import check, summary
 from viewer.stats.metrics import objective
 from viewer.tape import overview
@@ -45,7 +46,7 @@ def test_a_rule_is_a_figure_and_its_limit_in_the_figures_unit() -> None:
     assert check.rule("max", "error_rate=1%").limit == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [
         ("ttft.p95", "no rule"),
@@ -72,7 +73,7 @@ def test_rules_come_from_toml_with_dots_or_quotes() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("document", "expected"),
     [("most.ttft = 1", "'most'"), ("max = 3", "'max'"), ("slo = 3", "slo is not a text"), ("[max", "Expected"),
      ("[max]\nttft.p95 = 1500", "a duration with its unit"), ("[max]\nttft.p95 = true", "a duration"),
@@ -125,7 +126,7 @@ def test_a_goodput_of_which_nothing_is_known_says_so() -> None:
     assert check.described(row) == "no values among 0, objective unknown of 12"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("document", "said"),
     [
         ("[min]\ngoodput = '0.5'", "min.goodput: '0.5' is not a percentage, such as 1%"),
@@ -146,7 +147,7 @@ def test_a_figure_without_values_does_not_keep_its_rule(connection: Connection) 
     assert verdicts(row, "min n=1", "max n=0", "max ttft.n=0") == ["fails", "holds", "holds"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("found", "expected"),
     [
         ([], 0),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import each_case
 from viewer.stats import summary
 from viewer.stats.metrics import QUANTITIES
 from viewer.stats.summary import Sample
@@ -32,8 +33,8 @@ def test_the_population_has_the_expected_figures() -> None:
         assert found[name] == pytest.approx(expected[name])
 
 
-@pytest.mark.parametrize("method", ["inverse_cdf", "mlperf"])
-@pytest.mark.parametrize("name", ["p50", "p90", "p95", "p99"])
+@each_case("method", ["inverse_cdf", "mlperf"])
+@each_case("name", ["p50", "p90", "p95", "p99"])
 def test_the_population_has_the_expected_percentiles_by_the_other_methods(method: Any, name: str) -> None:
     assert summary.figures(array(TTFT), method)[name] == ORACLE["ttft_complete"][f"{name}_{method}"]
 
@@ -102,7 +103,7 @@ def test_no_values_have_no_figures() -> None:
     assert set(found.values()) == {None}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("gaps", "expected"),
     [([], []), ([0, 0], []), ([5, 3], [3, 5]), ([0, 7, 0, 2], [2, 7])],
 )

@@ -1,7 +1,6 @@
 """Heatmaps: how time and values are laid out, and what a cell says."""
 
-import pytest
-
+from tests.cases import each_case
 from viewer.stats import heatmap
 from viewer.stats.heatmap import Heatmap
 
@@ -9,7 +8,7 @@ NOON = 1_772_366_400  # 2026-03-01T12:00:00Z
 GAPS = Heatmap("gap", NOON, 300, ((30, 33), (22, 29), (20, 21)), [[0, 1], [99, 0], [1, 3]], [[0, 1], [7, 1], [8, 2]])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("share", "step"),
     [(0, 0), (1e-9, 1), (0.0099, 1), (0.01, 2), (0.05, 3), (0.2, 4), (0.4999, 4), (0.5, 5), (1, 5)],
 )
@@ -79,7 +78,7 @@ def test_over_days_the_axis_names_the_days_where_they_begin() -> None:
     assert heatmap.axis(one_day, 32) == "12:00   18:00   00:00   06:00"
 
 
-@pytest.mark.parametrize(("step_s", "said"), [(5, "5 s"), (300, "5 min"), (7200, "2 h"), (604800, "7 d"), (90, "90 s")])
+@each_case(("step_s", "said"), [(5, "5 s"), (300, "5 min"), (7200, "2 h"), (604800, "7 d"), (90, "90 s")])
 def test_the_length_of_a_column_is_said_in_its_largest_unit(step_s: int, said: str) -> None:
     assert heatmap.length(step_s) == said
 

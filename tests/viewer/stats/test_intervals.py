@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cases import each_case
 from viewer.stats import compare
 
 
@@ -13,7 +14,7 @@ def groups(seed: int, shift: float = 1.0, n: int = 200) -> tuple[Any, Any]:
     return random.lognormal(6, 0.4, n), random.lognormal(6, 0.4, n) * shift
 
 
-@pytest.mark.parametrize(("percent", "n"), [(50, 20), (50, 400), (95, 200), (95, 2000)])
+@each_case(("percent", "n"), [(50, 20), (50, 400), (95, 200), (95, 2000)])
 def test_an_interval_holds_the_truth_as_often_as_it_says(percent: int, n: int) -> None:
     held = 0
     for seed in range(400):
@@ -121,7 +122,7 @@ def test_wilsons_interval_has_the_published_values() -> None:
     assert compare.wilson(0, 20) == pytest.approx((0, 0.1611), abs=5e-5)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("base", "new", "expected"),
     [
         ((48, 80), (56, 70), (0.0524, 0.3339)),

@@ -3,6 +3,7 @@
 import pytest
 
 from recorder.tape.schema import measures
+from tests.cases import each_case
 from viewer.stats.metrics import BOUNDED, QUANTITIES, amount, objective
 
 
@@ -17,7 +18,7 @@ def test_less_of_a_duration_is_better_and_more_of_a_rate() -> None:
     assert (QUANTITIES["ttft"].suffix, QUANTITIES["tps"].suffix) == ("_ms", "")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "unit", "expected"),
     [
         ("800ms", "ms", 800),
@@ -34,7 +35,7 @@ def test_amounts_have_units(text: str, unit: str, expected: float) -> None:
     assert amount(text, unit) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "unit", "expected"),
     [
         ("800", "ms", "a duration with its unit"),
@@ -60,7 +61,7 @@ def test_an_objective_is_bounds_on_each_exchange() -> None:
     assert "icl" not in BOUNDED
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [("ttft", "not a bound"), ("", "not a bound"), ("ttft<=8ms", "not a bound"), ("icl<9ms", "cannot be bounded"),
      ("ttft<8", "a duration with its unit"), ("ttft<8ms,", "not a bound")],

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection
 
+from tests.cases import each_case
 from viewer.stats import summary
 from viewer.stats.metrics import QUANTITIES, objective
 from viewer.stats.summary import Sample
@@ -91,7 +92,7 @@ def test_the_method_of_percentiles_holds_for_gaps_too(connection: Connection) ->
     assert (found["ttft_p50_ms"], found["icl_p90_ms"], found["read_gap_p50_ms"]) == (50, 3000, 10)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("slo", "expected"),
     [("ttft<100ms", 100 / 6), ("ttft<1s", 200 / 6), ("ttft<1s,icl.max<1s", 100 / 6), ("ttft<10ms", 0)],
 )
@@ -112,7 +113,7 @@ def test_without_an_objective_or_attempts_there_is_no_goodput() -> None:
     assert summary.row(sample(0), (), bounds=objective("ttft<1s"))["goodput_pct"] is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "expected"),
     [
         (sample(100, ttft=[1.0] * 100, output_tokens=[5.0] * 100), []),

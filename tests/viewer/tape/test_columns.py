@@ -4,13 +4,14 @@ import pytest
 from sqlalchemy import Connection, select
 
 from recorder.tape.schema import exchanges
+from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIVE
 from tests.viewer.random_filters import ended, engine, fill
 from viewer import rows
 from viewer.tape.columns import JOINED, column, flagged
 
 
-@pytest.mark.parametrize("field", [*rows.FIELDS, *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, "request_body"])
+@each_case("field", [*rows.FIELDS, *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, "request_body"])
 def test_every_field_has_a_column(connection: Connection, field: str) -> None:
     with connection.begin():
         assert len(connection.execute(select(column(field)).select_from(JOINED)).all()) == 7
@@ -32,7 +33,7 @@ def test_an_open_exchange_shows_what_is_there(
     assert tuple(found) == (model, outcome, reads, size)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("flags", "shown"),
     [("", 50.0), ("burst", None), ("backpressure burst coalesced", None), ("bursting", 50.0), ("outburst", 50.0)],
 )

@@ -9,6 +9,7 @@ from hypothesis import given
 from sqlalchemy import Connection
 from sqlalchemy.dialects import sqlite
 
+from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 from tests.viewer.filters.reference import matches, needed
 from tests.viewer.random_filters import GAPS, LEAVES, TREES, Stored, cases, ended, engine, fill
@@ -52,7 +53,7 @@ def test_a_filter_says_the_same_in_sql_and_in_python(memory: Connection, case: t
     agree(memory, *case)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "given"),
     [
         ("flag:*", {"flags": ""}),
@@ -95,7 +96,7 @@ def test_values_are_bound_parameters_and_never_sql() -> None:
     assert not any(part in compiled for part in ("DROP", "x'y", "8765", "word", "2026", "'k'"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "ids"),
     [
         ("model:gpt-x-mini", [COMPLETE, TOOLS, TRUNCATED, FAILED]),

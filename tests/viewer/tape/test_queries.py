@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from recorder import errors
+from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 from viewer import rows
 from viewer.filters import patterns
@@ -93,7 +94,7 @@ def lists(connection: Connection) -> list[list[rows.TableRow]]:
     return [list(itertools.islice(some, 100)) for some in found]
 
 
-@pytest.mark.parametrize(("limit", "count"), [(1, 1), (3, 3), (7, 7), (99, 7)])
+@each_case(("limit", "count"), [(1, 1), (3, 3), (7, 7), (99, 7)])
 def test_a_limit_is_the_number_of_rows(connection: Connection, limit: int, count: int) -> None:
     assert len(list(queries.exchanges(connection, newest_first=True, limit=limit))) == count
 
@@ -124,7 +125,7 @@ def test_an_open_exchange_counts_what_is_there_and_knows_nothing_else(connection
     assert [item.data[:1] for item in queries.decoded(connection, queries.find(connection, LIVE)).items()] == ["{", "{"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reference", "id"),
     [
         ("@", LIVE),
@@ -140,7 +141,7 @@ def test_an_exchange_is_found_by_prefix_or_by_age(connection: Connection, refere
     assert queries.detail(connection, queries.find(connection, reference)).id == id
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reference", "said"),
     [
         ("aaaa", f"fits several exchanges: {COMPLETE}, {TOOLS}: give more"),

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import Connection
 
 from recorder.tape.schema import exchanges, measures
+from tests.cases import each_case
 from tests.recorder.frames import damage, exchange, opened
 from tests.viewer.conftest import HOSTILE
 from tests.viewer.random_filters import Stored, ended, engine, fill
@@ -39,7 +40,7 @@ def test_unknown_is_no_number(connection: Connection) -> None:
     assert sample.columns["tps"][0] == 50
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("by", "expected"),
     [
         (("status",), {(200,): 6, (429,): 1}),

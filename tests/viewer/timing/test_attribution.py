@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from recorder.decode.outcome import Read
 from recorder.relay import upstream
+from tests.cases import each_case
 from viewer.timing import attribution
 from viewer.timing.attribution import FREE_BYTES, UNSENT_BYTES, Spread, came_at_once, pauses, steps
 
@@ -126,7 +127,7 @@ def test_a_step_of_less_than_10_ms_is_the_relays_own_whatever_came_meanwhile() -
     assert held((0, 1, LARGE), (5, 15, 10), (6, 16, 10))[1] == ("client", 10)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("brought", "expected"),
     [
         ([1, 1, 50, 1], True),

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import each_case
 from viewer.timing.playback import SPEEDS, Playback
 
 MS = 1_000_000
@@ -201,7 +202,7 @@ def test_what_has_come_is_always_what_lies_before_the_playhead(at: list[int], mo
             assert due >= watch.ns or playback.position < len(at)
 
 
-@pytest.mark.parametrize("speed", SPEEDS[:-1])
+@each_case("speed", SPEEDS[:-1])
 def test_the_whole_stream_takes_its_duration_at_any_speed(speed: float) -> None:
     playback, watch = made()
     started = watch.ns

@@ -1,7 +1,6 @@
 """Verdicts in words: each says who was slow, or that it is not known."""
 
-import pytest
-
+from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from viewer.timing.verdicts import Verdict
 from viewer.timing.wording import brief, sentences
@@ -32,7 +31,7 @@ def test_a_stall_in_words() -> None:
     assert evidence == "upstream silent, relay 0.1 ms, no wait for the client"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "said"),
     [
         ({"comments_meanwhile": 3}, "upstream sent no output meanwhile, only 3 comments"),
@@ -56,7 +55,7 @@ def test_the_evidence_says_who_was_slow(given: dict[str, object], said: str) -> 
     assert said in sentences(stall(**given))[1]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "said"),
     [
         ({"event": None}, "before read 9: "),

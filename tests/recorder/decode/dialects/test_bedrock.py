@@ -7,6 +7,7 @@ from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects.bedrock import API, parse, tokens
 from recorder.decode.framings.aws_eventstream import records
 from tests import hostile
+from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
 from tests.eventstream import event, message, string
 
@@ -34,7 +35,7 @@ def delta(value, **fields):
     return parse({"contentBlockIndex": 1, "delta": value, "p": "abcd", **fields}, "contentBlockDelta")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "piece"),
     [
         ({"text": "Hi"}, Piece(0, "Hi", "", "", (), None)),
@@ -53,7 +54,7 @@ def test_a_delta_gives_its_text_once(value, piece):
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         {},
@@ -90,7 +91,7 @@ def test_what_has_no_text_can_be_output(value, flags, kind):
     assert (chunk.flags, getattr(chunk, kind)) == (flags, True)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "payload", "chunk"),
     [
         ("messageStart", {"role": "assistant", "p": "ab"}, Chunk(API)),
@@ -126,7 +127,7 @@ def test_the_other_events_are_read(kind, payload, chunk):
     assert parse(payload, kind) == chunk
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "kind"),
     [
         ({"type": "messageStart"}, "messageStart"),
@@ -151,7 +152,7 @@ def test_payloads_of_others_are_not_claimed(payload, kind):
     assert parse(payload, kind) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("raw", "fault"),
     [
         (
@@ -187,7 +188,7 @@ def test_a_whole_answer_is_read():
     assert parse(ANSWER) == Chunk(API, "", "", (piece,), True, True, True, USAGE, ends=True)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("block", "output", "flags"),
     [
         ({"reasoningContent": {"redactedContent": "cnNu"}}, (False, True, False), ("opaque_reasoning",)),
@@ -264,7 +265,7 @@ def test_usage_may_come_before_the_end():
     assert said(stream(START, COUNTS, *TEXT, *CALL, STOP)) == SAID
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("messages", "facts", "outcome"),
     [
         ([START, *TEXT, STOP], {"ended_by": "reset"}, ("complete", None)),

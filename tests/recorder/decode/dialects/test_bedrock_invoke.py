@@ -8,6 +8,7 @@ from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects import bedrock, chat, messages
 from recorder.decode.dialects.bedrock_invoke import API, parse, tokens
 from tests import hostile
+from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
 from tests.eventstream import event
 
@@ -39,7 +40,7 @@ def piece(content="", reason=None, place=0, tools=(), reasoning=""):
     return Piece(place, content, reasoning, "", tools, reason)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("inner", "pieces", "ends"),
     [
         ({"generation": "Hi", "prompt_token_count": 8, "stop_reason": None}, (piece("Hi"),), False),
@@ -90,7 +91,7 @@ def test_the_events_of_each_model_are_read(inner, pieces, ends):
     assert not chunk.flags
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("inner", "usage", "counts"),
     [
         (
@@ -147,7 +148,7 @@ def test_an_error_of_the_model_is_a_fault():
     assert thrown == Chunk("", fault=Fault("throttlingException", "Slow down"))
 
 
-@pytest.mark.parametrize("raw", [b"", b"x", b"[]", b'"x"', b"{", b"\xff", b"[" * 10_000])
+@each_case("raw", [b"", b"x", b"[]", b'"x"', b"{", b"\xff", b"[" * 10_000])
 def test_an_event_that_holds_no_object_is_malformed(raw):
     assert unpacked(raw) == Chunk(API, flags=("malformed",))
 
@@ -157,7 +158,7 @@ def test_an_event_that_is_no_base64_is_malformed(value):
     assert parse({"bytes": value}, "chunk") == Chunk(API, flags=("malformed",))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "chunk"),
     [
         (NOVA, Chunk(API, "", "", (piece("Hi.", "end_turn"),), True, usage=NOVA_USAGE, ends=True)),
@@ -186,7 +187,7 @@ def test_a_whole_answer_is_read(payload, chunk):
     assert parse(payload) == chunk
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "kind"),
     [
         ({"bytes": 7}, "chunk"),
@@ -207,7 +208,7 @@ def test_payloads_of_others_are_not_claimed(payload, kind):
     assert parse(payload, kind) is None
 
 
-@pytest.mark.parametrize("payload", [NOVA, LLAMA, TITAN, packed(LLAMA)])
+@each_case("payload", [NOVA, LLAMA, TITAN, packed(LLAMA)])
 def test_its_payloads_are_claimed_by_no_neighbour(payload):
     for kind in ("message", "chunk"):
         assert [dialect.parse(payload, kind) for dialect in (bedrock, chat, messages)] == [None] * 3
@@ -289,7 +290,7 @@ def body(objects):
     return b"".join(event("chunk", packed(one)) for one in objects)
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@each_case("name", STREAMS)
 def test_the_stream_of_each_model_is_the_same_however_it_was_cut(name):
     objects, more = STREAMS[name]
     for measures in cut_everywhere(body(objects), 97, **FACTS):
@@ -297,7 +298,7 @@ def test_the_stream_of_each_model_is_the_same_however_it_was_cut(name):
         assert measures.operation == "chat"
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@each_case("name", STREAMS)
 def test_the_stream_of_each_model_is_truncated_without_its_end(name):
     objects, _ = STREAMS[name]
     end = -2 if name == "nova" else -1

@@ -3,13 +3,14 @@ import pytest
 from recorder.decode.dialect import Chunk, Piece, ToolPiece
 from recorder.decode.dialects.chat import parse
 from recorder.decode.values import compact
+from tests.cases import each_case
 
 
 def delta(value, **choice):
     return parse({"choices": [{"index": 0, "delta": value, **choice}]})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "content", "reasoning", "refusal"),
     [
         ({"content": "x"}, "x", "", ""),
@@ -33,7 +34,7 @@ def test_a_delta_gives_its_text_once(value, content, reasoning, refusal):
     assert (chunk.content, chunk.reasoning) == (bool(content or refusal), bool(reasoning))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         {},
@@ -67,7 +68,7 @@ def test_what_has_no_text_can_be_output(value, flags):
     assert chunk.flags == flags
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "piece"),
     [
         ({"index": 1, "id": "a", "function": {"name": "f", "arguments": "{"}}, ToolPiece(1, "a", "f", "{")),
@@ -91,16 +92,12 @@ def test_a_legacy_function_call_is_a_tool_call():
     assert chunk.pieces[0].tools == (ToolPiece(None, "", "f", "{}"),)
 
 
-@pytest.mark.parametrize(
-    ("reason", "read"), [("stop", "stop"), ("", None), ("null", None), (None, None), (3, None), ([], None)]
-)
+@each_case(("reason", "read"), [("stop", "stop"), ("", None), ("null", None), (None, None), (3, None), ([], None)])
 def test_finish_reasons_that_say_nothing_are_absent(reason, read):
     assert delta({}, finish_reason=reason).pieces[0].finish_reason == read
 
 
-@pytest.mark.parametrize(
-    ("index", "read"), [(3, 3), (None, 1), ("0", 1), (-1, 1), (True, 1), (1 << 31, 1), (1e3, 1), ({}, 1)]
-)
+@each_case(("index", "read"), [(3, 3), (None, 1), ("0", 1), (-1, 1), (True, 1), (1 << 31, 1), (1e3, 1), ({}, 1)])
 def test_a_choice_without_an_index_has_its_position(index, read):
     chunk = parse({"choices": [None, {"index": index, "delta": {}}]})
     assert [piece.index for piece in chunk.pieces] == [read]
@@ -121,7 +118,7 @@ def test_an_annotation_is_no_sight_of_a_choice():
     assert parse({"choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {}}]}).pieces == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "usage"),
     [
         ({"choices": [], "usage": {"a": 1}}, {"a": 1}),
@@ -137,7 +134,7 @@ def test_usage_is_found_where_servers_put_it(payload, usage):
     assert parse(payload).usage == usage
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "claimed"),
     [
         ({"choices": []}, True),
@@ -163,7 +160,7 @@ def test_the_shape_decides_what_is_chat(payload, claimed):
     assert (parse(payload) is not None) is claimed
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "choice", "mismatch"),
     [
         ("chat.completion.chunk", {"delta": {}}, False),

@@ -7,6 +7,7 @@ from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects import chat, messages
 from recorder.decode.dialects.cohere import API, parse, tokens
 from tests import hostile
+from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
 
 USAGE = {
@@ -28,7 +29,7 @@ def response(**more):
     return {"id": "c14c", "finish_reason": "COMPLETE", "message": {"role": "assistant", "content": []}, **more}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("chunk", "content", "reasoning"),
     [
         (event("content-start", {"content": {"type": "text", "text": "Hi"}}), "Hi", ""),
@@ -54,7 +55,7 @@ def test_a_call_begins_with_its_name_and_goes_on_with_its_arguments():
     assert more.tool
 
 
-@pytest.mark.parametrize(
+@each_case(
     "chunk",
     [
         event("content-start", {"content": {"type": "text", "text": ""}}),
@@ -84,13 +85,13 @@ def test_content_that_the_start_carries_is_read():
     assert event("message-start", {"content": [{"type": "text", "text": "Hi"}]}).pieces[0].content == "Hi"
 
 
-@pytest.mark.parametrize("reason", ["COMPLETE", "MAX_TOKENS", "STOP_SEQUENCE", "TOOL_CALL", "TIMEOUT"])
+@each_case("reason", ["COMPLETE", "MAX_TOKENS", "STOP_SEQUENCE", "TOOL_CALL", "TIMEOUT"])
 def test_message_end_ends_the_stream_with_a_reason_and_usage(reason):
     chunk = end(finish_reason=reason, usage=USAGE)
     assert chunk == Chunk(API, pieces=(Piece(0, "", "", "", (), reason),), usage=USAGE, ends=True)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("delta", "fault"),
     [
         ({"finish_reason": "ERROR", "error": "the model failed"}, Fault("ERROR", "the model failed")),
@@ -112,7 +113,7 @@ def test_a_fault_that_was_found_is_kept():
     )
 
 
-@pytest.mark.parametrize("delta", [None, "x", [], {}, {"finish_reason": ""}, {"finish_reason": 1}])
+@each_case("delta", [None, "x", [], {}, {"finish_reason": ""}, {"finish_reason": 1}])
 def test_an_end_without_a_reason_ends_all_the_same(delta):
     assert parse({"type": "message-end", "delta": delta}) == Chunk(API, ends=True)
 
@@ -148,7 +149,7 @@ def test_an_empty_response_is_a_response():
     assert not chunk.output
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("usage", "read"),
     [
         ({**USAGE, "cached_tokens": 64.0}, Tokens(input=71, output=10, cache_read=64)),
@@ -163,7 +164,7 @@ def test_tokens_are_those_of_the_model_not_those_billed(usage, read):
     assert tokens(usage) == read
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [
         {},
@@ -211,7 +212,7 @@ EVENTS = [
 ]
 
 
-@pytest.mark.parametrize("payload", EVENTS)
+@each_case("payload", EVENTS)
 def test_no_other_dialect_claims_them(payload):
     assert parse(payload) is not None
     assert chat.parse(payload) is None
@@ -286,8 +287,8 @@ def test_a_stream_is_put_together_however_it_is_cut():
     assert all(said(found) == SAID for found in cut_everywhere(ANSWER))
 
 
-@pytest.mark.parametrize("names", [True, False])
-@pytest.mark.parametrize("done", ["", "data: [DONE]\n\n"])
+@each_case("names", [True, False])
+@each_case("done", ["", "data: [DONE]\n\n"])
 def test_a_stream_needs_no_names_and_may_end_with_done(names, done):
     body = written(START, *PLAN, *CALLS, *TEXT, last("TOOL_CALL"), names=names)
     assert said(derived(body + done)) == SAID
@@ -306,10 +307,8 @@ def test_a_stream_without_message_end_is_truncated(events):
     assert (found.outcome, found.outcome_detail) == ("truncated", "eof")
 
 
-@pytest.mark.parametrize(
-    ("events", "detail"), [((), "before_output"), ((START,), "before_output"), ((START, *TEXT), "mid_stream")]
-)
-@pytest.mark.parametrize("reason", ["ERROR", "ERROR_TOXIC"])
+@each_case(("events", "detail"), [((), "before_output"), ((START,), "before_output"), ((START, *TEXT), "mid_stream")])
+@each_case("reason", ["ERROR", "ERROR_TOXIC"])
 def test_an_end_that_is_an_error_is_the_outcome(events, detail, reason):
     found = derived(written(*events, last(reason, error="the model failed")))
     assert (found.outcome, found.outcome_detail) == ("error_event", detail)

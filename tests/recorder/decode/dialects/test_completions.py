@@ -1,12 +1,12 @@
 import json
 
-import pytest
 from hypothesis import given
 
 from recorder.decode.dialect import Chunk, Piece
 from recorder.decode.dialects import chat, completions
 from recorder.decode.dialects.completions import parse
 from tests import hostile
+from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
 
 
@@ -14,7 +14,7 @@ def only(choice, **more):
     return parse({"object": "text_completion", "choices": [choice], **more})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("choice", "piece"),
     [
         ({"index": 0, "text": "Once", "finish_reason": None}, Piece(0, "Once", "", "", (), None)),
@@ -30,7 +30,7 @@ def test_a_choice_is_its_text(choice, piece):
     assert (chunk.content, chunk.reasoning, chunk.tool) == (piece.content != "", False, False)
 
 
-@pytest.mark.parametrize("choice", [{}, {"text": None}, {"text": 1, "finish_reason": 2}, None, "x", []])
+@each_case("choice", [{}, {"text": None}, {"text": 1, "finish_reason": 2}, None, "x", []])
 def test_a_choice_without_text_is_not_seen(choice):
     assert only(choice) == Chunk("openai.completions")
 
@@ -46,7 +46,7 @@ def test_an_answer_has_an_id_a_model_and_usage():
     assert completions.DIALECT.tokens(usage) == chat.tokens(usage)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "claimed"),
     [
         ({"choices": [{"text": "t"}]}, True),
@@ -95,7 +95,7 @@ def test_a_whole_answer_is_no_stream():
     assert (said(found), found.operation) == (SAID, "text_completion")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "outcome", "no_done"),
     [
         (wire(*EVENTS[:2], done=False), "truncated", True),

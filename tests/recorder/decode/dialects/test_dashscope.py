@@ -7,6 +7,7 @@ from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects import bedrock, bedrock_invoke, chat, messages
 from recorder.decode.dialects.dashscope import API, parse, parser, tokens
 from tests import hostile
+from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
 
 USAGE = {
@@ -50,7 +51,7 @@ def contents(chunks, place=0):
     return [piece.content for chunk in chunks for piece in chunk.pieces if piece.index == place]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("output", "piece"),
     [
         ({"choices": [choice("Hi")]}, Piece(0, "Hi", "", "", (), None)),
@@ -85,7 +86,7 @@ def test_what_has_no_text_can_be_output(output):
     assert parse({"output": output, "request_id": "r1"}).content
 
 
-@pytest.mark.parametrize(
+@each_case(
     "output",
     [
         {}, {"choices": []}, {"embeddings": [{"embedding": [0.5]}]}, {"task_id": "t", "task_status": "PENDING"},
@@ -97,7 +98,7 @@ def test_answers_without_text_have_a_usage_and_no_output(output):
     assert (chunk.api, chunk.usage, chunk.output) == (API, USAGE, False)
 
 
-@pytest.mark.parametrize("body", OTHER_BODIES)
+@each_case("body", OTHER_BODIES)
 def test_a_cumulative_stream_gives_what_each_event_adds(body):
     texts = ["", "I", "I am", "I am", "I am here."]
     for payloads in (
@@ -113,7 +114,7 @@ def test_a_stream_that_is_asked_for_increments_gives_them_as_they_are():
     assert contents(stream([answer(choice(text)) for text in texts], INCREMENTAL)) == texts
 
 
-@pytest.mark.parametrize("body", OTHER_BODIES)
+@each_case("body", OTHER_BODIES)
 def test_a_stream_that_gives_increments_unasked_is_seen_by_the_first_that_does_not_continue(body):
     texts = ["I", " am", " am", " here", ".", "."]
     assert contents(stream([answer(choice(text)) for text in texts], body)) == texts
@@ -179,7 +180,7 @@ def test_an_error_is_claimed_with_its_request(payload):
     assert parse(payload, "error", fault) == Chunk(API, "r1", fault=fault)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [
         {"output": {"text": "x"}},
@@ -268,7 +269,7 @@ def test_a_stream_is_the_same_however_it_was_cut(payloads, request_body):
         assert (measures.events, measures.comments, measures.chunks, measures.output_chunks) == (6, 6, 6, 6)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "outcome"),
     [
         (wire(*GROWN[:4]), ("truncated", "eof")),

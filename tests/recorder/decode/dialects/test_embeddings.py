@@ -2,6 +2,7 @@ import pytest
 
 from recorder.decode.dialect import Chunk, Tokens
 from recorder.decode.dialects.embeddings import DIALECT, parse
+from tests.cases import each_case
 
 VECTOR = {"object": "embedding", "index": 0, "embedding": [0.5, -1.0]}
 
@@ -22,7 +23,7 @@ def test_tokens_are_copied(usage, tokens):
     assert DIALECT.tokens(usage) == tokens
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [
         {"object": "list", "data": []},

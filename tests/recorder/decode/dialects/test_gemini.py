@@ -7,6 +7,7 @@ from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects.gemini import API, parse, parser, tokens
 from recorder.decode.dialects.registry import DIALECTS
 from tests import hostile
+from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
 
 USAGE = {"promptTokenCount": 8, "candidatesTokenCount": 2, "totalTokenCount": 10}
@@ -28,7 +29,7 @@ def partial(path, **value):
     return {"partialArgs": [{"jsonPath": path, **value}], "willContinue": True}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("parts", "content", "reasoning"),
     [
         ([{"text": "x"}], "x", ""),
@@ -47,7 +48,7 @@ def test_parts_are_text_or_thoughts(parts, content, reasoning):
     assert (chunk.api, chunk.model, chunk.ends) == (API, "gemini-3-pro", False)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "part",
     [
         {"text": ""},
@@ -64,7 +65,7 @@ def test_a_part_without_text_or_data_is_no_output(part):
     assert not parse(answer(part)).output
 
 
-@pytest.mark.parametrize(
+@each_case(
     "part",
     [
         {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
@@ -135,7 +136,7 @@ ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize(("calls", "expected"), ARGUMENTS.values(), ids=ARGUMENTS.keys())
+@each_case(("calls", "expected"), ARGUMENTS.values(), ids=ARGUMENTS.keys())
 def test_arguments_in_pieces_are_written_as_one_object(calls, expected):
     pieces, _ = streamed({"name": "f", "id": "c1", "willContinue": True}, *calls, {})
     assert "".join(tool.arguments for (tool,) in pieces) == expected
@@ -188,7 +189,7 @@ def test_candidates_are_choices_by_index_or_place():
     assert [(piece.index, piece.content) for piece in chunk.pieces] == [(0, "a"), (1, "b")]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reason", "expected"),
     [
         ("STOP", "STOP"),
@@ -244,7 +245,7 @@ def test_an_answer_of_code_assist_is_unwrapped():
     assert parse({"response": {"a": 1}, "traceId": "t"}) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("usage", "expected"),
     [
         (USAGE, Tokens(input=8, output=2, total=10)),
@@ -266,7 +267,7 @@ def test_tokens_are_copied_and_thoughts_are_output(usage, expected):
     assert tokens(usage) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "usage"),
     [
         ({"embedding": {"values": [0.1]}}, None),
@@ -305,7 +306,7 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize("payload", FOREIGN)
+@each_case("payload", FOREIGN)
 def test_other_objects_are_not_claimed(payload):
     assert parse(payload) is None
 
@@ -322,7 +323,7 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("payload", EXAMPLES)
+@each_case("payload", EXAMPLES)
 def test_no_other_dialect_claims_an_answer(payload):
     assert [dialect.api for dialect in DIALECTS if dialect.parse(payload, "message", None)] == [API]
 

@@ -2,12 +2,13 @@ import pytest
 
 from recorder.decode.dialect import Chunk, Tokens
 from recorder.decode.dialects.images import DIALECT, parse
+from tests.cases import each_case
 
 API = "openai.images"
 USAGE = {"total_tokens": 1100, "input_tokens": 50, "output_tokens": 1050, "input_tokens_details": {"text_tokens": 50}}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "chunk"),
     [
         ({"created": 1, "data": [{"b64_json": "iVBO"}], "usage": USAGE}, Chunk(API, content=True, usage=USAGE)),
@@ -26,7 +27,7 @@ def test_an_image_is_output_without_text(payload, chunk):
     assert parse(payload) == chunk
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [
         {"created": 1, "data": []},

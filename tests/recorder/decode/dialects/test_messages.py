@@ -7,6 +7,7 @@ from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects import chat
 from recorder.decode.dialects.messages import API, parse, tokens
 from tests import hostile
+from tests.cases import each_case
 from tests.derived import MS, cut_everywhere, derived, said
 
 
@@ -22,7 +23,7 @@ def message(**more):
     return parse({"type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn", **more})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("chunk", "content", "reasoning"),
     [
         (delta({"type": "text_delta", "text": "x"}), "x", ""),
@@ -44,7 +45,7 @@ def test_a_call_begins_with_its_name_and_is_output(kind):
     assert chunk.tool
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "arguments"),
     [({}, ""), ({"a": [1, "é"]}, '{"a":[1,"é"]}'), (None, ""), ("{", ""), ([], ""), (7, "")],
 )
@@ -65,7 +66,7 @@ def test_redacted_thinking_is_reasoning_without_text():
     assert chunk == Chunk(API, reasoning=True, flags=("opaque_reasoning",))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "chunk",
     [
         delta({"type": "signature_delta", "signature": "EqQB"}),
@@ -102,14 +103,14 @@ def test_content_that_the_start_of_a_message_carries_is_read():
     assert parse({"type": "message_start", "message": {"content": content}}).pieces[0].content == "Hi"
 
 
-@pytest.mark.parametrize("reason", ["end_turn", "max_tokens", "tool_use", "pause_turn", "refusal"])
+@each_case("reason", ["end_turn", "max_tokens", "tool_use", "pause_turn", "refusal"])
 def test_the_stop_reason_and_the_last_usage_come_with_a_message_delta(reason):
     usage = {"output_tokens": 15}
     chunk = parse({"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage})
     assert chunk == Chunk(API, pieces=(Piece(0, "", "", "", (), reason),), usage=usage)
 
 
-@pytest.mark.parametrize("value", [{"stop_reason": None}, {"stop_reason": ""}, {"stop_reason": 1}, {}, None, "x"])
+@each_case("value", [{"stop_reason": None}, {"stop_reason": ""}, {"stop_reason": 1}, {}, None, "x"])
 def test_a_message_delta_without_a_stop_reason_adds_no_piece(value):
     assert parse({"type": "message_delta", "delta": value}).pieces == ()
 
@@ -174,7 +175,7 @@ def test_counted_tokens_are_a_usage_and_no_message(more):
     assert tokens(chunk.usage) == Tokens(input=43)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("usage", "read"),
     [
         ({}, Tokens()),
@@ -196,7 +197,7 @@ def test_tokens_are_copied_from_usage(usage, read):
     assert tokens(usage) == read
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "claimed"),
     [
         ({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, True),
@@ -212,7 +213,7 @@ def test_errors_of_this_api_are_claimed_and_carry_the_fault_that_was_found(paylo
     assert chunk == (Chunk(API, fault=Fault("t", "m")) if claimed else None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [
         {},
@@ -239,7 +240,7 @@ def test_objects_of_other_apis_are_left_alone(payload):
     assert parse(payload) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [
         {"type": "message_start", "message": {"id": "m", "content": [], "usage": {"input_tokens": 1}}},
@@ -357,7 +358,7 @@ def test_a_ping_is_not_the_first_chunk():
     assert derived(ping + stream(START, *TEXT, end("end_turn"), STOP), len(ping)).ttfc_ns == 110 * MS
 
 
-@pytest.mark.parametrize("reason", ["end_turn", "max_tokens", "refusal", "pause_turn", "model_context_window_exceeded"])
+@each_case("reason", ["end_turn", "max_tokens", "refusal", "pause_turn", "model_context_window_exceeded"])
 def test_a_stream_that_message_stop_ends_is_complete(reason):
     found = derived(stream(START, *TEXT, end(reason, output_tokens=2), STOP))
     assert (found.outcome, found.finish_reason, found.input_tokens, found.output_tokens) == ("complete", reason, 43, 2)
@@ -417,7 +418,7 @@ MESSAGE = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "values"),
     [
         (MESSAGE, {"outcome": "complete", "content": "Hi", "reasoning": "Hm", "finish_reason": "end_turn"}),

@@ -7,6 +7,7 @@ from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects.ollama import API, parse, tokens
 from recorder.decode.dialects.registry import DIALECTS
 from tests import hostile
+from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
 
 COUNTERS = {
@@ -28,7 +29,7 @@ def generate(response, done=False, **more):
     return {"model": "qwen3", "created_at": "2026-01-01T00:00:00Z", "response": response, "done": done, **more}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "content", "reasoning"),
     [
         (chat({"content": "x"}), "x", ""),
@@ -70,7 +71,7 @@ def test_tool_calls_are_whole_with_their_arguments_as_compact_json():
     )
 
 
-@pytest.mark.parametrize("calls", [None, [], "x", [None], [{}], [{"function": None}], [{"function": {"name": ""}}]])
+@each_case("calls", [None, [], "x", [None], [{}], [{"function": None}], [{"function": {"name": ""}}]])
 def test_a_call_without_a_name_is_no_output(calls):
     assert not parse(chat({"tool_calls": calls})).output
 
@@ -93,7 +94,7 @@ def test_the_last_line_ends_the_stream_with_its_reason_and_counters(payload):
     assert not chunk.output
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("more", "reason"),
     [({}, None), ({"done_reason": ""}, None), ({"done_reason": 1}, None), ({"done_reason": "load"}, "load")],
 )
@@ -120,7 +121,7 @@ def test_an_error_beside_an_answer_is_kept():
     assert parse(chat({"content": ""}, error="out of memory"), "message", fault).fault == fault
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("usage", "expected"),
     [
         (COUNTERS, Tokens(input=26, output=282)),
@@ -133,7 +134,7 @@ def test_tokens_are_copied(usage, expected):
     assert tokens(usage) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [
         {},

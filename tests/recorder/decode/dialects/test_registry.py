@@ -1,8 +1,7 @@
 """Every object is of one API at most, and the answers of each are found by it."""
 
-import pytest
-
 from recorder.decode.dialects.registry import DIALECTS
+from tests.cases import each_case
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 NAMED = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
@@ -45,6 +44,6 @@ OBJECTS = [
 ]
 
 
-@pytest.mark.parametrize(("payload", "api"), OBJECTS)
+@each_case(("payload", "api"), OBJECTS)
 def test_an_object_is_of_one_api(payload, api):
     assert [one.api for one in DIALECTS if one.parse(payload, "message", None)] == ([api] if api else [])

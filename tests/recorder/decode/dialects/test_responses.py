@@ -8,6 +8,7 @@ from recorder.decode.assembly import Calls
 from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
 from recorder.decode.dialects.responses import DIALECT, parse
 from tests import hostile
+from tests.cases import each_case
 from tests.derived import cut_everywhere, derived
 from tests.derived import said as said_of
 
@@ -82,7 +83,7 @@ def said(*payloads):
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "piece", "classes"),
     [
         (delta("output_text", "Hi"), Piece(0, "Hi", "", "", (), None), (True, False, False)),
@@ -102,7 +103,7 @@ def test_a_delta_is_text_of_its_class(payload, piece, classes):
     assert chunk == Chunk(API, pieces=(piece,), content=classes[0], reasoning=classes[1], tool=classes[2])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [
         event("created", response={}),
@@ -141,7 +142,7 @@ def test_what_says_nothing_is_a_chunk_without_output(payload):
     assert chunk.counts
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "content", "tool", "reasoning", "flags"),
     [
         (event("audio.delta", delta="UklG"), True, False, False, ()),
@@ -266,20 +267,20 @@ STREAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@each_case("name", STREAMS)
 def test_every_text_is_taken_once(name):
     payloads, expected = STREAMS[name]
     assert said(*payloads) == expected
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@each_case("name", STREAMS)
 def test_an_event_means_the_same_when_it_is_read_again(name):
     parser = DIALECT.parser(None)
     for payload in STREAMS[name][0]:
         assert parser(payload, "message", None) == parser(payload, "message", None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("item", "name", "arguments"),
     [
         ({"type": "web_search_call", "action": {"type": "search", "query": "q"}}, "web_search",
@@ -305,7 +306,7 @@ def test_a_built_in_tool_is_called_by_its_type(item, name, arguments):
     assert said(finished(item)) == {name: arguments}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "reason", "fault"),
     [
         (last(usage=USAGE), "completed", None),
@@ -350,7 +351,7 @@ def test_encrypted_reasoning_is_output_when_its_item_is_finished():
     assert read(last(item))[0].reasoning
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "fault", "expected"),
     [
         ({"type": "error", "sequence_number": 2, "error": {"code": "x"}}, Fault("x", None), Fault("x", None)),
@@ -377,7 +378,7 @@ def test_a_whole_response_gives_everything():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("payload", "fault", "expected"),
     [
         (response(status="queued", error=None, usage=None), None, Chunk(API, "resp_1", "m")),
@@ -417,7 +418,7 @@ def test_the_type_may_stand_in_the_event_alone():
     assert parse({"type": "message", "delta": "x"}, "response.output_text.delta") is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [
         {},
@@ -502,8 +503,8 @@ FLAT = {**BROKEN, "type": "error", "sequence_number": 3}
 FAILED = last(status="failed", error={"code": "server_error", "message": "It broke."})
 
 
-@pytest.mark.parametrize("ending", [[ERROR], [FLAT], [FAILED], [ERROR, FAILED], [FLAT, FAILED]])
-@pytest.mark.parametrize(("begun", "detail"), [([CREATED], "before_output"), (BEGUN, "mid_stream")])
+@each_case("ending", [[ERROR], [FLAT], [FAILED], [ERROR, FAILED], [FLAT, FAILED]])
+@each_case(("begun", "detail"), [([CREATED], "before_output"), (BEGUN, "mid_stream")])
 def test_an_error_is_found_in_every_shape(begun, ending, detail):
     found = derived(wire(*begun, *ending))
     assert (found.outcome, found.outcome_detail) == ("error_event", detail)

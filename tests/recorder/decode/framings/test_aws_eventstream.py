@@ -1,13 +1,13 @@
 import struct
 from zlib import crc32
 
-import pytest
 from botocore.eventstream import EventStreamBuffer, ParserError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.decode.framings.aws_eventstream import fields, looks_like, records
 from recorder.decode.framings.record import Record
+from tests.cases import each_case
 from tests.eventstream import event, header, message, string
 
 FIRST = event("messageStart", {"role": "assistant"})
@@ -44,7 +44,7 @@ def test_headers_of_every_type_are_passed_over():
     assert brief(message(EVERY_KIND, "ü".encode()) + THIRD)[:1] == [("chunk", "ü", False)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("headers", "payload", "type", "data"),
     [
         (b"", b"{}", "message", "{}"),
@@ -94,7 +94,7 @@ def test_nothing_is_read_behind_a_wrong_prelude():
         assert rest.type == "message"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("total", "length"),
     [(0, 0), (15, 0), (16, 1), (100, 85), (1 << 31, 0), (0xFFFFFFFF, 0xFFFFFFFF), (25 << 20, 8), (1 << 20, 1 << 18)],
 )
@@ -107,7 +107,7 @@ def test_lengths_that_cannot_be_are_not_trusted_even_with_a_checksum(total, leng
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "headers",
     [
         b"\x05ab",
@@ -132,7 +132,7 @@ def test_a_message_that_the_end_cuts_off_is_left_out():
         assert list(records(STREAM[:size])) == [record for record in whole if record.end <= size]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "answer"),
     [
         (STREAM, True), (FIRST[:12], True), (FIRST[:11], False), (b"", False), (b'{"a": 1}' * 4, False),

@@ -1,8 +1,8 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.decode.framings.json_array import fields, looks_like, records
+from tests.cases import each_case
 
 BOM = b"\xef\xbb\xbf"
 
@@ -43,12 +43,12 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize(("stream", "expected"), TABLE.values(), ids=TABLE.keys())
+@each_case(("stream", "expected"), TABLE.values(), ids=TABLE.keys())
 def test_each_whole_element_is_a_record(stream, expected):
     assert brief(stream) == expected
 
 
-@pytest.mark.parametrize("stream", [stream for stream, _ in TABLE.values()], ids=TABLE.keys())
+@each_case("stream", [stream for stream, _ in TABLE.values()], ids=TABLE.keys())
 def test_ranges_are_in_order_and_have_the_fields_of_their_records(stream):
     found = list(records(stream))
     borders = [border for record in found for border in (record.start, record.end)]
@@ -74,7 +74,7 @@ def test_the_records_of_a_beginning_are_the_first_records_of_the_stream(elements
     assert list(records(stream[:cut])) == [record for record in whole if record.end <= cut]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "expected"),
     [
         (b'[{"a":1}]', True),
@@ -94,7 +94,7 @@ def test_an_array_that_begins_with_an_object_looks_like_a_stream(body, expected)
     assert looks_like(body) is expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         b"[" + b'{"a":' * (1 << 18),

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.decode.framings.ndjson import fields, looks_like, records
+from tests.cases import each_case
 
 BOM = b"\xef\xbb\xbf"
 
@@ -37,12 +38,12 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize(("stream", "expected"), TABLE.values(), ids=TABLE.keys())
+@each_case(("stream", "expected"), TABLE.values(), ids=TABLE.keys())
 def test_each_line_that_is_not_blank_is_a_record(stream, expected):
     assert brief(stream) == expected
 
 
-@pytest.mark.parametrize("stream", [stream for stream, _ in TABLE.values()], ids=TABLE.keys())
+@each_case("stream", [stream for stream, _ in TABLE.values()], ids=TABLE.keys())
 def test_ranges_are_in_order_and_have_the_fields_of_their_records(stream):
     found = list(records(stream))
     borders = [border for record in found for border in (record.start, record.end)]
@@ -71,7 +72,7 @@ def test_the_records_of_a_beginning_are_the_first_records_of_the_stream(lines, b
     assert len(begun) <= len(terminated) + 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         b'{"a":1}\n{"b":2}\n',
@@ -86,7 +87,7 @@ def test_an_object_on_the_first_line_and_more_below_look_like_a_stream(body):
     assert looks_like(body)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         b"",

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.decode.framings.sse import Comment, Cursor, Event, fields
+from tests.cases import each_case
 
 BOM = b"\xef\xbb\xbf"
 
@@ -60,7 +61,7 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize(("stream", "expected"), TABLE.values(), ids=TABLE.keys())
+@each_case(("stream", "expected"), TABLE.values(), ids=TABLE.keys())
 def test_items_are_those_of_the_standard_and_their_ranges_are_in_order(stream, expected):
     items = run(stream)[0]
     assert brief(items) == expected
@@ -104,7 +105,7 @@ def test_a_cr_dispatches_at_once():
     assert [item.end for item in run(b"data: a\r\n\r\n")[0]] == [10]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "retry"),
     [(b"10", 10), (b"007", 7), (b"+5", None), (b"5 ", None), (b"", None), ("\u0665".encode(), None), (b"9" * 99, None)],
 )
@@ -116,7 +117,7 @@ def test_the_last_valid_retry_holds():
     assert run(b"retry: 1\nretry: 2\nretry: x\n")[2] == 2
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("stream", "tail"),
     [
         (b"data: a\n\n", None),

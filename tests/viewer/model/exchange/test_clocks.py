@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from recorder.decode.decoder import decode
 from recorder.decode.outcome import Exchange, Read
+from tests.cases import each_case
 from tests.viewer.conftest import event
 from viewer.model.exchange import clocks
 from viewer.model.exchange.clocks import FORMATS, Format, Times
@@ -37,7 +38,7 @@ def column(times: Times, rows: tuple[int, ...] = (0, 1, 2, 3)) -> list[str]:
     return [times.of(HEARD, row, before) for row, before in zip(rows, above, strict=True)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("format", "told"),
     [
         ("request", ["0.040", "0.100", "0.100", "2.345"]),
@@ -79,7 +80,7 @@ def test_unknown_times_have_no_unit() -> None:
     assert Times().with_unit(50 * MS) == "0.050 s"
 
 
-@pytest.mark.parametrize("times", [*(Times(format, 40 * MS, STARTED) for format in FORMATS), since(0), since(3)])
+@each_case("times", [*(Times(format, 40 * MS, STARTED) for format in FORMATS), since(0), since(3)])
 def test_a_column_is_as_wide_as_its_widest_time(times: Times) -> None:
     for rows in ((0, 1, 2, 3), (0, 3)):
         assert max(map(len, [times.title, *column(times, rows)])) <= times.width(HEARD) <= 12
@@ -136,7 +137,7 @@ def test_displayed_time_leads_to_its_event() -> None:
     assert Times("wall", started_at=STARTED).position(transcript, 100 * MS) == 2
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("times", "drawn"),
     [
         (Times(), "╷0             ╷1 s           ╷2 s"),
@@ -171,16 +172,12 @@ def test_events_of_one_read_have_no_time_between_them() -> None:
     assert shown == ["0.050", "0.010", "0.030", "00:00:00.000", "0.050", "0.050"]
 
 
-@pytest.mark.parametrize(
-    ("ns", "text"), [(0, "0.000"), (-400_000, "0.000"), (-123 * MS, "−0.123"), (1_234_567_890, "1.235")]
-)
+@each_case(("ns", "text"), [(0, "0.000"), (-400_000, "0.000"), (-123 * MS, "−0.123"), (1_234_567_890, "1.235")])
 def test_seconds_have_no_sign_when_they_round_to_zero(ns: int, text: str) -> None:
     assert clocks.seconds(ns) == text
 
 
-@pytest.mark.parametrize(
-    ("ns", "text"), [(100_000, "0.1"), (9_990_000, "10.0"), (11 * MS, "11"), (2_914 * MS, "2,914")]
-)
+@each_case(("ns", "text"), [(100_000, "0.1"), (9_990_000, "10.0"), (11 * MS, "11"), (2_914 * MS, "2,914")])
 def test_short_times_are_shown_to_a_tenth_of_a_millisecond(ns: int, text: str) -> None:
     assert clocks.milliseconds(ns) == text
 

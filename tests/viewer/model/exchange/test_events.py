@@ -5,6 +5,7 @@ from sqlalchemy import Connection
 
 from recorder.decode.decoder import decode
 from recorder.decode.outcome import Exchange
+from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, FAILED, TOOLS
 from viewer.model.exchange import events
 from viewer.model.exchange.transcript import Transcript
@@ -36,7 +37,7 @@ def test_nul_is_replaced_as_on_the_tape() -> None:
     assert events.without_nul("a\0b") == "a\ufffdb"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "fitting"),
     [
         ("", list(range(9))),

@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 
 from recorder.decode.derive import Decoded, decode
 from recorder.decode.outcome import Exchange, Read
+from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, FAILED, MS, TOOLS, event
 from viewer.model.exchange import markers
 from viewer.model.exchange.clocks import Times
@@ -63,7 +64,7 @@ def test_missing_markers_in_words() -> None:
 S = 1_000_000_000
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "goal"),
     [
         ("3.2s", Goal("instant", 3.2 * S)),
@@ -117,7 +118,7 @@ def test_goals_lead_to_a_timestamp_or_a_position() -> None:
     assert markers.place(Goal("event", 2), playback, transcript, Times()) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("times", "typed"),
     [
         (Times(), "2.551s"),

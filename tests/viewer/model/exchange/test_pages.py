@@ -5,11 +5,11 @@ import json
 from array import array
 from collections.abc import Iterable
 
-import pytest
 from sqlalchemy import Connection
 
 from recorder.decode.stalls import Thresholds
 from recorder.process import Run
+from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, FAILED, LIMITED, LIVE, TOOLS, TRUNCATED
 from viewer.model.exchange import opened as opening
 from viewer.model.exchange import pages
@@ -56,7 +56,7 @@ def test_a_heading_without_flags_has_no_gap_for_them(connection: Connection) -> 
     assert "  gpt-x-mini  POST " in text([pages.heading(plain)])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("recorder", "dead"),
     [
         (Run(1, "2026-03-01T12:00:00.000000Z", None), False),
@@ -126,7 +126,7 @@ def test_bookmark_without_a_timestamp_has_no_unit(connection: Connection) -> Non
     assert "#1      –  content  Hel" in text(pages.noted(known(connection, COMPLETE), notes, found, Times()))
 
 
-@pytest.mark.parametrize("width", [50, 57, 77, 117])
+@each_case("width", [50, 57, 77, 117])
 def test_figures_of_who_was_slow_are_never_cut(connection: Connection, width: int) -> None:
     lines = list(pages.timing(known(connection, TOOLS), opened(connection, TOOLS), width))
     shown = text(lines)

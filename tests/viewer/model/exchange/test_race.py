@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from recorder.decode.decoder import decode
 from recorder.decode.outcome import Exchange, Read
+from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, LIMITED, MS, TOOLS, event
 from tests.viewer.exchange_rows import detailed
 from viewer.model.exchange import race
@@ -92,7 +93,7 @@ def test_one_clock_drives_both() -> None:
     assert (race.positions, race.playback.playing) == ((3, 3), False)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("alignment", "at_zero"),
     [("request sent", (0, 0)), ("first byte", (1, 1)), ("first content", (1, 1)), ("content offset", (0, 0))],
 )
@@ -220,7 +221,7 @@ def test_unstreamed_answer_comes_with_its_last_read() -> None:
     assert race.lanes[0].instant_ns(1) == race.lanes[0].origin_ns("first content") == 300 * MS
 
 
-@pytest.mark.parametrize("alignment", ALIGNMENTS)
+@each_case("alignment", ALIGNMENTS)
 def test_the_playhead_stays_where_it_is_when_a_lane_grows(alignment: str) -> None:
     race = Race(lane(FAST), lane(SLOW[:2]), Now(), alignment)  # type: ignore[arg-type]
     race.playback.seek_to(450 * MS)
@@ -252,7 +253,7 @@ def test_playhead_at_the_end_stays_there_unless_it_follows() -> None:
     assert (race.playback.media_ns, race.playback.end_ns) == (800 * MS, 1200 * MS)
 
 
-@pytest.mark.parametrize("alignment", ALIGNMENTS)
+@each_case("alignment", ALIGNMENTS)
 def test_race_extends_while_a_live_lane_is_silent(alignment: str) -> None:
     race = Race(lane(FAST), live(SLOW), Now(), alignment)  # type: ignore[arg-type]
     race.follow()
@@ -343,7 +344,7 @@ def test_reasoning_and_tool_calls_are_parts_of_a_lane(connection: Connection) ->
     ]
 
 
-@pytest.mark.parametrize("alignment", ALIGNMENTS)
+@each_case("alignment", ALIGNMENTS)
 def test_exchange_without_text_can_race(alignment: str, connection: Connection) -> None:
     race = Race(taped(connection, LIMITED), taped(connection, COMPLETE), Now(), alignment)  # type: ignore[arg-type]
     race.playback.seek_to(10**12)
@@ -447,7 +448,7 @@ def test_unknown_timestamp_is_not_zero() -> None:
     assert found == "✓ complete  T –  #0/#0  instant unknown  2 ch"
 
 
-@pytest.mark.parametrize(("room", "said"), [
+@each_case(("room", "said"), [
     (40, "✓ complete  T 100 ms  #2/#2  12.5 tok/s"),
     (39, "✓ complete  T 100 ms  #2/#2  12.5 tok/s"),
     (38, "✓ complete  T 100 ms  #2/#2"),

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from recorder.decode.decoder import decode
 from recorder.decode.outcome import Exchange, Read
+from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS, TOOLS_READS
 from viewer import sparkline
 from viewer.model.exchange import markers, strips
@@ -136,7 +137,7 @@ def test_a_wait_that_is_not_played_in_full_is_marked() -> None:
     assert strips.shaded(" " * 15, [long], 15, 2_500 * MS) == "···2.4 s···    "
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ms", "text"), [(301, "301 ms"), (999, "999 ms"), (999.6, "1.0 s"), (2_440, "2.4 s"), (3_600_000, "3,600.0 s")]
 )
 def test_a_length_is_written_in_few_characters(ms: float, text: str) -> None:

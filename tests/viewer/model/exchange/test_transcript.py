@@ -3,13 +3,13 @@
 import random
 from pathlib import Path
 
-import pytest
 from sqlalchemy import Connection
 
 from recorder.decode.assembly import assemble
 from recorder.decode.decoder import Decoded, decode
 from recorder.decode.encoding import Cleaner
 from recorder.decode.outcome import Exchange, Read
+from tests.cases import each_case
 from tests.decoded import of_chunks
 from tests.viewer.conftest import COMPLETE, DONE, FAILED, TOOLS, event
 from viewer.model.exchange.transcript import OUTPUT, Track, Transcript
@@ -106,7 +106,7 @@ def test_position_is_how_many_events_had_come(connection: Connection) -> None:
     assert [transcript.position(at) for at in (0, 100_000_000, 119_999_999, 120_000_000, 10**12)] == [0, 1, 2, 5, 9]
 
 
-@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.name)
+@each_case("path", STREAMS, ids=lambda path: path.name)
 def test_at_any_place_the_texts_are_those_of_the_chunks_so_far(path: Path) -> None:
     body = path.read_bytes()
     draw = random.Random(path.name)
@@ -125,7 +125,7 @@ def test_at_any_place_the_texts_are_those_of_the_chunks_so_far(path: Path) -> No
             assert said.rstrip("\ufffd") == (so_far.values[name] or "").rstrip("\ufffd")
 
 
-@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.name)
+@each_case("path", STREAMS, ids=lambda path: path.name)
 def test_only_output_has_text(path: Path) -> None:
     transcript = Transcript(decoded(path.read_bytes()))
     assert {kind for at, kind in enumerate(kinds(transcript)) if transcript.text(at)} <= OUTPUT

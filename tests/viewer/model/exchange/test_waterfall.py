@@ -1,10 +1,10 @@
 """Where the time went, as bars."""
 
-import pytest
 from sqlalchemy import Connection
 
 from recorder.decode.outcome import Exchange
 from recorder.decode.stalls import Thresholds
+from tests.cases import each_case
 from tests.viewer.conftest import LIVE, MS, TOOLS
 from tests.viewer.exchange_rows import detailed
 from viewer.model.exchange import opened, pages
@@ -36,7 +36,7 @@ def test_a_bar_has_at_least_one_cell_of_its_axis() -> None:
     assert Bar("x", 100, 100, "wait").cells(100, 10) == (9, 1)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("framing", "told"),
     [
         ("chunked", "the body's last chunk came"),

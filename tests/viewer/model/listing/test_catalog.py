@@ -1,7 +1,6 @@
 """A list of exchanges: their places, the rows that are kept, and the marks."""
 
-import pytest
-
+from tests.cases import each_case
 from tests.viewer.exchange_rows import listed
 from viewer.model.listing.catalog import MOST_MARKS, PAGE, Catalog, Marks
 from viewer.rows import ListRow
@@ -96,7 +95,7 @@ def test_dropped_exchanges_are_gone() -> None:
     assert [catalog.number(place) for place in range(2)] == [3, 1]
 
 
-@pytest.mark.parametrize(("number", "place"), [(9, 0), (4, 1), (0, 2), (5, 0)])
+@each_case(("number", "place"), [(9, 0), (4, 1), (0, 2), (5, 0)])
 def test_nearest_place_of_an_absent_exchange_by_time(number: int, place: int) -> None:
     assert Catalog([1, 3, 5]).nearest(number) == place
 

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import Connection
 
 from recorder.clock import Clock
+from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from viewer.filters.parser import FilterError, parse
 from viewer.model.listing import drilling
@@ -19,7 +20,7 @@ def selected(connection: Connection, text: str) -> int:
     return queries.count(connection, conditions.condition(parse(text)))
 
 
-@pytest.mark.parametrize("name", [*GROUPS, "label.run", "label.k"])
+@each_case("name", [*GROUPS, "label.run", "label.k"])
 def test_filter_of_a_group_selects_its_exchanges(name: str, connection: Connection) -> None:
     rows = overview.figures(connection, name)[0]
     keys = [row[name] for row in rows]
@@ -45,7 +46,7 @@ def test_filter_of_a_failure_selects_its_exchanges(connection: Connection) -> No
         assert selected(connection, text) == one.count
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("base", "together"),
     [
         ("", "model:gpt"),
@@ -77,7 +78,7 @@ def test_path_excludes_queries_where_others_have_one() -> None:
     assert drilling.group("path", "/v1/x", ["/v1/x?a=1"]) == 'path:/v1/x -path~"[?]"'
 
 
-@pytest.mark.parametrize("value", [HOSTILE.replace("\0", ""), 'a"b\\c*', "or", "", "-x", "a,b", "a:b"])
+@each_case("value", [HOSTILE.replace("\0", ""), 'a"b\\c*', "or", "", "-x", "a,b", "a:b"])
 def test_any_name_of_a_group_becomes_a_filter_that_parses(value: str) -> None:
     assert parse(drilling.group("model", value)) == parse(str(parse(drilling.group("model", value))))
 

@@ -6,13 +6,14 @@ import pytest
 from rich.cells import cell_len
 from sqlalchemy import Connection
 
+from tests.cases import each_case
 from viewer.model.listing import groups
 from viewer.stats.metrics import GROUPS
 from viewer.stats.summary import FEW
 from viewer.tape import overview
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "shown"), [(None, "–"), (0.0, "0.0"), (9.94, "9.9"), (99.94, "99.9"), (100, "100"), (12345.6, "12,346")]
 )
 def test_a_figure_has_a_decimal_while_it_is_small(value: Any, shown: str) -> None:
@@ -27,7 +28,7 @@ def test_groups_of_the_screen_are_groups_of_the_statistics() -> None:
     assert set(groups.GROUPS) <= set(GROUPS)
 
 
-@pytest.mark.parametrize("width", [30, 60, 80, 120, 200])
+@each_case("width", [30, 60, 80, 120, 200])
 def test_a_table_fits_its_width_and_its_lines_are_alike(width: int, connection: Connection) -> None:
     laid = groups.table("model", overview.figures(connection, "model")[0], width)
     assert sum(laid.widths) + 2 * (len(laid.widths) - 1) <= width

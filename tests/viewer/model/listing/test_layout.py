@@ -1,9 +1,9 @@
 """The columns of the list: which there is room for, and a line of them."""
 
-import pytest
 from rich.cells import cell_len
 from sqlalchemy import Connection
 
+from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from tests.viewer.exchange_rows import listed as row
 from tests.viewer.model.test_states import LOOK, plain
@@ -59,7 +59,7 @@ def test_refusal_beside_its_status_is_one_word() -> None:
     assert plain(alone.shown(refused, LOOK, 13)) == "429"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reason", "shown"),
     [("stop", ""), ("STOP", ""), ("end_turn", ""), ("COMPLETE", ""), ("completed", ""), ("tool_use", "tool_use"),
      ("max_tokens", "max_tokens"), (None, "")],

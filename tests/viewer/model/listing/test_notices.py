@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from recorder.errors import TapeDamaged
 from recorder.process import Run
+from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from viewer.filters.parser import parse
 from viewer.model.listing import notices
@@ -65,7 +64,7 @@ def test_none_match_counts_each_term() -> None:
     assert "         0  ttft>900s  alone: did you mean ttft>900ms?" in text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "meant"), [("ttft>900s", "ttft>900ms"), ("ttft>59s", None), ("status>900", None), ("since:-2h", None)]
 )
 def test_a_long_duration_may_be_a_slip_of_the_unit(text: str, meant: str | None) -> None:

@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-import pytest
 from sqlalchemy import Connection
 
 from recorder.decode.outcome import ENDED_BY, OUTCOMES
 from recorder.decode.stalls import Thresholds
+from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from tests.viewer.exchange_rows import listed
 from viewer.model.listing import preview
@@ -27,7 +27,7 @@ def previewed(connection: Connection, no: int) -> ListRow:
     return found.row
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("no", "said"),
     [
         (1, "all came: finish reason stop, [DONE], then the end"),
@@ -42,7 +42,7 @@ def test_each_outcome_has_a_reason(no: int, said: str, connection: Connection) -
     assert preview.reason(previewed(connection, no), LOOK) == said
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changed", "said"),
     [
         ({"outcome": "interrupted", "ended_by": "died"}, "the recorder (pid 4121) died after 4 events, before"),
@@ -70,7 +70,7 @@ def test_reasons_describe_what_happened(changed: dict[str, Any], said: str, conn
     assert preview.reason(row, LOOK).startswith(said)
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES)
+@each_case("outcome", OUTCOMES)
 def test_no_way_to_end_lacks_a_reason(outcome: str, connection: Connection) -> None:
     row = replace(previewed(connection, 3), outcome=outcome)
     reasons = {ended_by: preview.reason(replace(row, ended_by=ended_by), LOOK) for ended_by in ENDED_BY}

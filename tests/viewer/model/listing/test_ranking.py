@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from recorder.clock import Clock
 from recorder.process import Run
+from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, HOSTILE, LIVE, ODD, TOOLS, TRUNCATED
 from tests.viewer.exchange_rows import listed
 from viewer.model.listing import ranking
@@ -68,7 +69,7 @@ def test_columns_give_way_where_there_is_no_room_and_the_drawing_keeps_a_fifth()
     assert narrow.drawn >= 12
 
 
-@pytest.mark.parametrize("width", [20, 60, 80, 120, 200])
+@each_case("width", [20, 60, 80, 120, 200])
 def test_lines_fill_no_more_than_their_width(width: int) -> None:
     found = [
         entry(1, model=HOSTILE, finish_reason=HOSTILE, ttft_ms=50.0, duration_ms=1e7),
@@ -199,7 +200,7 @@ def test_invisible_difference_has_no_sign_and_no_winner() -> None:
     assert found["TTFT ms"] == Score("TTFT ms ", "20.0 ", "20.0 ", "0.0 ", None)
 
 
-@pytest.mark.parametrize("outcome", ["truncated", "error_event", "client_closed", "timeout", "open"])
+@each_case("outcome", ["truncated", "error_event", "client_closed", "timeout", "open"])
 def test_only_ttft_is_judged_of_incomplete_answers(outcome: str) -> None:
     short = {name: 0.7 for name in LABELS if name.endswith("_ms")}
     found = scored(row(), row(outcome, tps_user=99.0, **short))
@@ -215,8 +216,8 @@ def test_an_empty_answer_is_not_a_quick_one() -> None:
     assert scored(row(), row(flags=("empty",), duration_ms=1.0))["DUR ms"].better is None
 
 
-@pytest.mark.parametrize("flag", ["burst", "coalesced", "single_chunk"])
-@pytest.mark.parametrize("metric", ["icl_p50_ms", "icl_p99_ms", "max_stall_ms", "tpot_ms", "tps_user"])
+@each_case("flag", ["burst", "coalesced", "single_chunk"])
+@each_case("metric", ["icl_p50_ms", "icl_p99_ms", "max_stall_ms", "tpot_ms", "tps_user"])
 def test_gaps_are_not_judged_where_output_came_many_chunks_at_once(metric: str, flag: str) -> None:
     label = LABELS[metric]
     assert scored(row(**{metric: 0.0}), row())[label].better is not None
@@ -255,7 +256,7 @@ def test_recorded_words_are_safe(connection: Connection) -> None:
     assert shown.isprintable()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("divergence", "growing", "said"),
     [(None, False, "same"), (1233, False, "differ at 1,234"), (None, True, "same so far"), (0, True, "differ at 1")],
 )
@@ -264,7 +265,7 @@ def test_texts_are_measured_and_compared(divergence: int | None, growing: bool, 
     assert found == Score("TEXT", "1,204 ch", "7 ch", said, None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("lengths", "divergence", "said"),
     [((3, 0), 0, "only A"), ((0, 3), 0, "only B"), ((0, 0), None, "–"), ((3, 0), None, "–")],
 )

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from recorder.tape.redact import Redactor
+from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from viewer.model.text import curl
 
@@ -58,7 +59,7 @@ def test_command_is_as_people_would_write_it() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("upstream", "header", "said"),
     [
         ("https://api.anthropic.com", "x-api-key", "x-api-key: $ANTHROPIC_API_KEY"),
@@ -75,7 +76,7 @@ def test_key_is_the_variable_of_its_host_or_a_neutral_one(upstream: str, header:
     assert f'-H "{said}"' in command([[header, MARK]], upstream=upstream)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "url"),
     [
         ("@evil.example/x", "https://api.openai.com/@evil.example/x"),
@@ -150,7 +151,7 @@ def test_unrecorded_body_is_noted() -> None:
     assert command(body=None, size=1234).startswith(": 'the body of 1,234 bytes is not recorded'\n")
 
 
-@pytest.mark.parametrize("body", [b"\xff\xfe\x00", b"x" * 200_000, b"a\x1b[201~; rm -rf ~\n", "\u202e".encode()])
+@each_case("body", [b"\xff\xfe\x00", b"x" * 200_000, b"a\x1b[201~; rm -rf ~\n", "\u202e".encode()])
 def test_body_that_cannot_be_pasted_goes_in_base64(body: bytes) -> None:
     shown = command(body=body)
     assert not [sign for sign in shown if not sign.isprintable() and sign != "\n"]

@@ -1,12 +1,11 @@
 """Where two texts part, however long they are."""
 
-import pytest
-
+from tests.cases import each_case
 from viewer.model.text import diff
 from viewer.model.text.diff import CONTEXT, Divergence
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("a", "b", "at"),
     [
         ("", "", 0),
@@ -30,7 +29,7 @@ def test_divergence_quotes_both_continuations() -> None:
     assert diff.divergence("one two", "one three") == Divergence(5, "one t", "wo", "hree", False, 0, 0)
 
 
-@pytest.mark.parametrize(("a", "b", "growing", "parts"), [
+@each_case(("a", "b", "growing", "parts"), [
     ("abc", "abcdef", (True, False), False),
     ("abc", "abcdef", (False, True), True),
     ("abcdef", "abc", (False, True), False),
@@ -43,7 +42,7 @@ def test_growing_text_that_is_a_prefix_has_not_diverged(
     assert (diff.divergence(a, b, growing) is not None) == parts
 
 
-@pytest.mark.parametrize(("a", "b", "growing", "told"), [
+@each_case(("a", "b", "growing", "told"), [
     ("a", "a", (False, False), "both texts are the same"),
     ("a", "ab", (True, False), "both texts are the same so far"),
     ("", "", (False, False), "neither has any text"),
@@ -69,7 +68,7 @@ def test_divergence_of_ten_million_characters_quotes_only_its_context() -> None:
     assert (found.is_cut, found.more_a, found.more_b) == (True, 601, 0)
 
 
-@pytest.mark.parametrize(("a", "b", "told"), [
+@each_case(("a", "b", "told"), [
     ("ab\ncd", "ab\nce", "the same up to character 4 (line 2, column 2)"),
     ("a", "b", "they differ from the first character on"),
     ("", "b", "only B has any text"),

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 from rich.segment import Segment
 
+from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from viewer.model.text import markdown
 from viewer.model.text.markdown import Line, Piece
@@ -45,7 +46,7 @@ def test_a_table_is_laid_out() -> None:
     assert plain(markdown.rendered("|a|b|\n|-|-|\n|1|22|\n", 40)) == [" a  b", " ─────", " 1  22"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "shown"),
     [
         ("[here](http://evil.example/x)", "here (http://evil.example/x)"),
@@ -72,7 +73,7 @@ def drawn(lines: list[Line]) -> str:
     return captured.get()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         HOSTILE,

@@ -3,7 +3,6 @@
 import itertools
 import time
 
-import pytest
 import regex
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +11,7 @@ from rich.cells import cell_len
 from recorder.decode.decoder import decode
 from recorder.decode.outcome import Exchange, Read
 from recorder.sanitize import safe
+from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE, event
 from viewer.model.exchange.answer import Answer
 from viewer.model.exchange.transcript import Transcript
@@ -60,7 +60,7 @@ def test_cost_of_a_long_line_is_that_of_the_lines_found() -> None:
     assert time.thread_time() - began < 0.5
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "lines"),
     [
         ("", [""]),
@@ -139,7 +139,7 @@ CLUSTERS = [
 TEXTS = st.lists(st.sampled_from([*CLUSTERS, " ", "\n", "b c "]), max_size=40).map("".join)
 
 
-@pytest.mark.parametrize("cluster", CLUSTERS)
+@each_case("cluster", CLUSTERS)
 def test_cluster_is_one_grapheme(cluster: str) -> None:
     assert list(grapheme_ends(cluster)) == [len(cluster)]
     assert are_graphemes(cluster) == (len(cluster) == 1)
@@ -189,7 +189,7 @@ def test_a_grapheme_that_comes_in_parts_is_never_drawn_in_parts() -> None:
     assert drawn[3] == [("ok 👩\u200d💻", "said"), (" e\u0301", "said"), ("!", "said")]
 
 
-@pytest.mark.parametrize("text", ["\u0301" * 1_000_000, "👨\u200d" * 300_000, "🇩" * 500_000, "日e\u0301" * 300_000])
+@each_case("text", ["\u0301" * 1_000_000, "👨\u200d" * 300_000, "🇩" * 500_000, "日e\u0301" * 300_000])
 def test_cost_of_a_megabyte_of_marks_is_that_of_the_lines_found(text: str) -> None:
     before = time.thread_time()
     text_lines = WrappedText(text, 80)

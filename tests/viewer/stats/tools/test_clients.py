@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.cases import each_case
 from tests.viewer.stats.tools.test_request import request
 from viewer.stats.tools.clients import aiperf, genai_perf, guidellm, llmperf
 from viewer.stats.tools.request import ToolError
@@ -47,7 +48,7 @@ def test_aiperf_takes_any_2xx_for_a_success():
         aiperf(request(TEXT, status=404))
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@each_case("client", CLIENTS)
 def test_an_early_end_is_a_success_unless_the_connection_breaks(client):
     assert client(request(TEXT))["ttft"] == 1e-5
     with pytest.raises(ToolError, match="connection broke"):
@@ -58,9 +59,7 @@ def test_guidellm_reads_no_further_than_done():
     assert guidellm(request(TEXT, DONE, b"data: {\n\n", ended_by="reset"))["request_latency"] == 2e-5
 
 
-@pytest.mark.parametrize(
-    ("client", "first_ns", "count"), [(aiperf, 10, 3), (genai_perf, 40, 1), (guidellm, 10, 4), (llmperf, 40, 1)]
-)
+@each_case(("client", "first_ns", "count"), [(aiperf, 10, 3), (genai_perf, 40, 1), (guidellm, 10, 4), (llmperf, 40, 1)])
 def test_clients_differ_in_what_output_is(client, first_ns, count):
     found = client(request(THOUGHT, BARE_TOOL, TOOL, TEXT))
     assert found["ttft"] == pytest.approx(first_ns / 1e6)
@@ -99,7 +98,7 @@ def test_genai_perf_takes_what_one_read_brought_for_one_response():
     assert (found["ttft"], found["ttst"]) == (1e-5, 1e-5)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "reason"),
     [
         (event({"object": "chat.completion", "choices": [{"delta": {}}]}), "KeyError: 'message'"),
@@ -164,7 +163,7 @@ def test_llmperf_takes_an_error_without_a_code_for_a_success():
         llmperf(request(TEXT, event({"error": "m"})))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "reason", "usage_only"),
     [
         (event({"choices": [], "usage": {}}), "IndexError on usage-only chunk", True),

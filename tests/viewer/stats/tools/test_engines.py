@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.cases import each_case
 from tests.viewer.stats.tools.test_request import request
 from viewer.stats.tools.engines import sglang, vllm, vllm_0_20, vllm_0_30
 from viewer.stats.tools.request import ToolError
@@ -17,8 +18,8 @@ TEXT, TOOL = chunk({"content": "a"}), chunk({"tool_calls": [{"index": 0, "functi
 DONE = b"data: [DONE]\n\n"
 
 
-@pytest.mark.parametrize("tool", [vllm, vllm_0_30, sglang])
-@pytest.mark.parametrize(
+@each_case("tool", [vllm, vllm_0_30, sglang])
+@each_case(
     ("body", "reason"),
     [
         (TEXT.replace(b"data: ", b"data:"), "JSONDecodeError on 'data:' without a space"),
@@ -71,7 +72,7 @@ def test_vllm_takes_tokens_from_a_chunk_without_output():
 ROLE, FINISH = chunk({"role": "assistant", "content": ""}), chunk({})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("delta", "counts"),
     [
         ({"content": "b"}, True),
@@ -121,7 +122,7 @@ def test_vllm_reads_crlf_an_event_a_read():
         vllm(request(crlf + crlf))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "reason"),
     [
         (b'data: {"choices":[{"message":{"content":"a"}}]}\n\n', "KeyError: 'delta'"),

@@ -8,6 +8,7 @@ import pytest
 from recorder.decode.decoder import Run, decode
 from recorder.decode.derive import derive
 from recorder.decode.outcome import Exchange, Read
+from tests.cases import each_case
 from viewer.stats.tools import request as seen
 from viewer.stats.tools.request import ToolError
 from viewer.stats.tools.summary import measure
@@ -98,7 +99,7 @@ def test_json_is_read_as_the_standard_library_reads_it():
         seen.load("[1]", "data line")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "name"),
     [
         (b": keep-alive", "SSE comment line"),
@@ -159,7 +160,7 @@ def answer(line_end="\n", blank=2, words=WORDS, lead="data: "):
     return "".join(f"{lead}{event}{blank * line_end}" for event in [*events, "[DONE]"]).encode()
 
 
-@pytest.mark.parametrize("size", [1, 7, 90, 1_000_000])
+@each_case("size", [1, 7, 90, 1_000_000])
 def test_several_events_at_once_are_measured_as_each_of_them(size):
     bodies = [path.read_bytes() for path in STREAMS]
     for body in bodies + [body.replace(b"\r", b"").replace(b"\n", b"\r\n") for body in bodies]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.cases import each_case
 from tests.viewer.stats.tools.test_request import CHUNK, request
 from viewer.stats.tools.clients import mlperf, otel
 from viewer.stats.tools.request import Request, ToolError
@@ -26,7 +27,7 @@ def test_mlperf_has_samples_of_complete_answers_only():
         mlperf(request(ROLE, DONE))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("outcome", "status", "code", "kind"),
     [
         ("http_error", 429, "rate_limit_exceeded", "429"),

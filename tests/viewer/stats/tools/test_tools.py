@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from recorder.decode.decoder import decode
 from recorder.decode.derive import derive
 from recorder.decode.outcome import Exchange, Read
+from tests.cases import each_case
 from viewer.stats.tools.summary import Observed, measure, measure_observed, report_of
 from viewer.stats.tools.tools import AUTHORITIES, EARLIER, TOOLS, Metric, authority
 
@@ -58,7 +59,7 @@ def near(figures):
     return {key: value if value is None else pytest.approx(value, abs=5e-5) for key, value in figures.items()}
 
 
-@pytest.mark.parametrize(("name", "tool"), EXPECTED)
+@each_case(("name", "tool"), EXPECTED)
 def test_an_example_has_every_figure_of_a_tool(name, tool):
     expected = dict(ORACLES[name]["expected"]["authorities"][tool])
     spared = expected.pop("without_usage_chunk", None)
@@ -92,7 +93,7 @@ def test_mlperf_counts_whole_nanoseconds():
     assert numbers == {"ttft_ns": 300 * MS, "latency_ns": 530 * MS, "tpot_ns": 230 * MS // 9, "output_tokens": 10}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tool", "failed", "forgiven"),
     [
         ("vllm", 3, {"error_event": 2, "truncated": 1}),
@@ -116,7 +117,7 @@ def complete():
     return (one for one in population() if one[2].outcome == "complete")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tool", "suffix", "std"),
     [
         ("aiperf", "", "std_pop"),
@@ -187,7 +188,7 @@ ANSWER = chunk({"content": "a"})
 DONE = "data: [DONE]\n\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "facts", "reason"),
     [
         (ANSWER, {"ended_by": None}, "still open"),
@@ -216,7 +217,7 @@ MALFORMED = 'data: {"choices": [{\n\n'
 LEFT = {"ended_by": "client"}
 
 
-@pytest.mark.parametrize("tool", ["vllm", "vllm@0.32", "vllm@0.20", "sglang", "guidellm", "llmperf", "genai-perf"])
+@each_case("tool", ["vllm", "vllm@0.32", "vllm@0.20", "sglang", "guidellm", "llmperf", "genai-perf"])
 def test_a_tool_that_hangs_up_on_a_malformed_event_has_failed(tool):
     # Up to 0.32, vLLM needs more in the same read to notice.
     more = ANSWER if "@" in tool else ""
@@ -225,7 +226,7 @@ def test_a_tool_that_hangs_up_on_a_malformed_event_has_failed(tool):
     assert list(found.failures) == ["JSONDecodeError on data line"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tool", "body", "reason"),
     [
         ("aiperf", ANSWER + 'event: error\ndata: {"message":"m"}\n\n', "SSEResponseError: error event in the stream"),
@@ -242,8 +243,8 @@ def test_what_arrived_before_the_client_left_can_be_its_reason(tool, body, reaso
         assert (found.failures, found.left_out) == ({reason: 1}, {})
 
 
-@pytest.mark.parametrize("tool", [*TOOLS, "vllm@0.32", "vllm@0.20"])
-@pytest.mark.parametrize("body", ["", ANSWER, ANSWER + ANSWER[:30], chunk({"role": "assistant"}), 'data: {"cho'])
+@each_case("tool", [*TOOLS, "vllm@0.32", "vllm@0.20"])
+@each_case("body", ["", ANSWER, ANSWER + ANSWER[:30], chunk({"role": "assistant"}), 'data: {"cho'])
 def test_a_client_that_left_without_a_reason_of_the_tool_is_left_out(tool, body):
     found = measure_as(tool, [exchange([{"t_ms": 100, "text": body}] if body else [], 200, **LEFT)])
     assert (found.attempts, found.left_out) == (0, {"the client left": 1})
@@ -261,7 +262,7 @@ def test_the_newest_release_is_meant_unless_another_is_named():
     assert authority("llmperf@f1d6bed4") is AUTHORITIES["llmperf"]
 
 
-@pytest.mark.parametrize("name", ["vllm@0.34", "vllm@0.19.1", "vllm@0", "vllm@", "vllm@new", "aiperf@0.12"])
+@each_case("name", ["vllm@0.34", "vllm@0.19.1", "vllm@0", "vllm@", "vllm@new", "aiperf@0.12"])
 def test_a_release_without_a_rule_is_refused_and_those_that_have_one_are_named(name):
     with pytest.raises(ValueError, match=r"choose from (vllm@0\.33, vllm@0\.30 to 0\.32, |aiperf@0\.13)"):
         authority(name)
