@@ -24,6 +24,7 @@ from numpy.random import Generator
 from recorder.tape import file, journal
 from recorder.tape.schema import exchanges
 from recorder.tape.store import Store
+from tests.recorder.frames import read
 from viewer.cli import group
 from viewer.stats import compare, summary
 from viewer.stats.tools.tools import TOOLS
@@ -89,9 +90,9 @@ def exchange(given: dict[str, Any], **labels: str) -> Iterator[journal.Frame]:
     )  # fmt: skip
     if status is not None:
         yield journal.Head(id, status, [(b"content-type", b"text/event-stream")], "chunked", MS, MS, 2 * MS)
-    for seq, read in enumerate(given["reads"]):
-        data, at = read["text"].encode(), round(read["t_ms"] * MS)
-        yield journal.Read(id, seq, at, at, start, data)
+    for seq, one in enumerate(given["reads"]):
+        data, at = one["text"].encode(), round(one["t_ms"] * MS)
+        yield read(id, seq, at, at, data)
         start += len(data)
     end = round((given.get("t_eof") or given.get("t_eof_ms") or given["reads"][-1]["t_ms"] + 1) * MS)
     ended_by = given.get("end") or ("end" if status else "refused")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from recorder.clock import Clock
-from recorder.relay.tap import Tap
+from recorder.relay.tap import Gathered, Tap
 from recorder.relay.upstream import Instants, Reads
 from recorder.tape import journal
 from recorder.tape.losses import Relayed
@@ -32,7 +32,8 @@ class Recording:
 
     def __init__(self, tap: Tap, clock: Clock, id: str) -> None:
         self._tap, self._clock, self.id = tap, clock, id
-        self._seq = 0
+        self._gathered = Gathered(id)
+        self._storable = STORED_BYTES
         self._gap = 0
         self._upload: _Upload | None = None
         self.bytes = 0
@@ -61,6 +62,7 @@ class Recording:
         self._unrecorded = not self._tap.admits()
         if self._unrecorded:
             self._tap.counts.unrecorded += 1
+            self._storable = -1
         self._tap.follow(self)
         self._put(frame)
         self.t0 = self._clock.now()
@@ -102,17 +104,13 @@ class Recording:
 
     def read(self, at: int, relayed: int | None, data: bytes) -> None:
         """Enter one read; once one of a stream could not be kept, none after it is."""
-        start = self.bytes
-        self.bytes += len(data)
-        kept = not (self._gap or self._unrecorded) and self.bytes <= STORED_BYTES
-        if kept:
-            relayed_ns = None if relayed is None else relayed - self.t0
-            kept = self._tap.offer(journal.Read(self.id, self._seq, at - self.t0, relayed_ns, start, data))
-        if kept:
-            self._seq += 1
-        else:
-            self._gap += len(data)
-            self._tap.counts.dropped_bytes += len(data)
+        t0, size = self.t0, len(data)
+        self.bytes += size
+        relayed_ns = None if relayed is None else relayed - t0
+        if self.bytes > self._storable or not self._tap.offer(self._gathered, at - t0, relayed_ns, data, size):
+            self._storable = -1
+            self._gap += size
+            self._tap.counts.dropped_bytes += size
 
     def end(self, ended_by: str, detail: str | None, at: int, reads: Reads | None) -> None:
         """Enter how the exchange ended, after the reads that the client never got.

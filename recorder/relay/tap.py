@@ -38,6 +38,7 @@ _LOOK_SECONDS = 0.05
 _BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 _EXIT_SECONDS = 5.0
 _WATCH_SECONDS = 0.25
+_BEFORE_READS = (journal.Begin, journal.Upload, journal.Uploaded, journal.Head)
 
 
 class _Pending(NamedTuple):
@@ -49,6 +50,28 @@ class _Pending(NamedTuple):
     body: int
     begins: bool
     ends: str
+
+
+class Gathered:
+    """The reads of one exchange that wait for company, by columns; `seq` is the number of the first."""
+
+    __slots__ = ("at_ns", "data", "id", "relayed_ns", "seq", "sizes")
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.seq = 0
+        self.at_ns: list[int] = []
+        self.relayed_ns: list[int | None] = []
+        self.sizes: list[int] = []
+        self.data: list[bytes] = []
+
+    def take(self, data: list[bytes]) -> journal.Run:
+        """Return the reads that wait, and append their bytes to `data`."""
+        run = journal.Run(self.id, self.seq, self.at_ns, self.relayed_ns, self.sizes)
+        data += self.data
+        self.seq += len(self.sizes)
+        self.at_ns, self.relayed_ns, self.sizes, self.data = [], [], [], []
+        return run
 
 
 class Followed(Protocol):
@@ -91,6 +114,8 @@ class Tap:
         self._seq = 0
         self._pending: deque[_Pending] = deque()
         self._pending_bytes = 0
+        self._gathered: list[Gathered] = []
+        self._gathered_bytes = 0
         self._outbox: deque[bytes] = deque()
         self._flush_at: asyncio.TimerHandle | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -278,6 +303,7 @@ class Tap:
 
     def _give_up(self) -> None:
         """Stop storing: streams go on, and what is not stored is counted."""
+        self._put_reads()
         self._gave_up = True
         self._count_pending_as_lost()
         self._all_stored.set()
@@ -350,15 +376,17 @@ class Tap:
                 self.put(journal.Heartbeat(self._clock.wall()))
 
     def put(self, frame: journal.Frame) -> None:
-        """Queue a frame that is small or must not be lost."""
+        """Queue a frame that is small or must not be lost; what may follow reads, after all that have come."""
         if self._gave_up:
             self._lost += 1
             return
+        if self._gathered and not isinstance(frame, _BEFORE_READS):
+            self._put_reads()
         self._seq += 1
         data = journal.encode(self._seq, frame)
         body, begins, ends = 0, False, ""
         match frame:
-            case journal.Read():
+            case journal.Reads():
                 body = len(frame.data)
             case journal.Begin():
                 begins = True
@@ -369,19 +397,38 @@ class Tap:
         self._pending_bytes += len(data)
         self._all_stored.clear()
         self._outbox.append(data)
-        if self._flush_at is None:
-            self._flush_at = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._flush)
+        self._flush_soon()
 
-    def offer(self, frame: journal.Read) -> bool:
-        """Queue a read; return False if there is no room for it."""
-        if not self.has_room(len(frame.data)):
+    def offer(self, gathered: Gathered, at_ns: int, relayed_ns: int | None, data: bytes, size: int) -> bool:
+        """Queue a read of `size` bytes; return False if there is no room for it. Every read comes this way."""
+        if self._pending_bytes + size > self.queue_bytes or self._gave_up:
             return False
-        self.put(frame)
+        if not gathered.data:
+            self._gathered.append(gathered)
+            self._flush_soon()
+        gathered.at_ns.append(at_ns)
+        gathered.relayed_ns.append(relayed_ns)
+        gathered.sizes.append(size)
+        gathered.data.append(data)
+        self._pending_bytes += size
+        self._gathered_bytes += size
+        if self._gathered_bytes > _JOINED_BYTES:
+            self._put_reads()
         return True
 
-    def has_room(self, size: int) -> bool:
-        """Return whether `size` more bytes may be kept."""
-        return not self._gave_up and self._pending_bytes + size <= self.queue_bytes
+    def _put_reads(self) -> None:
+        """Queue the reads that wait for company as one frame."""
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self._pending_bytes -= self._gathered_bytes
+            self._gathered_bytes = 0
+            data: list[bytes] = []
+            runs = [one.take(data) for one in gathered]
+            self.put(journal.Reads(runs, b"".join(data)))
+
+    def _flush_soon(self) -> None:
+        if self._flush_at is None:
+            self._flush_at = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._flush)
 
     def has_room_for_request(self, size: int) -> bool:
         """Return whether a request body may be kept: bodies leave a quarter of the room to what responses bring."""
@@ -407,6 +454,7 @@ class Tap:
         self._deadline_ns = self._clock.now() + int(_CUT_SECONDS * 1e9)
 
     def _flush(self) -> None:
+        self._put_reads()
         self._flush_at = None
         if self._process is None or self._process.stdin is None or self._process.returncode is not None:
             return  # whatever is kept is sent again to the next writer

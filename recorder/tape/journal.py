@@ -1,7 +1,7 @@
 """The journal: the frames that a relay sends to its writer, and what the writer answers.
 
 A log format. Each frame is a little-endian `uint32` length, then a `uint64` sequence number, then a MessagePack array
-whose first element is the frame's tag. Frames of one exchange come in the order `begin`, `head`, `read`…, `end`;
+whose first element is the frame's tag. Frames of one exchange come in the order `begin`, `head`, `reads`…, `end`;
 a request body that comes in pieces is between `begin` and `end`, as `upload`…, `uploaded`. Frames of different
 exchanges interleave. The writer acknowledges a sequence number after the transaction that holds
 all frames up to it has been committed; a relay sends what was not acknowledged again, and appends are idempotent.
@@ -116,15 +116,29 @@ class Head(_Frame, tag="head", frozen=True):
     clock: str | None = None
 
 
-class Read(_Frame, tag="read", frozen=True):
-    """One socket read's share of the body."""
+class Run(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Socket reads of one exchange that follow each other, by columns; `seq` is the number of the first."""
 
     id: str
     seq: int
-    at_ns: int
-    relayed_ns: int | None
-    start: int
+    at_ns: list[int]
+    relayed_ns: list[int | None]
+    sizes: list[int]
+
+
+class Reads(_Frame, tag="reads", frozen=True):
+    """Socket reads of the bodies of exchanges: a run for each exchange, and the bytes of all runs in their order."""
+
+    runs: list[Run]
     data: bytes
+
+    def parts(self) -> Iterator[tuple[Run, bytes]]:
+        """Yield each run with its bytes."""
+        start = 0
+        for run in self.runs:
+            end = start + sum(run.sizes)
+            yield run, self.data[start:end]
+            start = end
 
 
 class End(_Frame, tag="end", frozen=True):
@@ -158,7 +172,7 @@ class Close(_Frame, tag="close", frozen=True):
     at: str
 
 
-Frame = Session | Keep | Begin | Upload | Uploaded | Head | Read | End | Heartbeat | Close
+Frame = Session | Keep | Begin | Upload | Uploaded | Head | Reads | End | Heartbeat | Close
 
 
 class Finished(msgspec.Struct, frozen=True):

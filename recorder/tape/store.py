@@ -16,6 +16,7 @@ import traceback
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, count, repeat
 from typing import Any
 
 import msgspec
@@ -275,13 +276,10 @@ class Store:
             return list(self.connection.execute(statement).scalars())
 
     def _append(self, frames: Sequence[journal.Frame]) -> list[int]:
-        chunks: dict[str, list[journal.Read]] = {}
         ends: list[journal.End] = []
         uploads = _uploads(frames)
         for frame in frames:
             match frame:
-                case journal.Read():
-                    chunks.setdefault(frame.id, []).append(frame)
                 case journal.Begin():
                     self._begin(frame, uploads)
                 case journal.Head():
@@ -293,7 +291,7 @@ class Store:
                 case journal.Close(at=at):
                     self._update("sessions", self._session_no, {"heartbeat_at": at, "ended_at": at})
         self._append_uploads(uploads)
-        self._append_reads(chunks)
+        self._append_reads(_runs(frames))
         return [no for end in ends if (no := self._end(end)) is not None]
 
     def _begin(self, frame: journal.Begin, uploads: dict[str, _Upload]) -> None:
@@ -366,27 +364,40 @@ class Store:
             values["response_headers"] = compact_json(self._redactor.headers(frame.headers))
             self._update("exchanges", known.no, values)
 
-    def _append_reads(self, chunks: dict[str, list[journal.Read]]) -> None:
+    def _append_reads(self, batch: dict[str, list[tuple[journal.Run, bytes]]]) -> None:
         rows: list[tuple[int, int, int, int | None, int, int]] = []
         pieces: list[tuple[int, int, bytes]] = []
-        for id, frames in chunks.items():
+        for id, runs in batch.items():
             known = self._find(id)
             if known is None:
-                self._lose(id, sum(len(frame.data) for frame in frames), whole=True)
+                self._lose(id, sum(len(data) for _, data in runs), whole=True)
                 continue
-            new = [] if known.ended else _following(frames, known.next_seq)
-            known.next_seq += len(new)
-            # Reads beyond the end of what is stored: one before them is missing.
-            if lost := sum(len(frame.data) for frame in frames if frame.seq >= known.next_seq):
-                self._lose(id, lost, whole=False)
-            if new:
-                no, data = known.no, b"".join([frame.data for frame in new])
-                rows += [(no, one.seq, one.at_ns, one.relayed_ns, one.start, len(one.data)) for one in new]
-                pieces.append((no, new[0].start, data))
-                known.stored += len(data)
+            start = known.stored
+            new, data = self._following(runs, known)
+            if new.sizes:
+                starts = accumulate(new.sizes, initial=start)
+                place = repeat(known.no), count(new.seq)
+                rows += zip(*place, new.at_ns, new.relayed_ns, starts, new.sizes, strict=False)
+                pieces.append((known.no, start, data))
         columns = "exchange_no, seq, at_ns, relayed_ns, start, size"
         self._driver.executemany(f"INSERT INTO reads ({columns}) VALUES (?, ?, ?, ?, ?, ?)", rows)
         self._driver.executemany("INSERT INTO segments (exchange_no, start, data) VALUES (?, ?, ?)", pieces)
+
+    def _following(self, runs: list[tuple[journal.Run, bytes]], known: _Open) -> tuple[journal.Run, bytes]:
+        """Return, as one, the runs that continue a stream; what is on the tape, or comes twice, is passed over."""
+        whole, body = journal.Run(runs[0][0].id, known.next_seq, [], [], []), []
+        for run, data in runs:
+            present = known.next_seq - run.seq
+            if present < 0 or (known.ended and present < len(run.sizes)):  # one before them is missing
+                self._lose(run.id, len(data), whole=False)
+            elif present < len(run.sizes):
+                whole.at_ns.extend(run.at_ns[present:])
+                whole.relayed_ns.extend(run.relayed_ns[present:])
+                whole.sizes.extend(run.sizes[present:])
+                body.append(data[sum(run.sizes[:present]) :])
+                known.next_seq += len(run.sizes) - present
+                known.stored += len(body[-1])
+        return whole, b"".join(body)
 
     def _end(self, frame: journal.End) -> int | None:
         """End an exchange and return its number; a relay that sends its end again has not heard of it."""
@@ -502,16 +513,6 @@ def _finished(facts: Unsettled, measured: Measures | None) -> journal.Finished:
     )
 
 
-def _following(frames: Iterable[journal.Read], seq: int) -> list[journal.Read]:
-    """Return the reads that continue a stream at `seq`; those that are on the tape, or come twice, are passed over."""
-    following = []
-    for frame in frames:
-        if frame.seq == seq:
-            seq += 1
-            following.append(frame)
-    return following
-
-
 def _facts_relayed(relayed: Relayed, is_answered: bool) -> dict[str, Any]:
     """Return what a relay knew beyond what was stored; of an answer whose head is stored, not the head again."""
     names = ["client_closed_ns", "connected_ns", "sent_ns", "paused", "surplus", "clock", "clock_error_ns"]
@@ -538,6 +539,16 @@ def _uploads(frames: Iterable[journal.Frame]) -> dict[str, _Upload]:
         elif isinstance(frame, journal.Uploaded):
             uploads.setdefault(frame.id, _Upload()).end = frame
     return uploads
+
+
+def _runs(frames: Iterable[journal.Frame]) -> dict[str, list[tuple[journal.Run, bytes]]]:
+    """Return the reads that a batch brings, by the ids of their exchanges."""
+    runs: dict[str, list[tuple[journal.Run, bytes]]] = {}
+    for frame in frames:
+        if isinstance(frame, journal.Reads):
+            for run, data in frame.parts():
+                runs.setdefault(run.id, []).append((run, data))
+    return runs
 
 
 def _stored_request(body: bytes, end: journal.Uploaded | None) -> bytes | None:

@@ -15,7 +15,7 @@ import sqlite3
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -35,7 +35,7 @@ WINDOW_NS = 200_000_000
 PROMPT_NS = 20_000_000
 """… this long after a request's or an exchange's end, so that what is finished is soon to be seen …"""
 WINDOW_BYTES = 1 << 20
-WINDOW_READS = 2000
+WINDOW_FRAMES = 2000
 """… or when it holds this much."""
 _PIPE_READ = 1 << 18
 _PIPE_PIECES = 16
@@ -47,7 +47,7 @@ _CHECK_SECONDS = 1.0
 _LAST_SETTLING_NS = 5_000_000_000
 """After the end of the pipe; what is not settled then is left to the next writer."""
 
-_OF_EXCHANGE = journal.Begin | journal.Upload | journal.Uploaded | journal.Head | journal.Read | journal.End
+_OF_EXCHANGE = journal.Begin | journal.Upload | journal.Uploaded | journal.Head | journal.End
 
 _SETTLED_TOGETHER = 32
 _SETTLED_BYTES = 1 << 20
@@ -156,7 +156,7 @@ class Writer:
                 self._begin(frame)
                 continue
             self._batch.append(frame)
-            is_urgent = not isinstance(frame, journal.Read | journal.Upload | journal.Heartbeat)
+            is_urgent = not isinstance(frame, journal.Reads | journal.Upload | journal.Heartbeat)
             window = PROMPT_NS if is_urgent else window or WINDOW_NS
         if window is not None:
             due = self._clock.now() + window
@@ -198,7 +198,7 @@ class Writer:
         return warnings
 
     def _is_due(self) -> bool:
-        is_full = self._size >= WINDOW_BYTES or len(self._batch) >= WINDOW_READS
+        is_full = self._size >= WINDOW_BYTES or len(self._batch) >= WINDOW_FRAMES
         return bool(self._batch) and (is_full or (self._due is not None and self._clock.now() >= self._due))
 
     def _commit(self) -> None:
@@ -236,17 +236,14 @@ class Writer:
         try:
             return self._tried(lambda: self._store.append(frames)), self._store.lost
         except Exception as error:
-            its = {frame.id for frame in frames if isinstance(frame, _OF_EXCHANGE)}
-            if not _is_refusal(error) or not its:
+            parts = _by_exchange(frames)
+            if not _is_refusal(error) or not any(parts):
                 raise
-            if len(its) == 1 and all(isinstance(frame, _OF_EXCHANGE) for frame in frames):
-                (id,) = its
+            if len(parts) == 1:
+                (id,) = parts
                 answer(journal.Trouble(f"a part of exchange {id} cannot be stored ({error})"))
-                size = sum(len(frame.data) for frame in frames if isinstance(frame, journal.Read))
+                size = sum(len(frame.data) for frame in frames if isinstance(frame, journal.Reads))
                 return [], [journal.Lost(id, size, any(isinstance(frame, journal.Begin) for frame in frames))]
-        parts: dict[str | None, list[journal.Frame]] = {}
-        for frame in frames:
-            parts.setdefault(frame.id if isinstance(frame, _OF_EXCHANGE) else None, []).append(frame)
         results = [self._append(part) for part in parts.values()]
         return [no for ended, _ in results for no in ended], [one for _, lost in results for one in lost]
 
@@ -277,6 +274,18 @@ class Writer:
                 if tries:
                     answer(journal.Trouble(""))
                 return result
+
+
+def _by_exchange(frames: Iterable[journal.Frame]) -> dict[str, list[journal.Frame]]:
+    """Return the frames of each exchange by its id, in their order; those of none by the empty one."""
+    parts: dict[str, list[journal.Frame]] = {}
+    for frame in frames:
+        if isinstance(frame, journal.Reads):
+            for run, data in frame.parts():
+                parts.setdefault(run.id, []).append(journal.Reads([run], data))
+        else:
+            parts.setdefault(frame.id if isinstance(frame, _OF_EXCHANGE) else "", []).append(frame)
+    return parts
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -44,11 +44,10 @@ def write(path: Path, at_ms: list[float]) -> None:
                       hashlib.sha256(b"{}").hexdigest(), {}),
         journal.Head(ID, 200, [(b"content-type", b"text/event-stream")], "chunked", 0, 0, MS),
     ]  # fmt: skip
-    start = 0
-    for seq, (at, data) in enumerate(zip(at_ms, bodies, strict=True)):
-        frames.append(journal.Read(ID, seq, int(at * MS), int(at * MS) + 50_000, start, data))
-        start += len(data)
-    frames.append(journal.End(ID, "end", None, int(at_ms[-1] * MS) + MS, None, 0, 0, start, 0, 0, False))
+    at_ns = [int(at * MS) for at in at_ms]
+    run = journal.Run(ID, 0, at_ns, [at + 50_000 for at in at_ns], [*map(len, bodies)])
+    frames.append(journal.Reads([run], b"".join(bodies)))
+    frames.append(journal.End(ID, "end", None, at_ns[-1] + MS, None, 0, 0, sum(run.sizes), 0, 0, False))
     session = journal.Session(
         "bench", "0", 1, None, "http://127.0.0.1", [("", "http://a")], "2026-01-01T00:00:00.000000Z"
     )

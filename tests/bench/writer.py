@@ -27,6 +27,8 @@ sys.path.insert(0, str(ROOT))
 from recorder.tape import journal  # noqa: E402
 from tests.bench.core import chat, timed  # noqa: E402
 
+GATHERED = 20
+"""Chunks that come while a relay gathers frames."""
 AT = "2026-03-01T12:00:00.000000Z"
 SESSION = journal.Session("bench", "0", os.getpid(), None, "http://127.0.0.1:8377", [("", "https://api.test")], AT)
 BODY = b'{"model":"gpt-test","stream":true,"messages":[{"role":"user","content":"Say a long sentence."}]}'
@@ -50,8 +52,9 @@ def frames(streams: int, chunks: int) -> Iterator[journal.Frame]:
         )
         yield journal.Head(id, 200, RESPONSE, "chunked", 1_000_000, 2_000_000, 200_000_000)
     for read, piece in zip(reads, pieces, strict=True):
-        for id in ids:
-            yield journal.Read(id, read.seq, read.at_ns, read.at_ns + 40_000, read.start, piece)
+        columns = [read.at_ns], [read.at_ns + 40_000], [read.size]
+        for few in (ids[first : first + GATHERED] for first in range(0, streams, GATHERED)):
+            yield journal.Reads([journal.Run(id, read.seq, *columns) for id in few], piece * len(few))
     for id in ids:
         end_ns = reads[-1].at_ns + 1_000_000
         yield journal.End(id, "end", None, end_ns, None, 1_000_000, 2_000_000, len(body), 0, 0, False)
@@ -76,7 +79,7 @@ def measure(checkout: Path, sent: Sequence[bytes], streams: int, rate: float) ->
             process.stdin.flush()
             process.stdout.readline()
             before = cpu_ns(process)
-            sender = threading.Thread(target=send, args=(process.stdin, sent, rate))
+            sender = threading.Thread(target=send, args=(process.stdin, sent, rate / GATHERED))
             sender.start()
             finished = 0
             while finished < streams:

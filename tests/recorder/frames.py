@@ -55,12 +55,15 @@ def head(id: str, headers: Sequence[tuple[bytes, bytes]] = ((b"content-type", b"
     return journal.Head(id, 200, list(headers), "chunked", STEP, 2 * STEP, 3 * STEP)
 
 
-def body(id: str, pieces: Sequence[bytes]) -> Iterator[journal.Read]:
-    start = 0
+def read(id: str, seq: int, at_ns: int, relayed_ns: int | None, data: bytes) -> journal.Reads:
+    """Give the frame of a single read."""
+    return journal.Reads([journal.Run(id, seq, [at_ns], [relayed_ns], [len(data)])], data)
+
+
+def body(id: str, pieces: Sequence[bytes]) -> Iterator[journal.Reads]:
     for seq, data in enumerate(pieces):
         at_ns = (4 + seq) * STEP
-        yield journal.Read(id, seq, at_ns, at_ns + 5000, start, data)
-        start += len(data)
+        yield read(id, seq, at_ns, at_ns + 5000, data)
 
 
 def end(id: str, pieces: Sequence[bytes], ended_by: str = "end", gap: int = 0) -> journal.End:

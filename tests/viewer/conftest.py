@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from recorder.tape import file, journal
 from recorder.tape.store import Store
+from tests.recorder.frames import read
 from tests.viewer.wires import WIRES
 from viewer.tape import queries
 
@@ -74,10 +75,8 @@ def response(
 ) -> Iterator[journal.Frame]:
     kind = type if status == 200 else "application/json"
     yield journal.Head(id, status, [(b"content-type", kind.encode())], "chunked", 2 * MS, 3 * MS, 20 * MS)
-    start = 0
     for seq, (at_ms, data) in enumerate(parts):
-        yield journal.Read(id, seq, at_ms * MS, at_ms * MS + 50_000, start, data)
-        start += len(data)
+        yield read(id, seq, at_ms * MS, at_ms * MS + 50_000, data)
 
 
 def end(id: str, parts: Sequence[tuple[int, bytes]], by: str = "end", detail: str | None = None) -> journal.End:

@@ -26,7 +26,6 @@ from tests.recorder.frames import (
     STREAM,
     begin,
     bodies_of,
-    body,
     damage,
     end,
     exchange,
@@ -225,14 +224,32 @@ def test_past_the_bound_reads_are_not_kept_but_what_was_kept_is_stored(tape: Pat
             os.kill(running.pid or 0, signal.SIGSTOP)
             for frame in (begin("e1"), head("e1")):
                 running.put(frame)
-            kept = [running.offer(read) for read in body("e1", pieces)]
+            gathered = tap.Gathered("e1")
+            kept = [running.offer(gathered, seq, None, piece, len(piece)) for seq, piece in enumerate(pieces)]
             assert kept == sorted(kept, reverse=True)
             assert 40 < sum(kept) < 50
-            assert not running.has_room(1000)
             running.put(end("e1", pieces[: sum(kept)], gap=1000 * kept.count(False)))
             os.kill(running.pid or 0, signal.SIGCONT)
             await until(lambda: running.counts.recorded == 1)
-            assert running.has_room(50_000)
+            assert running.offer(tap.Gathered("e2"), 0, None, b"", 50_000)
+
+    play(scenario())
+
+
+def test_reads_that_come_together_travel_in_one_frame_and_before_what_follows_them(tape: Path) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        os.kill(running.pid or 0, signal.SIGSTOP)
+        both = [Recording(running, SYSTEM, id) for id in ("e1", "e2")]
+        for one in both:
+            one.begin(begin(one.id))
+        for place in range(100):
+            for one in both:
+                one.read(SYSTEM.now(), None, b"%02d" % place)
+        both[0].end("end", None, SYSTEM.now(), None)
+        both[1].read(SYSTEM.now(), None, b"more")
+        assert await running.close(grace=0.05) == 2 + 1 + 1 + 1 + 1  # begun, read, ended, read, closed
 
     play(scenario())
 

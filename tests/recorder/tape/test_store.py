@@ -62,7 +62,8 @@ def test_an_exchange_is_on_the_tape_as_it_was(tape: Path) -> None:
         "framing": "chunked", "bytes": len(b"".join(STREAM)), "gap_bytes": 0, "paused": 0, "surplus": False,
     } == row  # fmt: skip
     assert reads_of(tape, "e1") == [
-        (read.seq, read.at_ns, read.relayed_ns, read.start, len(read.data)) for read in body("e1", STREAM)
+        (seq, (4 + seq) * STEP, (4 + seq) * STEP + 5000, len(b"".join(STREAM[:seq])), len(data))
+        for seq, data in enumerate(STREAM)
     ]
     assert finished == journal.Finished(
         "e1", "POST", "/v1/chat/completions", "gpt-test", 200, "complete", None, 4 * STEP, 2 * STEP, 2 * STEP,
@@ -308,7 +309,8 @@ def assert_model(tape: Path, sent: list[journal.Frame]) -> None:
     ended = {frame.id for frame in sent if isinstance(frame, journal.End)}
     begun = {frame.id for frame in sent if isinstance(frame, journal.Begin)}
     assert bodies_of(tape) == {
-        id: b"".join(frame.data for frame in sent if isinstance(frame, journal.Read) and frame.id == id) for id in begun
+        id: b"".join(frame.data for frame in sent if isinstance(frame, journal.Reads) and frame.runs[0].id == id)
+        for id in begun
     }
     assert {id for id, outcome in outcomes_of(tape).items() if outcome is not None} == ended
 

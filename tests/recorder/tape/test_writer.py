@@ -18,7 +18,7 @@ from recorder.tape import file as tapefile
 from recorder.tape import journal, lock, losses
 from recorder.tape.losses import Relayed, Unstored
 from recorder.tape.schema import exchanges, sessions
-from recorder.tape.writer import WINDOW_BYTES, WINDOW_READS
+from recorder.tape.writer import WINDOW_BYTES, WINDOW_FRAMES
 from tests.recorder.frames import (
     AT,
     SESSION,
@@ -33,6 +33,7 @@ from tests.recorder.frames import (
     opened,
     other_session,
     outcomes_of,
+    read,
     reading,
     record,
     snapshot,
@@ -69,7 +70,7 @@ with tapefile.writing(Path(sys.argv[1]), sys.argv[2]) as connection:
 RELAY = """
 import os, subprocess, sys
 from recorder.tape import journal
-from tests.recorder.frames import SESSION, begin, head
+from tests.recorder.frames import SESSION, begin, head, read
 command = (sys.executable, "-P", "-m", "recorder.tape.writer", sys.argv[1], "wiretape record (pid 1)")
 writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
 pipe = writer.stdin.fileno()
@@ -77,7 +78,7 @@ os.write(pipe, b"".join(journal.encode(seq, frame) for seq, frame in enumerate([
 assert isinstance(journal.decode_answer(writer.stdout.readline()), journal.Ready)
 print(writer.pid, flush=True)
 for seq in range(100_000):
-    os.write(pipe, journal.encode(3 + seq, journal.Read("e1", seq, 4_000_000 + seq, None, 8 * seq, b"%08d" % seq)))
+    os.write(pipe, journal.encode(3 + seq, read("e1", seq, 4_000_000 + seq, None, b"%08d" % seq)))
     os.write(1, b"%08d" % seq)
 """
 """A relay: starts a writer, and notes each read after it was written to the pipe."""
@@ -106,7 +107,7 @@ def test_what_is_sent_is_committed_and_acknowledged_without_being_asked_for(tape
 
 @pytest.mark.parametrize("size", [1, WINDOW_BYTES // 4 + 1])
 def test_a_batch_is_committed_when_it_is_large_enough_and_not_before(tape: Path, size: int) -> None:
-    count = WINDOW_READS - 1 if size == 1 else 4
+    count = WINDOW_FRAMES - 1 if size == 1 else 4
     with writer(tape, code=FROZEN) as process:
         process.answer()
         process.send([begin("e1"), *body("e1", [b"x" * size] * count)])
@@ -568,7 +569,7 @@ def test_an_announced_deletion_is_reported_if_it_was_committed(tape: Path, first
 
 
 def test_a_value_that_cannot_be_stored_costs_its_own_exchange_only(tape: Path) -> None:
-    too_late = msgspec.structs.replace(next(body("e2", [b"y" * 50])), seq=1, start=5, at_ns=1 << 63)
+    too_late = read("e2", 1, 1 << 63, None, b"y" * 50)
     refused = [begin("e2"), head("e2"), *body("e2", [b"first"]), too_late, end("e2", [b"first", b"y" * 50])]
     with writer(tape, code=FROZEN) as process:
         process.answer()

@@ -8,6 +8,7 @@ import msgspec
 
 from recorder.tape import file, journal
 from recorder.tape.store import Store
+from tests.recorder.frames import read
 from tests.viewer.conftest import COMPLETE_READS, MS, begin, end, response
 
 Parts = Sequence[tuple[int, bytes]]
@@ -29,8 +30,8 @@ class Recorder:
     def answer(self, id: str, body: bytes, at_ms: int, at: int = 0) -> None:
         """Write an exchange whose answer is no stream."""
         head = journal.Head(id, 200, [(b"content-type", b"application/json")], "length", 2 * MS, 3 * MS, at_ms * MS)
-        read = journal.Read(id, 0, at_ms * MS, None, 0, body)
-        self.store.append([begin(id, at, b"{}"), head, read])
+        whole = read(id, 0, at_ms * MS, None, body)
+        self.store.append([begin(id, at, b"{}"), head, whole])
         self.end(id, [(at_ms, body)])
 
     def begin(
@@ -44,12 +45,8 @@ class Recorder:
 
     def go_on(self, id: str, parts: Parts, known: int, until: int) -> None:
         """Let more of its reads come: those of `parts` from `known` to before `until`."""
-        start = sum(len(data) for _, data in parts[:known])
-        frames: list[journal.Frame] = []
-        for seq, (at_ms, data) in enumerate(parts[known:until], known):
-            frames.append(journal.Read(id, seq, at_ms * MS, None, start, data))
-            start += len(data)
-        self.store.append(frames)
+        coming = enumerate(parts[known:until], known)
+        self.store.append([read(id, seq, at_ms * MS, None, data) for seq, (at_ms, data) in coming])
 
     def beat(self, wall: str) -> None:
         """Be heard of at a wall time."""
