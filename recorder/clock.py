@@ -9,6 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+_SAMPLES = 3
+_SUSPICIOUS_NS = 200_000
+_STEP_NS = 20_000
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -28,3 +32,32 @@ SYSTEM = Clock()
 
 THREAD = Clock(time.thread_time_ns)
 """Counts only while the thread that asks is at work: for limits that others on the machine must not use up."""
+
+
+class KernelTime:
+    """Puts the kernel's receive times, which are wall times, on the monotonic clock.
+
+    Both clocks run at the same rate; only when the wall clock is set does the distance between them change. A receive
+    time that was taken on the other side of such a step is worth nothing, and is not used.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._distance = self._sampled()
+
+    def _sampled(self) -> int:
+        """Return wall minus monotonic time; of several samples the one least delayed between its two readings."""
+        samples = []
+        for _ in range(_SAMPLES):
+            before, wall, after = self._clock.now(), self._clock.wall_ns(), self._clock.now()
+            samples.append((after - before, wall - (before + after) // 2))
+        return min(samples)[1]
+
+    def at(self, wall_ns: int, now: int) -> int | None:
+        """Return the monotonic time at `wall_ns`, which is just before `now`; None if the wall clock was set since."""
+        if abs(self._clock.wall_ns() - now - self._distance) > _SUSPICIOUS_NS:  # set, or we were held up in between
+            distance = self._distance
+            self._distance = self._sampled()
+            if abs(self._distance - distance) > _STEP_NS:
+                return None
+        return min(wall_ns - self._distance, now)

@@ -26,9 +26,11 @@ import h11
 import uvloop
 
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
-from recorder.relay import providers
+from recorder.relay import providers, server
 from recorder.relay.guard import Refusal
+from recorder.relay.proxy import Proxy
 from recorder.relay.service import Observer, Options, Recorder
+from recorder.relay.upstream import Transport
 from tests.forked import CLI, AsyncForked
 
 LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
@@ -237,6 +239,24 @@ def serving(authority: Path, name: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority / f"{name}.pem", authority / f"{name}.key")
     return context
+
+
+@contextlib.asynccontextmanager
+async def serving_raw(relay: "Relay", upstream: Callable[..., Coroutine[Any, Any, None]]) -> AsyncIterator[str]:
+    """Serve a relay's tape before an upstream that reads and writes by itself; give the base URL for clients."""
+    listener = await asyncio.start_server(upstream, "127.0.0.1", 0, limit=1 << 20)
+    port = listener.sockets[0].getsockname()[1]
+    proxy = Proxy([providers.parse(f"http://127.0.0.1:{port}")], Transport(), relay.recorder.tap)
+    listening = server.listen("127.0.0.1", 0)
+    base = server.base_url(listening)
+    own = server.Server(proxy, listening)
+    try:
+        yield base
+    finally:
+        own.close()
+        proxy.cut()
+        await own.wait_closed(1)
+        listener.close()
 
 
 # The command

@@ -10,7 +10,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 ROOT = Path(__file__).parent.parent
-HEAVY = "pandas numpy sqlalchemy alembic textual uvicorn httpx click rich"
+HEAVY = "pandas numpy sqlalchemy alembic textual httpx click rich"
 
 
 def built(directory: Path, version: str) -> Path:

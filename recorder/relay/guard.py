@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 TARGET_BYTES = 8 << 10
 HEADERS = 100
 HEADERS_BYTES = 64 << 10
-BODY_BYTES = 64 << 20
 HOP_BY_HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
     b"trailer", b"transfer-encoding", b"upgrade",
@@ -33,9 +32,6 @@ class Refusal:
 
     status: int
     message: str
-
-
-TOO_LARGE = Refusal(413, f"the request body is larger than {BODY_BYTES} bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +68,6 @@ def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refus
 def _check_sizes(headers: Headers) -> Refusal | None:
     if sum(len(name) + len(value) for name, value in headers) > HEADERS_BYTES:
         return Refusal(431, f"the headers are larger than {HEADERS_BYTES} bytes")
-    for name, value in headers:
-        if name == b"content-length" and value.isdigit() and int(value) > BODY_BYTES:
-            return TOO_LARGE
     return None
 
 

@@ -1,82 +1,54 @@
-"""One ASGI app: guard → upstream → client; it reports each step to the tap.
+"""Relays exchanges: guard → upstream → client; it reports each step to the tap.
 
 The client's bytes are the upstream's bytes: nothing is re-framed, decompressed, merged or injected. Each read goes to
-the client first and to the tap second. A watcher sees the client leave at any time, also before the first byte, and
-the upstream connection is then closed. After a broken upstream the client's connection is cut, never ended cleanly.
-The meaning of what passes is left to the decoders, sockets and signals to `recorder.relay.server`.
+the client first and to the tap second, both from the callback that the read came to. An exchange goes over a connection
+that belongs to its client's: the one that an exchange before it left open, else a new one. After a broken upstream the
+client's connection is cut, never ended cleanly. The meaning of what passes is left to the decoders.
 """
 
 import asyncio
-import contextlib
+import hashlib
 import secrets
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import httpx
 import msgspec
 
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import UpstreamError
-from recorder.relay import guard, local, providers
+from recorder.relay import guard, providers
 from recorder.relay.guard import Refusal
-from recorder.relay.recording import REQUEST_STORED_BYTES, Recording
-from recorder.relay.spool import Body, Memory
+from recorder.relay.recording import Recording
+from recorder.relay.server import Client, Headers, Request
 from recorder.relay.tap import Tap
-from recorder.relay.upstream import Reads, Transport
+from recorder.relay.upstream import Connection, Head, Transport
 from recorder.tape import journal
 from recorder.tape.redact import Redactor
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-
 LIVE = 4096
 """Exchanges at a time; more are answered 503."""
-BODY_PAUSE_SECONDS = 30.0
-"""A request body may pause for this long, …"""
-BODY_SECONDS = 60.0
-"""… and take this long altogether, …"""
-BODY_BYTES_PER_SECOND = 16 << 10
-"""… and a second more for each of these: a client that trickles is ended soon, and one that sends 64 MiB over a line of
-128 kbit/s (slower than any that people upload over) is not."""
-_LINGER_SECONDS = 2.0
+UNSENT_BYTES = 256 << 10
+"""What a client has not taken yet, of a response, or an API server, of a request; beyond it the other has to wait."""
+CONTINUE_SECONDS = 1.0
+"""A client that waits for 100 (Continue) gets it from us when upstream has not said anything for so long."""
+LAG_SECONDS = 0.005
+"""How often the event loop is asked whether it is late."""
+LATE_NS = 1_000_000
+"""The resolution of the event loop's timers; what is more is lag."""
 _STALL_NS = 60_000_000_000
-_NOT_PASSED = frozenset((b"host", b"expect", b"content-length", b"x-wiretape-label"))
+_STALL_SECONDS = 5.0
+_NOT_PASSED = frozenset((b"host", b"content-length", b"expect", b"x-wiretape-label"))
 _STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504, "local": 503}
-_LEFT = Refusal(499, "the client left")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A client's request, whole, with where it goes."""
-
-    method: str
-    upstream: providers.Upstream
-    rest: bytes
-    headers: list[tuple[bytes, bytes]]
-    body: Body
-    labels: dict[str, str]
-
-
-Ending = tuple[str, str | None, int]
-"""What ended an exchange (one of `outcome.ENDED_BY`), the error's message, and the clock's ns."""
-
-
-@dataclass(slots=True)
-class _Exchange:
-    recording: Recording
-    reads: Reads | None = None
-    sending_since: int | None = None
-    started: bool = False
-    stalled: bool = False
-    task: asyncio.Task[Ending] | None = None
 
 
 @dataclass(slots=True)
 class Proxy:
-    """The ASGI app. Calls `on_refused` for each request that did not pass, `on_trouble` for each failure of its own."""
+    """The app of a recorder's server.
+
+    Calls `on_refused` for each request that did not pass, `on_trouble` for each failure of its own.
+    """
 
     upstreams: Sequence[providers.Upstream]
     transport: Transport
@@ -87,268 +59,398 @@ class Proxy:
     clock: Clock = SYSTEM
     on_refused: Callable[[Refusal], None] = lambda _: None
     on_trouble: Callable[[str], None] = lambda _: None
-    live: set[asyncio.Task[Any]] = field(default_factory=set)
-    memory: Memory = field(default_factory=Memory)
-    _storing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _active: list[_Exchange] = field(default_factory=list)
+    live: set["Exchange"] = field(default_factory=set)
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Serve one request, as ASGI 3 has it."""
-        task = asyncio.current_task()
-        assert task is not None
-        self.live.add(task)
+    def serve(self, client: Client, request: Request) -> "Exchange | None":
+        """Relay a request, unless it may not pass."""
+        admitted = self._admit(request)
+        if isinstance(admitted, Refusal):
+            self.on_refused(Refusal(admitted.status, Redactor(None).text(admitted.message)))
+            _answer_error(client, admitted.status, admitted.message, "refused")
+            return None
+        upstream, rest, labels = admitted
+        exchange = Exchange(self, client, request, upstream)
+        self.live.add(exchange)
         try:
-            await self._handle(scope, receive, send)
+            exchange.begin(rest, labels)
         except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the client and the user
-            self.on_trouble(f"an exchange failed by a fault of wiretape's own: {_where(error)}")
-            await _answer_error(send, 500, f"a fault of its own: {_described(error)}", "internal")
-        finally:
-            self.live.discard(task)
+            exchange.taker_failed(error)
+        return exchange
 
-    async def _handle(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        body = Body(self.memory)
-        try:
-            request = await self._admit(scope, receive, body)
-            if isinstance(request, Refusal):
-                self.on_refused(Refusal(request.status, Redactor(None).text(request.message)))
-                await _refuse(request, receive, send)
-            elif request is not None:
-                await self._serve(request, scope, receive, send)
-        finally:
-            body.close()
+    def client_failed(self, error: Exception) -> None:
+        """Report a fault of our own."""
+        self.on_trouble(f"a connection failed by a fault of wiretape's own: {_where(error)}")
 
-    async def _admit(self, scope: MutableMapping[str, Any], receive: Receive, body: Body) -> Request | Refusal | None:
-        """Check a request and read it whole; None if the client left meanwhile."""
-        headers: list[tuple[bytes, bytes]] = list(scope["headers"])
-        target = _target(scope)
-        refusal = guard.check(scope["method"], target, headers, self.policy)
-        if scope["http_version"] == "1.0":
+    def _admit(self, request: Request) -> tuple[providers.Upstream, bytes, dict[str, str]] | Refusal:
+        """Return where a request goes, and its labels."""
+        refusal = guard.check(request.method, request.target, request.headers, self.policy)
+        if request.version == "1.0":
             refusal = Refusal(505, "HTTP/1.0 has no chunks, so a broken answer would look whole: use HTTP/1.1")
-        if refusal is None and len(self.live) > LIVE:
+        if refusal is None and len(self.live) >= LIVE:
             refusal = Refusal(503, f"more than {LIVE} exchanges at a time")
         if refusal is not None:
             return refusal
-        labels = guard.labels(headers)
+        labels = guard.labels(request.headers)
         if isinstance(labels, Refusal):
             return labels
-        route = providers.route(self.upstreams, target)
+        route = providers.route(self.upstreams, request.target)
         if route is None:
             names = ", ".join(f"/{upstream.name}/" for upstream in self.upstreams)
             return Refusal(404, f"no upstream is served here; there are {names}")
-        refusal = await self._read_body(receive, body)
-        if refusal is not None:
-            return None if refusal is _LEFT else refusal
-        return Request(scope["method"], *route, headers, body, {**self.labels, **labels})
+        return (*route, {**self.labels, **labels})
 
-    async def _read_body(self, receive: Receive, body: Body) -> Refusal | None:
-        """Read a request's body; `_LEFT` if the client left."""
-        began = self.clock.now()
+    async def watch(self) -> None:
+        """Look after the exchanges, beside the server: whose client stalls, and how late the event loop is."""
+        look = self.clock.now() + int(_STALL_SECONDS * 1e9)
         while True:
-            left = _allowed(body.size) - (self.clock.now() - began) / 1e9
-            try:
-                async with asyncio.timeout(min(BODY_PAUSE_SECONDS, left)):
-                    message = await receive()
-            except TimeoutError:
-                return _body_too_slow(body.size, left < BODY_PAUSE_SECONDS)
-            if message["type"] == "http.disconnect":
-                return _LEFT
-            try:
-                await body.append(message.get("body", b""))
-            except OSError as error:
-                return Refusal(503, f"the request body cannot be held while it arrives: {local.spool_cause(error)}")
-            if body.size > guard.BODY_BYTES:
-                return guard.TOO_LARGE
-            if not message.get("more_body"):
-                return None
+            due = self.clock.now() + int(LAG_SECONDS * 1e9)
+            await asyncio.sleep(LAG_SECONDS if self.live else _STALL_SECONDS / 20)
+            now = self.clock.now()
+            if self.live and now - due - LATE_NS > LATE_NS:
+                asyncio.get_running_loop().call_soon(self._note_lag, due, now - due - LATE_NS)
+            if now > look:
+                look = now + int(_STALL_SECONDS * 1e9)
+                self.end_stalled()
 
-    async def _serve(self, request: Request, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Relay one exchange beside a watcher for the client's leaving, and record how it ended."""
-        exchange = _Exchange(Recording(self.tap, self.clock, secrets.token_hex(8)))
-        await self._begin(exchange.recording, request)
-        relay = exchange.task = asyncio.create_task(self._relay(exchange, request, send))
-        watcher = asyncio.create_task(_left(receive))
-        self._active.append(exchange)
-        ended_by, detail = "client", None
-        try:
-            await asyncio.wait({relay, watcher}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            ended_by, detail = "shutdown", "wiretape was stopped"
-        if not relay.done() and ended_by == "client":
-            exchange.recording.client_closed = self.clock.now()
-        await self._finish(exchange, relay, watcher, (ended_by, detail, self.clock.now()))
-        if exchange.stalled:
-            scope.get("extensions", {}).get("wiretape", {}).get("abort", lambda: None)()
-        elif ended_by == "shutdown" and not exchange.started:
-            await _answer_error(send, 503, "stopped before an answer came", "shutdown", exchange.recording.id)
-
-    async def _finish(
-        self,
-        exchange: _Exchange,
-        relay: asyncio.Task[Ending],
-        watcher: asyncio.Task[None],
-        cut: Ending,
-    ) -> None:
-        """Stop what still runs, and record the ending: the relay's, or `cut` if it had to be stopped."""
-        await _stop(relay, watcher)
-        self._active.remove(exchange)
-        ended, error = cut, None if relay.cancelled() else relay.exception()
-        if exchange.stalled:
-            ended = ("client_stalled", "the client stopped reading", self.clock.now())
-        elif error is not None:
-            ended = ("died", f"a fault of wiretape's own: {_described(error)}", self.clock.now())
-        elif not relay.cancelled():
-            ended = relay.result()
-        if exchange.reads is not None:
-            await exchange.reads.aclose()
-        exchange.recording.end(*ended, exchange.reads)
-        if error is not None:
-            raise error
-
-    async def _begin(self, recording: Recording, request: Request) -> None:
-        """Record the request; of large bodies one at a time is brought to memory, and only if it can be stored."""
-        body = request.body
-        async with self._storing if body.is_spooled else contextlib.nullcontext():
-            stored = None
-            if recording.has_room_for_body(body.size):
-                with contextlib.suppress(OSError):  # sending it will fail, too, and say so
-                    stored = await body.start(REQUEST_STORED_BYTES)
-            recording.begin(self._begin_frame(recording, request, stored))
-
-    def _begin_frame(self, recording: Recording, request: Request, stored: bytes | None) -> journal.Begin:
-        return journal.Begin(
-            id=recording.id,
-            started_at=self.clock.wall(),
-            method=request.method,
-            path=request.rest.decode("ascii"),
-            upstream=request.upstream.url,
-            headers=request.headers,
-            body=stored,
-            body_size=request.body.size,
-            body_sha256=request.body.sha256,
-            labels=request.labels,
-        )
-
-    async def _relay(self, exchange: _Exchange, request: Request, send: Send) -> Ending:
-        recording = exchange.recording
-        try:
-            response = await self.transport.handle_async_request(self._upstream_request(recording, request))
-            reads = exchange.reads = response.extensions["reads"]
-            headers, framing = response.extensions["raw_headers"], response.extensions["framing"]
-            recording.head(response.status_code, headers, framing)
-            exchange.started = True
-            request.body.forget_sent()
-            await send(_start(response.status_code, headers, framing, recording.id))
-            await self._relay_reads(exchange, reads, send)
-        except UpstreamError as error:
-            at = exchange.reads.ended_at if exchange.reads else self.clock.now()
-            if not exchange.started:
-                status = _STATUS.get(error.ended_by, 502)
-                where = "" if error.ended_by == "local" else f"upstream {request.upstream.host}: "
-                await _answer_error(send, status, f"{where}{error}", error.ended_by, recording.id)
-            return error.ended_by, str(error), at
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-        return "end", None, reads.ended_at
-
-    async def _relay_reads(self, exchange: _Exchange, reads: Reads, send: Send) -> None:
-        """Send each read to the client at once, then to the tap."""
-        now, record = self.clock.now, exchange.recording.read
-        while (read := await reads.next()) is not None:
-            at, data = read
-            relayed = None
-            exchange.sending_since = now()
-            try:
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-                relayed = now()
-            finally:
-                record(at, relayed, data)
-            exchange.sending_since = None
-
-    def _upstream_request(self, recording: Recording, request: Request) -> httpx.Request:
-        upstream = request.upstream
-        without = _NOT_PASSED if self.keep_encoding else _NOT_PASSED | {b"accept-encoding"}
-        headers = [(b"host", upstream.authority), *guard.end_to_end(request.headers, without=without)]
-        if not self.keep_encoding:
-            headers.append((b"accept-encoding", b"identity"))
-        if upstream.authorization and not any(name == b"authorization" for name, _ in headers):
-            headers.append((b"authorization", upstream.authorization))
-        if request.body.size or request.method in ("POST", "PUT", "PATCH"):
-            headers.append((b"content-length", b"%d" % request.body.size))
-        return httpx.Request(
-            request.method,
-            httpx.URL(scheme=upstream.scheme, host=upstream.host, port=upstream.port),
-            headers=headers,
-            stream=request.body.stream(),
-            extensions={"instants": recording.instants, "target": upstream.target(request.rest)},
-        )
-
-    async def watch_stalls(self) -> None:
-        """Call `end_stalled` every five seconds, beside the server."""
-        while True:
-            await asyncio.sleep(5)
-            self.end_stalled()
+    def _note_lag(self, due: int, lag: int) -> None:
+        """Note that the event loop was late, in the exchanges whose timestamps may be so, too."""
+        for exchange in self.live:
+            exchange.note_lag(due, lag)
 
     def end_stalled(self) -> None:
         """End the exchanges whose client has not taken anything for a minute."""
-        for exchange in list(self._active):
-            since = exchange.sending_since
-            if since is not None and self.clock.now() - since > _STALL_NS and exchange.task is not None:
-                exchange.stalled = True
-                exchange.task.cancel()
+        for exchange in list(self.live):
+            exchange.end_if_stalled(self.clock.now() - _STALL_NS)
+
+    def cut(self) -> None:
+        """End all exchanges at once."""
+        for exchange in list(self.live):
+            exchange.cut("shutdown", "wiretape was stopped")
 
 
-def _target(scope: MutableMapping[str, Any]) -> bytes:
-    """Return the request target as it came; without it, as from another server, path and query."""
-    raw: bytes | None = scope.get("extensions", {}).get("wiretape", {}).get("target")
-    if raw is not None:
-        return raw
-    query: bytes = scope["query_string"]
-    path: bytes = scope["raw_path"]
-    return path + (b"?" + query if query else b"")
+class Exchange:
+    """One request, on its way upstream, and its response, on its way back."""
+
+    def __init__(self, proxy: Proxy, client: Client, request: Request, upstream: providers.Upstream) -> None:
+        self._proxy, self._client, self._request, self._upstream = proxy, client, request, upstream
+        self._now = proxy.clock.now
+        self._recording = Recording(proxy.tap, proxy.clock, secrets.token_hex(8))
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._continue: asyncio.TimerHandle | None = None
+        self._is_chunked = guard.transfer_codings(request.headers) == [b"chunked"]
+        self._is_uploading = not request.complete
+        self._is_started = False
+        self._is_over = False
+        self._is_ended = False
+        self._waits_since: int | None = None
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        """Reads that the kernel has not taken yet for the client."""
+
+    # the request
+
+    def begin(self, rest: bytes, labels: dict[str, str]) -> None:
+        """Record the request, and send it upstream."""
+        self._rest = rest
+        request = self._request
+        body = request.take() if request.complete else None
+        self._recording.begin(
+            journal.Begin(
+                id=self._recording.id,
+                started_at=self._proxy.clock.wall(),
+                method=request.method,
+                path=rest.decode("ascii"),
+                upstream=self._upstream.url,
+                headers=request.headers,
+                body=body,
+                body_size=None if body is None else len(body),
+                body_sha256=None if body is None else hashlib.sha256(body).hexdigest(),
+                labels=labels,
+            )
+        )
+        kept = self._client.kept.pop(self._upstream, None)
+        if kept is not None and kept.is_silent():
+            self._recording.instants.connection_reused = True
+            self._send(kept, body)
+            return
+        if kept is not None:
+            kept.close()
+        self._recording.instants.connection_reused = False
+        self._connecting = asyncio.get_running_loop().create_task(self._connect(body))
+
+    async def _connect(self, body: bytes | None) -> None:
+        try:
+            connection = await self._proxy.transport.connect(self._upstream, self._recording.instants)
+        except UpstreamError as error:
+            self._fail(error, self._now())
+        except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the client and the user
+            self.taker_failed(error)
+        else:
+            self._send(connection, body)
+
+    def _send(self, connection: Connection, body: bytes | None) -> None:
+        """Send the request's head, and what there is of its body."""
+        self._connection = connection
+        connection.begin(self, self._recording.instants, bodiless=self._request.method == "HEAD")
+        head = self._head()
+        connection.limit(self._proxy.transport.limits.headers)
+        if body is not None:
+            connection.send(head + self._framed(body, last=True), last=True)
+        else:
+            connection.send(head, last=False)
+            self.body_came()
+
+    def _head(self) -> bytes:
+        request, upstream = self._request, self._upstream
+        without = _NOT_PASSED if self._proxy.keep_encoding else _NOT_PASSED | {b"accept-encoding"}
+        headers = [(b"host", upstream.authority), *guard.end_to_end(request.headers, without=without)]
+        if not self._proxy.keep_encoding:
+            headers.append((b"accept-encoding", b"identity"))
+        if upstream.authorization and not any(name == b"authorization" for name, _ in headers):
+            headers.append((b"authorization", upstream.authorization))
+        headers += [(name, value) for name, value in request.headers if name == b"content-length"]
+        if self._is_chunked:
+            headers.append((b"transfer-encoding", b"chunked"))
+        if not request.keeps:
+            headers.append((b"connection", b"close"))
+        if self._is_uploading and self._expects():
+            headers.append((b"expect", b"100-continue"))
+            self._continue = asyncio.get_running_loop().call_later(CONTINUE_SECONDS, self.told_to_continue)
+        lines = [b"%s %s HTTP/1.1\r\n" % (request.method.encode("ascii"), upstream.target(self._rest))]
+        return b"".join([*lines, *(b"%s: %s\r\n" % pair for pair in headers), b"\r\n"])
+
+    def _expects(self) -> bool:
+        return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self._request.headers)
+
+    def _framed(self, body: bytes, *, last: bool) -> bytes:
+        if not self._is_chunked:
+            return body
+        framed = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+        return framed + b"0\r\n\r\n" if last else framed
+
+    def body_came(self) -> None:
+        """Send what came of the request's body."""
+        if self._connection is None or not self._is_uploading or self._is_ended:
+            return
+        piece, last = self._request.take(), self._request.complete
+        if piece:
+            self._recording.upload(piece)
+        framed = self._framed(piece, last=last)
+        if framed or last:
+            self._connection.send(framed, last=last)
+        if last:
+            self._end_upload()
+        self._client.hold_body(not last and self._connection.unsent > UNSENT_BYTES)
+
+    def _end_upload(self) -> None:
+        """Enter the size and the hash of what came of the request's body."""
+        if self._is_uploading:
+            self._is_uploading = False
+            self._recording.uploaded(whole=self._request.complete)
+
+    def request_failed(self, refusal: Refusal) -> None:
+        """End the exchange: the rest of the request's body will not come."""
+        self._proxy.on_refused(refusal)
+        if not self._is_started:
+            _answer_error(self._client, refusal.status, refusal.message, "refused", self._recording.id)
+        else:
+            self._client.cut()
+        self._end("client_stalled" if refusal.status == 408 else "client", refusal.message, self._now())
+
+    # upstream.Taker
+
+    def told_to_continue(self) -> None:
+        """Pass on that the client may send the request's body, once."""
+        if self._continue is not None:
+            self._continue.cancel()
+            self._continue = None
+            if not self._is_started and not self._is_ended:
+                self._client.continue_()
+
+    def request_drained(self) -> None:
+        """Let the client go on with the request's body."""
+        if self._is_uploading:
+            self._client.hold_body(False)
+
+    def request_refused(self) -> None:
+        """Read on: the answer may say why, and if there is none the end of the connection does."""
+
+    def came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
+        """Send what a read brought to the client at once, then to the tap."""
+        try:
+            self._came(at, head, body, over)
+        except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the client and the user
+            self.taker_failed(error)
+
+    def _came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
+        connection, client = self._connection, self._client
+        assert connection is not None
+        if head is not None:
+            self._start(head)
+        if body:
+            client.add(body)
+        if over and connection.failure is None:
+            client.add_end()
+        if self._is_started:
+            taken = client.flush()
+            if body:
+                self._relayed(at, body, taken)
+        if over:
+            if self._waiting and connection.failure is None:
+                self._is_over = True  # but for the client, who has still to take it
+            else:
+                self._finish()
+
+    def _start(self, head: Head) -> None:
+        """Begin the response."""
+        assert self._connection is not None
+        self._is_started = True
+        if self._continue is not None:
+            self._continue.cancel()
+            self._continue = None
+        self._recording.head(head.status, head.headers, head.framing)
+        self._connection.limit(self._proxy.transport.limits.idle)
+        chunked = head.framing in ("chunked", "close")
+        headers = _passed(head, self._recording.id)
+        self._client.start(head.status, head.reason, headers, chunked=chunked, closes=not head.keeps)
+
+    def _relayed(self, at: int, body: bytes, taken: bool) -> None:
+        """Record a read, or wait with it until the client has taken it."""
+        if taken and not self._waiting:
+            self._recording.read(at, self._now(), body)
+            return
+        if not self._waiting:
+            self._waits_since = self._now()
+        self._waiting.append((at, body))
+        if self._client.unsent > UNSENT_BYTES and self._connection is not None and not self._connection.ended:
+            self._connection.pause()
+
+    def client_drained(self) -> None:
+        """Record the reads that the client has taken now, and let upstream go on."""
+        relayed = self._now()
+        self._waits_since = None
+        while self._waiting:
+            at, body = self._waiting.popleft()
+            self._recording.read(at, relayed, body)
+        if self._is_over:
+            self._finish()
+        elif self._connection is not None:
+            self._connection.resume()
+
+    # endings
+
+    def _finish(self) -> None:
+        """End as the response ended."""
+        assert self._connection is not None
+        if self._connection.failure is not None:
+            self._fail(self._connection.failure, self._connection.ended_at)
+            return
+        self._end("end", None, self._connection.ended_at)
+        self._client.finish()
+
+    def _fail(self, error: UpstreamError, at: int) -> None:
+        """End as upstream failed: with an answer of our own, or where one has begun, with a cut."""
+        if self._is_ended:
+            return
+        self._end(error.ended_by, str(error), at)
+        if self._is_started:
+            self._client.cut()
+            return
+        where = "" if error.ended_by == "local" else f"upstream {self._upstream.host}: "
+        status = _STATUS.get(error.ended_by, 502)
+        _answer_error(self._client, status, f"{where}{error}", error.ended_by, self._recording.id)
+
+    def _end(self, ended_by: str, detail: str | None, at: int) -> None:
+        """Record the ending, and keep or close the connection upstream."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        self._proxy.live.discard(self)
+        if self._continue is not None:
+            self._continue.cancel()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        for came_at, body in self._waiting:
+            self._recording.read(came_at, None, body)
+        self._waiting.clear()
+        connection = self._connection
+        paused, surplus = (connection.paused, connection.surplus) if connection else (0, False)
+        self._recording.end(ended_by, detail, at, paused=paused, surplus=surplus)
+        if connection is None:
+            return
+        self._proxy.transport.remember(connection)
+        if ended_by == "end" and connection.is_reusable():
+            self._client.keep(connection)
+        else:
+            connection.close()
+
+    def client_left(self) -> None:
+        """End as the client left, or, where the response had come whole by then, as that ended."""
+        if self._is_ended:
+            return
+        self._recording.client_closed = self._now()
+        if self._is_over:
+            assert self._connection is not None
+            self._end("end", None, self._connection.ended_at)
+        else:
+            self._end("client", None, self._recording.client_closed)
+
+    def end_if_stalled(self, since: int) -> None:
+        """End if the client has taken nothing since then."""
+        if self._waits_since is not None and self._waits_since < since:
+            self._end("client_stalled", "the client stopped reading", self._now())
+            self._client.close()
+
+    def cut(self, ended_by: str, detail: str) -> None:
+        """End at once."""
+        if self._is_ended:
+            return
+        self._end(ended_by, detail, self._now())
+        if self._is_started:
+            self._client.close()
+        else:
+            _answer_error(self._client, 503, "stopped before an answer came", ended_by, self._recording.id)
+
+    def taker_failed(self, error: Exception) -> None:
+        """End by a fault of our own: it is told to the client, the user and the tape."""
+        self._proxy.on_trouble(f"an exchange failed by a fault of wiretape's own: {_where(error)}")
+        if self._is_ended:
+            self._client.close()
+            return
+        self._end("died", f"a fault of wiretape's own: {_described(error)}", self._now())
+        if self._is_started:
+            self._client.close()
+        else:
+            _answer_error(self._client, 500, f"a fault of its own: {_described(error)}", "internal", self._recording.id)
+
+    def note_lag(self, due: int, lag: int) -> None:
+        """Note that reads may be stamped so late: what came while the loop was late may have come in one read."""
+        instants, connection = self._recording.instants, self._connection
+        if connection is not None and (instants.clock == "loop" or connection.came_at >= due):
+            instants.clock_error_ns = max(instants.clock_error_ns or 0, lag)
 
 
-def _body_too_slow(size: int, is_total: bool) -> Refusal:
-    if is_total:
-        return Refusal(408, f"the request body came too slowly: {size} bytes in {_allowed(size):.0f} s")
-    return Refusal(408, f"nothing of the request body came for {BODY_PAUSE_SECONDS:g} s")
-
-
-def _allowed(size: int) -> float:
-    """Return how long a body of which `size` bytes have come may take altogether, in seconds."""
-    return BODY_SECONDS + size / BODY_BYTES_PER_SECOND
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _stop(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait for their end, whoever cancels us meanwhile: the ending must still be recorded."""
-    for task in tasks:
-        task.cancel()
-    while pending := [task for task in tasks if not task.done()]:
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait(pending)
-
-
-def _start(status: int, headers: list[tuple[bytes, bytes]], framing: str, id: str) -> Message:
-    bodiless = frozenset((b"content-length",)) if framing == "none" and status in (204, 304) else frozenset()
-    passed = guard.end_to_end(headers, without=bodiless | {b"x-wiretape-id"})
+def _passed(head: Head, id: str) -> Headers:
+    """Return the headers of a response that the client gets."""
+    bodiless = frozenset((b"content-length",)) if head.framing == "none" and head.status in (204, 304) else frozenset()
+    passed = guard.end_to_end(head.headers, without=bodiless | {b"x-wiretape-id"})
     names = {name.lower(): value for name, value in passed}
     if names.get(b"content-type", b"").startswith(b"text/event-stream") and b"x-accel-buffering" not in names:
         passed.append((b"x-accel-buffering", b"no"))  # or an nginx in front of the client would hold the stream back
+    if head.keeps:  # the client's connection lives as long as upstream's
+        passed += [(name, value) for name, value in head.headers if name.lower() == b"keep-alive"]
     passed.append((b"x-wiretape-id", id.encode()))
-    return {"type": "http.response.start", "status": status, "headers": passed}
+    return passed
 
 
-async def _refuse(refusal: Refusal, receive: Receive, send: Send) -> None:
-    """Answer, and take what is left of the request: a reset on unread bytes would keep its sender from the answer."""
-    await _answer_error(send, refusal.status, refusal.message, "refused", more=True)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_LINGER_SECONDS):
-            while (await receive()).get("more_body"):
-                pass
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
+def _answer_error(client: Client, status: int, message: str, kind: str, id: str | None = None) -> None:
+    body = msgspec.json.encode({"error": {"message": f"wiretape: {message}", "type": "wiretape_error", "code": kind}})
+    headers = [(b"x-wiretape-error", kind.encode())]
+    if id is not None:
+        headers.append((b"x-wiretape-id", id.encode()))
+    if status == 503:
+        headers.append((b"retry-after", b"1"))
+    client.answer(status, body, "application/json", headers)
 
 
 def _where(error: Exception) -> str:
@@ -359,21 +461,3 @@ def _where(error: Exception) -> str:
 def _described(error: BaseException) -> str:
     """Return an error's type and message; its `repr` may hold all of the bytes that it is about."""
     return Redactor(None).text(f"{type(error).__name__}: {error}")
-
-
-async def _answer_error(
-    send: Send, status: int, message: str, kind: str, id: str | None = None, *, more: bool = False
-) -> None:
-    body = msgspec.json.encode({"error": {"message": f"wiretape: {message}", "type": "wiretape_error", "code": kind}})
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"x-wiretape-error", kind.encode()),
-        (b"connection", b"close"),
-    ]
-    if id is not None:
-        headers.append((b"x-wiretape-id", id.encode()))
-    if status == 503:
-        headers.append((b"retry-after", b"1"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": more})

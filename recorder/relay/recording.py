@@ -8,7 +8,7 @@ import msgspec
 
 from recorder.clock import Clock
 from recorder.relay.tap import Gathered, Tap
-from recorder.relay.upstream import Instants, Reads
+from recorder.relay.upstream import Instants
 from recorder.tape import journal
 from recorder.tape.losses import Relayed
 
@@ -112,15 +112,13 @@ class Recording:
             self._gap += size
             self._tap.counts.dropped_bytes += size
 
-    def end(self, ended_by: str, detail: str | None, at: int, reads: Reads | None) -> None:
-        """Enter how the exchange ended, after the reads that the client never got.
+    def end(self, ended_by: str, detail: str | None, at: int, *, paused: int = 0, surplus: bool = False) -> None:
+        """Enter how the exchange ended; a request body that is still coming is truncated.
 
-        A request body that is still coming is truncated.
+        `paused` counts how often upstream had to wait for the client; `surplus`: bytes followed the response's end.
         """
         if self._upload is not None:
             self.uploaded(whole=False)
-        for came_at, data in reads.left() if reads else ():
-            self.read(came_at, None, data)
         self._end = journal.End(
             id=self.id,
             ended_by=ended_by,
@@ -131,8 +129,8 @@ class Recording:
             sent_ns=self._since(self.instants.sent),
             bytes=self.bytes,
             gap_bytes=self._gap,
-            paused=reads.paused if reads else 0,
-            surplus=bool(reads and reads.surplus),
+            paused=paused,
+            surplus=surplus,
             connection_reused=self.instants.connection_reused,
             clock=self.instants.clock,
             clock_error_ns=self.instants.clock_error_ns,

@@ -1,30 +1,43 @@
-"""Sockets, uvicorn, and the end: listens, hands requests to the proxy, drains.
+"""The server in front: listens, reads requests, writes responses, and drains at the end.
 
-uvicorn (httptools) serves HTTP/1.1. Its protocol is extended by what a recorder on a developer's machine needs and
-uvicorn leaves open: a bound on a request's head and on the time it takes, and the raw request target for the guard.
-A client that closes its sending side has left: the full close and the half close cannot be told apart in time.
+HTTP/1.1 by `httptools` (llhttp, strict) over a `Socket`. A client's connection is more than a row of requests here: the
+connections to API servers that its exchanges opened belong to it and close with it, and where one of them is closed
+by its server, the client's is closed as well, so that the client's own pool decides what to do. What a request is for
+is left to an `App`. A client that closes its sending side has left: the full close and the half close cannot be told
+apart in time.
 """
 
 import asyncio
 import contextlib
-import logging
+import http
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
 
-import uvicorn
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+import httptools
 
+from recorder.clock import SYSTEM, Clock
 from recorder.errors import CannotListen
 from recorder.plurals import counted
 from recorder.relay import local
 from recorder.relay.guard import Refusal
-from recorder.relay.proxy import Proxy
+from recorder.relay.sockets import Socket
+from recorder.relay.upstream import Connection
 
 HEAD_BYTES = 64 << 10
 HEAD_SECONDS = 10.0
-KEEP_ALIVE_SECONDS = 75
+KEEP_ALIVE_SECONDS = 75.0
+BODY_PAUSE_SECONDS = 30.0
+"""A request's body may pause for this long."""
+LINGER_SECONDS = 2.0
+"""What a client still sends to a connection that was answered for the last time is read for so long: a reset on unread
+bytes would keep it from the answer."""
+UPLOAD_BYTES = 256 << 10
+"""Of a request's body so much may wait to go upstream; beyond it the client has to wait."""
+KEPT = 8
+"""Connections to API servers that one client's connection keeps."""
 _BACKLOG = 2048
 _RESERVED_DESCRIPTORS = 8
 """For the refused, for another writer, and for temporary files."""
@@ -32,121 +45,389 @@ _ACCEPTED_AT_ONCE = 100
 _ACCEPT_AGAIN_SECONDS = 0.2
 _REFUSED_KEPT = 3
 _REFUSED_SECONDS = 1.0
-_REFUSED_HEADERS = b"retry-after: 1\r\nx-wiretape-error: local\r\n"
 _TELL_SECONDS = 10.0
-_REJECTION = b"HTTP/1.1 %s\r\ncontent-type: text/plain\r\nconnection: close\r\n%scontent-length: %d\r\n\r\n%s\n"
+_STOP_LOOK_SECONDS = 0.02
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_REASONS = {status.value: status.phrase.encode() for status in http.HTTPStatus}
+_LAST_CHUNK = b"0\r\n\r\n"
+
+Headers = list[tuple[bytes, bytes]]
 
 
-STATUS_LINE.update(
-    {code: b"HTTP/1.1 %d \r\n" % code for code in range(600, 1000)}
-)  # seen in the field; passed as they came
+class Exchange(Protocol):
+    """What answers a request."""
+
+    def body_came(self) -> None:
+        """There is more of the request's body, or its end."""
+
+    def request_failed(self, refusal: Refusal) -> None:
+        """The rest of the request's body will not come, or cannot be read."""
+
+    def client_left(self) -> None:
+        """The client closed its connection, or broke it."""
+
+    def client_drained(self) -> None:
+        """All that was written to the client has been taken by the kernel."""
 
 
-class _Protocol(HttpToolsProtocol):
-    """One client connection.
+class App(Protocol):
+    """What requests are for."""
+
+    def serve(self, client: "Client", request: "Request") -> "Exchange | None":
+        """Answer a request, at once (None) or later."""
+
+    def client_failed(self, error: Exception) -> None:
+        """A fault of our own met with a client's connection, which is closed."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A request as its head came; `pieces` are what came of its body and was not taken yet."""
+
+    method: str
+    target: bytes
+    headers: Headers
+    """Names in lower case."""
+    version: str
+    keeps: bool
+    pieces: list[bytes] = field(default_factory=list)
+    complete: bool = False
+    has_news: bool = False
+
+    def take(self) -> bytes:
+        """Return what came of the body since the last call."""
+        taken = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+        self.pieces.clear()
+        return taken
+
+
+class Client:
+    """One client's connection.
 
     Nothing that comes after a whole request may touch the response to it: neither the limits on the next head nor
     a violation of HTTP in it. What is to be said of that is said after the response.
     """
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+    def __init__(self, sock: Socket, app: App, clock: Clock, on_closed: Callable[["Client"], None]) -> None:
+        self._socket, self._app, self._clock, self._on_closed = sock, app, clock, on_closed
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._requests: deque[Request] = deque()
+        self._exchange: Exchange | None = None
+        self._target = b""
+        self._headers: Headers = []
         self._head_bytes = 0
         """What came of a head, or of trailers, in reads that held nothing else."""
         self._is_shared = False
         self._in_head = True
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._rejection: bytes | None = None
+        self._is_deaf = False
+        self._rejection: Refusal | None = None
+        self._is_held = False
+        self._out: list[bytes] = []
+        self._is_answering = self._is_chunked = self._closes = self._is_lingering = False
+        self._deadline: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0
+        self.keep_seconds = KEEP_ALIVE_SECONDS
+        """How long the connection is kept without a request."""
+        self.kept: dict[object, Connection] = {}
+        """Connections that wait for another exchange, by their API server; the one used last is the last."""
+        self._set_deadline(HEAD_SECONDS)
+        sock.start(self)
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._start_head_timer()
+    # sockets.Handler
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_head_timer()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        if self._rejection is not None:
+    def received(self, at: int, data: memoryview) -> None:
+        """Read on in the requests."""
+        if self._is_deaf:
             return  # read on all the same, to see the client leave
         self._is_shared = False
-        super().data_received(data)
-        if self.transport.is_closing():
-            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._is_deaf = True  # what follows is another protocol
+        except httptools.HttpParserError:
+            self._reject(Refusal(400, "the request is not valid HTTP"))
         self._head_bytes = 0 if self._is_shared else self._head_bytes + len(data)
         if self._head_bytes > HEAD_BYTES:
-            self._reject(_HEAD_TOO_LARGE)
-        elif not self._in_head and self._head_timer is None and self._is_idle():
-            self._start_head_timer()  # line ends between requests, which begin no message, have stopped the keep-alive
+            self._reject(Refusal(431, "head or trailers are too large"))
+        self._advance()
+
+    def drained(self) -> None:
+        """Tell the exchange, or close after the last response."""
+        if self._exchange is not None:
+            self._exchange.client_drained()
+        elif self._closes and not self._is_answering and not self._is_lingering:
+            self.close()
+
+    def write_failed(self, error: OSError) -> None:
+        """End as if the client had closed the connection: it does not read what it is sent."""
+        if not self._socket.is_closed:
+            self.lost(error)
+
+    def lost(self, error: Exception | None) -> None:
+        """Close, and tell the exchange."""
+        exchange, self._exchange = self._exchange, None
+        self.close()
+        if exchange is not None:
+            exchange.client_left()
+
+    def failed(self, error: Exception) -> None:
+        """Report a fault of our own, and close."""
+        self._app.client_failed(error)
+        self.lost(error)
+
+    # httptools callbacks
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
         self._in_head, self._head_bytes = True, 0
-        if not self._is_answering():
-            self._start_head_timer()
+        self._target, self._headers = b"", []
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # else it is a trailer
+            self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self._in_head, self._is_shared = False, True
-        self._stop_head_timer()
-        self.scope["headers"] = list(self.headers)  # what comes later under this list are trailers
-        self.scope["extensions"] = {"wiretape": {"target": self.url, "abort": self.transport.abort}}
-        super().on_headers_complete()
+        method, version = self._parser.get_method().decode("ascii"), self._parser.get_http_version()
+        self._requests.append(Request(method, self._target, self._headers, version, self._parser.should_keep_alive()))
 
     def on_body(self, body: bytes) -> None:
         self._is_shared = True
-        super().on_body(body)
+        self._requests[-1].pieces.append(body)
+        self._requests[-1].has_news = True
 
     def on_message_complete(self) -> None:
         self._is_shared = True
-        super().on_message_complete()
+        self._requests[-1].complete = self._requests[-1].has_news = True
 
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self.transport.is_closing() or self._is_answering():
+    # requests
+
+    def _advance(self) -> None:
+        """Begin the next request if none is being answered, or tell its exchange that more of its body came."""
+        if not self._is_answering:
+            self._begin_next()
+        elif self._exchange is not None:
+            self._tell_exchange(self._exchange, self._requests[0])
+        self._regulate()
+
+    def _tell_exchange(self, exchange: Exchange, request: Request) -> None:
+        """Tell an exchange what came of its request's body."""
+        if request.has_news:
+            request.has_news = False
+            exchange.body_came()
+        if self._rejection is not None and not request.complete and self._exchange is exchange:
+            exchange.request_failed(self._rejection)
+
+    def _begin_next(self) -> None:
+        if self._requests and (self._requests[0].complete or self._rejection is None) and not self._closes:
+            request = self._requests[0]
+            request.has_news = False
+            self._is_answering = True
+            exchange = self._app.serve(self, request)
+            if self._is_answering and self._requests and self._requests[0] is request:
+                self._exchange = exchange
+        elif self._rejection is not None and not self._closes:
+            self._is_answering = True
+            self.answer(self._rejection.status, f"wiretape: {self._rejection.message}\n".encode(), "text/plain")
+
+    def _reject(self, refusal: Refusal) -> None:
+        """Let a response follow that ends the connection, after those that are still to come."""
+        self._is_deaf = True
+        if self._rejection is None:
+            self._rejection = refusal
+
+    def hold_body(self, held: bool) -> None:
+        """Let the client wait with the request's body, or no longer."""
+        self._is_held = held
+        self._regulate()
+
+    def _regulate(self) -> None:
+        """Let a client wait that sends more requests than are answered, or more of a body than can go on."""
+        if self._socket.is_closed:
             return
-        if self._rejection is not None:
-            self._reject(self._rejection)
-        elif self._in_head:
-            self._start_head_timer()
+        current = self._requests[0] if self._requests else None
+        is_ahead = len(self._requests) > 1 or (current and len(current.pieces) > 1 and _size(current) > UPLOAD_BYTES)
+        if not self._is_lingering and (is_ahead or (self._is_held and current and not current.complete)):
+            self._socket.pause()
+            self._set_deadline(None)
+            return
+        self._socket.resume()
+        if self._is_lingering:
+            return
+        if self._is_answering:
+            self._set_deadline(None if current is None or current.complete else BODY_PAUSE_SECONDS)
+        elif self._head_bytes:
+            self._set_deadline(HEAD_SECONDS, only_sooner=True)
 
-    def send_400_response(self, msg: str) -> None:
-        self._reject(_BAD_REQUEST)
+    # deadlines
 
-    def _reject(self, response: bytes) -> None:
-        """Send a response that ends the connection, after those that are still to come."""
-        self._rejection = response
-        self._stop_head_timer()
-        if not self._is_answering():
-            self.transport.write(response)
-            self.transport.close()
+    def _set_deadline(self, seconds: float | None, *, only_sooner: bool = False) -> None:
+        """Close, or complain, in so many seconds; one timer, set again only when it fires or must fire sooner."""
+        if seconds is None:
+            self._deadline = None
+            return
+        due = self._clock.now() + int(seconds * 1e9)
+        if only_sooner and self._deadline is not None and self._deadline <= due:
+            return
+        self._deadline = due
+        if self._timer is None or due < self._timer_at:
+            self._start_timer(due, seconds)
 
-    def _is_answering(self) -> bool:
-        """Return whether a response is running, or due to a request that has come whole."""
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle is None or cycle.response_complete:
-            return False
-        return bool(self.pipeline) or cycle.response_started or not cycle.more_body
+    def _start_timer(self, due: int, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = due
+        self._timer = self._loop.call_later(seconds, self._check_deadline)
 
-    def _is_idle(self) -> bool:
-        cycle: RequestResponseCycle | None = self.cycle
-        return cycle is not None and cycle.response_complete
+    def _check_deadline(self) -> None:
+        self._timer = None
+        if self._deadline is None or self._socket.is_closed:
+            return
+        left = (self._deadline - self._clock.now()) / 1e9
+        if left > 0.001:
+            self._start_timer(self._deadline, left)
+        elif self._is_answering and not self._is_lingering and self._exchange is not None:
+            self._deadline = None
+            self._exchange.request_failed(
+                Refusal(408, f"nothing of the request body came for {BODY_PAUSE_SECONDS:g} s")
+            )
+        else:
+            self.lost(None)
 
-    def _start_head_timer(self) -> None:
-        self._stop_head_timer()
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+    # responses
 
-    def _stop_head_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def continue_(self) -> None:
+        """Tell the client to send the request's body."""
+        self._socket.write(_CONTINUE)
+
+    def start(self, status: int, reason: bytes, headers: Headers, *, chunked: bool, closes: bool) -> None:
+        """Begin a response; `closes`: the connection ends with it."""
+        self._is_chunked = chunked
+        self._closes = closes or self._closes or not self._requests[0].keeps
+        lines = [b"HTTP/1.1 %d %s\r\n" % (status, reason or _REASONS.get(status, b""))]
+        lines += [b"%s: %s\r\n" % pair for pair in headers]
+        if chunked:
+            lines.append(b"transfer-encoding: chunked\r\n")
+        if self._closes:
+            lines.append(b"connection: close\r\n")
+        self._out += (*lines, b"\r\n")
+
+    def add(self, body: bytes) -> None:
+        """Go on with a response's body."""
+        self._out.append(b"%x\r\n%b\r\n" % (len(body), body) if self._is_chunked else body)
+
+    def add_end(self) -> None:
+        """End a response's body."""
+        if self._is_chunked:
+            self._out.append(_LAST_CHUNK)
+
+    def flush(self) -> bool:
+        """Send what was added; return whether the kernel took all of it at once."""
+        if not self._out:
+            return not self._socket.unsent
+        out = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+        self._out.clear()
+        return self._socket.write(out)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait to be taken by the kernel."""
+        return self._socket.unsent
+
+    def answer(self, status: int, body: bytes, content_type: str, headers: Headers | None = None) -> None:
+        """Send a whole response of our own, the connection's last."""
+        length = (b"content-length", b"%d" % len(body))
+        if not self._requests:  # what came was no request
+            self._requests.append(Request("", b"", [], "1.1", keeps=False))
+        own = [(b"content-type", content_type.encode()), length, *(headers or [])]
+        self.start(status, b"", own, chunked=False, closes=True)
+        if self._requests[0].method != "HEAD":
+            self.add(body)
+        self.flush()
+        self.finish()
+
+    def finish(self) -> None:
+        """End a response: go on with the next request, or end the connection."""
+        self._exchange = None
+        self._is_answering = False
+        request = self._requests.popleft()
+        if self._socket.is_closed:
+            return
+        if self._closes:
+            self._end(linger=self._is_deaf or not request.complete or bool(self._requests))
+        elif not request.complete:
+            self._end(linger=True)
+        else:
+            self._set_deadline(self.keep_seconds)
+            self._advance()
+
+    def _end(self, *, linger: bool) -> None:
+        """End the connection when all is sent."""
+        self._closes = True
+        if linger:
+            self._is_deaf = self._is_lingering = True
+            self._drop_kept()
+            self._socket.end()
+            self._socket.resume()
+            self._set_deadline(LINGER_SECONDS)
+        elif self._socket.unsent:
+            self._drop_kept()
+            self._set_deadline(None)
+        else:
+            self.close()
+
+    def cut(self) -> None:
+        """End the connection in the middle of a response, when all that came of it is sent."""
+        self._exchange, self._is_answering = None, False
+        self.flush()
+        self._end(linger=False)
+
+    # the connection
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the connection waits for a request."""
+        return not self._is_answering and not self._is_lingering and not self._socket.unsent
+
+    def keep(self, connection: Connection) -> None:
+        """Keep a connection to an API server as long as the client keeps this one, or that server that one."""
+        if self._socket.is_closed or self._closes:
+            connection.close()
+            return
+        connection.keep()
+        connection.closed_by_peer = lambda: self._kept_closed(connection)
+        self.kept[connection.upstream] = connection
+        if len(self.kept) > KEPT:
+            self.kept.pop(next(iter(self.kept))).close()
+
+    def _kept_closed(self, connection: Connection) -> None:
+        """A server closed a connection between two exchanges: close this one, unless another server keeps its own."""
+        if self.kept.get(connection.upstream) is connection:
+            del self.kept[connection.upstream]
+        if self.is_idle and not self.kept:
+            self.close()
+
+    def _drop_kept(self) -> None:
+        for connection in self.kept.values():
+            connection.close()
+        self.kept.clear()
+
+    def close(self) -> None:
+        """Close the connection, and those to API servers that belong to it, at once."""
+        self._socket.close()
+        self._drop_kept()
+        self._deadline = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_closed(self)
 
 
-def _rejection(status: bytes, reason: bytes, headers: bytes = b"") -> bytes:
-    return _REJECTION % (status, headers, len(reason) + 1, reason)
-
-
-_HEAD_TOO_LARGE = _rejection(b"431 Request Header Fields Too Large", b"wiretape: head or trailers are too large")
-_BAD_REQUEST = _rejection(b"400 Bad Request", b"wiretape: the request is not valid HTTP")
+def _size(request: Request) -> int:
+    return sum(map(len, request.pieces))
 
 
 class _Listener:
@@ -155,11 +436,11 @@ class _Listener:
     The event loops' own servers close what they have no descriptor for without a word to anybody.
     """
 
-    def __init__(self, sock: socket.socket, server: uvicorn.Server, on_refused: Callable[[Refusal], None]) -> None:
-        self._sock, self._server, self._on_refused = sock, server, on_refused
+    def __init__(self, sock: socket.socket, app: App, clock: Clock, on_refused: Callable[[Refusal], None]) -> None:
+        self._sock, self._app, self._clock, self._on_refused = sock, app, clock, on_refused
         self._loop = asyncio.get_running_loop()
         self._limit = max((local.free_descriptors() - _RESERVED_DESCRIPTORS) // 2, 1)
-        self._opening: set[asyncio.Task[Any]] = set()
+        self.clients: set[Client] = set()
         self._refused: deque[socket.socket] = deque()
         self._untold = 0
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -180,34 +461,21 @@ class _Listener:
                 self._timers["resume"] = self._loop.call_later(_ACCEPT_AGAIN_SECONDS, self._resume)
                 self._tell()
                 return
-            if len(self._server.server_state.connections) + len(self._opening) < self._limit:
-                self._open(connection)
+            connection.setblocking(False)
+            if len(self.clients) < self._limit:
+                self.clients.add(Client(Socket(connection, self._clock), self._app, self._clock, self.clients.discard))
             else:
                 self._refuse(connection)
 
-    def _open(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # a client that has left already is no news
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # each read is passed on at once
-        task = self._loop.create_task(self._serve(connection))
-        self._opening.add(task)
-        task.add_done_callback(self._opening.discard)
-
-    async def _serve(self, connection: socket.socket) -> None:
-        try:
-            await self._loop.connect_accepted_socket(self._protocol, connection)
-        except OSError:
-            connection.close()
-
-    def _protocol(self) -> asyncio.Protocol:
-        state = self._server.lifespan.state
-        return _Protocol(config=self._server.config, server_state=self._server.server_state, app_state=state)
-
     def _refuse(self, connection: socket.socket) -> None:
         """Answer, and close a little later: a close on unread bytes would keep the client from the answer."""
-        message = f"wiretape: {local.no_descriptors()}".encode()
+        reason = f"wiretape: {local.no_descriptors()}\n".encode()
+        head = (
+            b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nconnection: close\r\nretry-after: 1\r\n"
+            b"x-wiretape-error: local\r\ncontent-length: %d\r\n\r\n"
+        )
         with contextlib.suppress(OSError):
-            connection.setblocking(False)
-            connection.send(_rejection(b"503 Service Unavailable", message, _REFUSED_HEADERS))
+            connection.send(head % len(reason) + reason)
             connection.shutdown(socket.SHUT_WR)
         self._refused.append(connection)
         while len(self._refused) > _REFUSED_KEPT:
@@ -244,26 +512,7 @@ class _Listener:
             timer.cancel()
         while self._refused:
             self._close_refused()
-
-    async def wait_closed(self) -> None:
-        """Wait until no connection is being opened."""
-        if self._opening:
-            await asyncio.wait(self._opening)
-
-
-class _Uvicorn(uvicorn.Server):
-    """uvicorn without its own signal handling, which is the command's, and with a listener of ours."""
-
-    on_refused: Callable[[Refusal], None]
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup([])
-        listeners: list[Any] = [_Listener(sock, self, self.on_refused) for sock in sockets or ()]
-        self.servers = listeners
+        self._sock.close()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -289,57 +538,33 @@ def base_url(sock: socket.socket) -> str:
 
 
 class Server:
-    """Serves a proxy on a socket until it is stopped."""
+    """Serves an app on a socket until it is stopped."""
 
-    def __init__(self, proxy: Proxy, sock: socket.socket, drain_seconds: int) -> None:
-        logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # or a client's reset is a line for each write
-        self._proxy, self._sock = proxy, sock
-        config = uvicorn.Config(
-            proxy,
-            http=_Protocol,
-            ws="none",
-            loop="none",
-            lifespan="off",
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            backlog=_BACKLOG,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=drain_seconds,
-        )
-        self._server = _Uvicorn(config)
-        self._server.on_refused = proxy.on_refused
-        self._tasks: list[asyncio.Task[None]] = []
+    def __init__(
+        self,
+        app: App,
+        sock: socket.socket,
+        on_refused: Callable[[Refusal], None] = lambda _: None,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self._listener = _Listener(sock, app, clock, on_refused)
 
-    async def start(self) -> None:
-        """Accept connections from now on."""
-        self._tasks = [
-            asyncio.create_task(self._server.serve(sockets=[self._sock])),
-            asyncio.create_task(self._proxy.watch_stalls()),
-        ]
-        while not self._server.started:
-            if self._tasks[0].done():
-                self._tasks[0].result()
-            await asyncio.sleep(0.005)
+    def close(self) -> None:
+        """Accept nothing more, and close the connections that wait for a request."""
+        self._listener.close()
+        self.close_idle()
 
-    async def stop(self) -> None:
-        """Accept nothing more, let running exchanges end, and cut those that outlast the drain."""
-        self._server.should_exit = True
-        serving, watching = self._tasks
-        await asyncio.wait([serving])
-        watching.cancel()
-        for task in list(self._proxy.live):
-            task.cancel()
-        if self._proxy.live:
-            await asyncio.wait(list(self._proxy.live), timeout=2)
-        for connection in list(self._server.server_state.connections):
-            connection.transport.abort()
+    def close_idle(self) -> None:
+        """Close the connections that wait for a request."""
+        for client in [client for client in self._listener.clients if client.is_idle]:
+            client.close()
 
-    def cut(self) -> None:
-        """End a drain at once."""
-        self._server.force_exit = True
-        for task in list(self._proxy.live):
-            task.cancel()
+    async def wait_closed(self, seconds: float) -> None:
+        """Let what was answered be sent, for so long at most; then close all connections."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._listener.clients:
+                    await asyncio.sleep(_STOP_LOOK_SECONDS)
+                    self.close_idle()
+        for client in list(self._listener.clients):
+            client.lost(None)

@@ -30,6 +30,9 @@ DRAIN_SECONDS = 7
 STOP_SECONDS = 9.0
 """A stop takes this long at most; what the drain leaves of it, but never less than 1.5 s, is for the last commits."""
 _WRITER_SECONDS = 1.5
+_LAST_SECONDS = 1.0
+"""So long may the last of what was answered take to be sent."""
+_LOOK_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class Recorder:
         )
         self._server: server.Server | None = None
         self._proxy: Proxy | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._is_cut = False
 
     def _session(self) -> journal.Session:
         upstreams = [(upstream.name, upstream.url) for upstream in self._options.upstreams]
@@ -107,20 +112,31 @@ class Recorder:
             on_refused=self._observer.refused,
             on_trouble=self._observer.failed,
         )
-        self._server = server.Server(self._proxy, self._sock, DRAIN_SECONDS)
-        await self._server.start()
+        self._server = server.Server(self._proxy, self._sock, self._observer.refused)
+        self._watching = asyncio.create_task(self._proxy.watch())
 
     async def stop(self) -> int:
         """Drain, then close the tape; return the number of frames that could not be stored."""
         deadline = SYSTEM.now() + int(STOP_SECONDS * 1e9)
-        assert self._server is not None  # it has been started
-        await self._server.stop()
+        await self._drain(SYSTEM.now() + int(DRAIN_SECONDS * 1e9))
         return await self.tap.close(max(_WRITER_SECONDS, (deadline - SYSTEM.now()) / 1e9))
+
+    async def _drain(self, until: int) -> None:
+        """Accept nothing more, let running exchanges end, and cut those that last longer than that."""
+        assert self._server is not None  # it has been started
+        assert self._proxy is not None
+        assert self._watching is not None
+        self._server.close()
+        while self._proxy.live and SYSTEM.now() < until and not self._is_cut:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._server.close_idle()
+        self._proxy.cut()
+        await self._server.wait_closed(_LAST_SECONDS)
+        self._watching.cancel()
 
     def cut(self) -> None:
         """End a drain, and the wait for the writer, at once."""
-        if self._server is not None:
-            self._server.cut()
+        self._is_cut = True
         self.tap.cut()
 
 

@@ -1,44 +1,38 @@
-"""An `httpx.AsyncBaseTransport` that stamps each socket read.
+"""Connections to API servers: each serves one exchange at a time, stamps its reads, and may be kept for the next.
 
-One connection serves one request and is then closed: what streams is a POST, a POST may not go out on a connection
-that may be half dead, and bytes that follow a response can reach nobody. No redirects, no retries, no proxies from the
-environment. A connection is an `asyncio.Protocol` over `httptools` (llhttp, strict). The timestamp is taken first thing
-in `data_received`; the reads wait unmerged until they are taken, and upstream has to wait where too many do. What an
+A connection is HTTP/1.1 by `httptools` (llhttp, strict) over a `Socket`. Whoever takes a response is told of each read
+as it comes, unmerged. A connection is kept only after a clean end, with nothing left over and the whole request sent;
+a request goes out once, whatever happens to it: no retries, no redirects, no proxies from the environment. What an
 ending means is left to `recorder.decode.outcome`; here it is only named.
 """
 
 import asyncio
 import socket
 import ssl
-from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Protocol
 
 import httptools
-import httpx
 
-from recorder.clock import SYSTEM, Clock
+from recorder.clock import SYSTEM, Clock, KernelTime
 from recorder.errors import UpstreamError
 from recorder.relay import local
-from recorder.relay.guard import transfer_codings
+from recorder.relay.guard import named_by_connection, transfer_codings
+from recorder.relay.providers import Upstream
+from recorder.relay.sockets import Socket, TlsSocket, connect
 
 HEAD_BYTES = 64 << 10
 """A response head, with all informational ones before it, may be this large; so may trailers and chunk extensions."""
-UNSENT_BYTES = 256 << 10
-"""Reads that the client has not taken yet; beyond it upstream has to wait."""
-_JOINED_BYTES = 64 << 10
 _NO_BODY = frozenset({204, 304})
 _FORBIDDEN = bytes(range(0x09)) + bytes(range(0x0A, 0x20)) + b"\x7f"
 
 
 @dataclass(slots=True)
 class Instants:
-    """Clock instants in ns of one exchange's way upstream; None: did not happen.
+    """Clock instants in ns of one exchange's way upstream, and how far they can be trusted; None: did not happen.
 
-    `connected` includes TLS, `sent` is when the kernel had taken the whole request. `connection_reused`: it went out on
-    a connection kept from an exchange before. `clock` says whose time a read has (`kernel`, `loop`), and
-    `clock_error_ns` how late it may be; None: not known.
+    `connected` includes TLS, and stays None on a connection that was kept. `sent` is when the kernel had taken the
+    whole request. `clock` says whose receive times the reads have: the `kernel`'s or the event `loop`'s.
     """
 
     connected: int | None = None
@@ -51,134 +45,204 @@ class Instants:
 
 @dataclass(slots=True)
 class Head:
-    """A response head as it came."""
+    """A response head as it came; `keeps` says whether the peer keeps the connection after the response."""
 
     status: int = 0
+    reason: bytes = b""
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     framing: str = "close"
+    keeps: bool = False
 
 
-class Reads(httpx.AsyncByteStream):
-    """The body's socket reads in order, each with its instant; iterating it as a byte stream gives the bytes alone.
+class Taker(Protocol):
+    """Who takes a response."""
 
-    Raises `UpstreamError` where the body broke. `paused` counts how often upstream had to wait for the taker;
-    `surplus` says whether bytes followed the response's end.
-    """
+    def told_to_continue(self) -> None:
+        """100 (Continue) came."""
 
-    def __init__(self, connection: "Connection") -> None:
-        self.connection = connection
-        self.paused = 0
+    def came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
+        """Take what one read brought: perhaps the head, body bytes, and the end of the response."""
+
+    def request_drained(self) -> None:
+        """All that was sent of the request has been taken by the kernel."""
+
+    def request_refused(self) -> None:
+        """Nothing more of the request can be sent; an answer may still come."""
+
+    def taker_failed(self, error: Exception) -> None:
+        """One of the above raised."""
+
+
+class Connection:
+    """One connection to an API server."""
+
+    def __init__(self, sock: Socket, clock: Clock, upstream: Upstream) -> None:
+        self._socket, self._clock, self.upstream = sock, clock, upstream
+        self._loop = asyncio.get_running_loop()
+        self._taker: Taker | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.closed_by_peer = _nothing
+        """Called when the peer closes the connection, or breaks it, while no exchange is on it."""
+        self._reset(Instants(), False)
+
+    def _reset(self, instants: Instants, bodiless: bool) -> None:
+        self._instants, self._bodiless = instants, bodiless
+        self._parser = httptools.HttpResponseParser(self)
+        self._body: list[bytes] = []
+        self._overhead = 0
+        self._is_paused = False
+        self._is_sent = False
+        self._expected: int | None = None
+        self._received = 0
+        self._final = False
+        self._is_told = False
+        self._limit_ns = 0
+        self._active_at = 0
+        self.head = Head()
+        self.ended = False
+        self.failure: UpstreamError | None = None
         self.surplus = False
+        self.paused = 0
+        self.is_refused = False
 
-    async def next(self) -> tuple[int, bytes] | None:
-        """Wait for the next read: its instant in ns and its body bytes; None after the last."""
-        return await self.connection.next_read()
+    # an exchange
+
+    def begin(self, taker: Taker, instants: Instants, *, bodiless: bool) -> None:
+        """Serve one exchange; `bodiless`: its response has no body, whatever its head says."""
+        self._reset(instants, bodiless)
+        self._taker = taker
+
+    def send(self, data: bytes, *, last: bool) -> None:
+        """Send a piece of the request."""
+        self._is_sent = last
+        self._active_at = self._clock.now()
+        if self._socket.write(data) and last:
+            self._instants.sent = self._clock.now()
+
+    @property
+    def came_at(self) -> int:
+        """The instant in ns of the last read."""
+        return self._socket.stamp
+
+    @property
+    def tls_session(self) -> ssl.SSLSession | None:
+        """What the server offers to resume the TLS session by."""
+        return self._socket.session if isinstance(self._socket, TlsSocket) else None
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of the request that wait to be taken by the kernel."""
+        return self._socket.unsent
 
     @property
     def ended_at(self) -> int:
         """The instant in ns of the last thing that the socket told: at the end, that of the end."""
-        return self.connection.stamp
+        return self._active_at if self.failure is not None else self._socket.stamp
 
-    def left(self) -> list[tuple[int, bytes]]:
-        """Return the reads that came but were never taken."""
-        rest = list(self.connection.queue)
-        self.connection.queue.clear()
-        return rest
+    def is_reusable(self) -> bool:
+        """Return whether the connection may serve another exchange after this one."""
+        return (
+            self.ended
+            and self.failure is None
+            and self.head.keeps
+            and self._instants.sent is not None
+            and not (self.surplus or self.is_refused or self._socket.is_closed)
+        )
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while (read := await self.next()) is not None:
-            yield read[1]
+    def keep(self) -> None:
+        """Wait for another exchange."""
+        self._stop_timer()
+        self._taker = None
+        if self._is_paused:
+            self.resume()
 
-    async def aclose(self) -> None:
-        """Close the connection."""
-        self.connection.close()
+    def is_silent(self) -> bool:
+        """Look whether a kept connection is still open, and nothing came that nobody asked for."""
+        while self._socket.look():  # it may have sent what only concerns TLS
+            pass
+        return not self._socket.is_closed
 
+    def close(self) -> None:
+        """Close at once."""
+        self._stop_timer()
+        self._socket.close()
 
-class Connection(asyncio.Protocol):
-    """One connection, one request, one response."""
+    # socket.Handler
 
-    def __init__(self, now: Callable[[], int], instants: Instants, bodiless: bool) -> None:
-        self._now, self._instants, self._bodiless = now, instants, bodiless
-        self._loop = asyncio.get_running_loop()
-        self._parser = httptools.HttpResponseParser(self)
-        self._transport: asyncio.Transport | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._body: list[bytes] = []
-        self._overhead = 0
-        self._unsent = 0
-        self._reading_paused = False
-        self._sender: asyncio.Task[None] | None = None
-        self._is_sending = False
-        self._writable = asyncio.Event()
-        self._expected: int | None = None
-        self._received = 0
-        self._final = False
-        self.stamp = 0
-        self._idle_ns = 0
-        self.queue: deque[tuple[int, bytes]] = deque()
-        self.head = Head()
-        self.ended = False
-        self.failure: UpstreamError | None = None
-        self.reads = Reads(self)
-
-    # asyncio.Protocol
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._instants.connected = self._now()
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=0)  # to be told when the last of the request has gone out
-
-    def pause_writing(self) -> None:
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        self._writable.set()
-        if self._instants.sent is None and not self._is_sending:  # TLS writes once more when it closes
-            self._instants.sent = self._now()
-
-    def data_received(self, data: bytes) -> None:
-        at = self._now()
-        if self.ended:
-            self.reads.surplus = True
-            self.close()
+    def received(self, at: int, data: memoryview) -> None:
+        if self._taker is None:
+            self._leave_idle()
             return
-        self.stamp = at
+        if self.ended:
+            self.surplus = True
+            return
+        self._active_at = at
+        began_final, was_told = self._final, self._is_told
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._parse_failed(error)
+        body = self._take_body(len(data))
+        if self._is_told and not was_told:
+            self._taker.told_to_continue()
+        head = self.head if self._final and not began_final else None
+        if body or head or self.ended:
+            self._instants.clock = "kernel" if self._socket.has_kernel_time else "loop"
+            self._taker.came(at, head, body, self.ended)
+
+    def _take_body(self, size: int) -> bytes:
+        """Return what a read of `size` bytes held of the body; much without any of it is a failure."""
         if self._body:
             body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
             self._body.clear()
             self._overhead = 0
             self._received += len(body)
-            self.queue.append((at, body))
-            self._unsent += len(body)
-            if self._unsent > UNSENT_BYTES and not self._reading_paused:
-                self._pause()
-        elif not self.ended:
-            self._overhead += len(data)
-            if self._overhead > HEAD_BYTES:
-                self._fail("framing" if self._final else "protocol", "too many bytes without any of the body")
-        self._wake()
+            return body
+        self._overhead += size
+        if self._overhead > HEAD_BYTES and not self.ended:
+            self._fail("framing" if self._final else "protocol", "too many bytes without any of the body")
+        return b""
 
-    def connection_lost(self, error: Exception | None) -> None:
-        if not self.ended:
-            self.stamp = self._now()
+    def drained(self) -> None:
+        self._active_at = self._clock.now()
+        if self._is_sent and self._instants.sent is None:
+            self._instants.sent = self._clock.now()
+        if self._taker is not None:
+            self._taker.request_drained()
+
+    def write_failed(self, error: OSError) -> None:
+        self.is_refused = True
+        if self._taker is not None and not self.ended:
+            self._taker.request_refused()
+
+    def lost(self, error: Exception | None) -> None:
+        if self._taker is None:
+            self._leave_idle()
+        elif not self.ended:
+            self._active_at = self._socket.stamp
             self._lost(error)
-        self._writable.set()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._wake()
+            self._taker.came(self._active_at, None, b"", True)
+
+    def failed(self, error: Exception) -> None:
+        self.close()
+        if self._taker is not None:
+            self._taker.taker_failed(error)
+
+    def _leave_idle(self) -> None:
+        self.close()
+        self.closed_by_peer()
 
     # httptools callbacks
 
     def on_message_begin(self) -> None:
         if self.ended:
-            self.reads.surplus = True  # the answer stays the first one's
+            self.surplus = True  # the answer stays the first one's
         else:
             self.head = Head()
+
+    def on_status(self, reason: bytes) -> None:
+        if not self.ended and reason.translate(None, _FORBIDDEN) == reason:
+            self.head.reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._final:
@@ -194,12 +258,13 @@ class Connection(asyncio.Protocol):
         if self.head.status < 100:
             raise ValueError(f"status {self.head.status}")
         if self.head.status < 200:
+            self._is_told = self._is_told or self.head.status == 100
             return
         self._delimit()
         self._final = True
-        self._instants.headers = self.stamp
+        self._instants.headers = self._active_at
         if self._bodiless:
-            self._complete()
+            self.ended = True
 
     def _delimit(self) -> None:
         named = {name.lower(): value for name, value in self.head.headers}
@@ -213,10 +278,13 @@ class Connection(asyncio.Protocol):
         elif b"content-length" in named:
             self.head.framing = "length"
             self._expected = int(named[b"content-length"])
+        tokens = named_by_connection(self.head.headers)
+        is_kept = b"close" not in tokens if self._parser.get_http_version() == "1.1" else b"keep-alive" in tokens
+        self.head.keeps = is_kept and self.head.framing != "close"
 
     def on_body(self, body: bytes) -> None:
         if self.ended:
-            self.reads.surplus = True
+            self.surplus = True
         elif self._final:
             self._body.append(body)
         else:
@@ -224,18 +292,13 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         if self._final and not self.ended:
-            self._complete()
+            self.ended = True
 
     # endings
 
-    def _complete(self) -> None:
-        self.ended = True
-        # Not closed at once: what follows in the same read is still to be seen as surplus.
-        self._loop.call_soon(self.close)
-
     def _parse_failed(self, error: Exception) -> None:
         if self.ended:
-            self.reads.surplus = True
+            self.surplus = True
         elif self.head.status == 101 or isinstance(error, httptools.HttpParserUpgrade):
             self._fail("protocol", "upstream switched protocols")
         else:
@@ -259,120 +322,53 @@ class Connection(asyncio.Protocol):
         self.ended = True
         self.close()
 
-    def close(self) -> None:
-        """Close the connection at once; what has come stays to be taken."""
+    # flow and limits
+
+    def pause(self) -> None:
+        """Read nothing until `resume`: upstream has to wait."""
+        if not self._is_paused:
+            self._is_paused = True
+            self.paused += 1
+            self._socket.pause()
+
+    def resume(self) -> None:
+        """Read on."""
+        if self._is_paused:
+            self._is_paused = False
+            self._active_at = self._clock.now()  # silence while nobody listened is not upstream's
+            self._socket.resume()
+
+    def limit(self, seconds: float) -> None:
+        """End the exchange when nothing comes for so long from now on; one timer, set again only when it fires."""
+        self._limit_ns = int(seconds * 1e9)
+        self._active_at = max(self._active_at, self._clock.now())
+        self._stop_timer()
+        self._timer = self._loop.call_later(seconds, self._check_limit)
+
+    def _check_limit(self) -> None:
+        if self.ended or self._taker is None:
+            return
+        left = self._active_at + self._limit_ns - self._clock.now()
+        left = self._limit_ns if self._is_paused else left
+        if left > 1_000_000:
+            self._timer = self._loop.call_later(left / 1e9, self._check_limit)
+            return
+        self._active_at = self._clock.now()  # the end is the limit's, not the last read's
+        seconds = self._limit_ns / 1e9
+        if self._final:
+            self._fail("idle_timeout", f"nothing came for {seconds:g} s")
+        else:
+            self._fail("headers_timeout", f"no answer within {seconds:g} s")
+        self._taker.came(self._active_at, None, b"", True)
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._sender is not None:
-            self._sender.cancel()
-        if self._transport is not None:
-            self._transport.abort()
+            self._timer = None
 
-    # the taker's side
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def _wait(self) -> None:
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def send(self, head: bytes, body: bytes) -> None:
-        """Write the request; `instants.sent` is set when the last of it has gone out."""
-        assert self._transport is not None
-        if len(body) < _JOINED_BYTES:
-            self._transport.write(head + body)
-        else:
-            self._transport.write(head)
-            self._transport.write(body)
-        if not self._transport.get_write_buffer_size():
-            self.resume_writing()
-
-    def send_pieces(self, head: bytes, pieces: AsyncIterable[bytes], size: int) -> None:
-        """Write a request with a body of `size` bytes, each piece when the kernel has taken the one before it."""
-        self._is_sending = True
-        self._sender = asyncio.create_task(self._send_pieces(head, pieces, size))
-
-    async def _send_pieces(self, head: bytes, pieces: AsyncIterable[bytes], left: int) -> None:
-        assert self._transport is not None
-        self._transport.write(head)
-        try:
-            async for piece in pieces:
-                await self._drained()
-                if self._transport.is_closing():
-                    return
-                left -= len(piece)
-                self._is_sending = left > 0
-                self._transport.write(piece)
-                if not self._transport.get_write_buffer_size():
-                    self.resume_writing()  # taken at once: nobody calls back
-        except OSError as error:
-            self._fail("local", f"the request body cannot be read back from its temporary file ({words(error)})")
-            self._wake()
-
-    async def _drained(self) -> None:
-        assert self._transport is not None
-        while self._transport.get_write_buffer_size() and not self._transport.is_closing():
-            self._writable.clear()
-            await self._writable.wait()
-
-    async def wait_head(self) -> Head:
-        """Wait for the response's head; raises `UpstreamError` if none comes."""
-        while not self._final and not self.ended:
-            await self._wait()
-        if not self._final:
-            assert self.failure is not None
-            raise self.failure
-        return self.head
-
-    async def next_read(self) -> tuple[int, bytes] | None:
-        """Wait for the next read, as `Reads.next` gives it."""
-        while not self.queue:
-            if self.ended:
-                if self.failure is not None:
-                    raise self.failure
-                return None
-            await self._wait()
-        read = self.queue.popleft()
-        self._unsent -= len(read[1])
-        if self._reading_paused and self._unsent < UNSENT_BYTES // 2:
-            self._resume()
-        return read
-
-    def _pause(self) -> None:
-        assert self._transport is not None
-        self._reading_paused = True
-        self.reads.paused += 1
-        if not self.ended:
-            self._transport.pause_reading()
-
-    def _resume(self) -> None:
-        assert self._transport is not None
-        self._reading_paused = False
-        if not self.ended and not self._transport.is_closing():
-            self.stamp = self._now()  # silence while nobody listened is not upstream's
-            self._transport.resume_reading()
-
-    def limit_idle(self, seconds: float) -> None:
-        """End the body when nothing comes for so long; one timer, set again only when it fires."""
-        self._idle_ns = int(seconds * 1e9)
-        self._timer = self._loop.call_later(seconds, self._check_idle)
-
-    def _check_idle(self) -> None:
-        if self.ended:
-            return
-        left = self.stamp + self._idle_ns - self._now()
-        left = self._idle_ns if self._reading_paused else left
-        if left > 1_000_000:
-            self._timer = self._loop.call_later(left / 1e9, self._check_idle)
-        else:
-            self.stamp = self._now()  # the end is the limit's, not the last read's
-            self._fail("idle_timeout", f"nothing came for {self._idle_ns / 1e9:g} s")
-            self._wake()
+def _nothing() -> None:
+    pass
 
 
 def words(error: Exception) -> str:
@@ -389,76 +385,46 @@ class Limits:
     idle: float = 300.0
 
 
-class Transport(httpx.AsyncBaseTransport):
-    """Sends one request over a connection of its own.
-
-    The request extension `instants` (an `Instants`) is filled in on the way, also when it fails. The response has the
-    extensions `reads` (a `Reads`), `framing` and `raw_headers`. A body that comes in pieces needs a Content-Length.
-    Raises `UpstreamError`.
-    """
+class Transport:
+    """Opens connections to API servers. TLS sessions are resumed where the server offers it."""
 
     def __init__(self, tls: ssl.SSLContext | None = None, limits: Limits | None = None, clock: Clock = SYSTEM) -> None:
         self._tls = tls or ssl.create_default_context()
-        self._limits = limits or Limits()
+        self.limits = limits or Limits()
         self._clock = clock
+        self._kernel_time = KernelTime(clock)
+        self._sessions: dict[tuple[str, int], ssl.SSLSession] = {}
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Connect, send, and give the response once its head is there; its body comes through `reads`."""
-        instants: Instants = request.extensions.get("instants") or Instants()
-        connection = await self._connect(request, instants)
+    async def connect(self, upstream: Upstream, instants: Instants) -> Connection:
+        """Open a connection, and set `instants.connected`. Raises `UpstreamError`."""
         try:
-            _send(connection, request)
-            head = await self._answer(connection)
-        except BaseException:
-            connection.close()
-            raise
-        connection.limit_idle(self._limits.idle)
-        extensions: dict[str, Any] = {"reads": connection.reads, "framing": head.framing, "raw_headers": head.headers}
-        return httpx.Response(head.status, headers=head.headers, stream=connection.reads, extensions=extensions)
-
-    async def _connect(self, request: httpx.Request, instants: Instants) -> Connection:
-        url, secure = request.url, request.url.scheme == "https"
-        host = url.raw_host.decode("ascii").strip("[]")  # `url.host` undoes IDNA, which fails for some names
-        port = url.port or (443 if secure else 80)
-        try:
-            async with asyncio.timeout(self._limits.connect):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(self._clock.now, instants, request.method == "HEAD"),
-                    host,
-                    port,
-                    ssl=self._tls if secure else None,
-                    server_hostname=host if secure else None,
-                )
+            async with asyncio.timeout(self.limits.connect):
+                sock = await self._open(upstream)
         except TimeoutError as error:
-            raise UpstreamError("connect_timeout", f"no connection within {self._limits.connect:g} s") from error
+            raise UpstreamError("connect_timeout", f"no connection within {self.limits.connect:g} s") from error
         except OSError as error:
             if local.is_local(error):
                 raise UpstreamError("local", local.cause(error)) from error
             raise UpstreamError(why_not_connected(error), words(error)) from error
+        instants.connected = self._clock.now()
+        connection = Connection(sock, self._clock, upstream)
+        sock.start(connection)
         return connection
 
-    async def _answer(self, connection: Connection) -> Head:
-        try:
-            async with asyncio.timeout(self._limits.headers):
-                return await connection.wait_head()
-        except TimeoutError as error:
-            raise UpstreamError("headers_timeout", f"no answer within {self._limits.headers:g} s") from error
+    async def _open(self, upstream: Upstream) -> Socket:
+        sock = await connect(upstream.host, upstream.port)
+        if upstream.scheme != "https":
+            return Socket(sock, self._clock, self._kernel_time)
+        where = upstream.host, upstream.port
+        secured = TlsSocket(sock, self._clock, self._kernel_time, self._tls, upstream.host, self._sessions.get(where))
+        await secured.shake_hands()
+        return secured
 
-
-def _send(connection: Connection, request: httpx.Request) -> None:
-    """Send a request whole, or in pieces if its body does not come at once: then beside what is answered to it."""
-    if isinstance(request.stream, httpx.ByteStream):
-        connection.send(_head_bytes(request), request.read())
-    else:
-        assert isinstance(request.stream, httpx.AsyncByteStream)
-        connection.send_pieces(_head_bytes(request), request.stream, int(request.headers["content-length"]))
-
-
-def _head_bytes(request: httpx.Request) -> bytes:
-    target = request.extensions.get("target") or request.url.raw_path
-    lines = [b"%s %s HTTP/1.1\r\n" % (request.method.encode("ascii"), target)]
-    lines += [b"%s: %s\r\n" % pair for pair in request.headers.raw]
-    return b"".join([*lines, b"\r\n"])
+    def remember(self, connection: Connection) -> None:
+        """Keep what the server offered to resume the TLS session of a connection by."""
+        session = connection.tls_session
+        if session is not None and session.has_ticket:
+            self._sessions[connection.upstream.host, connection.upstream.port] = session
 
 
 def why_not_connected(error: OSError) -> str:

@@ -20,7 +20,7 @@ REFUSED = {
     "absolute_form": (heads("POST http://evil.test/x HTTP/1.1", HOST), 400),
     "absolute_form_of_ours": (heads("GET http://127.0.0.1/x HTTP/1.1", HOST), 400),
     "authority_form": (heads("GET evil.test:80 HTTP/1.1", HOST), 400),
-    "connect": (heads("CONNECT evil.test:443 HTTP/1.1", HOST), 400),
+    "connect": (heads("CONNECT evil.test:443 HTTP/1.1", HOST), 405),
     "trace": (heads("TRACE /x HTTP/1.1", HOST), 405),
     "asterisk": (heads("OPTIONS * HTTP/1.1", HOST), 400),
     "two_slashes": (heads("GET //evil.test/x HTTP/1.1", HOST), 400),

@@ -8,13 +8,12 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from recorder.errors import UpstreamError
-from recorder.relay import local
-from recorder.relay.upstream import Transport
+from recorder.relay import local, providers
+from recorder.relay.upstream import Instants, Transport
 from tests.relay import DONE, Answer, chunk, fetch, finish, on_loop, post, recording, select, wiretape
 
 FEW = 40
@@ -40,10 +39,10 @@ def no_descriptors() -> Iterator[None]:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "name.test"])
 @on_loop
 async def test_an_upstream_is_not_blamed_for_descriptors_that_are_missing_here(host: str) -> None:
+    upstream = providers.parse(f"http://{host}:9/")
     transport = Transport()
-    request = httpx.Request("GET", f"http://{host}:9/", headers=[("host", "x")])
     with no_descriptors(), pytest.raises(UpstreamError) as caught:
-        await transport.handle_async_request(request)
+        await transport.connect(upstream, Instants())
     assert (caught.value.ended_by, "ulimit -n" in str(caught.value)) == ("local", True)
 
 

@@ -10,15 +10,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-import httpx
 import pytest
 
 from recorder.clock import Clock
 from recorder.demo.upstream import ReceivedRequest, Scene, answer
 from recorder.relay import providers, server
 from recorder.relay.proxy import Proxy
-from recorder.relay.upstream import Limits, Transport
-from tests.relay import DONE, Relay, chunk, dial, on_loop, post, raw, reset, take, until
+from recorder.relay.upstream import Connection, Instants, Limits, Transport
+from tests.relay import DONE, Relay, chunk, dial, on_loop, post, raw, reset, serving_raw, take, until
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
@@ -196,6 +195,7 @@ async def test_request_headers_pass_in_order_but_for_those_of_the_connection(rel
         *((name.encode(), value.encode("latin-1")) for name, value in kept_on),
         (b"accept-encoding", b"identity"),
         (b"content-length", b"2"),
+        (b"connection", b"close"),
     ]
 
 
@@ -203,7 +203,8 @@ async def test_request_headers_pass_in_order_but_for_those_of_the_connection(rel
 async def test_response_headers_pass_but_for_those_of_the_connection(relay: Relay) -> None:
     headers = [("Connection", "x-hop, keep-alive"), ("x-hop", "1"), ("keep-alive", "3"), ("x-tab", "a\tb")]
     got, tape = await relay.shows(answer(STREAM, headers=[*headers, ("set-cookie", "a=1"), ("x-wiretape-id", "else")]))
-    assert {"x-hop", "keep-alive", "connection"} & got.headers.keys() == set()
+    assert {"x-hop", "connection"} & got.headers.keys() == set()
+    assert got.headers["keep-alive"] == "3"  # of upstream's connection, on whose life the client's depends
     assert (got.headers["x-tab"], got.headers["set-cookie"], got.headers["x-accel-buffering"]) == ("a\tb", "a=1", "no")
     assert got.headers["x-wiretape-id"] == tape.row["id"]
 
@@ -246,60 +247,95 @@ async def test_a_chunked_request_goes_upstream_whole(relay: Relay) -> None:
     await raw(relay.base, head.encode(), b"3\r\nabc\r\n", b"3\r\ndef\r\n0\r\n\r\n")
     asked = relay.request(target)
     assert asked is not None
-    assert (asked.body, (b"content-length", b"6") in asked.headers) == (b"abcdef", True)
+    assert (asked.body, (b"transfer-encoding", b"chunked") in asked.headers) == (b"abcdef", True)
 
 
-@pytest.mark.parametrize("framing", [f"content-length: {(64 << 20) + 1}", "transfer-encoding: chunked"])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
 @on_loop
-async def test_a_request_over_64_mib_is_refused_before_upstream_is_called(relay: Relay, framing: str) -> None:
-    before = relay.upstream.connections
-    head = f"POST /large HTTP/1.1\r\nhost: localhost\r\n{framing}\r\n\r\n".encode()
-    block = bytes(1 << 20) if "length" in framing else b"100000\r\n%s\r\n" % bytes(1 << 20)
-    got = await raw(relay.base, head, *[block] * 65, b"0\r\n\r\n")
-    assert got.startswith(b"HTTP/1.1 413 ")
-    assert relay.upstream.connections == before
+async def test_a_request_body_goes_upstream_as_it_arrives(relay: Relay, framing: str) -> None:
+    pieces = [b"first ", b"second ", b"third"]
+    header = f"content-length: {sum(map(len, pieces))}" if framing == "length" else "transfer-encoding: chunked"
+    arrived = bytearray()
+
+    async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while not arrived.endswith(b"third" if framing == "length" else b"0\r\n\r\n"):
+            arrived.extend(await reader.read(65536))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+    async with serving_raw(relay, upstream) as base, dial(base) as (reader, writer), asyncio.timeout(10):
+        writer.write(f"POST /v1/{framing} HTTP/1.1\r\nhost: localhost\r\n{header}\r\n\r\n".encode())
+        for piece in pieces:
+            writer.write(piece if framing == "length" else b"%x\r\n%b\r\n" % (len(piece), piece))
+            await until(lambda sent=piece: sent in arrived)
+        if framing == "chunked":
+            writer.write(b"0\r\n\r\n")
+        assert (await take(reader)).body == b"{}"
+    row = (await relay.kept(f"/v1/{framing}")).row
+    assert (row["request_body"], row["request_size"], row["request_truncated"]) == (b"first second third", 18, 0)
+    assert row["request_sha256"] == hashlib.sha256(b"".join(pieces)).hexdigest()
+
+
+@on_loop
+async def test_an_upload_has_no_limit_and_takes_little_memory(relay: Relay) -> None:
+    size, piece = 80 << 20, bytes(1 << 20)
+    received = 0
+
+    async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal received
+        await reader.readuntil(b"\r\n\r\n")
+        while received < size:
+            received += len(await reader.read(1 << 20))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+    async with serving_raw(relay, upstream) as base, dial(base) as (reader, writer), asyncio.timeout(20):
+        writer.write(f"POST /v1/large HTTP/1.1\r\nhost: localhost\r\ncontent-length: {size}\r\n\r\n".encode())
+        for _ in range(size // len(piece)):
+            writer.write(piece)
+            await writer.drain()
+        assert (await take(reader)).status == 200
+    row = (await relay.kept("/v1/large")).row
+    assert (row["request_size"], len(row["request_body"])) == (size, 16 << 20)
+
+
+@on_loop
+async def test_an_answer_before_the_end_of_the_request_passes_at_once(relay: Relay) -> None:
+    async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Large\r\ncontent-length: 3\r\nconnection: close\r\n\r\nno!")
+        await writer.drain()
+        writer.close()
+
+    async with serving_raw(relay, upstream) as base, dial(base) as (reader, writer), asyncio.timeout(10):
+        writer.write(b"POST /v1/early HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9000000\r\n\r\n" + bytes(100_000))
+        got = await take(reader)
+        assert (got.status, got.body, got.headers["connection"]) == (413, b"no!", "close")
+    tape = await relay.kept("/v1/early")
+    assert (tape.outcome, tape.row["request_truncated"]) == (("http_error", "client_error"), 1)
+    assert tape.row["request_sha256"] is not None
 
 
 @on_loop
 async def test_a_request_body_that_does_not_come_is_not_waited_for(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recorder.relay.proxy.BODY_PAUSE_SECONDS", 0.2)
-    monkeypatch.setattr("recorder.relay.proxy._LINGER_SECONDS", 0.1)
-    before = relay.upstream.connections
-    got = await raw(relay.base, post("/x", b"", [("content-length", "2")]) + b"{")
-    assert (got[:13], relay.upstream.connections) == (b"HTTP/1.1 408 ", before)
+    monkeypatch.setattr("recorder.relay.server.BODY_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr("recorder.relay.server.LINGER_SECONDS", 0.1)
+    got = await raw(relay.base, post("/v1/half", b"", [("content-length", "2")]) + b"{")
+    tape = await relay.kept("/v1/half")
+    assert (got[:13], tape.row["ended_by"]) == (b"HTTP/1.1 408 ", "client_stalled")
+    assert (tape.row["request_size"], tape.row["request_truncated"]) == (1, 1)
 
 
 @on_loop
-async def test_a_request_body_that_trickles_is_ended_after_a_total(
-    relay: Relay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("recorder.relay.proxy.BODY_SECONDS", 0.5)
+async def test_a_request_body_that_is_no_http_ends_the_exchange(relay: Relay) -> None:
     before = relay.upstream.connections
     async with dial(relay.base) as (reader, writer), asyncio.timeout(10):
-        writer.write(post("/x", b"", [("content-length", "1000")]))
-        answered = asyncio.create_task(take(reader))
-        while not answered.done():
-            writer.write(b"x")
-            await asyncio.sleep(0.02)
-        got = answered.result()
-    assert (got.status, relay.upstream.connections) == (408, before)
-    assert b"wiretape: the request body came too slowly" in got.body
-
-
-@on_loop
-async def test_what_has_come_of_a_request_body_earns_it_more_time(
-    relay: Relay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("recorder.relay.proxy.BODY_SECONDS", 0.3)
-    target = relay.plays(plain(b"{}"))
-    async with dial(relay.base) as (reader, writer), asyncio.timeout(10):
-        writer.write(post(target, b"", [("content-length", str(1 << 20))]))
-        for _ in range(16):
-            writer.write(bytes(1 << 16))
-            await asyncio.sleep(0.05)
-        assert (await take(reader)).status == 200
+        writer.write(b"POST /v1/garbled HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        await until(lambda: relay.upstream.connections > before)
+        writer.write(b"no size\r\n")
+        assert (await take(reader)).status == 400
+    tape = await relay.kept("/v1/garbled")
+    assert (tape.outcome, tape.row["request_truncated"]) == (("client_closed", None), 1)
 
 
 @on_loop
@@ -309,18 +345,26 @@ async def test_there_is_a_bound_on_how_many_run_at_a_time(relay: Relay, monkeypa
     assert (got.status, got.headers["retry-after"]) == (503, "1")
 
 
+@pytest.mark.parametrize(
+    "says", [b"HTTP/1.1 100 Continue\r\n\r\n", b""], ids=["upstream_says_so", "upstream_is_silent"]
+)
 @on_loop
-async def test_who_expects_100_is_told_to_continue(relay: Relay) -> None:
-    target = relay.plays(plain(b"{}"))
-    request = post(target, b"", [("expect", "100-continue"), ("content-length", "2"), ("connection", "close")])
-    async with dial(relay.base) as (reader, writer):
-        writer.write(request)
+async def test_who_expects_100_is_told_to_continue(relay: Relay, says: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recorder.relay.proxy.CONTINUE_SECONDS", 0.1)
+    heads: list[bytes] = []
+
+    async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(says)
+        assert await reader.readexactly(2) == b"{}"
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+    async with serving_raw(relay, upstream) as base, dial(base) as (reader, writer), asyncio.timeout(10):
+        writer.write(post("/v1/expects", b"", [("expect", "100-continue"), ("content-length", "2")]))
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"{}")
-        assert (await take(reader)).status == 200
-    asked = relay.request(target)
-    assert asked is not None
-    assert b"expect" not in dict(asked.headers)
+        assert (await take(reader)).body == b"ok"
+    assert b"expect: 100-continue\r\n" in heads[0]
 
 
 @on_loop
@@ -533,16 +577,16 @@ async def test_a_slow_reader_slows_upstream_and_not_our_memory(relay: Relay) -> 
 def test_a_client_that_stops_reading_is_cut_after_a_minute(relay: Relay) -> None:
     late = 0
     clock = Clock(now=lambda: time.monotonic_ns() + late)
-    proxy = Proxy([providers.parse(relay.upstream.url)], Transport(clock=clock), relay.recorder.tap, clock=clock)
-    listening = server.listen("127.0.0.1", 0)
     block = bytes(64 << 10)
     target = relay.plays(Scene([(0, CHUNKED), *[(0.0, b"10000\r\n%s\r\n" % block)] * 400], "stall"))
 
     async def main() -> None:
         nonlocal late
-        own = server.Server(proxy, listening, drain_seconds=1)
-        await own.start()
-        async with dial(server.base_url(listening)) as (_, writer):
+        proxy = Proxy([providers.parse(relay.upstream.url)], Transport(clock=clock), relay.recorder.tap, clock=clock)
+        listening = server.listen("127.0.0.1", 0)
+        base = server.base_url(listening)
+        own = server.Server(proxy, listening)
+        async with dial(base) as (_, writer):
             writer.write(post(target))
             asked = await until(lambda: relay.request(target))
             await settled(asked)
@@ -551,7 +595,7 @@ def test_a_client_that_stops_reading_is_cut_after_a_minute(relay: Relay) -> None
             late = 61_000_000_000
             proxy.end_stalled()
             tape = await relay.kept(target)
-        await own.stop()
+        own.close()
         assert tape.outcome == ("client_closed", "stalled")
         assert None in tape.relayed_ns
 
@@ -563,33 +607,29 @@ def test_a_client_that_stops_reading_is_cut_after_a_minute(relay: Relay) -> None
 
 def test_a_fault_of_our_own_is_answered_and_said(relay: Relay) -> None:
     troubles: list[str] = []
-    sent: list[Any] = []
-    broken: Any = httpx.MockTransport(lambda _: httpx.Response(200))  # without the extensions that the relay needs
-    upstreams = [providers.parse("http://upstream.test")]
-    proxy = Proxy(upstreams, broken, relay.recorder.tap, clock=Clock(), on_trouble=troubles.append)
-    scope = {"type": "http", "http_version": "1.1", "method": "GET", "headers": [(b"host", b"localhost")]}
-    scope |= {"raw_path": b"/v1/fault", "query_string": b""}
-    messages = [{"type": "http.request", "body": b""}]
 
-    async def receive() -> Any:
-        if messages:
-            return messages.pop()
-        await asyncio.Event().wait()
+    class Broken(Transport):
+        async def connect(self, upstream: providers.Upstream, instants: Instants) -> Connection:
+            raise KeyError("what is not there")
 
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def main() -> None:
-        await proxy(scope, receive, send)
+    async def main() -> bytes:
+        upstreams = [providers.parse("http://upstream.test")]
+        proxy = Proxy(upstreams, Broken(), relay.recorder.tap, on_trouble=troubles.append)
+        listening = server.listen("127.0.0.1", 0)
+        base = server.base_url(listening)
+        own = server.Server(proxy, listening)
+        got = await raw(base, post("/v1/fault"))
         tape = await relay.kept("/v1/fault")
+        own.close()
         assert tape.outcome == ("interrupted", None)
         assert "KeyError" in tape.row["ended_detail"]
+        return got
 
-    relay.runner.run(main())
-    assert sent[0]["status"] == 500
-    assert b"wiretape_error" in sent[1]["body"]
+    got = relay.runner.run(main())
+    assert got.startswith(b"HTTP/1.1 500 ")
+    assert b"wiretape_error" in got
     assert "KeyError" in troubles[0]
-    assert "proxy.py" in troubles[0]
+    assert "test_proxy.py" in troubles[0]
 
 
 @on_loop

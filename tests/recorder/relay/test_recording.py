@@ -50,7 +50,7 @@ def test_instants_are_counted_from_just_before_the_request_is_sent(tape: Path) -
         recording.head(200, HEADERS, "chunked")
         for place, data in enumerate(STREAM):
             recording.read(1041 + place, 1051 + place, data)
-        recording.end("end", None, 1061, None)
+        recording.end("end", None, 1061)
 
     row = record(tape, scenario)
     assert [row[name] for name in ("connected_ns", "sent_ns", "headers_ns", "end_ns")] == [10, 20, 30, 60]
@@ -59,17 +59,11 @@ def test_instants_are_counted_from_just_before_the_request_is_sent(tape: Path) -
 
 
 def test_what_a_client_never_got_has_no_instant_of_its_own(tape: Path) -> None:
-    class Left:
-        paused, surplus = 3, True
-
-        def left(self) -> list[tuple[int, bytes]]:
-            return [(1009, b"late")]
-
     def scenario(tap: Tap, recording: Recording) -> None:
         recording.begin(begin("e1"))
         recording.client_closed = 1008
-        left: Any = Left()
-        recording.end("client", "the client \ud800left", 1010, left)
+        recording.read(1009, None, b"late")
+        recording.end("client", "the client \ud800left", 1010, paused=3, surplus=True)
 
     row = record(tape, scenario)
     assert reads_of(tape, "e1") == [(0, 8, None, 0, 4)]
@@ -87,7 +81,7 @@ def test_reads_without_room_are_a_counted_gap_and_the_body_is_an_exact_prefix(ta
             recording.read(2000 + no, 2000 + no, data)
         tap.queue_bytes += 100_000
         recording.read(3000, 3000, b"there is room again, but a hole would be before it")
-        recording.end("end", None, 4000, None)
+        recording.end("end", None, 4000)
         dropped.append(tap.counts.dropped_bytes)
 
     row = record(tape, scenario, queue_bytes=10_000)
@@ -107,7 +101,7 @@ def test_a_body_is_stored_up_to_a_bound(tape: Path, monkeypatch: pytest.MonkeyPa
         recording.begin(begin("e1"))
         for data in (b"12345", b"67890", b"x"):
             recording.read(2000, 2000, data)
-        recording.end("end", None, 3000, None)
+        recording.end("end", None, 3000)
 
     row = record(tape, scenario)
     assert bodies_of(tape) == {"e1": b"1234567890"}
@@ -117,7 +111,7 @@ def test_a_body_is_stored_up_to_a_bound(tape: Path, monkeypatch: pytest.MonkeyPa
 def test_a_request_body_without_room_is_left_out_but_its_size_and_hash_are_kept(tape: Path) -> None:
     def scenario(tap: Tap, recording: Recording) -> None:
         recording.begin(begin("e1"))
-        recording.end("refused", None, 3000, None)
+        recording.end("refused", None, 3000)
 
     row = record(tape, scenario, queue_bytes=10)
     assert (row["request_body"], row["request_size"]) == (None, len(BODY))
@@ -139,7 +133,7 @@ def test_a_request_body_comes_in_pieces_and_is_stored_up_to_a_bound(
         for piece in (b"123456", b"789012", b"345"):
             recording.upload(piece)
         recording.uploaded(whole=True)
-        recording.end("end", None, 3000, None)
+        recording.end("end", None, 3000)
         assert tap.counts.dropped_bytes == 0
 
     row = record(tape, scenario)
@@ -152,7 +146,7 @@ def test_pieces_of_a_request_without_room_are_counted_and_none_after_them_is_sto
         begin_in_pieces(recording)
         for piece in (b"1" * 1000, b"2" * 5000, b"3" * 10):
             recording.upload(piece)
-        recording.end("client", None, 3000, None)
+        recording.end("client", None, 3000)
         assert tap.counts.dropped_bytes == 5010
         recording.upload(b"too late")
         recording.uploaded(whole=True)
@@ -167,7 +161,7 @@ def test_the_connection_and_the_clock_are_noted(tape: Path) -> None:
         recording.begin(begin("e1"))
         recording.instants = Instants(None, 1021, 1031, connection_reused=True, clock="kernel", clock_error_ns=50)
         recording.head(200, HEADERS, "chunked")
-        recording.end("end", None, 1061, None)
+        recording.end("end", None, 1061)
         known = recording.relayed()
         assert (known.connection_reused, known.clock, known.clock_error_ns) == (True, "kernel", 50)
 
@@ -193,6 +187,6 @@ def test_without_room_for_a_whole_exchange_it_is_counted_and_forgotten_at_its_en
     )
     unstored = Recording(full, Clock(now=lambda: 7), "e1")
     unstored.begin(begin("e1"))
-    unstored.end("end", None, 9, None)
+    unstored.end("end", None, 9)
     assert (counts.dropped_bytes, counts.unrecorded, unstored.lacks) == (len(BODY), 1, True)
     assert calls == ["follow", "forget"]

@@ -607,12 +607,12 @@ def test_a_disk_that_is_full_to_the_end_leaves_gaps_that_the_next_recorder_enter
         await until(lambda: running.counts.stored_bytes)
         os.kill(running.pid or 0, signal.SIGUSR1)
         first.read(SYSTEM.now(), None, noise)
-        first.end("end", None, SYSTEM.now(), None)
+        first.end("end", None, SYSTEM.now())
         late.begin(begin("e2", body=noise))
         late.read(SYSTEM.now(), None, b"12345")
         await until(lambda: "database or disk is full" in said)
         await until(lambda: losses.read(tape) == Unstored(SESSION.uuid, [first.relayed(), late.relayed()]))
-        late.end("end", None, SYSTEM.now(), None)
+        late.end("end", None, SYSTEM.now())
         assert await running.close(grace=0.1) > 0
         assert running.counts.unrecorded == 1
 
@@ -638,7 +638,7 @@ def test_a_stalled_writer_is_reported_when_the_first_byte_is_lost_and_when_it_is
             await until(lambda: said)
             lost = running.counts.dropped_bytes
             assert said == [f"{lost:,} bytes could not be stored so far; streams go on"]
-            recording.end("end", None, SYSTEM.now(), None)
+            recording.end("end", None, SYSTEM.now())
             os.kill(running.pid or 0, signal.SIGCONT)
             await until(lambda: len(said) > 1)
             assert said[1:] == [f"nothing is lost any more; in all, {lost:,} bytes could not be stored"]
@@ -656,7 +656,7 @@ def test_a_gap_is_kept_beside_the_tape_while_its_stream_runs(tape: Path) -> None
                 recording.read(SYSTEM.now(), None, b"x" * 1000)
             os.kill(running.pid or 0, signal.SIGCONT)
             await until(lambda: (losses.read(tape) or Unstored("")).exchanges == [recording.relayed()])
-            recording.end("end", None, SYSTEM.now(), None)
+            recording.end("end", None, SYSTEM.now())
             await until(lambda: losses.read(tape) == Unstored(SESSION.uuid))
 
     play(scenario())

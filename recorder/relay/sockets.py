@@ -1,0 +1,397 @@
+"""TCP and TLS sockets on the running event loop: each read is stamped, and each write goes to the kernel at once.
+
+The transports of asyncio tell neither when the kernel received what they read nor when it took what they wrote, and
+what they cost was the largest part of a relayed read. Here a read carries the kernel's receive time where the platform
+has one (Linux), else the time at which the event loop came to it. What it means is left to the `Handler`.
+"""
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import os
+import socket
+import ssl
+import struct
+import sys
+from collections import deque
+from typing import Protocol
+
+from recorder.clock import Clock, KernelTime
+
+READ_BYTES = 64 << 10
+_SO_TIMESTAMPNS = 35 if sys.platform == "linux" and struct.calcsize("l") == 8 else None
+"""Ask the kernel for receive times as a `struct timespec` (socket(7)); not a constant of Python's `socket`."""
+_TIMESPEC = struct.Struct("@ll")
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
+# All sockets of a process read into the same memory: what is in it is used before the next read.
+_READ = memoryview(bytearray(READ_BYTES))
+_INTO = [_READ]
+_PLAIN = memoryview(bytearray(2 * READ_BYTES))
+_NOT_NOW = (BlockingIOError, InterruptedError)
+
+
+class Handler(Protocol):
+    """Whom a socket tells what happens to it."""
+
+    def received(self, at: int, data: memoryview) -> None:
+        """Take what a read returned at `at` (clock's ns); the memory is used again after this call."""
+
+    def drained(self) -> None:
+        """Everything that was written, and had to wait, has been taken by the kernel."""
+
+    def write_failed(self, error: OSError) -> None:
+        """Nothing can be written any more; what has come can still be read."""
+
+    def lost(self, error: Exception | None) -> None:
+        """The peer closed (None), or the connection broke; the socket is closed."""
+
+    def failed(self, error: Exception) -> None:
+        """The handler itself raised."""
+
+
+class Socket:
+    """A connected socket.
+
+    `stamp` is the instant of the last read, or of the end; `has_kernel_time` says whether that was the kernel's.
+    `unsent` counts the bytes that wait to be taken by the kernel.
+    """
+
+    def __init__(self, sock: socket.socket, clock: Clock, kernel_time: KernelTime | None = None) -> None:
+        self._sock, self._clock, self._kernel_time = sock, clock, kernel_time
+        self._loop = asyncio.get_running_loop()
+        self._handler: Handler
+        self._unsent: deque[memoryview] = deque()
+        self._is_reading = self._is_writing = False
+        self._is_ending = False
+        self.is_closed = False
+        self.has_kernel_time = False
+        self.unsent = 0
+        self.stamp = 0
+        with contextlib.suppress(OSError):  # of a peer that has left already
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # each read is passed on at once
+        if kernel_time is not None and _SO_TIMESTAMPNS is not None:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+
+    def start(self, handler: Handler) -> None:
+        """Tell `handler` from now on."""
+        self._handler = handler
+        self.resume()
+
+    def pause(self) -> None:
+        """Read nothing more until `resume`."""
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._sock)
+
+    def resume(self) -> None:
+        """Read on."""
+        if not self._is_reading and not self.is_closed:
+            self._is_reading = True
+            self._loop.add_reader(self._sock, self.look)
+
+    def look(self) -> bool:
+        """Read once, if there is anything to read; return whether there was."""
+        if self.is_closed:
+            return False
+        try:
+            size, ancillary, _, _ = self._sock.recvmsg_into(_INTO, _ANCILLARY_BYTES)
+        except _NOT_NOW:
+            return False
+        except OSError as error:
+            self._lose(error)
+            return False
+        if size:
+            self._stamp(ancillary)
+            self._pass_on(_READ[:size])
+        else:
+            self._lose(None)
+        return True
+
+    def _stamp(self, ancillary: list[tuple[int, int, bytes]]) -> None:
+        now = self._clock.now()
+        at = None
+        if ancillary and self._kernel_time is not None:
+            seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
+            at = self._kernel_time.at(seconds * 1_000_000_000 + nanoseconds, now)
+        self.has_kernel_time = at is not None
+        self.stamp = now if at is None else max(at, self.stamp)
+
+    def _pass_on(self, data: memoryview) -> None:
+        try:
+            self._handler.received(self.stamp, data)
+        except Exception as error:  # noqa: BLE001 - the event loop would only print it
+            self._handler.failed(error)
+
+    def write(self, data: bytes) -> bool:
+        """Send; return whether the kernel took all of it at once."""
+        if self.is_closed or self._is_ending:
+            return False
+        sent = 0
+        if not self._unsent:
+            try:
+                sent = self._sock.send(data)
+            except _NOT_NOW:
+                pass
+            except OSError as error:
+                self._stop_writing(error)
+                return False
+            if sent == len(data):
+                return True
+        self._unsent.append(memoryview(data)[sent:])
+        self.unsent += len(data) - sent
+        if not self._is_writing:
+            self._is_writing = True
+            self._loop.add_writer(self._sock, self._write_on)
+        return False
+
+    def _write_on(self) -> None:
+        try:
+            while self._unsent:
+                sent = self._sock.send(self._unsent[0])
+                self.unsent -= sent
+                if sent < len(self._unsent[0]):
+                    self._unsent[0] = self._unsent[0][sent:]
+                    return
+                self._unsent.popleft()
+        except _NOT_NOW:
+            return
+        except OSError as error:
+            self._stop_writing(error)
+            return
+        self._drop_unsent()
+        if self._is_ending:
+            self._end_writing()
+        try:
+            self._handler.drained()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._handler.failed(error)
+
+    def _drop_unsent(self) -> None:
+        self._unsent.clear()
+        self.unsent = 0
+        if self._is_writing:
+            self._is_writing = False
+            self._loop.remove_writer(self._sock)
+
+    def _stop_writing(self, error: OSError) -> None:
+        self._drop_unsent()
+        self._is_ending = True
+        self._loop.call_soon(self._handler.write_failed, error)
+
+    def end(self) -> None:
+        """Write nothing more: when all is sent, the peer is told so. What it still sends is read."""
+        if not self._is_ending:
+            self._is_ending = True
+            if not self._unsent:
+                self._end_writing()
+
+    def _end_writing(self) -> None:
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Close at once; what is unsent is dropped. The handler is told nothing more."""
+        if not self.is_closed:
+            self.pause()
+            self._drop_unsent()
+            self.is_closed = True
+            self._sock.close()
+
+    def _lose(self, error: Exception | None) -> None:
+        self.stamp = self._clock.now()
+        self.close()
+        try:
+            self._handler.lost(error)
+        except Exception as failure:  # noqa: BLE001 - as above
+            self._handler.failed(failure)
+
+
+class TlsSocket(Socket):
+    """A socket that speaks TLS; to be used after `shake_hands`. The stamp is that of the read that ended a record."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        clock: Clock,
+        kernel_time: KernelTime | None,
+        context: ssl.SSLContext,
+        server_hostname: str,
+        session: ssl.SSLSession | None,
+    ) -> None:
+        super().__init__(sock, clock, kernel_time)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname, session=session)
+        self._secured: asyncio.Future[None] | None = None
+
+    async def shake_hands(self) -> None:
+        """Agree on keys with the peer, whose certificate must be good. Raises OSError (`ssl.SSLError` is one)."""
+        self._secured = self._loop.create_future()
+        self.start(_Shaking(self._secured))
+        try:
+            self._shake()
+            await self._secured
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._secured = None
+
+    def _shake(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+        except ssl.SSLError as error:
+            self._flush()  # the peer is told why
+            self._settle(error)
+        else:
+            self._flush()
+            self._settle(None)
+
+    def _settle(self, error: Exception | None) -> None:
+        if self._secured is not None and not self._secured.done():
+            if error is None:
+                self.pause()  # until the handler comes
+                self._secured.set_result(None)
+            else:
+                self._secured.set_exception(error)
+
+    @property
+    def session(self) -> ssl.SSLSession | None:
+        """What the peer offers to resume by; in TLS 1.3 only after a read."""
+        return self._tls.session
+
+    def start(self, handler: Handler) -> None:
+        """Tell `handler` from now on; first of what came with the end of the handshake."""
+        super().start(handler)
+        if self._secured is None and self._incoming.pending:
+            self._loop.call_soon(self._pass_on, _READ[:0])
+
+    def _pass_on(self, data: memoryview) -> None:
+        if self.is_closed:
+            return
+        self._incoming.write(data)
+        if self._secured is not None:
+            if not self._secured.done():
+                self._shake()
+            return
+        size, is_over, error = self._decrypt()
+        self._flush()
+        if size:
+            super()._pass_on(_PLAIN[:size])
+        if is_over and not self.is_closed:
+            self._lose(error)
+        elif size >= READ_BYTES:
+            self._loop.call_soon(self._pass_on, _READ[:0])
+
+    def _decrypt(self) -> tuple[int, bool, Exception | None]:
+        """Read what whole records hold into `_PLAIN`; return its size, whether it was the last, and why if it broke."""
+        size = 0
+        while size < READ_BYTES:
+            try:
+                read = self._tls.read(READ_BYTES, _PLAIN[size:])
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLZeroReturnError:
+                return size, True, None
+            except ssl.SSLError as error:
+                return size, True, error
+            if not read:
+                return size, True, None
+            size += int(read)
+            if not (self._incoming.pending or self._tls.pending()):
+                break
+        return size, False, None
+
+    def write(self, data: bytes) -> bool:
+        """Send; return whether the kernel took all of it at once."""
+        if self.is_closed:
+            return False
+        self._tls.write(data)
+        return super().write(self._outgoing.read())
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            super().write(self._outgoing.read())
+
+
+class _Shaking:
+    """The handler while the handshake runs."""
+
+    def __init__(self, secured: asyncio.Future[None]) -> None:
+        self._secured = secured
+
+    def received(self, at: int, data: memoryview) -> None:
+        """Nothing is passed on before the end of the handshake."""
+
+    def drained(self) -> None:
+        """Of no interest."""
+
+    def write_failed(self, error: OSError) -> None:
+        """Reading tells more."""
+
+    def lost(self, error: Exception | None) -> None:
+        self.failed(error or ConnectionResetError(errno.ECONNRESET, "closed during the TLS handshake"))
+
+    def failed(self, error: Exception) -> None:
+        if not self._secured.done():
+            self._secured.set_exception(error)
+
+
+async def connect(host: str, port: int) -> socket.socket:
+    """Open a connection: to the first of the host's addresses that takes it. Raises OSError, the first address's."""
+    first: OSError | None = None
+    for family, kind, protocol, _, address in await _addresses(host, port):
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:
+            first = first or error
+            continue
+        try:
+            sock.setblocking(False)
+            await _connect(sock, address)
+        except OSError as error:
+            sock.close()
+            first = first or error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise first or OSError(errno.EADDRNOTAVAIL, f"{host} has no address")
+
+
+_Address = tuple[int, int, int, str, tuple[str | int, ...]]
+
+
+async def _addresses(host: str, port: int) -> list[_Address]:
+    try:
+        version = ipaddress.ip_address(host).version
+    except ValueError:
+        loop = asyncio.get_running_loop()
+        found: list[_Address] = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[assignment]
+        return found
+    family = socket.AF_INET if version == 4 else socket.AF_INET6
+    return [(family, socket.SOCK_STREAM, 0, "", (host, port))]
+
+
+async def _connect(sock: socket.socket, address: tuple[str | int, ...]) -> None:
+    code = sock.connect_ex(address)
+    if code in (errno.EINPROGRESS, errno.EAGAIN, errno.EINTR):
+        loop = asyncio.get_running_loop()
+        writable = loop.create_future()
+        loop.add_writer(sock, _wake, writable)
+        try:
+            await writable
+        finally:
+            loop.remove_writer(sock)
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, os.strerror(code))
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
