@@ -3,11 +3,14 @@
 Run by `recorder.relay.tap` as `python -m recorder.tape.writer TAPE PURPOSE`. Everything that costs is here:
 fsync, JSON, compression, metrics. It ignores SIGINT and SIGTERM and ends at end of file, so that ctrl-c drains; if its
 relay was killed, it commits what the pipe still holds and marks the open exchanges as interrupted. A full disk or a
-lock is waited out; on any other failure it ends, and the relay starts another and
-sends what was not acknowledged again.
+lock is waited out; on any other failure it ends, and the relay starts another and sends what was not acknowledged
+again. Facts come first: what has ended is measured when the pipe is empty, or has not been for a while, and the whole
+process yields to the relay.
 It refuses a tape that is damaged, and at the end reads from the file what the tape really holds.
 """
 
+import contextlib
+import gc
 import os
 import queue
 import signal
@@ -34,6 +37,8 @@ WINDOW_NS = 200_000_000
 """A commit is due this long after the first frame that it holds …"""
 PROMPT_NS = 20_000_000
 """… this long after a request's or an exchange's end, so that what is finished is soon to be seen …"""
+SPACING_NS = 50_000_000
+"""… but no sooner than this after the last. Measuring, too: where many exchanges end, they share transactions."""
 WINDOW_BYTES = 1 << 20
 WINDOW_FRAMES = 2000
 """… or when it holds this much."""
@@ -48,10 +53,14 @@ _LAST_SETTLING_NS = 5_000_000_000
 """After the end of the pipe; what is not settled then is left to the next writer."""
 
 _OF_EXCHANGE = journal.Begin | journal.Upload | journal.Uploaded | journal.Head | journal.End
-
+_NOT_URGENT = (journal.Reads, journal.Upload, journal.Heartbeat)
 _SETTLED_TOGETHER = 32
 _SETTLED_BYTES = 1 << 20
 """So many exchanges, or bytes of their bodies, are settled in one transaction."""
+_BUSY_NS = 200_000_000
+"""While the pipe is never empty, this much later than otherwise."""
+_NICENESS = 5
+_COLLECTED_OBJECTS = 50_000
 
 _ERRORS = (sqlite3.OperationalError, OperationalError)
 """What SQLite reports, by itself and through SQLAlchemy, when nothing is wrong with a value."""
@@ -79,6 +88,8 @@ class Writer:
         self._pieces: queue.Queue[bytes | list[Settled]] = queue.Queue(_PIPE_PIECES)
         self._to_settle: queue.Queue[list[Unsettled]] = queue.Queue()
         self._settling = False
+        self._settle_at = 0
+        self._committed_at = 0
         self._reported = False
         self._parent = os.getppid()
         self._ended = False
@@ -95,6 +106,7 @@ class Writer:
             self._take()
             if self._is_due():
                 self._commit()
+            self._hand_over()
             if self._pruner is not None and not self._batch and self._clock.now() >= self._pruner.due:
                 self._prune()
         self._commit()
@@ -123,17 +135,22 @@ class Writer:
     def _hand_over(self) -> None:
         """Hand the other thread the next of what has ended; first what this recorder is waiting to report."""
         waiting = self._unsettled or self._leftover
-        if waiting and not self._settling:
+        if waiting and not self._settling and self._may_settle():
             self._reported = waiting is self._unsettled
             self._settling = True
             limits = _SETTLED_TOGETHER, _SETTLED_BYTES
             self._to_settle.put(self._tried(lambda: self._store.take_unsettled(waiting, *limits)))
+
+    def _may_settle(self) -> bool:
+        late_ns = self._clock.now() - self._settle_at
+        return self._ended or (late_ns >= 0 and (self._pieces.empty() or late_ns >= _BUSY_NS))
 
     def _put(self, settled: list[Settled]) -> None:
         finished = self._tried(lambda: self._store.put(settled))
         if self._reported:  # what another recorder left behind is not this one's to report
             answer(journal.Ack(self._committed, finished))
         self._settling = False
+        self._settle_at = self._clock.now() + SPACING_NS
         self._hand_over()
 
     def _take(self) -> None:
@@ -156,14 +173,16 @@ class Writer:
                 self._begin(frame)
                 continue
             self._batch.append(frame)
-            is_urgent = not isinstance(frame, journal.Reads | journal.Upload | journal.Heartbeat)
+            is_urgent = not isinstance(frame, _NOT_URGENT)
             window = PROMPT_NS if is_urgent else window or WINDOW_NS
         if window is not None:
-            due = self._clock.now() + window
+            due = max(self._clock.now() + window, self._committed_at + SPACING_NS)
             self._due = due if self._due is None else min(self._due, due)
 
     def _seconds_until_due(self) -> float:
         due = self._pruner.due if self._due is None and self._pruner else self._due
+        if not self._settling and (self._unsettled or self._leftover):
+            due = self._settle_at if due is None else min(due, self._settle_at)
         return _IDLE_SECONDS if due is None else min(_IDLE_SECONDS, max(0.0, (due - self._clock.now()) / 1e9))
 
     def _begin(self, frame: journal.Session | journal.Keep) -> None:
@@ -178,7 +197,6 @@ class Writer:
         self._watch = Watch(self._path)
         self._leftover.extend(self._store.unsettled())
         answer(journal.Ready(str(self._path), warnings))
-        self._hand_over()
 
     def _begin_session(self, session: journal.Session) -> list[str]:
         """Enter the session and what an earlier recorder could not store; return what the user should know."""
@@ -211,8 +229,8 @@ class Writer:
         self._keep_lock()
         self._committed = self._seq
         answer(journal.Ack(self._committed, [], lost))
-        self._hand_over()
         self._batch, self._size, self._due = [], 0, None
+        self._committed_at = self._clock.now()
 
     def _prune(self) -> bool:
         """Delete some of what is past the limits; return whether there was anything."""
@@ -317,6 +335,16 @@ def _refuse_damaged(path: Path) -> None:
         )
 
 
+def _yield_to_relay() -> None:
+    """Take the CPU only where the relay does not need it, and do not look for garbage in what stays."""
+    os.nice(_NICENESS)
+    if os.getsid(0) == os.getpid():  # Linux may share the CPU among sessions first, and this is one of its own
+        with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:
+            group.write(str(_NICENESS))
+    gc.freeze()
+    gc.set_threshold(_COLLECTED_OBJECTS)
+
+
 def main(arguments: list[str]) -> int:
     """Hold the tape named in `arguments` and write it until end of file; return the exit code.
 
@@ -325,6 +353,7 @@ def main(arguments: list[str]) -> int:
     """
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
+    _yield_to_relay()
     path, purpose = Path(arguments[0]), arguments[1]
     store: Store | None = None
     try:
