@@ -1,13 +1,16 @@
 """Tapes of older versions become like new ones: all or nothing, and the same from an installed wiretape."""
 
+import itertools
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
@@ -16,11 +19,12 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from click.testing import CliRunner
-from sqlalchemy import Column, Integer, Table, create_engine, inspect
+from sqlalchemy import Column, Integer, Table, create_engine, inspect, select
 
 from recorder.commands.db import db
 from recorder.errors import SchemaMismatch, TapeError
-from recorder.tape import definitions, file, schema
+from recorder.tape import checks, definitions, file, packing, schema
+from recorder.tape.reading import reads_of_all
 from tests.recorder.frames import bodies_of, damage, exchange, opened, outcomes_of, reading, record
 from tests.viewer.wires import CONTENT, REASONING, WIRES
 
@@ -86,6 +90,7 @@ RENAMED = {
     "measures.model": "response_model",
     "measures.prompt_tokens": "input_tokens",
     "measures.completion_tokens": "output_tokens",
+    "measures.icl": "wide(icl)",
 }
 """Columns of older revisions, and what they hold on a tape of the present one."""
 
@@ -99,14 +104,16 @@ def older(recorded: Path, revision: str) -> Path:
         with connection.begin():
             file.migrate(connection, revision)
         connection.exec_driver_sql("ATTACH ? AS recorded", (str(recorded),))
+        file.driver_of(connection).create_function("wide", 1, packing.unpack_gaps)
         connection.rollback()
         with connection.begin():
             present = inspect(connection).get_table_names()
-            for table in (table for table in schema.metadata.sorted_tables if table.name in present):
-                names = [column["name"] for column in inspect(connection).get_columns(table.name)]
-                values = ", ".join(RENAMED.get(f"{table.name}.{name}", name) for name in names)
-                insert = f"INSERT INTO main.{table.name} ({', '.join(names)}) SELECT {values}"
-                connection.exec_driver_sql(f"{insert} FROM recorded.{table.name}")
+            tables = [*(table.name for table in schema.metadata.sorted_tables), "reads"]
+            for table in (name for name in tables if name in present):
+                names = [column["name"] for column in inspect(connection).get_columns(table)]
+                values = ", ".join(RENAMED.get(f"{table}.{name}", name) for name in names)
+                insert = f"INSERT INTO main.{table} ({', '.join(names)}) SELECT {values}"
+                connection.exec_driver_sql(f"{insert} FROM recorded.{table}")
     return path
 
 
@@ -189,7 +196,7 @@ def test_an_older_tape_is_not_written_before_it_is_upgraded_and_loses_nothing_th
 def held(tape: Path) -> list[list[tuple[object, ...]]]:
     """Return all rows of a tape, whatever its revision."""
     with closing(sqlite3.connect(tape)) as connection:
-        tables = ("sessions", "exchanges", "reads", "segments", "bodies", "measures")
+        tables = ("sessions", "exchanges", "segments", "bodies", "measures", "reads")
         return [connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
 
 
@@ -218,6 +225,92 @@ def test_a_migration_that_is_cut_short_leaves_the_tape_as_it_was(recorded: Path,
     upgrade(recorded)
     assert set(definitions_of(recorded)) == {*before, "notes"}
     as_before(recorded)
+
+
+def shown(tape: Path) -> tuple[object, ...]:
+    """Return what a tape of the present schema holds, apart from how it is kept."""
+    with reading(tape) as connection:
+        numbers = connection.exec_driver_sql("SELECT no FROM exchanges ORDER BY no").scalars().all()
+        its_reads = {no: list(reads) for no, reads in reads_of_all(connection, numbers).items()}
+        measured = connection.execute(select(schema.measures).order_by(schema.measures.c.exchange_no)).all()
+    return bodies_of(tape), its_reads, measured
+
+
+def upgraded_until(tape: Path, point: int) -> bool:
+    """Upgrade a tape in a process that is killed at a point of its work; return whether it came to its end before."""
+    passed = itertools.count(1)
+
+    def killing(function: Callable[..., Any]) -> Callable[..., Any]:
+        def reached(*arguments: Any) -> Any:
+            if next(passed) == point:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments)
+
+        return reached
+
+    child = os.fork()
+    if not child:
+        os.fsync = killing(os.fsync)
+        for name in ("rename", "hardlink_to", "replace"):
+            setattr(Path, name, killing(getattr(Path, name)))
+        try:
+            file.upgrade(tape, "a test", killing(lambda done, total: None))
+        finally:
+            os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_an_upgrade_that_is_killed_leaves_a_tape_that_it_goes_on_with(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, [*exchange("e0", [])[:-1], *(frame for no in range(1, 130) for frame in exchange(f"e{no}"))])
+        store.append(exchange("open")[:-1])
+    old = older(tape, "0004")
+    contents = shown(tape)
+    for point in itertools.count(1):
+        copy = tape.with_name(f"{point}.db")
+        shutil.copy(old, copy)
+        is_done = upgraded_until(copy, point)
+        if not is_done and definitions_of(copy) == definitions_of(old):
+            with pytest.raises(SchemaMismatch, match="run 'wiretape db upgrade'"):
+                file.read_engine(copy)
+            assert file.upgrade(copy, "a test") == ("0004", copy.with_name(f"{copy.name}.before-{NOW}"))
+        assert shown(copy) == contents
+        assert file.upgrade(copy, "a test") is None
+        assert {path.name for path in tape.parent.glob(f"{copy.name}*")} <= {
+            copy.name, f"{copy.name}.before-{NOW}", f"{copy.name}.lock"
+        }  # fmt: skip
+        with closing(sqlite3.connect(copy)) as connection:
+            assert connection.execute("PRAGMA auto_vacuum").fetchone() == (schema.AUTO_VACUUM,)
+        copy.with_name(f"{copy.name}.before-{NOW}").unlink()
+        if is_done:
+            break
+    assert point > 7
+    old.unlink()
+
+
+def test_the_tape_as_it_was_keeps_its_mode_and_is_private(tape: Path, recorded: Path) -> None:
+    old = older(recorded, "0004")
+    old.chmod(0o640)
+    before = held(old)
+    _, kept = file.upgrade(old, "a test") or ("", old)
+    assert (held(kept), oct(kept.stat().st_mode), oct(old.stat().st_mode)) == (before, "0o100640", "0o100640")
+    kept.unlink()
+
+
+@pytest.mark.damages
+def test_damaged_reads_of_an_older_tape_stay_damaged_and_the_others_whole(recorded: Path) -> None:
+    old = older(recorded, "0004")
+    damage(old, "UPDATE reads SET at_ns='x' WHERE seq=1", "DELETE FROM reads WHERE exchange_no=2 AND seq=2")
+    with closing(sqlite3.connect(old)) as connection:
+        intact = connection.execute("SELECT * FROM reads WHERE at_ns <> 'x'").fetchall()
+    upgrade(old)
+    with closing(sqlite3.connect(old)) as connection:
+        assert connection.execute("SELECT * FROM reads").fetchall() == intact
+    with reading(old) as connection:
+        assert [list(problem.split(": ")) for problem in checks.problems(connection)] == [
+            ["exchange e1", "read 1 is damaged"], ["exchange e2", "read 1 is damaged"],
+            ["exchange e2", "read 2 is damaged"],
+        ]  # fmt: skip
 
 
 def test_a_tape_cannot_be_made_by_halves(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,20 +93,26 @@ def check(db: Path | None) -> None:
 @db.command()
 @options.db
 def upgrade(db: Path | None) -> None:
-    """Bring the tape to this program's schema, after a backup beside it, and derive what older decoders derived."""
+    """Bring the tape to this program's schema, and derive what older decoders derived.
+
+    The tape as it was stays beside the new one. If it is cut short, run it again: it goes on where it was.
+    """
     from recorder.tape import file
     from recorder.tape.schema import REVISION
     from recorder.tape.store import Store
 
     path = options.tape_path(db)
-    with file.writing(path, "wiretape db upgrade", create=False, any_revision=True) as connection:
-        before = file.revision(connection)
-        connection.rollback()
-        if before == REVISION:
-            click.echo(f"{path} has schema {before} already")
-        else:
-            backup = file.upgrade(connection, path)
-            click.echo(f"{path}: schema {before} → {REVISION}; the tape as it was is {backup}")
+    with _progress() as progress:
+        task = progress.add_task("upgrading", total=None)
+        upgraded = file.upgrade(
+            path, "wiretape db upgrade", lambda done, total: progress.update(task, completed=done, total=total)
+        )
+    if upgraded is None:
+        click.echo(f"{path} has schema {REVISION} already")
+    else:
+        before, backup = upgraded
+        click.echo(f"{path}: schema {before} → {REVISION}; the tape as it was is {backup}")
+    with file.writing(path, "wiretape db upgrade", create=False) as connection:
         derived, changed = _derive(Store(connection), outdated=True)
     if derived:
         click.echo(f"{path}: {counted(derived, 'exchange')} derived again, {changed} changed")

@@ -298,7 +298,7 @@ class Timing:
         statistic="each_icl_max",
     )
     icl: bytes = value(
-        "all gaps between output chunks: little-endian int64, ns",
+        "all gaps between output chunks, in ns: a byte (4 or 8), then little-endian numbers of so many bytes",
         lambda t: struct.pack(f"<{len(t.gaps)}q", *t.gaps),
         b"",
     )

@@ -27,8 +27,8 @@ from recorder.decode.derive import derive
 from recorder.decode.metrics import Measures, Timeline, measured
 from recorder.decode.outcome import Exchange, Reads
 from recorder.errors import WiretapeError
-from recorder.tape import reading
-from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
+from recorder.tape import packing, reading
+from recorder.tape.schema import bodies, exchanges, measures, segments, sessions
 
 VARIATIONS: Final = 4
 PATH: Final = "/v1/chat/completions"
@@ -251,7 +251,6 @@ class _Rows:
 
     def __init__(self) -> None:
         self.exchanges: list[dict[str, Any]] = []
-        self.reads: list[tuple[int, int, int, int | None, int, int]] = []
         self.bodies: list[dict[str, Any]] = []
         self.segments: list[dict[str, Any]] = []
         self.measures: list[dict[str, Any]] = []
@@ -261,11 +260,13 @@ class _Rows:
         no, body = facts["no"], packed.template.body
         exchange, its_reads, measured = timed(packed.template, random)
         self.exchanges.append(facts | _exchange_columns(packed.template, exchange, its_reads))
-        self.reads += [(no, *read) for read in its_reads]
+        its_packed = packing.pack(its_reads)._asdict()
         if exchange.ended_by is None:
-            self.segments.append({"exchange_no": no, "start": 0, "data": body})
+            self.segments.append({"exchange_no": no, **its_packed, "data": body})
             return
-        self.bodies.append({"exchange_no": no, "size": len(body), "sha256": packed.sha256, "data": packed.data})
+        arrays = {name: its_packed[name] for name in ("at_ns", "relayed_ns", "sizes")}
+        facts = {"size": len(body), "sha256": packed.sha256, "data": packed.data}
+        self.bodies.append({"exchange_no": no, **facts, **arrays})
         values = {field.name: getattr(measured, field.name) for field in dataclasses.fields(measured)}
         self.measures.append({"exchange_no": no, **values, "flags": " ".join(measured.flags)})
 
@@ -275,8 +276,6 @@ class _Rows:
             for table in (exchanges, bodies, segments, measures):
                 if rows := getattr(self, table.name):
                     connection.execute(insert(table), rows)
-            if self.reads:  # by far the most: plain numbers, which need no conversion
-                connection.exec_driver_sql(str(insert(reads).compile(dialect=connection.dialect)), self.reads)
 
 
 def fill(connection: Connection, count: int, chunks: int, seed: int) -> Iterator[int]:

@@ -3,8 +3,7 @@
 SQLite keeps any value in any column, and whoever made a tape may have put there what they like. So each column of the
 schema has one of these types over its declared one. A cell that is not of its kind becomes unknown (None), or where a
 column is never unknown the `instead` of its kind; whoever reads sees only values of the declared type. What was found
-is noted in the `Damage` of the connection, which tells people which rows it was. Binding values is left to the
-declared type.
+is noted in the `Damage` of the connection, which tells people which rows it was. What is bound is not checked.
 """
 
 import functools
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
-from typing import Annotated, Any, Final, get_origin
+from typing import Any, Final, get_origin
 
 import msgspec
 from sqlalchemy import (
@@ -43,11 +42,11 @@ from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
 
 from recorder.decode.outcome import OUTCOMES
 from recorder.errors import sqlite_code
+from recorder.tape import packing
+from recorder.tape.packing import Place, Timestamp
 
-MOST: Final = 1 << 53
-"""What is measured (ns, bytes) is less than this, so that floats have it exactly and dates do not overflow."""
-Place = Annotated[int, msgspec.Meta(ge=0, lt=MOST)]
-Timestamp = Annotated[int, msgspec.Meta(gt=-MOST, lt=MOST)]
+MOST: Final = packing.MOST
+"""What is measured (ns, bytes) is less than this."""
 
 _EPOCH: Final = "1970-01-01T00:00:00.000000Z"
 _KEYS: Final = ("no", "exchange_no", "session_no")
@@ -126,6 +125,8 @@ _WHOLE: Final = frozenset({int})
 _NUMBERS: Final = frozenset({int, float})
 _BLOB: Final = frozenset({bytes})
 _PAIRS: Final = _json(list[tuple[str, str]])
+_TIMES: Final = _json(list[Timestamp | None])
+_GAPS: Final = Kind("a packed array of numbers", _BLOB, None, packing.are_gaps)
 _TIMESTAMP: Final = Kind("a number of nanoseconds", _WHOLE, (1 - MOST, MOST - 1))
 _DURATION: Final = Kind("a number of nanoseconds", _NUMBERS, (math.nextafter(-MOST, 0), math.nextafter(MOST, 0)))
 _SIZE: Final = Kind("a size or a position", _WHOLE, (0, MOST - 1))
@@ -136,11 +137,13 @@ _NAMED: Final = {
     "exchanges.request_headers": _PAIRS,
     "exchanges.response_headers": _PAIRS,
     "exchanges.labels": _json(dict[str, str]),
+    **{f"{table}.{column}": _TIMES for table in ("segments", "bodies") for column in ("at_ns", "relayed_ns")},
+    **{f"{table}.sizes": _json(list[Place]) for table in ("segments", "bodies")},
     "measures.usage": _json(dict[str, Any]),
     "measures.tool_calls": _json(list[ToolCall]),
     "measures.choices": _json(list[dict[str, Any]]),
     "measures.outcome": Kind("an outcome", frozenset({str}), None, OUTCOMES.__contains__, "open"),
-    "measures.icl": Kind("a packed array of numbers", _BLOB, None, lambda value: len(value) % 8 == 0),
+    "measures.icl": _GAPS,
     "measures.gap_hist": Kind("a packed array of 64 numbers", _BLOB, None, lambda value: len(value) in (0, 4 * 64)),
 }
 _DECLARED: Final = (
@@ -171,7 +174,7 @@ class Cell(TypeDecorator[Any]):
     """The type of one column: the declared one, checked when it is read.
 
     `nullable` is the column's; if it is `joined` to others, None is good nevertheless. `decoded` is whether JSON is
-    given as values, and not as the text that the tape has.
+    given as values, and not as the text that the tape has. Gaps are packed when they are bound, and int64 when read.
     """
 
     impl: Any = NullType
@@ -183,6 +186,10 @@ class Cell(TypeDecorator[Any]):
         super().__init__()
         self.declared, self.name, self.nullable, self.joined, self.decoded = declared, name, nullable, joined, decoded
         self.impl, self.kind = declared, _kind(declared, name)
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        """Return a value as the tape has it."""
+        return packing.pack_gaps(value) if self.kind is _GAPS and value else value
 
     def coerce_compared_value(self, op: Any, value: Any) -> Any:
         """Compare as the declared type does."""
@@ -214,11 +221,17 @@ class Cell(TypeDecorator[Any]):
                 if value is None or (type(value) in types and -MOST < value < MOST)
                 else damage.noted(name, instead)
             )
-        if kind.instead in ("[]", "{}") and self.decoded:
-            return lambda value: None if (text := checked(value)) is None else json.loads(text)
-        if isinstance(self.declared, Boolean):
-            return lambda value: None if (number := checked(value)) is None else bool(number)
-        return checked
+        if (decode := self._decoder()) is None:
+            return checked
+        return lambda value: None if (good := checked(value)) is None else decode(good)
+
+    def _decoder(self) -> Callable[[Any], Any] | None:
+        """Return what makes a value of a good cell; None: the cell is the value."""
+        if self.kind is _GAPS:
+            return packing.unpack_gaps
+        if self.kind.instead in ("[]", "{}") and self.decoded:
+            return json.loads
+        return bool if isinstance(self.declared, Boolean) else None
 
     def takes(self, values: Sequence[Any]) -> bool:
         """Return whether all of these are good and left as they are; False if that takes a look at each of them."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, func, select, text
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, bindparam, func, select, text
 from sqlalchemy.exc import DatabaseError
 
 from recorder.clock import SYSTEM, Clock
@@ -22,20 +22,15 @@ from recorder.decode import encoding
 from recorder.decode.outcome import FAILURES
 from recorder.errors import DAMAGED, ForeignFile, sqlite_code
 from recorder.plurals import counted
-from recorder.tape import cells, file
+from recorder.tape import cells, file, packing, reading
 from recorder.tape.journal import Verified
-from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
+from recorder.tape.schema import bodies, exchanges, measures, segments, sessions
 
 _MOST = 5
 _EXCHANGES_SECONDS = 0.3
 _INTERRUPT_SECONDS = 0.02
 
 _EXCHANGES = select(*(exchanges.c[name] for name in ("no", "id", "ended_by", "bytes", "gap_bytes")))
-_READS = (
-    select(reads.c.seq, reads.c.at_ns, reads.c.start, reads.c.size)
-    .where(reads.c.exchange_no == bindparam("no"))
-    .order_by(reads.c.seq)
-)
 _OUTCOME = select(measures.c.outcome).where(measures.c.exchange_no == bindparam("no"))
 _PACKED = select(bodies.c.size).where(bodies.c.exchange_no == bindparam("no"))
 
@@ -84,8 +79,8 @@ def verify(path: Path, uuid: str, seconds: float) -> Verified:
             with _interrupted_after(connection, seconds):
                 before = _last_of_others(connection, uuid)
                 held = _count(connection, before)
-                size = select(func.coalesce(func.sum(reads.c.size), 0)).where(reads.c.exchange_no > before)
-                held = msgspec.structs.replace(held, bytes=connection.execute(size).scalar_one())
+                sizes = (_sum(size, table, before) for table, size in _STORED)
+                held = msgspec.structs.replace(held, bytes=sum(connection.execute(one).scalar_one() for one in sizes))
             return msgspec.structs.replace(held, problems=damage(connection, seconds))
     except DatabaseError as error:
         if sqlite_code(error) in DAMAGED:
@@ -93,6 +88,14 @@ def verify(path: Path, uuid: str, seconds: float) -> Verified:
         return msgspec.structs.replace(held, problems=[str(error.orig)])
     except ForeignFile as error:
         return Verified(0, 0, 0, [str(error)])
+
+
+_STORED = ((bodies, bodies.c.size), (segments, func.length(segments.c.data)))
+"""Where bytes of bodies are counted."""
+
+
+def _sum(size: ColumnElement[Any], table: Table, before: int) -> Select[Any]:
+    return select(func.coalesce(func.sum(size), 0)).where(table.c.exchange_no > before)
 
 
 def _last_of_others(connection: Connection, uuid: str) -> int:
@@ -202,20 +205,34 @@ def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
 
 def _of_reads(connection: Connection, no: int) -> Generator[str, None, int]:
     """Check that the reads follow each other in number, time and place; return the bytes that they cover."""
-    position, last = 0, None
-    for expected, (seq, at_ns, start, size) in enumerate(connection.execute(_READS, {"no": no})):
-        if seq != expected:
-            yield f"read {expected} is missing"
+    number = position = last = 0
+    for piece in reading.packed_reads(connection, [no]).get(no, []):
+        if piece.seq != number:
+            yield f"read {number} is missing"
             break
-        if None in (at_ns, start, size):
-            yield f"read {seq} is damaged"
-            break
-        if last is not None and at_ns < last:
-            yield f"read {seq} came before the one that it follows"
-        if start != position:
-            yield f"read {seq} starts at {start}, not at {position}"
-        position, last = position + size, at_ns
+        if piece.start != position:
+            yield f"read {number} starts at {piece.start!s:.20}, not at {position}"
+        problem, at_ns = _unpacking(piece), 0
+        for seq, (delta, _, size) in enumerate(packing.elements(piece), number):
+            if delta is None or size is None:
+                yield f"read {seq} is damaged"
+                problem = None
+            elif seq and at_ns + delta < last:
+                yield f"read {seq} came before the one that it follows"
+            at_ns += delta or 0
+            position, last, number = position + (size or 0), max(last, at_ns), seq + 1
+        if problem:
+            yield problem
     return position
+
+
+def _unpacking(piece: packing.Packed) -> str | None:
+    """Return why reads cannot be unpacked."""
+    try:
+        packing.unpack(piece)
+    except (ValueError, TypeError) as error:
+        return f"its reads are damaged ({error})"
+    return None
 
 
 def _of_open(connection: Connection, no: int, stored: int) -> Iterator[str]:

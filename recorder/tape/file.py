@@ -8,6 +8,7 @@ its tables is left to `recorder.tape.store`.
 """
 
 import contextlib
+import glob
 import json
 import math
 import operator
@@ -15,9 +16,9 @@ import os
 import shutil
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, pool
@@ -40,6 +41,9 @@ from recorder.tape import definitions, schema
 from recorder.tape import lock as locking
 from recorder.tape.schema import APPLICATION_ID, REVISION, metadata
 
+if TYPE_CHECKING:
+    from alembic.config import Config
+
 _MAGIC = b"SQLite format 3\x00"
 _ID_OFFSET = 68
 BUSY_MS = 5000
@@ -48,7 +52,8 @@ _LOCK = "tape_lock"
 _READABLE = operator.methodcaller("decode", "utf-8", "replace")
 _STEPS = 100_000
 """So many steps of SQLite's, a few ms, pass between two looks at the clock."""
-_NUMBERS = ("application_id", "user_version")
+_PAGES_GIVEN_BACK = 1000
+_NUMBERS = ("auto_vacuum", "application_id", "user_version")
 QUERY_SECONDS = 60.0
 """A query for reading may take this long, unless `WIRETAPE_QUERY_TIMEOUT` says otherwise (0: for ever). Reading comes
 in batches; the longest query known here, counting over 10 million exchanges, takes a tenth of it."""
@@ -206,7 +211,7 @@ def _check_ours(connection: sqlite3.Connection, path: Path, number: str | None) 
     """Raise `ForeignFile` unless a tape of a revision holds what that revision defines, and nothing more."""
     if number == REVISION:
         _check_columns(connection, path)
-    replaced = () if number == REVISION else (schema.VIEW,)  # a migration makes it anew, whatever it was
+    replaced = () if number == REVISION else schema.VIEWS  # a migration makes them anew, whatever they were
     if reason := definitions.foreign(connection, _expected(number), replaced):
         raise ForeignFile(
             f"{path} {reason}, so it is only read, and not written to: record to another tape with --db; "
@@ -250,9 +255,7 @@ def writing(path: Path, purpose: str, *, create: bool = True, any_revision: bool
     """
     path = _admit(path, create, any_revision)
     with locking.held(path, purpose) as lock, _created(path, lock):
-        engine = _engine(f"file:{quote(str(path))}?mode=rw")
-        event.listen(engine, "connect", _set_up_writer)
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        engine = _writer(path)
         with explained(path), engine.connect() as connection:
             _prepare(connection, path, any_revision)
         with explained(path), engine.connect() as connection:
@@ -264,6 +267,13 @@ def writing(path: Path, purpose: str, *, create: bool = True, any_revision: bool
                 with contextlib.suppress(SQLAlchemyError, sqlite3.Error):
                     connection.rollback()
                     connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _writer(path: Path) -> Engine:
+    engine = _engine(f"file:{quote(str(path))}?mode=rw")
+    event.listen(engine, "connect", _set_up_writer)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    return engine
 
 
 @contextlib.contextmanager
@@ -329,9 +339,13 @@ def _create(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
     except OSError as error:
         raise TapeError(f"{path} cannot be created ({error.strerror}): record to another tape with --db") from error
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    os.fsync(directory)
-    os.close(directory)
+    _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(descriptor)
+    os.close(descriptor)
 
 
 def _set_up_writer(connection: sqlite3.Connection, _: Any) -> None:
@@ -345,6 +359,7 @@ def _prepare(connection: Connection, path: Path, any_revision: bool) -> None:
     """Make an empty file a tape; the header is written before WAL mode, so that it is in the file itself."""
     driver = driver_of(connection)
     if driver.execute("PRAGMA application_id").fetchone()[0] == 0:
+        driver.execute(f"PRAGMA auto_vacuum={schema.AUTO_VACUUM}")  # before anything is written
         driver.execute(f"PRAGMA application_id={APPLICATION_ID}")
     driver.execute("PRAGMA journal_mode=WAL")
     if revision(connection) is None:
@@ -381,27 +396,41 @@ def _check_revision(number: str | None, path: Path) -> None:
     raise SchemaMismatch(f"{path} has schema {number}, newer than this wiretape's {REVISION}: use a newer wiretape")
 
 
-def migrate(connection: Connection, target: str = "head") -> None:
-    """Bring an older tape's schema to this program's, or to another revision, inside the connection's transaction."""
-    from alembic import command
+def _alembic() -> "Config":
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(scripts()).replace("%", "%%"))
+    return config
+
+
+def migrate(connection: Connection, target: str = "head") -> None:
+    """Bring an older tape's schema to this program's, or to another revision, inside the connection's transaction."""
+    from alembic import command
+
+    config = _alembic()
     config.attributes["connection"] = connection
-    connection.exec_driver_sql(f"DROP VIEW IF EXISTS {schema.VIEW}")  # a table that a view names cannot be replaced
+    _drop_views(connection)
     command.upgrade(config, target)
     if target == "head":
         _describe(connection)
 
 
+def _drop_views(connection: Connection) -> None:
+    """Drop the views for people: a table that a view names cannot be replaced."""
+    views = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'view'").scalars().all()
+    for name in set(views) & set(schema.VIEWS):
+        connection.exec_driver_sql(f"DROP VIEW {name}")
+
+
 def _describe(connection: Connection) -> None:
-    """Add what is for people: the view, and comments to the definitions of a tape that older versions made.
+    """Add what is for people: the views, and comments to the definitions of a tape that older versions made.
 
     SQLite documents this way to change a definition where the data stays as it is (ALTER TABLE, section 7).
     """
     connection.exec_driver_sql(f"PRAGMA user_version = {int(REVISION)}")
-    connection.exec_driver_sql(schema.view())
+    for view in schema.views():
+        connection.exec_driver_sql(view)
     (version,) = connection.exec_driver_sql("PRAGMA schema_version").one()
     connection.exec_driver_sql("PRAGMA writable_schema = ON")
     for table in (schema.alembic_version, *metadata.tables.values()):
@@ -421,15 +450,87 @@ def scripts() -> Path:
     return shipped if shipped.is_dir() else package.parent / "migrations"
 
 
-def upgrade(connection: Connection, path: Path) -> Path:
-    """Migrate a tape of an older schema in one transaction, after a backup; return the backup's path."""
+def upgrade(
+    path: Path, purpose: str, report: Callable[[int, int], None] = lambda done, total: None
+) -> tuple[str, Path] | None:
+    """Bring a tape of an older schema to this program's; return which that was and where the tape as it was is now.
+
+    None: it has this program's schema.
+
+    A copy beside it is migrated and takes its place at the end. Until then the tape is as it was; a copy that an
+    upgrade before was cut short in is gone on with. Tape and copy take no more than twice the tape's space. `report` is
+    given how much of the work is done, and of how much. Raises `TapeError` and its kinds.
+    """
+    path = _admit(path, create=False, any_revision=True)
+    with locking.held(path, purpose) as lock, lock.on_file():
+        with explained(path), _writer(path).connect() as connection:
+            before = revision(connection)
+            if before in (REVISION, None):
+                return None
+            work = _work_beside(connection, path)
+        with explained(work), _writer(work).connect() as connection:
+            _migrate_by_steps(connection, report)
+        return str(before), _put_in_place(path, work)
+
+
+def _work_beside(connection: Connection, path: Path) -> Path:
+    """Return a copy of the tape that is to be migrated: a new one, or that of an upgrade that was cut short.
+
+    Its name has the tape's time and size: one of a tape that has changed since is of no use.
+    """
     connection.rollback()
-    copy = _back_up(connection, path, f"before-{REVISION}")
+    driver = driver_of(connection)
+    # Its log is moved into the tape, and nobody else may have it open: whoever did would go on with a file by its name.
+    driver.execute("PRAGMA journal_mode=DELETE")
+    now = path.stat()
+    work = path.with_name(f"{path.name}.{now.st_mtime_ns:x}-{now.st_size:x}.upgrading")
+    for left in path.parent.glob(f"{glob.escape(path.name)}.*.upgrading*"):
+        if not left.name.startswith(work.name) or not work.exists():
+            left.unlink()
+    if not work.exists():
+        driver.execute(f"PRAGMA auto_vacuum={schema.AUTO_VACUUM}")  # of what VACUUM writes
+        _back_up(connection, path, f"{work.name.removeprefix(path.name + '.')}.begun").rename(work)
+    return work
+
+
+def _migrate_by_steps(connection: Connection, report: Callable[[int, int], None]) -> None:
+    """Migrate a tape that nobody else has open; what a migration does in `steps` is committed step by step."""
+    from alembic.script import ScriptDirectory
+
+    driver = driver_of(connection)
+    driver.execute("PRAGMA journal_mode=WAL")
     # A migration may replace a table that others refer to; SQLite asks for this outside of the transaction.
-    connection.connection.execute("PRAGMA foreign_keys=OFF")
+    driver.execute("PRAGMA foreign_keys=OFF")
+    number = revision(connection) or ""
+    connection.rollback()
+    scripts = ScriptDirectory.from_config(_alembic()).walk_revisions()
+    for script in sorted(scripts, key=operator.attrgetter("revision")):
+        if script.revision > number and hasattr(script.module, "steps"):
+            with connection.begin():
+                migrate(connection, script.module.down_revision)
+            for done, total in script.module.steps(connection):
+                report(done, total)
     with connection.begin():
         migrate(connection)
-    return copy
+    while driver.execute("PRAGMA freelist_count").fetchone()[0]:
+        driver.execute(f"PRAGMA incremental_vacuum({_PAGES_GIVEN_BACK})").fetchall()
+        driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _put_in_place(path: Path, work: Path) -> Path:
+    """Put a migrated copy in the place of the tape, and return where the tape is now."""
+    kept = path.with_name(f"{path.name}.before-{REVISION}")
+    with work.open("rb") as file:
+        os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+        os.fsync(file.fileno())
+    kept.unlink(missing_ok=True)
+    try:
+        kept.hardlink_to(path)  # so that there is a tape at any moment
+    except OSError:  # a file system without links
+        path.rename(kept)
+    work.replace(path)
+    _sync_directory(path.parent)
+    return kept
 
 
 def too_open(path: Path) -> bool:

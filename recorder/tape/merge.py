@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Table, select
 
 from recorder.errors import WiretapeError
 from recorder.tape import cells, checks, file, lock
-from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions, uploads
+from recorder.tape.schema import bodies, exchanges, measures, segments, sessions, uploads
 
 _BATCH = 500
 """Exchanges copied in one transaction."""
@@ -116,7 +116,7 @@ def _copy_exchanges(connection: Connection, source: int) -> Iterator[int]:
         if not count:
             return
         with connection.begin():
-            for table in (exchanges, uploads, reads, segments, bodies, measures):
+            for table in (exchanges, uploads, segments, bodies, measures):
                 driver.execute(_copying(table, f"n.source = {source} AND n.no > {last} AND n.no <= {until}"))
         yield count
         last = until

@@ -6,30 +6,23 @@ Whatever is damaged is noted (`recorder.tape.cells`) and left out. Queries over 
 
 from collections.abc import Sequence
 from operator import lt
-from typing import Any
+from typing import Any, Final
 
-import msgspec
-from sqlalchemy import BindParameter, Connection, Row, Select, bindparam, case, func, select
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy import BindParameter, Connection, Row, Select, bindparam, case, func, literal, select, type_coerce
+from sqlalchemy.types import NullType
 
 from recorder.decode import encoding
-from recorder.decode.outcome import Exchange, Read, Reads
+from recorder.decode.outcome import Exchange, Reads
 from recorder.errors import TapeDamaged
 from recorder.process import Run, is_gone
-from recorder.tape import cells
-from recorder.tape.cells import Place, Timestamp
-from recorder.tape.schema import bodies, exchanges, measures, reads, segments, sessions
-
-READ_COLUMNS = (reads.c.seq, reads.c.at_ns, reads.c.relayed_ns, reads.c.start, reads.c.size)
-"""What a `Read` is made of."""
-
-PACKED_READS = func.json_array(*(func.json_group_array(column) for column in READ_COLUMNS))
-"""All reads of an exchange in one row, for `unpacked_reads`: several times as fast as a row for each of them."""
+from recorder.tape import cells, packing
+from recorder.tape.packing import Packed
+from recorder.tape.schema import bodies, exchanges, measures, segments, sessions
 
 REQUEST_NEEDED = case((exchanges.c.path.contains("/aigc/"), exchanges.c.request_body)).label("request_needed")
 """The body of a request where decoding needs it: DashScope's answers mean what the request asked for."""
 
-_ReadColumns = tuple[list[Place], list[Timestamp], list[Timestamp | None], list[Place], list[Place]]
+_NO_READS: Final = Reads((), (), (), (), ())
 # Statements are built once: that takes longer than running them.
 _OF_NO: BindParameter[int] = bindparam("no")
 _FACTS: Select[Any] = select(
@@ -37,8 +30,17 @@ _FACTS: Select[Any] = select(
     func.coalesce(func.length(exchanges.c.request_body), 0).label("request_stored"),
     REQUEST_NEEDED,
 ).where(exchanges.c.no == _OF_NO)
-_READS = select(*READ_COLUMNS).where(reads.c.exchange_no == _OF_NO).order_by(reads.c.seq)
-_PACKED = select(PACKED_READS).where(reads.c.exchange_no == _OF_NO)
+_NUMBERS: BindParameter[Sequence[int]] = bindparam("numbers", expanding=True)
+# Checked as whole exchanges, not cell by cell.
+_ARRAYS = ("at_ns", "relayed_ns", "sizes")
+_READS = select(
+    bodies.c.exchange_no, literal(0), literal(0), *(type_coerce(bodies.c[name], NullType()) for name in _ARRAYS)
+).where(bodies.c.exchange_no.in_(_NUMBERS))
+_NEW_READS = (
+    select(segments.c.exchange_no, *(type_coerce(segments.c[name], NullType()) for name in ("seq", "start", *_ARRAYS)))
+    .where(segments.c.exchange_no.in_(_NUMBERS))
+    .order_by(segments.c.exchange_no, segments.c.seq)
+)
 _BODY = select(bodies.c.data, bodies.c.size).where(bodies.c.exchange_no == _OF_NO)
 _SEGMENTS = select(segments.c.data).where(segments.c.exchange_no == _OF_NO).order_by(segments.c.start)
 _RUN = select(*(sessions.c[name] for name in ("pid", "boot_id", "heartbeat_at", "ended_at", "listen", "upstreams")))
@@ -80,28 +82,33 @@ def exchange_of(row: Row[Any]) -> Exchange:
 
 def reads_of(connection: Connection, no: int) -> Reads:
     """Read an exchange's reads, in order; those that are damaged are noted and left out."""
+    return reads_of_all(connection, [no]).get(no, _NO_READS)
+
+
+def reads_of_all(connection: Connection, numbers: Sequence[int]) -> dict[int, Reads]:
+    """Read the reads of exchanges, by their numbers, as `reads_of` does; without those that have none."""
+    return {no: _joined(connection, no, pieces) for no, pieces in packed_reads(connection, numbers).items()}
+
+
+def packed_reads(connection: Connection, numbers: Sequence[int]) -> dict[int, list[Packed]]:
+    """Read the packed reads of exchanges, by their numbers; more than one piece of those that are not settled."""
+    found: dict[int, list[Packed]] = {}
+    for statement in (_READS, _NEW_READS):
+        for no, *packed in connection.execute(statement, {"numbers": numbers}):
+            found.setdefault(no, []).append(Packed(*packed))
+    return found
+
+
+def _joined(connection: Connection, no: int, pieces: list[Packed]) -> Reads:
     try:
-        return unpacked_reads(connection.execute(_PACKED, {"no": no}).scalar_one())
-    except (msgspec.MsgspecError, DatabaseError):
-        return Reads.of(intact_reads(connection, no))
-
-
-def unpacked_reads(packed: str) -> Reads:
-    """Return the reads of `PACKED_READS`, in order. Raises `msgspec.MsgspecError` if one is damaged."""
-    columns = Reads(*msgspec.json.decode(packed, type=_ReadColumns))
-    is_ordered = all(map(lt, columns.seq, columns.seq[1:]))  # as its key is gone through in order, it is
-    return columns if is_ordered else Reads.of(sorted(columns))
-
-
-def intact_reads(connection: Connection, no: int) -> list[Read]:
-    """Read an exchange's reads row by row, each cell checked; those that are damaged are noted and left out."""
-    return [Read(*row) for row in connection.execute(_READS, {"no": no}).all() if is_intact(row)]
-
-
-def is_intact(read: Sequence[Any]) -> bool:
-    """Return whether nothing of a read's row is damaged; when it was relayed may be unknown."""
-    seq, at_ns, _, start, size = read
-    return None not in (seq, at_ns, start, size)
+        joined = packing.join([packing.unpack(piece) for piece in pieces])
+        if all(map(lt, joined.seq, joined.seq[1:])):
+            return joined
+    except (ValueError, TypeError):
+        pass
+    cells.damage_of(connection).exchanges.setdefault(no, "its reads are damaged")
+    intact = {read.seq: read for piece in pieces for read in packing.intact(piece)}
+    return Reads.of([intact[seq] for seq in sorted(intact)])
 
 
 def stored_body(connection: Connection, no: int) -> bytes:

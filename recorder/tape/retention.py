@@ -20,7 +20,7 @@ from recorder.decode.outcome import FAILURES
 from recorder.errors import TapeBusy
 from recorder.tape import cells
 from recorder.tape.journal import Deleted, Deleting
-from recorder.tape.schema import bodies, exchanges, measures, reads, segments, uploads
+from recorder.tape.schema import bodies, exchanges, measures, segments, uploads
 
 _BATCH = 100
 """Exchanges deleted in one transaction: short enough for a recorder to commit in between."""
@@ -122,7 +122,7 @@ def erase(connection: Connection, ids: Sequence[str]) -> Iterator[int]:
         with connection.begin():
             statement = select(exchanges.c.no).where(exchanges.c.id.in_(ids[start : start + _BATCH]))
             numbers = connection.execute(statement).scalars().all()
-            for table in (uploads, reads, segments, bodies, measures):
+            for table in (uploads, segments, bodies, measures):
                 connection.execute(delete(table).where(table.c.exchange_no.in_(numbers)))
             connection.execute(delete(exchanges).where(exchanges.c.no.in_(numbers)))
         yield len(numbers)

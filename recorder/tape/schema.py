@@ -35,11 +35,16 @@ from recorder.tape.cells import check_when_read, declared
 APPLICATION_ID = 0x77746170
 """SQLite's `application_id` of every tape: the letters `wtap`."""
 
-REVISION = "0005"
+AUTO_VACUUM = 2
+"""SQLite's `auto_vacuum` of a new tape: free pages can be given back to the file system, a few at a time."""
+
+REVISION = "0006"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
 
-VIEW = "exchange_metrics"
+METRICS_VIEW = "exchange_metrics"
 """The view for people: a row per exchange, times in ms."""
+
+VIEWS: Final = (METRICS_VIEW, "reads", "read_gaps")
 
 _NAMED = {kind: f"{kind}_%(table_name)s_%(column_0_name)s" for kind in ("ix", "uq", "fk")}
 metadata = MetaData(naming_convention={**_NAMED, "pk": "pk_%(table_name)s"})
@@ -119,26 +124,27 @@ uploads = Table(
     comment="pieces of a request body, while it is still coming",
 )
 
-reads = Table(
-    "reads",
-    metadata,
-    _exchange_no(),
-    Column("seq", Integer, primary_key=True, comment="0, 1, 2, …"),
-    Column("at_ns", BigInteger, nullable=False, comment="when the socket gave it"),
-    Column("relayed_ns", BigInteger, comment="when it had been handed to the client; NULL: never"),
-    Column("start", BigInteger, nullable=False, comment="offset of its first byte in the body"),
-    Column("size", Integer, nullable=False, comment="body bytes"),
-    comment="what one socket read returned of a body, and when",
-    sqlite_with_rowid=False,
-)
+_ARRAYS: Final = {
+    "at_ns": "JSON: when the socket gave the first read, then the time to each next one; null: a damaged read",
+    "relayed_ns": "JSON: how long after that each read had been handed to the client; null: never",
+    "sizes": "JSON: body bytes of each read",
+}
+
+
+def _arrays() -> Iterator[Column[Any]]:
+    """Yield the columns of packed reads; before a large one, so that they are read without it."""
+    return (Column(name, Text, nullable=False, comment=comment) for name, comment in _ARRAYS.items())
+
 
 segments = Table(
     "segments",
     metadata,
     _exchange_no(),
-    Column("start", BigInteger, primary_key=True, autoincrement=False, comment="offset in the body, in bytes"),
+    Column("seq", Integer, primary_key=True, autoincrement=False, comment="number of its first read"),
+    Column("start", BigInteger, nullable=False, comment="offset of its first byte in the body"),
+    *_arrays(),
     Column("data", LargeBinary, nullable=False, comment="bytes of the body"),
-    comment="body bytes as they came, while the exchange is open",
+    comment="reads of a body as they came, those of one commit in a row, while the exchange is open",
 )
 
 bodies = Table(
@@ -147,9 +153,35 @@ bodies = Table(
     _exchange_no(),
     Column("size", BigInteger, nullable=False, comment="bytes before compression"),
     Column("sha256", String(64), nullable=False, comment="of the bytes before compression"),
+    *_arrays(),
     Column("data", LargeBinary, nullable=False, comment="zlib"),
-    comment="the body of an ended exchange, byte for byte as upstream sent it",
+    comment="the body of an ended exchange, byte for byte as upstream sent it, and its reads",
 )
+
+_in_views = MetaData()
+
+reads = Table(
+    "reads",
+    _in_views,
+    Column("exchange_no", _KEY, ForeignKey(exchanges.c.no), primary_key=True, comment="exchanges.no"),
+    Column("seq", Integer, primary_key=True, comment="0, 1, 2, …"),
+    Column("at_ns", BigInteger, nullable=False, comment="when the socket gave it"),
+    Column("relayed_ns", BigInteger, comment="when it had been handed to the client; NULL: never"),
+    Column("start", BigInteger, nullable=False, comment="offset of its first byte in the body"),
+    Column("size", Integer, nullable=False, comment="body bytes"),
+    comment="what one socket read returned of a body, and when; fast for an exchange_no that is given",
+)
+"""A view, for people: programs read the arrays (`recorder.tape.reading`)."""
+
+read_gaps = Table(
+    "read_gaps",
+    _in_views,
+    Column("exchange_no", _KEY, ForeignKey(exchanges.c.no), primary_key=True, comment="exchanges.no"),
+    Column("seq", Integer, primary_key=True, comment="1, 2, …: the read that ended the gap"),
+    Column("gap_ns", BigInteger, nullable=False, comment="from the read before it, whatever both brought"),
+    comment="times between the reads of a body; those between output chunks are in exchange_metrics",
+)
+"""A view, for people."""
 
 _TIMING: Final = {field.name for field in fields(Timing)}
 _TYPES: Final[dict[Any, TypeEngine[Any]]] = {
@@ -195,19 +227,21 @@ _NOT_IN_VIEW: Final = {"exchange_no", "decoder_version", "outcome", "content", "
 
 def meaning(column: Column[Any]) -> str:
     """Return what a column holds, with its unit."""
-    unit = "ns" if column.table is measures else "ns since T0"
+    is_duration = column.table in (measures, read_gaps) or (column.name in _ARRAYS and column.table is not reads)
+    unit = "ns" if is_duration else "ns since T0"
     return f"{column.comment}; {unit}" if column.name.endswith("_ns") else str(column.comment)
 
 
 def statements() -> Iterator[str]:
     """Yield the SQL that makes an empty tape of this schema."""
+    yield f"PRAGMA auto_vacuum = {AUTO_VACUUM}"
     yield f"PRAGMA application_id = {APPLICATION_ID}"
     yield f"PRAGMA user_version = {int(REVISION)}"
     for table in (alembic_version, *metadata.sorted_tables):
         yield commented(table, str(CreateTable(table).compile(dialect=sqlite.dialect())))
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         yield from (str(CreateIndex(index).compile(dialect=sqlite.dialect())) for index in indexes)
-    yield view()
+    yield from views()
 
 
 def commented(table: Table, sql: str) -> str:
@@ -215,8 +249,21 @@ def commented(table: Table, sql: str) -> str:
     return definitions.commented(sql, str(table.comment), {column.name: meaning(column) for column in table.c})
 
 
-def view() -> str:
-    """Return the definition of the view for people; it withholds what lists and statistics withhold."""
+def views() -> Iterator[str]:
+    """Yield the definitions of the views for people."""
+    yield _metrics_view()
+    yield _view(reads, _READS)
+    yield _view(read_gaps, _READ_GAPS)
+
+
+def _view(columns: Table, query: str) -> str:
+    listed = ", ".join(columns.c.keys())
+    notes = [f"-- {column.name}: {meaning(column)}" for column in columns.c if column.name != "exchange_no"]
+    return "\n".join([f"CREATE VIEW {columns.name} AS -- {columns.comment}", *notes, f"SELECT {listed}", query])
+
+
+def _metrics_view() -> str:
+    """Return the definition of the view of exchanges; it withholds what lists and statistics withhold."""
     listed = [(f"e.{name}", name, meaning(exchanges.c[name])) for name in _OF_EXCHANGES]
     listed.append(
         ("coalesce(e.request_model, m.response_model)", "model", "the model asked for, else the one that answered")
@@ -234,4 +281,34 @@ def view() -> str:
         listed.append((source, name, note))
     columns = definitions.lined([(f"{source} AS {name}", note) for source, name, note in listed])
     joined = "FROM exchanges AS e LEFT JOIN measures AS m ON m.exchange_no = e.no"
-    return f"CREATE VIEW {VIEW} AS SELECT -- one row per exchange, times in ms\n{columns}\n{joined}"
+    return f"CREATE VIEW {METRICS_VIEW} AS SELECT -- one row per exchange, times in ms\n{columns}\n{joined}"
+
+
+# Each array is gone through once, in the order of its elements: to look them up by their places takes the square of the
+# time. The conditions on exchange_no reach the tables, as every window is partitioned by it. In PostgreSQL, the same is
+# one line for each table: ROWS FROM (json_array_elements_text(at_ns::json), …) WITH ORDINALITY AS a (at, lag, size, n).
+_READS: Final = """FROM (
+  SELECT exchange_no, first + key AS seq, CASE WHEN delta IS NOT NULL THEN sum(delta) OVER so_far END AS at_ns,
+    sum(delta) OVER so_far + lag_ns AS relayed_ns, start + sum(size) OVER so_far - size AS start, size
+  FROM (
+    SELECT exchange_no, first, start, key, array, value AS delta, lead(value) OVER one AS lag_ns,
+      lead(value, 2) OVER one AS size
+    FROM (
+      SELECT exchange_no, 0 AS first, 0 AS start, key, 1 AS array, value FROM bodies, json_each(at_ns)
+      UNION ALL SELECT exchange_no, 0, 0, key, 2, value FROM bodies, json_each(relayed_ns)
+      UNION ALL SELECT exchange_no, 0, 0, key, 3, value FROM bodies, json_each(sizes)
+      UNION ALL SELECT exchange_no, seq, start, key, 1, value FROM segments, json_each(at_ns)
+      UNION ALL SELECT exchange_no, seq, start, key, 2, value FROM segments, json_each(relayed_ns)
+      UNION ALL SELECT exchange_no, seq, start, key, 3, value FROM segments, json_each(sizes)
+    )
+    WINDOW one AS (PARTITION BY exchange_no, first ORDER BY key, array)
+  )
+  WHERE array = 1
+  WINDOW so_far AS (PARTITION BY exchange_no, first ORDER BY key)
+)
+WHERE at_ns IS NOT NULL"""
+
+_READ_GAPS: Final = """FROM (
+  SELECT exchange_no, seq, at_ns - lag(at_ns) OVER (PARTITION BY exchange_no ORDER BY seq) AS gap_ns FROM reads
+)
+WHERE gap_ns IS NOT NULL"""

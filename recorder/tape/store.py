@@ -16,11 +16,10 @@ import traceback
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, count, repeat
 from typing import Any
 
 import msgspec
-from sqlalchemy import JSON, Connection, func, insert, select, update
+from sqlalchemy import JSON, Connection, insert, select, update
 
 from recorder.clock import Clock
 from recorder.decode.derive import derive
@@ -28,15 +27,18 @@ from recorder.decode.metrics import DECODER_VERSION, Measures
 from recorder.decode.operation import model_in_path
 from recorder.decode.outcome import Exchange, Reads
 from recorder.errors import DAMAGED, sqlite_code
-from recorder.tape import cells, journal, reading
+from recorder.tape import cells, journal, packing, reading
 from recorder.tape.file import compact_json, driver_of
 from recorder.tape.losses import Relayed, Unstored
+from recorder.tape.packing import Packed
 from recorder.tape.redact import Redactor
 from recorder.tape.retention import Limits, Pruner
-from recorder.tape.schema import bodies, exchanges, measures, reads, sessions
+from recorder.tape.schema import bodies, exchanges, measures, segments, sessions
 
 _MEASURES = ", ".join(measures.c.keys())
 _JSON_MEASURES = {column.name for column in measures.c if isinstance(cells.declared(column), JSON)}
+_INSERT_SEGMENT = f"INSERT INTO segments ({', '.join(segments.c.keys())}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT_BODY = f"INSERT INTO bodies ({', '.join(bodies.c.keys())}) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _UPLOADED = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM uploads WHERE exchange_no = no)
     FROM exchanges WHERE no = ? AND request_size IS NULL AND request_truncated IS NULL"""
 """How much is stored of a request body that is still coming; no row if it is not."""
@@ -91,9 +93,10 @@ class Unsettled:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settled:
-    """What is stored of an ended exchange: its packed body and its measures, None if a bug kept us from deriving."""
+    """What is stored of an ended exchange: its packed reads and body; its measures, None if a bug prevented them."""
 
     facts: Unsettled
+    reads: Packed
     packed: bytes
     sha256: str
     measures: Measures | None
@@ -102,7 +105,7 @@ class Settled:
 def settle(facts: Unsettled) -> Settled:
     """Derive measures and pack the body: pure, and the one thing in a writer that can take long."""
     packed = zlib.compress(facts.body)
-    return Settled(facts, packed, hashlib.sha256(facts.body).hexdigest(), _derived(facts))
+    return Settled(facts, packing.pack(facts.reads), packed, hashlib.sha256(facts.body).hexdigest(), _derived(facts))
 
 
 def _derived(facts: Unsettled) -> Measures | None:
@@ -174,8 +177,8 @@ class Store:
         return len(dead)
 
     def _mark_died(self, no: int, relayed: Relayed | None, *, is_answered: bool) -> None:
-        extent = select(func.max(reads.c.at_ns), func.coalesce(func.sum(reads.c.size), 0))
-        last, size = self.connection.execute(extent.where(reads.c.exchange_no == no)).one()
+        its_reads = reading.reads_of(self.connection, no)
+        last, size = max(its_reads.at_ns, default=None), sum(its_reads.size)
         facts: dict[str, Any] = {"ended_by": "died", "end_ns": last, "bytes": size}
         if relayed is not None:
             facts = _facts_relayed(relayed, is_answered) | {
@@ -244,10 +247,8 @@ class Store:
             for one in settled:
                 no, is_measured = one.facts.no, True
                 if not one.facts.is_settled:
-                    packed = (no, len(one.facts.body), one.sha256, one.packed)
-                    self._driver.execute(
-                        "INSERT INTO bodies (exchange_no, size, sha256, data) VALUES (?, ?, ?, ?)", packed
-                    )
+                    arrays = (one.reads.at_ns, one.reads.relayed_ns, one.reads.sizes)
+                    self._driver.execute(_INSERT_BODY, (no, len(one.facts.body), one.sha256, *arrays, one.packed))
                     self._driver.execute("DELETE FROM segments WHERE exchange_no = ?", (no,))
                     is_measured = self._put_measures(no, one.measures)
                 finished.append(_finished(one.facts, one.measures if is_measured else None))
@@ -365,8 +366,7 @@ class Store:
             self._update("exchanges", known.no, values)
 
     def _append_reads(self, batch: dict[str, list[tuple[journal.Run, bytes]]]) -> None:
-        rows: list[tuple[int, int, int, int | None, int, int]] = []
-        pieces: list[tuple[int, int, bytes]] = []
+        rows: list[tuple[int | str | bytes, ...]] = []
         for id, runs in batch.items():
             known = self._find(id)
             if known is None:
@@ -375,13 +375,9 @@ class Store:
             start = known.stored
             new, data = self._following(runs, known)
             if new.sizes:
-                starts = accumulate(new.sizes, initial=start)
-                place = repeat(known.no), count(new.seq)
-                rows += zip(*place, new.at_ns, new.relayed_ns, starts, new.sizes, strict=False)
-                pieces.append((known.no, start, data))
-        columns = "exchange_no, seq, at_ns, relayed_ns, start, size"
-        self._driver.executemany(f"INSERT INTO reads ({columns}) VALUES (?, ?, ?, ?, ?, ?)", rows)
-        self._driver.executemany("INSERT INTO segments (exchange_no, start, data) VALUES (?, ?, ?)", pieces)
+                packed = packing.packed(new.seq, start, new.at_ns, new.relayed_ns, new.sizes)
+                rows.append((known.no, *packed, data))
+        self._driver.executemany(_INSERT_SEGMENT, rows)
 
     def _following(self, runs: list[tuple[journal.Run, bytes]], known: _Open) -> tuple[journal.Run, bytes]:
         """Return, as one, the runs that continue a stream; what is on the tape, or comes twice, is passed over."""
@@ -437,8 +433,8 @@ class Store:
         row = self._row(id)
         if row is None:
             return None
-        extent = select(func.coalesce(func.max(reads.c.seq) + 1, 0), func.coalesce(func.sum(reads.c.size), 0))
-        next_seq, stored = self.connection.execute(extent.where(reads.c.exchange_no == row[0])).one()
+        its_reads = reading.reads_of(self.connection, row[0])
+        next_seq, stored = (its_reads.seq[-1] + 1, sum(its_reads.size)) if its_reads else (0, 0)
         return _Open(row[0], next_seq, stored, ended=row[1] is not None, uploaded=self._uploaded(row[0]))
 
     def _uploaded(self, no: int) -> int | None:
@@ -524,7 +520,7 @@ def _facts_relayed(relayed: Relayed, is_answered: bool) -> dict[str, Any]:
 
 def _measures_row(no: int, measured: Measures) -> tuple[Any, ...]:
     row = {"exchange_no": no} | {name: getattr(measured, name) for name in measures.c.keys()[1:]}
-    row["flags"] = " ".join(measured.flags)
+    row["flags"], row["icl"] = " ".join(measured.flags), packing.pack_gaps(measured.icl)
     for name in _JSON_MEASURES:
         row[name] = None if row[name] is None else compact_json(row[name])
     return tuple(row.values())

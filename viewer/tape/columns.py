@@ -5,10 +5,23 @@ What a list shows, what a filter compares and what a sort orders by is the same.
 
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, TableValuedAlias, case, func, literal, null, or_, select, type_coerce
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Table,
+    TableValuedAlias,
+    case,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    true,
+    type_coerce,
+)  # fmt: skip
 
 from recorder.decode.metrics import METRICS
-from recorder.tape.schema import exchanges, measures, reads
+from recorder.tape.schema import bodies, exchanges, measures, segments
 from viewer import rows
 
 JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchanges.c.no)
@@ -21,7 +34,6 @@ def column(field: str) -> ColumnElement[Any]:
     A metric is withheld where the exchange has one of the flags that its entry names: of a burst it is not known how
     fast it was made, and where usage counts tokens that did not come, so is all that divides time by them.
     """
-    own = reads.c.exchange_no == exchanges.c.no
     unmeasured = measures.c.exchange_no.is_(None)
     match field:
         case "model":
@@ -29,10 +41,10 @@ def column(field: str) -> ColumnElement[Any]:
         case "outcome":
             return func.coalesce(measures.c.outcome, "open")  # what has ended is measured a moment later
         case "reads":
-            counted = select(func.count()).where(own).correlate(exchanges).scalar_subquery()
+            counted = _sum(_count(bodies.c.sizes), bodies) + _sum(_count(segments.c.sizes), segments)
             return _typed(case((unmeasured, counted), else_=measures.c.reads), measures.c.reads)
         case "bytes":
-            summed = select(func.coalesce(func.sum(reads.c.size), 0)).where(own).correlate(exchanges).scalar_subquery()
+            summed = _sum(bodies.c.size, bodies) + _sum(func.length(segments.c.data), segments)
             return _typed(case((unmeasured, summed), else_=measures.c.bytes), measures.c.bytes)
         case "gap_p50_ms" | "gap_p90_ms" | "gap_p99_ms":
             return func.gap_percentile(measures.c.icl, rows.GAP_PERCENTILES[field])
@@ -42,6 +54,27 @@ def column(field: str) -> ColumnElement[Any]:
         return _typed(case((or_(*map(flagged, metric.withheld)), null()), else_=value), value)
     expression: ColumnElement[Any] = measures.c[stored] if stored in measures.c else exchanges.c[stored]
     return expression
+
+
+def _sum(value: ColumnElement[Any], table: Table) -> ColumnElement[Any]:
+    summed = select(func.coalesce(func.sum(value), 0)).where(table.c.exchange_no == exchanges.c.no)
+    return summed.correlate(exchanges).scalar_subquery()
+
+
+def _count(array: ColumnElement[Any]) -> ColumnElement[Any]:
+    return case((func.json_valid(array) == 1, func.json_array_length(array)))
+
+
+def last_read() -> ColumnElement[Any]:
+    """Return the expression of when the last read came of an exchange that is open."""
+    own = segments.c.exchange_no == exchanges.c.no
+    last = select(func.max(segments.c.seq)).where(own).correlate(exchanges).scalar_subquery()
+    # An array that is damaged has no elements here.
+    deltas = func.json_each(case((func.json_valid(segments.c.at_ns) == 1, segments.c.at_ns))).table_valued("value")
+    summed = (
+        select(func.sum(deltas.c.value)).select_from(segments.join(deltas, true())).where(own, segments.c.seq == last)
+    )
+    return type_coerce(summed.correlate(exchanges).scalar_subquery(), exchanges.c.end_ns.type)
 
 
 def _typed(one: ColumnElement[Any], column: Column[Any]) -> ColumnElement[Any]:

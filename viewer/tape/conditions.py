@@ -41,6 +41,7 @@ from sqlalchemy import (
 )
 
 from recorder.decode.metrics import percentile
+from recorder.tape import packing
 from recorder.tape.schema import exchanges, measures
 from viewer.filters.fields import FIELDS, having
 from viewer.filters.patterns import Searches
@@ -77,7 +78,7 @@ def register(connection: sqlite3.Connection, searches: Searches) -> None:
     """Register the functions behind REGEXP (the `searches`), `gap:` and `gap.p50:` and its like on a connection."""
     connection.create_function("regexp", 2, searches.search, deterministic=True)
     connection.create_function("has_gap", 3, _has_gap, deterministic=True)
-    connection.create_function("gap_percentile", 2, gap_percentile, deterministic=True)
+    connection.create_function("gap_percentile", 2, _stored_percentile, deterministic=True)
 
 
 @functools.singledispatch
@@ -204,7 +205,16 @@ def _counted(first: int, last: int) -> Condition:
 
 
 def _has_gap(gaps: bytes | None, least: int, most: int) -> bool:
-    return any(least <= gap <= most for gap in unpacked(gaps))
+    return any(least <= gap <= most for gap in unpacked(_stored(gaps)))
+
+
+def _stored_percentile(gaps: bytes | None, fraction: float) -> int | None:
+    return gap_percentile(_stored(gaps), fraction)
+
+
+def _stored(gaps: Any) -> bytes:
+    """Return the gaps in a cell, of which nothing has been checked."""
+    return packing.unpack_gaps(gaps) if isinstance(gaps, bytes) and packing.are_gaps(gaps) else b""
 
 
 def _span(filter: Compare) -> Span:
@@ -279,7 +289,7 @@ def field_shapes(match: Match) -> list[Pattern]:
 
 
 def unpacked(gaps: bytes | None) -> Sequence[int]:
-    """Return packed gaps, as the tape has them, in ns; a number that is cut off at the end is left out."""
+    """Return packed gaps, int64, in ns; a number that is cut off at the end is left out."""
     numbers = array("q", (gaps or b"")[: len(gaps or b"") // 8 * 8])
     if sys.byteorder == "big":
         numbers.byteswap()

@@ -8,6 +8,7 @@ import contextlib
 import os
 import pickle
 import sys
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from recorder.decode.outcome import Exchange, Read, Reads
 from recorder.errors import WiretapeError
 from recorder.process import Run
 from recorder.tape import reading
-from recorder.tape.schema import exchanges, measures, reads
+from recorder.tape.schema import exchanges, measures
 from viewer import rows
 from viewer.model.exchange import opened
 from viewer.model.exchange.opened import Known, Stored
@@ -77,11 +78,12 @@ def full(connection: Connection, no: int) -> FullExchange:
 def reads_between(connection: Connection, no: int, first: int, last: int) -> dict[int, Read]:
     """Return the reads of an exchange from seq `first` to `last` by their seq, those that are on the tape.
 
-    All reads of an exchange come with its body (`stored`); this is quick however many there are.
+    All reads of an exchange come with its body (`stored`), which takes longer.
     """
-    statement = select(*reading.READ_COLUMNS).where(reads.c.exchange_no == no, reads.c.seq.between(first, last))
     with connection.begin():
-        return {row.seq: Read(*row) for row in connection.execute(statement) if reading.is_intact(row)}
+        its_reads = reading.reads_of(connection, no)
+    low, high = bisect_left(its_reads.seq, first), bisect_right(its_reads.seq, last)
+    return {read.seq: read for read in its_reads[low:high]}
 
 
 def known(connection: Connection, no: int) -> Known:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Select, Text, bindparam, case, cast, func, select
+from sqlalchemy import ColumnElement, Connection, LargeBinary, Select, Text, bindparam, case, cast, func, select
 
 from recorder.decode import encoding
 from recorder.decode.decoder import Decoded, decode
@@ -20,13 +20,13 @@ from recorder.decode.metrics import Measures
 from recorder.decode.outcome import Exchange, Reads
 from recorder.process import Run
 from recorder.tape import cells, reading
-from recorder.tape.schema import exchanges, measures, reads, sessions
+from recorder.tape.schema import exchanges, measures, sessions
 from viewer import rows
 from viewer.filters.syntax import And, Filter
 from viewer.model.listing.ranking import Entry
 from viewer.rows import LISTED, DetailRow, ListRow, PreviewRow
 from viewer.tape import conditions, queries
-from viewer.tape.columns import JOINED, column
+from viewer.tape.columns import JOINED, column, last_read
 from viewer.tape.conditions import Condition
 
 LONGEST: Final = 256
@@ -61,7 +61,7 @@ _TEXTS: Final = frozenset({
 })  # fmt: skip
 _TAILS: Final = ("content", "reasoning", "refusal")
 _MOST_ROWS: Final = 256
-_MOST_GAPS_BYTES: Final = 1024
+_MOST_GAPS: Final = 128
 """More gaps are not read for the list: their sparkline, of 24 cells, is exact enough for a column."""
 
 _MOST_VALUES: Final = 200
@@ -131,8 +131,8 @@ def listed(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
         found = connection.execute(_listed(), {"numbers": numbers}).all()
     listed = []
     room = LARGEST
-    for no, last_read, gaps, *values in found:
-        row = ListRow(no=no, last_read_ms=rows.ms(last_read), gaps=gaps, **rows.exchange(LISTED, values))
+    for no, last_ns, gaps, *values in found:
+        row = ListRow(no=no, last_read_ms=rows.ms(last_ns), gaps=gaps, **rows.exchange(LISTED, values))
         if is_measurable(row, room):
             room -= row.bytes or 0
             row = filled(row, figures(connection, no))
@@ -143,9 +143,10 @@ def listed(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
 @functools.cache
 def _listed() -> Select[Any]:
     columns = (_short(name).label(name) for name in LISTED)
-    last = select(func.max(reads.c.at_ns)).where(reads.c.exchange_no == exchanges.c.no).correlate(exchanges)
-    unended = case((exchanges.c.ended_by.is_(None), last.scalar_subquery()))
-    few_gaps = case((func.length(measures.c.icl) <= _MOST_GAPS_BYTES, measures.c.icl))
+    unended = case((exchanges.c.ended_by.is_(None), last_read()))
+    is_wide = func.substr(measures.c.icl, 1, 1, type_=LargeBinary) == b"\x08"
+    most_bytes = case((is_wide, 1 + 8 * _MOST_GAPS), else_=1 + 4 * _MOST_GAPS)
+    few_gaps = case((func.length(measures.c.icl) <= most_bytes, measures.c.icl))
     statement = select(exchanges.c.no, unended, few_gaps, *columns).select_from(JOINED)
     return statement.where(exchanges.c.no.in_(bindparam("numbers", expanding=True)))
 

@@ -31,7 +31,6 @@ from recorder.tape import cells, file, reading
 from recorder.tape.schema import bodies as _bodies
 from recorder.tape.schema import exchanges as _exchanges
 from recorder.tape.schema import measures as _measures
-from recorder.tape.schema import reads as _reads
 from viewer import rows
 from viewer.filters.patterns import Searches, TooSlow
 from viewer.rows import Chunks, DetailRow, Exchanges, Headers, Request, TableRow
@@ -283,7 +282,7 @@ def headers(connection: Connection, no: int) -> tuple[Headers, Headers]:
 def reads(connection: Connection, no: int) -> list[TableRow]:
     """Return an exchange's reads."""
     with connection.begin():
-        found = reading.intact_reads(connection, no)
+        found = reading.reads_of(connection, no)
     return [rows.read(one) for one in found]
 
 
@@ -319,20 +318,19 @@ def decoded_bodies(connection: Connection, numbered: Iterable[tuple[int, K]]) ->
 
 
 def _decoded_group(connection: Connection, group: Sequence[int]) -> Iterator[tuple[int, Decoded]]:
-    reads_no, body_no = _reads.c.exchange_no, _bodies.c.exchange_no
-    packed_reads = select(reads_no, reading.PACKED_READS).where(reads_no.in_(group)).group_by(reads_no)
+    body_no = _bodies.c.exchange_no
     packed = select(body_no, _bodies.c.data, _bodies.c.size).where(body_no.in_(group))
     try:
         with connection.begin():
             heads = {row.no: row for row in connection.execute(_HEADS.where(_exchanges.c.no.in_(group)))}
-            reads = {no: text for no, text in connection.execute(packed_reads)}
+            reads = reading.reads_of_all(connection, group)
             data = {no: (data, size) for no, data, size in connection.execute(packed)}
     except DatabaseError:  # what is damaged is left out of each by itself
         heads, reads, data = {}, {}, {}
     for no in group:
         try:
-            body, its_reads = encoding.unpack(*data[no]), reading.unpacked_reads(reads[no])
-        except (KeyError, TypeError, ValueError, msgspec.MsgspecError):  # it still runs, or is damaged
+            body, its_reads = encoding.unpack(*data[no]), reads[no]
+        except (KeyError, TypeError, ValueError):  # it still runs, or is damaged
             yield no, chunks(connection, no)
         else:
             yield no, decode(_as_answer(heads[no]), its_reads, body)
@@ -373,23 +371,15 @@ def filtered(statement: Select[Any], where: Condition | None) -> Select[Any]:
 
 def all_reads_packed(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, Reads]]:
     """Yield the id and the reads of each exchange that fits and has any; several are read at once."""
-    no = _reads.c.exchange_no
-    # Grouped by the head of its key, the table is gone through in the order of the key.
-    statement = select(no, reading.PACKED_READS).group_by(no).order_by(no)
     numbers = _numbers(connection, where)
     while batch := dict(itertools.islice(numbers, _BATCH_OF_EXCHANGES)):
-        try:
-            with connection.begin():
-                packed = connection.execute(statement.where(no.in_(batch))).all()
-            found = [(one, reading.unpacked_reads(text)) for one, text in packed]
-        except (msgspec.MsgspecError, DatabaseError):  # damaged ones are left out, one by one
-            with connection.begin():
-                found = [(one, reading.reads_of(connection, one)) for one in batch]
-        yield from ((batch[one], its_reads) for one, its_reads in found if its_reads)
+        with connection.begin():
+            found = reading.reads_of_all(connection, [*batch])
+        yield from ((batch[no], found[no]) for no in batch if found.get(no))
 
 
 def packed_gaps(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, bytes]]:
-    """Yield the gaps between output chunks of each exchange that fits, as the tape packs them: int64, ns."""
+    """Yield the gaps between output chunks of each exchange that fits: int64, ns."""
     for batch in in_batches(connection, select(_exchanges.c.no, _exchanges.c.id, _measures.c.icl), where):
         yield from ((id, gaps or b"") for _, id, gaps in batch)
 

@@ -29,6 +29,8 @@ def test_a_tape_as_it_was_written_has_no_problems(recorded: Path) -> None:
 
 
 SIZE = len(b"".join(STREAM))
+LEFT = "INSERT INTO segments"
+READS = "UPDATE bodies SET"
 OTHER = zlib.compress(b"x" * SIZE).hex()
 
 
@@ -36,9 +38,9 @@ OTHER = zlib.compress(b"x" * SIZE).hex()
 @pytest.mark.parametrize(
     ("statement", "expected"),
     [
-        ("DELETE FROM reads WHERE exchange_no=1 AND seq=1", ["exchange e1: read 1 is missing"]),
-        ("UPDATE reads SET at_ns=0 WHERE exchange_no=1 AND seq=2", ["exchange e1: read 2 came before the one that it"]),
-        ("UPDATE reads SET start=start+1 WHERE exchange_no=1 AND seq=3", ["exchange e1: read 3 starts at"]),
+        ("UPDATE segments SET seq=1 WHERE exchange_no=2", ["exchange e2: read 0 is missing"]),
+        (f"{READS} at_ns=json_set(at_ns, '$[2]', -5)", ["exchange e1: read 2 came before the one that it"]),
+        ("UPDATE segments SET start=7 WHERE exchange_no=2", ["exchange e2: read 0 starts at 7, not at 0"]),
         ("UPDATE exchanges SET bytes=bytes+5 WHERE no=1", [f"exchange e1: {SIZE + 5} bytes came, but {SIZE} are in"]),
         ("UPDATE exchanges SET gap_bytes=7 WHERE no=1", [f"exchange e1: {SIZE} bytes came, but {SIZE} are in read"]),
         ("DELETE FROM measures", ["exchange e1: it has ended but has no measures: run 'wiretape db rebuild'"]),
@@ -46,12 +48,16 @@ OTHER = zlib.compress(b"x" * SIZE).hex()
         ("UPDATE bodies SET data=x'00'", ["exchange e1: its body cannot be unpacked"]),
         (f"UPDATE bodies SET data=x'{OTHER}'", ["exchange e1: its body is not the one that was stored (sha256)"]),
         ("UPDATE bodies SET size=size-1", ["exchange e1: its body cannot be unpacked (it does not hold"]),
-        ("INSERT INTO segments VALUES (1, 0, x'00')", ["exchange e1: it has ended but still has segments"]),
+        (f"{LEFT} VALUES (1, 4, 244, '[]', '[]', '[]', x'00')", ["exchange e1: it has ended but still has segments"]),
         ("UPDATE segments SET data=x'00' WHERE exchange_no=2", ["exchange e2: its segments hold 1 bytes, its reads"]),
-        ("DELETE FROM exchanges WHERE no=2", ["a row of reads refers to a row of exchanges that is not there"]),
+        ("DELETE FROM exchanges WHERE no=2", ["a row of segments refers to a row of exchanges that is not there"]),
         ("UPDATE exchanges SET request_headers='{' WHERE no=1", ["exchange e1: exchanges.request_headers is text"]),
         ("UPDATE measures SET ttft_ns='soon'", ["exchange e1: measures.ttft_ns is text, not a number of nanoseconds"]),
-        ("UPDATE reads SET size='x' WHERE exchange_no=1 AND seq=2", ["exchange e1: read 2 is damaged"]),
+        (f"{READS} sizes=json_set(sizes, '$[2]', 'x')", ["exchange e1: read 2 is damaged"]),
+        (f"{READS} at_ns=json_set(at_ns, '$[2]', NULL)", ["exchange e1: read 2 is damaged"]),
+        (f"{READS} sizes=json_remove(sizes, '$[3]')", ["exchange e1: read 3 is damaged"]),
+        (f"{READS} relayed_ns='[1]'", ["exchange e1: its reads are damaged (its arrays have 4, 1 and 4 elements)"]),
+        (f"{READS} at_ns='[', relayed_ns=x'00'", ["exchange e1: read 0 is damaged"]),
         ("UPDATE sessions SET listen=x'00'", ["session 1: sessions.listen is a blob of 1 bytes, not text"]),
     ],
 )  # fmt: skip
@@ -93,17 +99,17 @@ def test_a_limited_check_tells_the_first_few_problems_of_the_newest_exchanges(ta
         for number in range(8):
             record(store, exchange(f"e{number}"))
     assert limited(tape) == []
-    damage(tape, "DELETE FROM reads WHERE seq=1")
+    damage(tape, "UPDATE bodies SET at_ns=json_set(at_ns, '$[1]', NULL)")
     found = limited(tape)
     assert len(found) == 5
-    assert found[0] == "exchange e7: read 1 is missing"
+    assert found[0] == "exchange e7: read 1 is damaged"
 
 
 @pytest.mark.damages
 def test_a_check_that_takes_too_long_is_left(tape: Path) -> None:
     with opened(tape) as store:
         record(store, exchange("e1", [b"x"] * 20_000))
-    damage(tape, "DELETE FROM reads WHERE seq=19000")
+    damage(tape, "UPDATE bodies SET at_ns=json_set(at_ns, '$[19000]', NULL)")
     with reading(tape) as connection:
         assert checks.damage(connection, 0, Clock(now=iter(range(0, 10**18, 10**17)).__next__)) == []
 
@@ -116,14 +122,14 @@ def test_what_is_held_of_a_session_is_read_from_the_file(recorded: Path) -> None
 def test_what_cannot_be_read_is_not_held(recorded: Path) -> None:
     other = recorded.with_name("other.db")
     assert checks.verify(other, SESSION.uuid, 5) == Verified(0, 0, 0, ["it was removed"])
-    damage(other, "CREATE VIEW reads AS SELECT 1")
-    assert checks.verify(other, SESSION.uuid, 5).problems[0].startswith(f"{other} holds reads as a view")
+    damage(other, "CREATE VIEW segments AS SELECT 1")
+    assert checks.verify(other, SESSION.uuid, 5).problems[0].startswith(f"{other} holds segments as a view")
     recorded.write_bytes(recorded.read_bytes()[:4096] + b"\xff" * (recorded.stat().st_size - 4096))
     held = checks.verify(recorded, SESSION.uuid, 5)
     assert (held.exchanges, held.failed, held.bytes) == (0, 0, 0)
     assert "malformed" in held.problems[0]
     with closing(sqlite3.connect(other, isolation_level=None)) as locker:
-        locker.execute("DROP VIEW reads")
+        locker.execute("DROP VIEW segments")
         locker.execute("BEGIN EXCLUSIVE")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(file, "BUSY_MS", 20)

@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeDamaged, TapeError, WiretapeError
 from recorder.tape import definitions, file
-from recorder.tape.schema import APPLICATION_ID, REVISION, metadata
+from recorder.tape.schema import APPLICATION_ID, metadata
 from tests.recorder.frames import bodies_of, exchange, opened, outcomes_of, reading, record, snapshot
 
 
@@ -192,7 +192,7 @@ def test_a_reader_sees_what_is_committed_and_can_change_nothing(tape: Path) -> N
         record(store, exchange("e1"))
         assert outcomes_of(tape) == {"e1": "complete"}
         with reading(tape) as connection, pytest.raises(OperationalError, match="readonly"):
-            connection.exec_driver_sql("DELETE FROM reads")
+            connection.exec_driver_sql("DELETE FROM bodies")
 
 
 def test_a_tape_may_have_any_name(tape: Path) -> None:
@@ -245,16 +245,6 @@ def test_errors_do_not_quote_what_was_recorded(tape: Path) -> None:
     assert "confidential" not in str(raised.value)
 
 
-def test_an_upgrade_backs_the_tape_up_whole_private_and_marked_as_a_tape(tape: Path, umask_0: None) -> None:
-    with opened(tape) as store:
-        record(store, exchange("e1"))
-    with file.writing(tape, "a test") as connection:
-        copy = file.upgrade(connection, tape)
-    assert copy.name == f"tape.db.before-{REVISION}"
-    assert copy.stat().st_mode & 0o777 == 0o600
-    assert bodies_of(copy) == bodies_of(tape)
-
-
 def altered(tape: Path, *statements: str) -> Path:
     """Give a tape whose schema somebody else has changed."""
     write(tape)
@@ -265,13 +255,13 @@ def altered(tape: Path, *statements: str) -> Path:
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS exchange_no FROM n"
 FOREIGN = {
-    "a trigger": ("CREATE TRIGGER t AFTER INSERT ON exchanges BEGIN DELETE FROM reads; END", "holds the trigger t"),
+    "a trigger": ("CREATE TRIGGER t AFTER INSERT ON exchanges BEGIN DELETE FROM bodies; END", "holds the trigger t"),
     "a view": ("CREATE VIEW v AS SELECT 1", "holds the view v"),
     "a table": ("CREATE TABLE x (a)", "holds the table x"),
     "a unique index": ("CREATE UNIQUE INDEX i ON exchanges (started_at)", "holds the index i"),
     "a partial index": ("CREATE INDEX i ON exchanges (path) WHERE status > 200", "holds the index i"),
     "an index of an expression": ("CREATE INDEX i ON exchanges (length(path))", "holds the index i"),
-    "another column": ("ALTER TABLE reads ADD COLUMN x INTEGER", "another definition of the table reads"),
+    "another column": ("ALTER TABLE bodies ADD COLUMN x INTEGER", "another definition of the table bodies"),
     "another view of that name": (
         "DROP VIEW exchange_metrics; CREATE VIEW exchange_metrics AS SELECT 1",
         "has another definition of the view exchange_metrics",
@@ -318,9 +308,9 @@ def test_a_virtual_table_is_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.damages
 def test_a_computed_column_is_not_read(tmp_path: Path) -> None:
-    computed = "ALTER TABLE reads ADD COLUMN x GENERATED ALWAYS AS (zeroblob(1000000000)) VIRTUAL"
+    computed = "ALTER TABLE bodies ADD COLUMN x GENERATED ALWAYS AS (zeroblob(1000000000)) VIRTUAL"
     tape = altered(tmp_path / "tape.db", computed)
-    with pytest.raises(ForeignFile, match="holds reads with the computed column x"):
+    with pytest.raises(ForeignFile, match="holds bodies with the computed column x"):
         file.read_engine(tape)
 
 

@@ -105,7 +105,7 @@ def test_sources_are_not_written_to(tape: Path, sources: list[Path]) -> None:
         "UPDATE exchanges SET labels='[1]' WHERE id='a-1'",
         "UPDATE exchanges SET session_no=999 WHERE id='a-1'",
         "UPDATE measures SET tpot_ns=9e999 WHERE exchange_no=1",
-        "UPDATE reads SET at_ns='x' WHERE exchange_no=1",
+        "UPDATE bodies SET at_ns='x' WHERE exchange_no=1",
         "UPDATE bodies SET data=x'00', size=99999999999 WHERE exchange_no=1",
         "UPDATE bodies SET sha256='00' WHERE exchange_no=1",
     ],

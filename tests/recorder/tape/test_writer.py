@@ -598,9 +598,9 @@ def test_a_table_that_goes_while_it_is_written_to_is_the_end_and_said(tape: Path
     with writer(tape) as process:
         process.send(exchange("e1"))
         process.acknowledged()
-        damage(tape, "DROP TABLE reads")
+        damage(tape, "DROP TABLE segments")
         process.send(exchange("e2"))
         while not isinstance(said := process.answer(), journal.Fatal):
             pass
-        assert "no such table: reads" in said.message
+        assert "no such table: segments" in said.message
         assert process.process.wait(30) == said.exit_code

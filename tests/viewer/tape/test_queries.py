@@ -186,7 +186,7 @@ def test_what_one_transaction_reads_is_of_one_moment(tape: Path, tmp_path: Path)
     with queries.opened(copy) as connection, connection.begin():
         before = connection.execute(count).scalar()
         with sqlite3.connect(copy) as writer:
-            writer.execute("INSERT INTO segments VALUES (1, 0, x'00')")
+            writer.execute("INSERT INTO segments VALUES (1, 0, 0, '[]', '[]', '[]', x'00')")
         within = connection.execute(count).scalar()
         writer.execute("DELETE FROM segments WHERE exchange_no = 1")
         writer.commit()
@@ -196,7 +196,7 @@ def test_what_one_transaction_reads_is_of_one_moment(tape: Path, tmp_path: Path)
 
 def test_a_reader_cannot_write(connection: Connection) -> None:
     with pytest.raises(sqlite3.OperationalError, match=r"readonly|read-only"):
-        connection.connection.execute("DELETE FROM reads")
+        connection.connection.execute("DELETE FROM segments")
 
 
 def test_a_missing_tape_and_a_foreign_file_are_told_apart(tmp_path: Path) -> None:
