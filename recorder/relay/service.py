@@ -5,6 +5,7 @@ What `record`, `run` and the demo have in common. Signals and screens are left t
 
 import asyncio
 import contextlib
+import gc
 import os
 import ssl
 import uuid
@@ -33,6 +34,8 @@ _WRITER_SECONDS = 1.5
 _LAST_SECONDS = 1.0
 """So long may the last of what was answered take to be sent."""
 _LOOK_SECONDS = 0.02
+_COLLECT_AFTER = 10_000
+"""Objects allocated and not freed before a collection of garbage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,5 +163,8 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     with contextlib.suppress(ImportError):
         from uvloop import new_event_loop as factory
+    # Looking for cycles among all that was imported would hold up every stream for milliseconds, again and again.
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER, 50, 100)
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main())

@@ -8,6 +8,7 @@ has one (Linux), else the time at which the event loop came to it. What it means
 import asyncio
 import contextlib
 import errno
+import functools
 import ipaddress
 import os
 import socket
@@ -367,14 +368,21 @@ _Address = tuple[int, int, int, str, tuple[str | int, ...]]
 
 
 async def _addresses(host: str, port: int) -> list[_Address]:
+    family = _family(host)
+    if family is not None:
+        return [(family, socket.SOCK_STREAM, 0, "", (host, port))]
+    loop = asyncio.get_running_loop()
+    found: list[_Address] = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[assignment]
+    return found
+
+
+@functools.cache
+def _family(host: str) -> int | None:
+    """Return the family of an address; None for a name."""
     try:
-        version = ipaddress.ip_address(host).version
+        return socket.AF_INET if ipaddress.ip_address(host).version == 4 else socket.AF_INET6
     except ValueError:
-        loop = asyncio.get_running_loop()
-        found: list[_Address] = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[assignment]
-        return found
-    family = socket.AF_INET if version == 4 else socket.AF_INET6
-    return [(family, socket.SOCK_STREAM, 0, "", (host, port))]
+        return None
 
 
 async def _connect(sock: socket.socket, address: tuple[str | int, ...]) -> None:
