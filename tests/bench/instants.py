@@ -1,7 +1,7 @@
 """How true the recorded timestamps are: the tape's, compared with a packet capture of the same segments.
 
     python tests/bench/instants.py [--streams 50] [--chunks 200] [--gap 20] [--rounds 1] [--wiretape COMMAND]
-                                   [--patience S] [--json FILE]
+                                   [--patience S] [--nice N] [--json FILE]
 
 A scripted upstream sends, wiretape records, and a packet socket on the loopback interface has the kernel note when each
 of the upstream's segments arrives. A read's capture time is that of the segment which holds its last byte. Printed is
@@ -172,6 +172,7 @@ def measure(directory: Path, upstream: rig.Upstream, is_tls: bool, given: argpar
     there.mkdir()
     port = upstream.tls if is_tls else upstream.plain
     recorder = rig.wiretape(given.wiretape)(there, port, upstream.ca if is_tls else None)
+    rig.prioritize(given.nice, recorder.pids())
     batches = []
     first = 0
     try:
@@ -222,8 +223,10 @@ def main() -> None:
         parser.add_argument(name, type=int, default=default)
     parser.add_argument("--wiretape", default=rig.WIRETAPE, metavar="COMMAND")
     parser.add_argument("--patience", type=float, default=0, metavar="S", help="wait so long for a quiet machine")
+    parser.add_argument("--nice", type=int, default=0, metavar="N", help="niceness of all its processes, needs setsid")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    rig.prioritize(given.nice)
     with rig.rigged() as (directory, upstream):
         found = measure(directory, upstream, False, given) | measure(directory, upstream, True, given)
     report(found)

@@ -1,7 +1,8 @@
 """What recording does to what is recorded: the same load direct, through proxies and through wiretape, in one run.
 
     python tests/bench/observer.py [--full] [--ways direct,nginx,wiretape] [--loads streams-100,…] [--rounds 3]
-                                   [--way NAME=COMMAND]… [--mitmproxy DIR] [--patience S] [--retries N] [--json FILE]
+                                   [--way NAME=COMMAND]… [--mitmproxy DIR] [--patience S] [--retries N] [--nice N]
+                                   [--json FILE]
 
 A load is `KIND-N[-tls][-kept|-new][@GAP_MS]`:
 
@@ -127,7 +128,9 @@ class Meter:
 class Bench:
     """One load on all ways."""
 
-    def __init__(self, load: Load, ways: dict[str, rig.Start], directory: Path, upstream: rig.Upstream) -> None:
+    def __init__(
+        self, load: Load, ways: dict[str, rig.Start], directory: Path, upstream: rig.Upstream, nice: int
+    ) -> None:
         self.load, self.upstream = load, upstream
         self.rows: dict[str, list[Row]] = {name: [] for name in ways}
         self.responses: dict[str, list[Row]] = {name: [] for name in ways}
@@ -140,6 +143,7 @@ class Bench:
                 there = directory / f"{load.name}-{name}"
                 there.mkdir()
                 self.ways[name] = start(there, port, self.ca)
+                rig.prioritize(nice, self.ways[name].pids())
                 self._warm_up(name)
         except BaseException:
             self.stop()
@@ -351,6 +355,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--mitmproxy", type=Path, metavar="DIR", help="a virtual environment; made unless it exists")
     parser.add_argument("--patience", type=float, default=0, metavar="S", help="wait so long for a quiet machine")
     parser.add_argument("--retries", type=int, default=0, metavar="N", help="of a load, when others were busy")
+    parser.add_argument("--nice", type=int, default=0, metavar="N", help="niceness of all its processes, needs setsid")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
@@ -369,6 +374,7 @@ def chosen(given: argparse.Namespace) -> dict[str, rig.Start]:
 def main() -> None:
     """Measure and print."""
     given = options()
+    rig.prioritize(given.nice)
     loads = [parse(name) for name in (given.loads or (FULL if given.full else QUICK)).split(",")]
     rounds = given.rounds or (5 if given.full else 3)
     ways = chosen(given)
@@ -376,7 +382,7 @@ def main() -> None:
     tapes: dict[str, dict[str, rig.Verdict]] = {}
     with rig.rigged() as (directory, upstream):
         for load in loads:
-            bench = Bench(load, ways, directory, upstream)
+            bench = Bench(load, ways, directory, upstream, given.nice)
             try:
                 bench.run(rounds, given.patience, given.retries)
             finally:
