@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from recorder.clock import SYSTEM  # noqa: E402
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer  # noqa: E402
-from tests.bench.rig import wait_for, wiretape  # noqa: E402
+from tests.bench.rig import Site, wait_for, wiretape  # noqa: E402
 from tests.bench.upstream import piece  # noqa: E402
 from tests.viewer.tui.terminal import Terminal  # noqa: E402
 
@@ -126,7 +126,7 @@ async def compare(directory: Path, given: argparse.Namespace) -> None:
     tape = directory / "bench.tape"
     alone, beside = list[float](), list[float]()
     async with ScriptedUpstream(scene) as upstream:
-        recorder = wiretape()(directory, int(upstream.url.rsplit(":", 1)[1]), None)
+        recorder = wiretape()(Site(directory, int(upstream.url.rsplit(":", 1)[1])))
         try:
             await one_round(tape, recorder.port, upstream, given)  # what is slow the first time is not what is asked
             for _ in range(given.rounds):

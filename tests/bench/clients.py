@@ -241,6 +241,8 @@ def figures(clients: Clients) -> dict[str, Any]:
     gaps = [zip(pairwise(one.came), pairwise(one.sent), strict=True) for one in responses]
     icl = [(at - before, sent - sent_before) for ones in gaps for (before, at), (sent_before, sent) in ones]
     latencies = [at - sent for one in responses for sent, at in zip(one.sent, one.came, strict=True)]
+    since = max((one.came[0] for one in responses if one.came), default=0)
+    steady = [at - sent for one in responses for sent, at in zip(one.sent, one.came, strict=True) if sent > since]
     return {
         "requests": asked,
         "failed": asked - sum(one.is_whole and not one.is_wrong for one in responses),
@@ -249,6 +251,7 @@ def figures(clients: Clients) -> dict[str, Any]:
         **spread("ttfb", [one.first_byte - one.began for one in timed]),
         **spread("ttft", [one.came[0] - one.began for one in timed]),
         **spread("latency", latencies),
+        **spread("steady", steady),
         **spread("icl", [gap for gap, _ in icl]),
         **spread("icl_error", [abs(gap - sent) for gap, sent in icl]),
     }

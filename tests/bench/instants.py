@@ -171,7 +171,7 @@ def measure(directory: Path, upstream: rig.Upstream, is_tls: bool, given: argpar
     there = directory / ("tls" if is_tls else "plain")
     there.mkdir()
     port = upstream.tls if is_tls else upstream.plain
-    recorder = rig.wiretape(given.wiretape)(there, port, upstream.ca if is_tls else None)
+    recorder = rig.wiretape(given.wiretape)(rig.Site(there, port, upstream.ca if is_tls else None))
     rig.prioritize(given.nice, recorder.pids())
     batches = []
     first = 0

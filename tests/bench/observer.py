@@ -15,10 +15,13 @@ TLS is between the proxy and the upstream, or with `direct` between the client a
 each request has a new client connection. `--way before='/path/to/wiretape record --workers 2'` measures another
 version, or other options, in the same run; there may be several. `--full` has all loads, all ways, and 5 rounds.
 
-All is on loopback, in processes of their own; the ways take turns, so that all see the same machine. Figures are
-medians of the rounds, and ratios medians of the ratios within a round. `others` is the share of the machine that
-processes which are not of the benchmark took: with more than a few percent, latencies are theirs. `late` is how late
-the upstream sent, which is no part of the latencies. At the end each tape is compared with what was sent.
+All is on loopback, in processes of their own; the ways take turns, so that all see the same machine. nginx and HAProxy
+keep upstream connections where the clients keep theirs. Figures are medians of the rounds, and ratios medians of the
+ratios within a round. CPU is counted to the load's end, and until all is settled: written, decoded and measured.
+
+`others` is the share of the machine that processes which are not of the benchmark took, and `stolen` what its host
+took: with more than a few percent, latencies are theirs. `late` is how late the upstream sent, which is no part of the
+latencies; `steady` are those once all streams run. At the end each tape is compared with what was sent.
 """
 
 import argparse
@@ -93,9 +96,10 @@ class Meter:
         taken = {group: rig.cpu_s(pids) * 1e6 for group, pids in self.groups.items()}
         return taken | {"cpu": sum(taken.values())}
 
-    def _machine(self) -> tuple[float, float]:
-        """Return the CPU time of what is not ours but for the clients, and the time, in s."""
-        return rig.machine_cpu_s() - rig.cpu_s(self._ours) - time.process_time(), time.monotonic()
+    def _machine(self) -> tuple[float, float, float]:
+        """Return the CPU time of what is not ours but for the clients, the time that was stolen, and the time, in s."""
+        busy, stolen = rig.machine_cpu_s()
+        return busy - rig.cpu_s(self._ours) - time.process_time(), stolen, time.monotonic()
 
     def begin(self) -> None:
         """Note the beginning of a load."""
@@ -110,10 +114,11 @@ class Meter:
         self._at_end, self._machine_at_end = self._cpu_us(), self._machine()
         self.sample()
 
-    def others(self, clients_cpu_s: float) -> float:
-        """Return the share of the machine that the others took during the load."""
-        cpu, seconds = (b - a for a, b in zip(self._machine_before, self._machine_at_end, strict=True))
-        return max((cpu - clients_cpu_s) / seconds / rig.CORES, 0.0)
+    def disturbance(self, clients_cpu_s: float) -> Row:
+        """Return the shares of the machine that others took during the load."""
+        cpu, stolen, seconds = (b - a for a, b in zip(self._machine_before, self._machine_at_end, strict=True))
+        all_s = seconds * rig.CORES
+        return {"others": max((cpu - clients_cpu_s) / all_s, 0.0), "stolen": stolen / all_s}
 
     def costs(self, payloads: int, requests: int) -> Row:
         """Return the CPU times in µs per payload and per request, until the end and until now."""
@@ -142,7 +147,7 @@ class Bench:
             for name, start in ways.items():
                 there = directory / f"{load.name}-{name}"
                 there.mkdir()
-                self.ways[name] = start(there, port, self.ca)
+                self.ways[name] = start(rig.Site(there, port, self.ca, load.plan.is_kept))
                 rig.prioritize(nice, self.ways[name].pids())
                 self._warm_up(name)
         except BaseException:
@@ -197,7 +202,7 @@ class Bench:
     def _measure(self, name: str) -> Row:
         meter = Meter(self.ways[name], self.upstream.process.pid)
         row = self._drive(name, self.load.plan, meter)
-        row["others"] = meter.others(row["client_cpu_s"])
+        row |= meter.disturbance(row["client_cpu_s"])
         if meter.groups["relay"]:
             row["kib_per_stream"] = (meter.peak - self.idle[name]) / 1024 / self.load.plan.clients
         self._settle(name)
@@ -222,9 +227,9 @@ def wait_quiet(patience_s: float) -> None:
     """Wait, but not for ever, until the machine does little else."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
-        before = rig.machine_cpu_s()
+        before, _ = rig.machine_cpu_s()
         time.sleep(0.5)
-        if rig.machine_cpu_s() - before < 0.05 * rig.CORES:
+        if rig.machine_cpu_s()[0] - before < 0.05 * rig.CORES:
             return
 
 
@@ -232,13 +237,14 @@ def wait_quiet(patience_s: float) -> None:
 
 COLUMNS = {
     "TTFB p50": "ttfb_p50_ms", "p99": "ttfb_p99_ms", "TTFT p50": "ttft_p50_ms", "latency p50": "latency_p50_ms",
-    "p99 ": "latency_p99_ms", "ICL p99": "icl_p99_ms", "ICL error p99": "icl_error_p99_ms",
+    "p99 ": "latency_p99_ms", "steady p99": "steady_p99_ms", "ICL p99": "icl_p99_ms",
+    "ICL error p99": "icl_error_p99_ms",
     "µs/chunk": "cpu_end_us_per_chunk", "settled": "cpu_settled_us_per_chunk",
     "writer": "writer_settled_us_per_chunk", "µs/request": "cpu_settled_us_per_request",
     "KiB/stream": "kib_per_stream", "connections": "upstream_connections", "lost": "lost", "failed": "failed",
-    "late p99": "late_p99_ms", "others": "others",
+    "late p99": "late_p99_ms", "others": "others", "stolen": "stolen",
 }  # fmt: skip
-STREAMS_ONLY = {"icl_p99_ms", "icl_error_p99_ms", "kib_per_stream", "late_p99_ms", "latency_p50_ms", "latency_p99_ms"}
+STREAMS_ONLY = ("icl_", "kib_", "late_", "latency_", "steady_", "us_per_chunk")
 
 
 def median(rows: Sequence[Row], key: str) -> float | None:
@@ -251,7 +257,7 @@ def table(load: Load, rows: dict[str, list[Row]]) -> None:
     """Print the medians of one load."""
     columns = {
         title: key for title, key in COLUMNS.items()
-        if load.plan.chunks or (key not in STREAMS_ONLY and "chunk" not in key)
+        if load.plan.chunks or not any(part in key for part in STREAMS_ONLY)
     }  # fmt: skip
     stream = f" of {load.plan.chunks} chunks, {load.plan.gap_us / 1000:g} ms apart" if load.plan.chunks else ""
     print(f"\n{load.name}: {load.plan.clients} × {load.plan.requests} requests{stream}; times in ms, CPU in µs")
@@ -310,6 +316,9 @@ FIGURES = (
     Figure("chunks lost, 2,000 streams", "streams-2000", "lost"),
     Figure("memory per stream [KiB], 2,000 streams", "streams-2000", "kib_per_stream"),
     Figure("latency per chunk p99 ÷ nginx, 2,000 streams", "streams-2000", "latency_p99_ms", "nginx"),
+    Figure("latency per chunk p50, all running [ms]", "streams-2000", "steady_p50_ms"),
+    Figure("latency per chunk p99, all running [ms]", "streams-2000", "steady_p99_ms"),
+    Figure("latency per chunk p99 ÷ nginx, all running", "streams-2000", "steady_p99_ms", "nginx"),
 )
 
 
@@ -325,7 +334,9 @@ def summary(results: dict[str, dict[str, list[Row]]], tapes: dict[str, dict[str,
     }
     for load, verdicts in tapes.items():
         if load == "streams-100" and verdicts:
-            found["tape bytes per raw byte"] = {name: one.tape_bytes / one.raw_bytes for name, one in verdicts.items()}
+            found["tape bytes per raw byte, all rounds together"] = {
+                name: one.tape_bytes / one.raw_bytes for name, one in verdicts.items()
+            }
             used = {name: one.used_bytes / one.raw_bytes for name, one in verdicts.items()}
             found["the same without free pages"] = used
     width = max(map(len, found), default=0)

@@ -81,10 +81,11 @@ def resident(pids: Sequence[int]) -> int:
     return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids) * _PAGE
 
 
-def machine_cpu_s() -> float:
-    """Return the CPU time that all cores have spent on anything."""
-    user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
-    return (user + nice + system + irq + softirq) / _TICK
+def machine_cpu_s() -> tuple[float, float]:
+    """Return the CPU time that all cores have spent on anything, and what the host kept from them, in s."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    user, nice, system, _, _, irq, softirq, stolen, *_ = (int(field) / _TICK for field in fields)
+    return user + nice + system + irq + softirq, stolen
 
 
 def prioritize(nice: int, pids: Sequence[int] = ()) -> None:
@@ -193,13 +194,25 @@ class Running:
             self.process.wait(60)
 
 
-Start = Callable[[Path, int, Path | None], Running]
-"""Start a way in a directory, to an upstream's port, with TLS if a file of authorities is given."""
+@dataclass(frozen=True)
+class Site:
+    """Where a way is to run: its directory, the upstream's port, and the authorities if that one speaks TLS.
+
+    `is_kept`: clients keep their connections, and so is the way to keep those to the upstream.
+    """
+
+    directory: Path
+    upstream: int
+    ca: Path | None = None
+    is_kept: bool = True
 
 
-def direct(directory: Path, upstream: int, ca: Path | None) -> Running:
+Start = Callable[[Site], Running]
+
+
+def direct(site: Site) -> Running:
     """Return the way without anything in between."""
-    return Running(port=upstream)
+    return Running(port=site.upstream)
 
 
 def _served(command: Sequence[object], directory: Path, port: int) -> Running:
@@ -213,30 +226,35 @@ def _served(command: Sequence[object], directory: Path, port: int) -> Running:
     return Running(port=port, process=process)
 
 
-def nginx(directory: Path, upstream: int, ca: Path | None) -> Running:
-    """Start nginx with one worker, unbuffered, connections kept on both sides."""
-    port, scheme = free_port(), "https" if ca else "http"
-    tls = f"proxy_ssl_verify on; proxy_ssl_trusted_certificate {ca}; proxy_ssl_name localhost;" if ca else ""
-    temporary = "".join(f"{name}_temp_path {directory}/{name};" for name in ("fastcgi", "uwsgi", "scgi", "proxy"))
-    (directory / "nginx.conf").write_text(f"""
+def nginx(site: Site) -> Running:
+    """Start nginx with one worker, unbuffered."""
+    port, scheme = free_port(), "https" if site.ca else "http"
+    tls = f"proxy_ssl_verify on; proxy_ssl_trusted_certificate {site.ca}; proxy_ssl_name localhost;" if site.ca else ""
+    keep = "keepalive 4096;" if site.is_kept else ""
+    temporary = "".join(f"{name}_temp_path {site.directory}/{name};" for name in ("fastcgi", "uwsgi", "scgi", "proxy"))
+    (site.directory / "nginx.conf").write_text(f"""
         daemon off; worker_processes 1; worker_rlimit_nofile 16384;
-        pid {directory}/pid; error_log {directory}/error.log;
+        pid {site.directory}/pid; error_log {site.directory}/error.log;
         events {{ worker_connections 8192; }}
         http {{
-            access_log off; client_body_temp_path {directory}/body; {temporary}
-            upstream api {{ server 127.0.0.1:{upstream}; keepalive 4096; }}
+            access_log off; client_body_temp_path {site.directory}/body; {temporary}
+            upstream api {{ server 127.0.0.1:{site.upstream}; {keep} }}
             server {{ listen 127.0.0.1:{port} backlog=4096; keepalive_requests 1000000; location / {{
                 proxy_pass {scheme}://api; proxy_http_version 1.1; proxy_set_header Connection ""; {tls}
                 proxy_buffering off; proxy_request_buffering off; }} }}
         }}""")
-    return _served(("nginx", "-c", directory / "nginx.conf", "-p", directory, "-e", directory / "log"), directory, port)
+    return _served(
+        ("nginx", "-c", site.directory / "nginx.conf", "-p", site.directory, "-e", site.directory / "log"),
+        site.directory,
+        port,
+    )
 
 
-def haproxy(directory: Path, upstream: int, ca: Path | None) -> Running:
-    """Start HAProxy with one thread, connections kept on both sides."""
+def haproxy(site: Site) -> Running:
+    """Start HAProxy with one thread."""
     port = free_port()
-    tls = f"ssl verify required ca-file {ca}" if ca else ""
-    (directory / "haproxy.cfg").write_text(f"""
+    tls = f"ssl verify required ca-file {site.ca}" if site.ca else ""
+    (site.directory / "haproxy.cfg").write_text(f"""
 global
     maxconn 8000
     nbthread 1
@@ -244,6 +262,7 @@ defaults
     mode http
     retries 0
     option http-no-delay
+    http-reuse {"safe" if site.is_kept else "never"}
     timeout connect 10s
     timeout client 300s
     timeout server 300s
@@ -251,9 +270,9 @@ frontend clients
     bind 127.0.0.1:{port} backlog 4096
     default_backend api
 backend api
-    server one 127.0.0.1:{upstream} {tls}
+    server one 127.0.0.1:{site.upstream} {tls}
 """)
-    return _served(("haproxy", "-db", "-f", directory / "haproxy.cfg"), directory, port)
+    return _served(("haproxy", "-db", "-f", site.directory / "haproxy.cfg"), site.directory, port)
 
 
 def mitmproxy(venv: Path) -> Start:
@@ -262,13 +281,13 @@ def mitmproxy(venv: Path) -> Start:
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
         subprocess.run([venv / "bin/pip", "install", "-q", "mitmproxy"], check=True)
 
-    def begin(directory: Path, upstream: int, ca: Path | None) -> Running:
-        (directory / "stream.py").write_text(_ADDON)
-        port, scheme = free_port(), "https" if ca else "http"
-        options = ["--set", f"confdir={directory}", "--mode", f"reverse:{scheme}://127.0.0.1:{upstream}"]
-        options += ["--set", f"ssl_verify_upstream_trusted_ca={ca}"] if ca else []
+    def begin(site: Site) -> Running:
+        (site.directory / "stream.py").write_text(_ADDON)
+        port, scheme = free_port(), "https" if site.ca else "http"
+        options = ["--set", f"confdir={site.directory}", "--mode", f"reverse:{scheme}://127.0.0.1:{site.upstream}"]
+        options += ["--set", f"ssl_verify_upstream_trusted_ca={site.ca}"] if site.ca else []
         listen = ("--listen-host", "127.0.0.1", "--listen-port", port)
-        return _served((venv / "bin/mitmdump", "-q", "-s", "stream.py", *options, *listen), directory, port)
+        return _served((venv / "bin/mitmdump", "-q", "-s", "stream.py", *options, *listen), site.directory, port)
 
     return begin
 
@@ -276,18 +295,18 @@ def mitmproxy(venv: Path) -> Start:
 def wiretape(command: str = WIRETAPE) -> Start:
     """Return what starts a recorder; what follows `record` in its command are more options."""
 
-    def begin(directory: Path, upstream: int, ca: Path | None) -> Running:
+    def begin(site: Site) -> Running:
         words = shlex.split(command)
         at = words.index("record") if "record" in words else len(words)
-        tape, cli = directory / "bench.tape", words[:at]
+        tape, cli = site.directory / "bench.tape", words[:at]
         options = ["--listen", ":0", "--db", str(tape), *words[at + 1 :]]
-        options += ["--ca-file", str(ca)] if ca else []
-        options += ["--upstream", f"http{'s' if ca else ''}://127.0.0.1:{upstream}"]
+        options += ["--ca-file", str(site.ca)] if site.ca else []
+        options += ["--upstream", f"http{'s' if site.ca else ''}://127.0.0.1:{site.upstream}"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("WIRETAPE_")}
-        with (directory / "log").open("w") as log:
+        with (site.directory / "log").open("w") as log:
             process = subprocess.Popen(
                 [*cli, "record", *options],
-                cwd=directory,
+                cwd=site.directory,
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -296,7 +315,7 @@ def wiretape(command: str = WIRETAPE) -> Start:
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
-            raise SystemExit(f"wiretape ended: {(directory / 'log').read_text()}")
+            raise SystemExit(f"wiretape ended: {(site.directory / 'log').read_text()}")
         return Running(port=int(line.rsplit(":", 1)[1]), process=process, tape=tape, command=cli)
 
     return begin
