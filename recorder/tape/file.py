@@ -513,7 +513,7 @@ def _migrate_by_steps(connection: Connection, report: Callable[[int, int], None]
     with connection.begin():
         migrate(connection)
     while driver.execute("PRAGMA freelist_count").fetchone()[0]:
-        driver.execute(f"PRAGMA incremental_vacuum({_PAGES_GIVEN_BACK})").fetchall()
+        driver.executescript(f"PRAGMA incremental_vacuum({_PAGES_GIVEN_BACK})")  # `execute` would free one page
         driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 

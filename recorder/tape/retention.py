@@ -20,7 +20,7 @@ from recorder.decode.outcome import FAILURES
 from recorder.errors import TapeBusy
 from recorder.tape import cells
 from recorder.tape.journal import Deleted, Deleting
-from recorder.tape.schema import bodies, exchanges, measures, segments, uploads
+from recorder.tape.schema import AUTO_VACUUM, bodies, exchanges, measures, segments, uploads
 
 _BATCH = 100
 """Exchanges deleted in one transaction: short enough for a recorder to commit in between."""
@@ -158,6 +158,7 @@ def vacuum(connection: Connection, path: Path) -> tuple[Size, Size]:
     connection.rollback()
     # SQLite would take the system's temporary folder, which may be smaller and is others' too.
     os.environ.setdefault("SQLITE_TMPDIR", str(path.parent))
+    connection.connection.execute(f"PRAGMA auto_vacuum={AUTO_VACUUM}")  # a tape of an older version has none
     connection.connection.execute("VACUUM")
     (is_busy, *_) = connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if is_busy:

@@ -33,7 +33,7 @@ from recorder.tape.losses import Relayed, Unstored
 from recorder.tape.packing import Packed
 from recorder.tape.redact import Redactor
 from recorder.tape.retention import Limits, Pruner
-from recorder.tape.schema import bodies, exchanges, measures, segments, sessions
+from recorder.tape.schema import AUTO_VACUUM, bodies, exchanges, measures, segments, sessions
 
 _MEASURES = ", ".join(measures.c.keys())
 _JSON_MEASURES = {column.name for column in measures.c if isinstance(cells.declared(column), JSON)}
@@ -450,6 +450,13 @@ class Store:
         """Return the bytes of the whole database as SQLite sees it, wherever they are by now."""
         pages, page = (self._pragma(name)[0] for name in ("page_count", "page_size"))
         return int(pages * page)
+
+    def give_back(self, pages: int) -> bool:
+        """Give free pages back to the file system, at most so many; return whether more are left that can be."""
+        if self._pragma("auto_vacuum")[0] != AUTO_VACUUM or not self._pragma("freelist_count")[0]:
+            return False
+        self._driver.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would take one step: one page
+        return bool(self._pragma("freelist_count")[0])
 
     def checkpoint(self) -> bool:
         """Move all of the log into the tape itself; return whether that was possible."""

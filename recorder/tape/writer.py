@@ -49,6 +49,10 @@ _LAST_TRIES = 20
 _IDLE_SECONDS = 1.0
 _CHECK_SECONDS = 1.0
 """A tape is checked about this long before and after it is recorded to."""
+_IDLE_NS = 10_000_000_000
+"""After so long without a commit, some free pages are given back: before, what is recorded next fills them."""
+_PAGES_GIVEN_BACK = 256
+_LAST_GIVING_NS = 1_000_000_000
 _LAST_SETTLING_NS = 5_000_000_000
 """After the end of the pipe; what is not settled then is left to the next writer."""
 
@@ -97,6 +101,7 @@ class Writer:
         self._unsettled: deque[int] = deque()
         self._leftover: deque[int] = deque()
         self._pruner: Pruner | None = None
+        self._give_back_at = clock.now() + _IDLE_NS
 
     def run(self) -> None:
         """Serve until end of file; raises what SQLite raises when a batch cannot be stored."""
@@ -107,8 +112,8 @@ class Writer:
             if self._is_due():
                 self._commit()
             self._hand_over()
-            if self._pruner is not None and not self._batch and self._clock.now() >= self._pruner.due:
-                self._prune()
+            if not self._batch:
+                self._tidy()
         self._commit()
         if self._is_closed:
             losses.remove(self._path)
@@ -121,6 +126,15 @@ class Writer:
             self._take()
         while self._is_closed and self._clock.now() < until and self._prune():
             pass  # measuring came after the facts: until now, what ended last could not be deleted
+        self._give_back_until(self._clock.now() + _LAST_GIVING_NS)
+
+    def _tidy(self) -> None:
+        """Do what is due while there is nothing to commit."""
+        now = self._clock.now()
+        if now >= self._give_back_at:
+            self._give_back()
+        if self._pruner is not None and now >= self._pruner.due:
+            self._prune()
 
     def _read_pipe(self) -> None:
         while piece := os.read(0, _PIPE_READ):
@@ -230,7 +244,22 @@ class Writer:
         self._committed = self._seq
         answer(journal.Ack(self._committed, [], lost))
         self._batch, self._size, self._due = [], 0, None
+        self._give_back_at = self._clock.now() + _IDLE_NS
         self._committed_at = self._clock.now()
+
+    def _give_back_until(self, until: int) -> None:
+        while self._give_back() and self._clock.now() < until:
+            pass
+
+    def _give_back(self) -> bool:
+        """Give some free pages back to the file system; return whether there are more."""
+        self._give_back_at = self._clock.now() + _IDLE_NS
+        try:
+            return self._store.give_back(_PAGES_GIVEN_BACK)
+        except _ERRORS as error:
+            if not _passing(error):
+                raise
+            return False
 
     def _prune(self) -> bool:
         """Delete some of what is past the limits; return whether there was anything."""
