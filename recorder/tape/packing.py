@@ -9,8 +9,6 @@ Gaps are a byte that says how wide a number is, 4 or 8 bytes, and the numbers, l
 shorter than the 4.29 s that fit 4 bytes. Every statistic reads all of them, so they are neither JSON nor compressed.
 """
 
-import sys
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import add, sub
@@ -171,33 +169,26 @@ def join(pieces: Sequence[Reads]) -> Reads:
 
 def pack_gaps(gaps: bytes) -> bytes:
     """Return gaps, int64 in ns, in as few bytes as hold them exactly."""
-    numbers = _array("q", gaps)
-    if not numbers or min(numbers) < 0 or max(numbers) >= 1 << 32:
-        return _WIDE + gaps if numbers else b""
-    narrow = array("I", numbers)
-    return _NARROW + _little(narrow)
+    if any(any(gaps[place::8]) for place in range(4, 8)):
+        return _WIDE + gaps
+    return _NARROW + _spread(gaps, 8, 4) if gaps else b""
 
 
 def unpack_gaps(packed: bytes) -> bytes:
     """Return packed gaps as int64. Raises `ValueError` if they are damaged."""
     if not are_gaps(packed):
         raise ValueError("not a packed array")
-    return packed[1:] if packed[:1] != _NARROW else _little(array("q", _array("I", packed[1:])))
+    return packed[1:] if packed[:1] != _NARROW else _spread(packed[1:], 4, 8)
+
+
+def _spread(numbers: bytes, width: int, to_width: int) -> bytes:
+    """Return little-endian numbers of less than 32 bits in another width; byte by byte of all, which is fast."""
+    spread = bytearray(len(numbers) // width * to_width)
+    for place in range(4):
+        spread[place::to_width] = numbers[place::width]
+    return bytes(spread)
 
 
 def are_gaps(packed: bytes) -> bool:
     """Return whether this is a packed array of gaps."""
     return not packed or (packed[:1] in (_NARROW, _WIDE) and (len(packed) - 1) % packed[0] == 0)
-
-
-def _array(kind: str, data: bytes) -> "array[int]":
-    numbers = array(kind, data)
-    if sys.byteorder == "big":  # pragma: no cover
-        numbers.byteswap()
-    return numbers
-
-
-def _little(numbers: "array[int]") -> bytes:
-    if sys.byteorder == "big":  # pragma: no cover
-        numbers.byteswap()
-    return numbers.tobytes()
