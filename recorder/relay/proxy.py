@@ -144,8 +144,8 @@ class Exchange:
         self._is_over = False
         self._is_ended = False
         self._waits_since: int | None = None
-        self._waiting: deque[tuple[int, bytes]] = deque()
-        """Reads that the kernel has not taken yet for the client."""
+        self._waiting: deque[tuple[int, bytes, int]] = deque()
+        """Reads that the kernel has not taken for the client: their instant, body, and end in all that was written."""
 
     # the request
 
@@ -267,9 +267,9 @@ class Exchange:
             if not self._is_started and not self._is_ended:
                 self._client.continue_()
 
-    def request_drained(self) -> None:
+    def request_progressed(self) -> None:
         """Let the client go on with the request's body."""
-        if self._is_uploading:
+        if self._is_uploading and self._connection is not None and self._connection.unsent < UNSENT_BYTES // 2:
             self._client.hold_body(False)
 
     def request_refused(self) -> None:
@@ -321,20 +321,20 @@ class Exchange:
             return
         if not self._waiting:
             self._waits_since = self._now()
-        self._waiting.append((at, body))
+        self._waiting.append((at, body, self._client.written))
         if self._client.unsent > UNSENT_BYTES and self._connection is not None and not self._connection.ended:
             self._connection.pause()
 
-    def client_drained(self) -> None:
-        """Record the reads that the client has taken now, and let upstream go on."""
-        relayed = self._now()
-        self._waits_since = None
-        while self._waiting:
-            at, body = self._waiting.popleft()
+    def client_progressed(self) -> None:
+        """Record the reads that the kernel has taken now, and let upstream go on when half of what may wait is left."""
+        relayed, unsent = self._now(), self._client.unsent
+        while self._waiting and self._waiting[0][2] <= self._client.written - unsent:
+            at, body, _ = self._waiting.popleft()
             self._recording.read(at, relayed, body)
-        if self._is_over:
+        self._waits_since = relayed if self._waiting else None
+        if self._is_over and not self._waiting:
             self._finish()
-        elif self._connection is not None:
+        elif self._connection is not None and unsent < UNSENT_BYTES // 2:
             self._connection.resume()
 
     # endings
@@ -370,7 +370,7 @@ class Exchange:
             self._continue.cancel()
         if self._connecting is not None:
             self._connecting.cancel()
-        for came_at, body in self._waiting:
+        for came_at, body, _ in self._waiting:
             self._recording.read(came_at, None, body)
         self._waiting.clear()
         connection = self._connection

@@ -66,8 +66,8 @@ class Exchange(Protocol):
     def client_left(self) -> None:
         """The client closed its connection, or broke it."""
 
-    def client_drained(self) -> None:
-        """All that was written to the client has been taken by the kernel."""
+    def client_progressed(self) -> None:
+        """The kernel has taken more of what the client is to get."""
 
 
 class App(Protocol):
@@ -153,11 +153,11 @@ class Client:
             self._reject(Refusal(431, "head or trailers are too large"))
         self._advance()
 
-    def drained(self) -> None:
+    def progressed(self) -> None:
         """Tell the exchange, or close after the last response."""
         if self._exchange is not None:
-            self._exchange.client_drained()
-        elif self._closes and not self._is_answering and not self._is_lingering:
+            self._exchange.client_progressed()
+        elif self._closes and not self._socket.unsent and not self._is_answering and not self._is_lingering:
             self.close()
 
     def write_failed(self, error: OSError) -> None:
@@ -337,6 +337,11 @@ class Client:
     def unsent(self) -> int:
         """Bytes that wait to be taken by the kernel."""
         return self._socket.unsent
+
+    @property
+    def written(self) -> int:
+        """All bytes that were written to the connection."""
+        return self._socket.written
 
     def answer(self, status: int, body: bytes, content_type: str, headers: Headers | None = None) -> None:
         """Send a whole response of our own, the connection's last."""

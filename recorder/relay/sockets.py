@@ -38,8 +38,8 @@ class Handler(Protocol):
     def received(self, at: int, data: memoryview) -> None:
         """Take what a read returned at `at` (clock's ns); the memory is used again after this call."""
 
-    def drained(self) -> None:
-        """Everything that was written, and had to wait, has been taken by the kernel."""
+    def progressed(self) -> None:
+        """The kernel has taken more of what had to wait; `unsent` says how much still does."""
 
     def write_failed(self, error: OSError) -> None:
         """Nothing can be written any more; what has come can still be read."""
@@ -55,7 +55,7 @@ class Socket:
     """A connected socket.
 
     `stamp` is the instant of the last read, or of the end; `has_kernel_time` says whether that was the kernel's.
-    `unsent` counts the bytes that wait to be taken by the kernel.
+    `unsent` counts the bytes that wait to be taken by the kernel, `written` all that were written.
     """
 
     def __init__(self, sock: socket.socket, clock: Clock, kernel_time: KernelTime | None = None) -> None:
@@ -67,7 +67,7 @@ class Socket:
         self._is_ending = False
         self.is_closed = False
         self.has_kernel_time = False
-        self.unsent = 0
+        self.unsent = self.written = 0
         self.stamp = 0
         with contextlib.suppress(OSError):  # of a peer that has left already
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # each read is passed on at once
@@ -129,6 +129,7 @@ class Socket:
         """Send; return whether the kernel took all of it at once."""
         if self.is_closed or self._is_ending:
             return False
+        self.written += len(data)
         sent = 0
         if not self._unsent:
             try:
@@ -148,24 +149,30 @@ class Socket:
         return False
 
     def _write_on(self) -> None:
+        before = self.unsent
         try:
             while self._unsent:
                 sent = self._sock.send(self._unsent[0])
                 self.unsent -= sent
                 if sent < len(self._unsent[0]):
                     self._unsent[0] = self._unsent[0][sent:]
-                    return
+                    break
                 self._unsent.popleft()
         except _NOT_NOW:
-            return
+            pass
         except OSError as error:
             self._stop_writing(error)
             return
-        self._drop_unsent()
-        if self._is_ending:
-            self._end_writing()
+        if not self._unsent:
+            self._drop_unsent()
+            if self._is_ending:
+                self._end_writing()
+        if self.unsent < before:
+            self._tell_progress()
+
+    def _tell_progress(self) -> None:
         try:
-            self._handler.drained()
+            self._handler.progressed()
         except Exception as error:  # noqa: BLE001 - as above
             self._handler.failed(error)
 
@@ -327,7 +334,7 @@ class _Shaking:
     def received(self, at: int, data: memoryview) -> None:
         """Nothing is passed on before the end of the handshake."""
 
-    def drained(self) -> None:
+    def progressed(self) -> None:
         """Of no interest."""
 
     def write_failed(self, error: OSError) -> None:

@@ -63,8 +63,8 @@ class Taker(Protocol):
     def came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
         """Take what one read brought: perhaps the head, body bytes, and the end of the response."""
 
-    def request_drained(self) -> None:
-        """All that was sent of the request has been taken by the kernel."""
+    def request_progressed(self) -> None:
+        """The kernel has taken more of the request."""
 
     def request_refused(self) -> None:
         """Nothing more of the request can be sent; an answer may still come."""
@@ -203,12 +203,12 @@ class Connection:
             self._fail("framing" if self._final else "protocol", "too many bytes without any of the body")
         return b""
 
-    def drained(self) -> None:
+    def progressed(self) -> None:
         self._active_at = self._clock.now()
-        if self._is_sent and self._instants.sent is None:
-            self._instants.sent = self._clock.now()
+        if self._is_sent and not self._socket.unsent and self._instants.sent is None:
+            self._instants.sent = self._active_at
         if self._taker is not None:
-            self._taker.request_drained()
+            self._taker.request_progressed()
 
     def write_failed(self, error: OSError) -> None:
         self.is_refused = True

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.decode.outcome import Read
-from recorder.relay import upstream
+from recorder.relay import proxy
 from tests.cases import each_case
 from viewer.timing import attribution
 from viewer.timing.attribution import FREE_BYTES, UNSENT_BYTES, Spread, came_at_once, pauses, steps
@@ -71,7 +71,7 @@ def test_of_nothing_nothing_is_known() -> None:
 
 
 def test_reading_is_paused_until_half_of_what_may_wait_is_left() -> None:
-    assert upstream.UNSENT_BYTES == attribution.UNSENT_BYTES
+    assert proxy.UNSENT_BYTES == attribution.UNSENT_BYTES
     piece = 50 << 10
     waiting = reads((0, 1000, piece), *((at, 1000 + 100 * at, piece) for at in range(1, 8)))
     # 350 KiB wait behind the first. When the fifth of the seven is taken, 100 KiB are left and reading goes on.
