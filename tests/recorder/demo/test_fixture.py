@@ -55,7 +55,7 @@ def test_a_seed_gives_the_same_tape_and_another_seed_another(tmp_path: Path) -> 
     make(again, seed=4)
     make(other, seed=5)
     assert content(first) == content(again)
-    assert content(first)["reads"] != content(other)["reads"]
+    assert content(first)["bodies"] != content(other)["bodies"]
 
 
 def test_exchanges_differ_in_instants_labels_and_upstreams(tape: Path) -> None:
