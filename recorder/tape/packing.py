@@ -2,8 +2,8 @@
 
 Reads are three JSON arrays, which plain SQL opens (`json_each`): the times between them, how long after each the client
 had it, and their sizes. Number and place of a read follow from those before it. A damaged read is null in the first.
-Of a chat stream the three take 13 to 21 bytes a read. As compressed binary numbers they would take 7 to 8, which is a
-quarter less for the whole tape, and SQL could not read them.
+Of 300 synthetic chat streams the three took 22 bytes a read. As compressed binary numbers they would have taken 8, the
+whole tape a fifth less, and SQL could not have read them.
 
 Gaps are a byte that says how wide a number is, 4 or 8 bytes, and the numbers, little-endian. Nearly all gaps are
 shorter than the 4.29 s that fit 4 bytes. Every statistic reads all of them, so they are neither JSON nor compressed.
