@@ -41,13 +41,13 @@ _FIRST: Final = (
     "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "icl_p50_ms",
     "icl_p99_ms", "icl_max_ms", "max_stall_ms", "reads", "events", "output_chunks", "bytes", "flags", "request_model",
     "labels", "connect_ms", "tps_user", "coalesced_fraction", "max_silence_ms", "operation", "api", "response_model",
-    "cache_read_input_tokens", "cache_creation_input_tokens",
+    "cache_read_input_tokens", "cache_creation_input_tokens", "connection_reused", "clock",
 )  # fmt: skip
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
 DETAIL_FIELDS: Final = (
     "response_id", "framing", "ended_by", "ended_detail", "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "tail_ms",
     "e2e_tps", "tokens_per_chunk", "tpot_est_ms", "tpot_adj_ms", "icl_mean_ms", "icl_p90_ms", "comments", "chunks",
-    "gap_bytes", "choices", "usage",
+    "gap_bytes", "choices", "usage", "clock_error_ms", "request_truncated",
 )  # fmt: skip
 FIELDS: Final = _FIRST + tuple(
     name for name in map(field_name, METRICS) if name not in _FIRST and name not in DETAIL_FIELDS
@@ -115,6 +115,10 @@ class DetailRow(ListRow):
     response_model: str | None
     response_id: str | None
     framing: str | None
+    connection_reused: bool | None
+    clock: str | None
+    clock_error_ms: float | None
+    request_truncated: bool | None
     gap_bytes: int
     labels: dict[str, str]
     content: str | None
@@ -137,7 +141,10 @@ class PreviewRow:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it is on the tape; `body` may be its beginning only, `size` and `sha256` are of all of it."""
+    """A request as it is on the tape; `body` may be its beginning only, `size` and `sha256` are of all that came.
+
+    They are None while it is coming, and where its recorder died before its end.
+    """
 
     id: str
     method: str
@@ -145,9 +152,14 @@ class Request:
     upstream: str
     headers: Headers
     body: bytes | None = dataclasses.field(repr=False)
-    size: int
-    sha256: str
+    size: int | None
+    sha256: str | None
     labels: dict[str, str]
+
+    @property
+    def known_size(self) -> int:
+        """How many bytes of the body came, as far as is known."""
+        return len(self.body or b"") if self.size is None else self.size
 
     @property
     def text(self) -> str | None:

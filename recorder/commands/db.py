@@ -81,10 +81,13 @@ def check(db: Path | None) -> None:
     try:
         with file.read_engine(path, limited=False).connect() as connection:
             problems = list(checks.problems(connection))
+            suspect, count = checks.suspect_clocks(connection)
     except DatabaseError as error:
         raise TapeDamaged(f"{path} cannot be read ({error.orig}): restore it from a backup") from error
     for problem in problems:
         click.echo(safe(problem))
+    if suspect:
+        click.echo(f"note: timestamps of {suspect:,} of {counted(count, 'exchange')} may be late by more than 1 ms")
     if problems:
         raise TapeDamaged(f"{path} has {counted(len(problems), 'problem')}")
     click.echo(f"{path} is whole")

@@ -197,7 +197,9 @@ _HIDDEN: Final = ("hidden_tokens",)
 class Timing:
     """The timing of one exchange: its metrics, and the gaps that they are made of."""
 
-    connect_ns: int | None = duration("T0 → connected, TLS included", lambda t: t.exchange.connected_ns)
+    connect_ns: int | None = duration(
+        "T0 → connected, TLS included; unknown on a connection that was kept", lambda t: t.exchange.connected_ns
+    )
     ttfb_ns: int | None = duration("T0 → response head", lambda t: t.exchange.headers_ns)
     ttf_byte_ns: int | None = duration(
         "T0 → first byte of the body, comments included",

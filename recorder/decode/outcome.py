@@ -71,6 +71,7 @@ FLAGS: Final[dict[str, str]] = {
     "backpressure": "the client read so slowly that reading from upstream was paused",
     "burst": stalls.DEFAULT.burst_meaning,
     "client_left": "the client closed early, after the stream was complete",
+    "clock_suspect": "timestamps may be late by more than 1 ms: wiretape was busy when data came",
     "coalesced": "half or more of the output chunks share a read with an earlier one: gaps say little",
     "coarse_clock": "instants are not those of socket reads",
     "comments": "the stream holds comment lines, usually keep-alives",
@@ -105,12 +106,15 @@ FLAGS: Final[dict[str, str]] = {
 }
 """Every flag that a measure can carry, and what it means."""
 
+SUSPECT_NS: Final = 1_000_000
+"""Timestamps that may be later than this are flagged `clock_suspect`."""
+
 FAILURES: Final = tuple(name for name in OUTCOMES if name not in ("complete", "open", "client_closed"))
 """The outcomes of an exchange that failed: not those that still run, nor those that the client left."""
 
 NOTABLE: Final = (
     "stall", "burst", "storage_gap", "malformed", "empty", "backpressure", "unclean_end", "undecoded",
-    "unknown_payload", "coarse_clock", "coalesced",
+    "unknown_payload", "coarse_clock", "clock_suspect", "coalesced",
 )  # fmt: skip
 """The flags that are worth a place where an exchange has but one line, the gravest first."""
 
@@ -170,6 +174,8 @@ class Exchange:
     `surplus` whether bytes followed the response, `coarse_clock` whether instants are not those of socket reads,
     `framing` how the body was delimited ("none": an answer that has no body, as to HEAD), `request_missing` how many
     bytes of the request body are not on the tape. `request` is the body of the request where decoding needs it.
+    `connection_reused`: it was sent on a connection kept from an exchange before, and `connected_ns` is None.
+    Timestamps may be late by `clock_error_ns`; None: not known.
     """
 
     status: int | None
@@ -189,6 +195,8 @@ class Exchange:
     path: str = ""
     request_model: str | None = None
     request: bytes | None = None
+    connection_reused: bool | None = None
+    clock_error_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +233,7 @@ def transport_flags(exchange: Exchange, outcome: Outcome) -> set[str]:
         "request_not_stored": exchange.request_missing > 0,
         "surplus_bytes": exchange.surplus,
         "coarse_clock": exchange.coarse_clock,
+        "clock_suspect": exchange.clock_error_ns is not None and exchange.clock_error_ns > SUSPECT_NS,
         "unclean_end": exchange.ended_by in _BROKEN and not explained,
         "client_left": exchange.ended_by in _CLIENT and not explained,
     }

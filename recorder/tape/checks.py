@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, bindparam, func, select, text
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, bindparam, case, func, select, text
 from sqlalchemy.exc import DatabaseError
 
 from recorder.clock import SYSTEM, Clock
 from recorder.decode import encoding
-from recorder.decode.outcome import FAILURES
+from recorder.decode.outcome import FAILURES, SUSPECT_NS
 from recorder.errors import DAMAGED, ForeignFile, sqlite_code
 from recorder.plurals import counted
 from recorder.tape import cells, file, packing, reading
@@ -157,6 +157,13 @@ def _of_tape(connection: Connection, check: str) -> Iterator[str]:
     for table in (sessions, exchanges, measures):
         for key, problem in cells.faults(connection, table.c):
             yield f"{cells.row_of(connection, table, key)}: {problem}"
+
+
+def suspect_clocks(connection: Connection) -> tuple[int, int]:
+    """Count the exchanges whose timestamps may be late by more than `SUSPECT_NS`, and all."""
+    late = func.count(case((exchanges.c.clock_error_ns > SUSPECT_NS, 1)))
+    row = connection.execute(select(late, func.count()).select_from(exchanges)).one()
+    return row[0], row[1]
 
 
 def _lacks_measures(connection: Connection, exchange: Row[Any]) -> bool:

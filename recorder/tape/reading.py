@@ -77,6 +77,8 @@ def exchange_of(row: Row[Any]) -> Exchange:
         path=row.path or "",
         request_model=row.request_model,
         request=row.request_needed,
+        connection_reused=row.connection_reused,
+        clock_error_ns=row.clock_error_ns,
     )
 
 

@@ -81,9 +81,9 @@ def _request(request: Request) -> dict[str, Any]:
         "headers": _headers(request.headers),
         "queryString": [{"name": name, "value": value} for name, value in _query(url)],
         "headersSize": -1,
-        "bodySize": request.size,
+        "bodySize": request.known_size,
     }
-    return found | ({"postData": _post_data(request)} if request.size else {})
+    return found | ({"postData": _post_data(request)} if request.known_size else {})
 
 
 def _query(url: str) -> list[tuple[str, str]]:
@@ -99,8 +99,8 @@ def _post_data(request: Request) -> dict[str, Any]:
     found = {"mimeType": _header(request.headers, "content-type"), "text": text}
     if encoding:  # HAR 1.2 has no name for it here
         found["_encoding"] = encoding
-    if len(body) < request.size:
-        found["comment"] = f"the first {len(body):,} of {counted(request.size, 'byte')}: the tape keeps no more"
+    if len(body) < request.known_size:
+        found["comment"] = f"the first {len(body):,} of {counted(request.known_size, 'byte')}: the tape keeps no more"
     return found
 
 

@@ -66,7 +66,7 @@ CHOICES: Final[dict[str, Iterable[str]]] = {
 
 _WHOLE = (
     "method", "model", "request_model", "response_model", "operation", "api", "outcome", "outcome_detail",
-    "error_code", "finish_reason", "response_id", "framing", "ended_by",
+    "error_code", "finish_reason", "response_id", "framing", "ended_by", "connection_reused", "clock",
 )  # fmt: skip
 _WITHIN = ("error_message", "content", "reasoning", "refusal", "ended_detail")
 _COUNTS = ("status", "gap_bytes")

@@ -68,6 +68,18 @@ def counts(row: DetailRow) -> Fact:
     return Fact("counts", tuple(f"{name.replace('_', ' ')} {count(value(row, name))}" for name in names))
 
 
+def transport(row: DetailRow) -> Iterator[Fact]:
+    """Yield what is known of the connection, of the clock of the timestamps, and of a request that broke off."""
+    connection = {True: "kept from an exchange before, without a connect", False: "new"}
+    if row.connection_reused is not None:
+        yield Fact("connection", (connection[row.connection_reused],))
+    if row.clock is not None:
+        late = () if row.clock_error_ms is None else (f"late by at most {ms(row.clock_error_ms)} ms",)
+        yield Fact("clock", (_CLOCKS.get(row.clock, line(row.clock)), *late))
+    if row.request_truncated:
+        yield Fact("request", ("its body broke off: it was not sent to its end",))
+
+
 def flags(row: ListRow, replaced: Collection[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield the flags and their meanings, the gravest first; those that verdicts have `replaced` are left out."""
     for flag in ranked(row.flags):
@@ -179,6 +191,10 @@ def _after(row: ListRow) -> str:
     return f"after {number_of(row.bytes, 'byte')}" if row.bytes else "before anything of the answer came"
 
 
+_CLOCKS: Final = {
+    "kernel": "kernel (when a read came to this machine)",
+    "loop": "loop (when wiretape took a read)",
+}
 _AFTERWARDS: Final = {
     "end": "then the end",
     "client": "then the client closed the connection",

@@ -65,6 +65,7 @@ def page(
         *(Fact("header", (f"{line(name)}: {line(value)}",)) for name, value in named),
         *facts.measured(row, burst="burst" in judged),
         facts.counts(row),
+        *facts.transport(row),
         *([Fact("", (line(row.sparkline),))] if row.sparkline else []),
     ]
     yield Text.assemble((line(row.id), "bold"), f"  {line(row.method)} {line(row.upstream + row.path)}")

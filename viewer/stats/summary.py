@@ -45,9 +45,10 @@ WARNINGS: Final = {
     "latency are in part its own",
     "hidden_tokens": "exchanges whose usage counts tokens that did not come, such as hidden reasoning: their tpot and "
     "tps are withheld",
+    "clock_suspect": "exchanges whose timestamps may be late by more than 1 ms: wiretape was busy when data came",
     "objective_unknown": "complete exchanges of which the objective is not known, left out of the goodput",
 }
-"""What each warning means; `few` is followed by the quantities that it is about, three others by how many there are."""
+"""What each warning means; `few` is followed by the quantities that it is about, four others by how many there are."""
 
 _COUNTED: Final = (*OUTCOMES, UNMEASURED)
 _HEAD: Final = {
@@ -92,7 +93,8 @@ class Sample:
     `TOKENS`. `measured` says which exchanges enter figures of latency; `gaps` are all gaps between their output
     chunks, in ns. Of `withheld` of the measured ones the tokens per second are left out: they came in a burst;
     `held_up` of them were so by the client: reading from upstream was paused for it. Of `hidden` ones they are
-    left out, and so are the times per token: usage counts tokens that did not come.
+    left out, and so are the times per token: usage counts tokens that did not come. Of `suspect` ones the
+    timestamps may be late by more than 1 ms.
     """
 
     key: Key
@@ -107,6 +109,7 @@ class Sample:
     withheld: int = 0
     held_up: int = 0
     hidden: int = 0
+    suspect: int = 0
 
     @property
     def size(self) -> int:
@@ -131,7 +134,7 @@ class Sample:
             gaps,
             min(starts, default=None),
             max(starts, default=None),
-            *(sum(getattr(one, name) for one in samples) for name in ("withheld", "held_up", "hidden")),
+            *(sum(getattr(one, name) for one in samples) for name in ("withheld", "held_up", "hidden", "suspect")),
         )
 
 
@@ -345,6 +348,7 @@ def _warnings(values: TableRow, sample: Sample) -> list[str]:
         f"burst:{sample.withheld}": sample.withheld > 0,
         f"backpressure:{sample.held_up}": sample.held_up > 0,
         f"hidden_tokens:{sample.hidden}": sample.hidden > 0,
+        f"clock_suspect:{sample.suspect}": sample.suspect > 0,
         "objective_unknown": (values["objective_unknown_n"] or 0) > 0,
     }
     return [warning for warning, is_raised in raised.items() if is_raised]

@@ -235,10 +235,17 @@ def _fits_label(pattern: Pattern | None) -> Check:
     return lambda one: one.is_not(null()) if pattern is None else _like(one, [pattern])
 
 
+_NOT_REUSED: Final = case((exchanges.c.connection_reused.is_(false()), "no"))
+
+
 def _texts(field: str) -> list[ColumnElement[Any]]:
     if field == "flags":  # a space around each
         return [literal(" ") + func.coalesce(func.nullif(column("flags"), "") + " ", "")]
-    own = {"request_body": lambda: cast(column("request_body"), Text), "tool_calls": _called}
+    own: dict[str, Callable[[], ColumnElement[Any]]] = {
+        "request_body": lambda: cast(column("request_body"), Text),
+        "tool_calls": _called,
+        "connection_reused": lambda: case((column("connection_reused"), "yes"), else_=_NOT_REUSED),
+    }
     return [own[name]() if name in own else column(name) for name in FIELDS[field].rows]
 
 

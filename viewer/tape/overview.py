@@ -37,6 +37,7 @@ _FLAGGED: Final = (
     and_(flagged("burst"), measures.c.tps_user.is_not(None)),
     flagged("backpressure"),
     and_(flagged("hidden_tokens"), measures.c.tps_user.is_not(None)),
+    flagged("clock_suspect"),
 )
 _COLUMNS: Final = {quantity.name: quantity for quantity in QUANTITIES.values() if quantity.column is not None}
 _SPREAD: Final = {"gap": "icl_max_ms", "ttft": "ttft_ms", "tps": "tps_user"}

@@ -146,6 +146,13 @@ def test_a_client_that_held_exchanges_up_is_warned_of_with_their_number() -> Non
     assert "held up by the client" in summary.WARNINGS["backpressure"]
 
 
+def test_exchanges_whose_timestamps_may_be_late_are_counted() -> None:
+    given = sample(100)
+    given.suspect = 3
+    assert "clock_suspect:3" in summary.row(given, ())["warnings"]
+    assert "late by more than 1 ms" in summary.WARNINGS["clock_suspect"]
+
+
 def test_exchanges_without_measures_are_no_attempts() -> None:
     found = summary.row(sample(3, outcomes={"unmeasured": 5, "truncated": 1}), ())
     assert (found["error_rate_pct"], found["n_unmeasured"], found["n"]) == (25, 5, 3)

@@ -115,8 +115,9 @@ def request(known: Known) -> Iterator[Line]:
     yield []
     yield from headers(request.headers)
     yield []
-    yield [(f"body · {counted(request.size, 'byte')}", "muted")]
-    yield from _body(request.body, request.size)
+    more = " so far, or until its recorder died" if request.size is None else ""
+    yield [(f"body · {counted(request.known_size, 'byte')}{more}", "muted")]
+    yield from _body(request.body, request.known_size)
     if known.response_headers:
         yield []
         yield [("response ", "strong"), (cell(known.row.status), "plain")]
@@ -133,7 +134,8 @@ def timing(known: Known, opened: Opened | None, width: int, times: Times = SINCE
     """Yield where the time went, and who was slow, in lines of `width` cells, timestamps as `times` display them."""
     judged = {verdict.kind for verdict in opened.verdicts} if opened is not None and opened.judged else None
     burst = "burst" in (known.row.flags if judged is None else judged)
-    figures = [row for fact in facts.measured(known.row, burst=burst) for row in labelled(fact, width)]
+    told = (*facts.measured(known.row, burst=burst), *facts.transport(known.row))
+    figures = [row for fact in told for row in labelled(fact, width)]
     if opened is None:
         yield from (*figures, [])
         yield [("decoding …", "muted")]
@@ -212,9 +214,10 @@ def bars(
     """Yield the bars of an exchange; `last_ns` is the timestamp of its last read."""
     connected_ns, headers_ns, first_ns = exchange.connected_ns, exchange.headers_ns, rows.ns(row.metrics["ttf_byte_ms"])
     if connected_ns is not None:
-        yield Bar("connect", 0, connected_ns, "wait", "" if connected_ns else "connection reused")
+        yield Bar("connect", 0, connected_ns, "wait")
     if headers_ns is not None:
-        yield Bar("wait for headers", connected_ns or 0, headers_ns, "wait", f"status {exchange.status}")
+        kept = ", connection kept" if exchange.connection_reused else ""
+        yield Bar("wait for headers", connected_ns or 0, headers_ns, "wait", f"status {exchange.status}{kept}")
         if first_ns is not None:
             yield Bar("wait for a byte", headers_ns, first_ns, "wait")
     if transcript is not None:
