@@ -44,6 +44,7 @@ class KernelTime:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._distance = self._sampled()
+        self._set_at = 0
 
     def _sampled(self) -> int:
         """Return wall minus monotonic time; of several samples the one least delayed between its two readings."""
@@ -59,5 +60,8 @@ class KernelTime:
             distance = self._distance
             self._distance = self._sampled()
             if abs(self._distance - distance) > _STEP_NS:
-                return None
-        return min(wall_ns - self._distance, now)
+                self._set_at = now
+        at = wall_ns - self._distance
+        if at < self._set_at or at > now + _STEP_NS:  # from before the step: it seems to be too early, or yet to come
+            return None
+        return min(at, now)

@@ -244,7 +244,18 @@ def serving(authority: Path, name: str) -> ssl.SSLContext:
 @contextlib.asynccontextmanager
 async def serving_raw(relay: "Relay", upstream: Callable[..., Coroutine[Any, Any, None]]) -> AsyncIterator[str]:
     """Serve a relay's tape before an upstream that reads and writes by itself; give the base URL for clients."""
-    listener = await asyncio.start_server(upstream, "127.0.0.1", 0, limit=1 << 20)
+    serving: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        serving.add(task)
+        try:
+            await upstream(reader, writer)
+        finally:
+            writer.transport.close()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20)
     port = listener.sockets[0].getsockname()[1]
     proxy = Proxy([providers.parse(f"http://127.0.0.1:{port}")], Transport(), relay.recorder.tap)
     listening = server.listen("127.0.0.1", 0)
@@ -257,6 +268,9 @@ async def serving_raw(relay: "Relay", upstream: Callable[..., Coroutine[Any, Any
         proxy.cut()
         await own.wait_closed(1)
         listener.close()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
 
 # The command

@@ -8,6 +8,7 @@ client's connection is cut, never ended cleanly. The meaning of what passes is l
 
 import asyncio
 import hashlib
+import re
 import secrets
 import traceback
 from collections import deque
@@ -21,7 +22,7 @@ from recorder.errors import UpstreamError
 from recorder.relay import guard, providers
 from recorder.relay.guard import Refusal
 from recorder.relay.recording import Recording
-from recorder.relay.server import Client, Headers, Request
+from recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Client, Headers, Request
 from recorder.relay.tap import Tap
 from recorder.relay.upstream import Connection, Head, Transport
 from recorder.tape import journal
@@ -40,6 +41,7 @@ LATE_NS = 1_000_000
 _STALL_NS = 60_000_000_000
 _STALL_SECONDS = 5.0
 _NOT_PASSED = frozenset((b"host", b"content-length", b"expect", b"x-wiretape-label"))
+_PROMISED = re.compile(rb"\btimeout\s*=\s*(\d{1,6})", re.IGNORECASE)
 _STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504, "local": 503}
 
 
@@ -180,13 +182,11 @@ class Exchange:
 
     async def _connect(self, body: bytes | None) -> None:
         try:
-            connection = await self._proxy.transport.connect(self._upstream, self._recording.instants)
+            self._send(await self._proxy.transport.connect(self._upstream, self._recording.instants), body)
         except UpstreamError as error:
             self._fail(error, self._now())
         except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the client and the user
             self.taker_failed(error)
-        else:
-            self._send(connection, body)
 
     def _send(self, connection: Connection, body: bytes | None) -> None:
         """Send the request's head, and what there is of its body."""
@@ -246,7 +246,8 @@ class Exchange:
         """Enter the size and the hash of what came of the request's body."""
         if self._is_uploading:
             self._is_uploading = False
-            self._recording.uploaded(whole=self._request.complete)
+            is_sent = self._connection is not None and not self._connection.is_refused
+            self._recording.uploaded(whole=self._request.complete and is_sent)
 
     def request_failed(self, refusal: Refusal) -> None:
         """End the exchange: the rest of the request's body will not come."""
@@ -273,7 +274,9 @@ class Exchange:
             self._client.hold_body(False)
 
     def request_refused(self) -> None:
-        """Read on: the answer may say why, and if there is none the end of the connection does."""
+        """Read on, from both: the answer may say why, and if there is none the end of the connection does."""
+        if self._is_uploading:
+            self._client.hold_body(False)
 
     def came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
         """Send what a read brought to the client at once, then to the tap."""
@@ -312,6 +315,7 @@ class Exchange:
         self._connection.limit(self._proxy.transport.limits.idle)
         chunked = head.framing in ("chunked", "close")
         headers = _passed(head, self._recording.id)
+        self._client.keep_seconds = _keep_seconds(headers)
         self._client.start(head.status, head.reason, headers, chunked=chunked, closes=not head.keeps)
 
     def _relayed(self, at: int, body: bytes, taken: bool) -> None:
@@ -441,6 +445,13 @@ def _passed(head: Head, id: str) -> Headers:
         passed += [(name, value) for name, value in head.headers if name.lower() == b"keep-alive"]
     passed.append((b"x-wiretape-id", id.encode()))
     return passed
+
+
+def _keep_seconds(headers: Headers) -> float:
+    """Return how long the client's connection is kept: as long as the passed headers promise, within bounds."""
+    values = b",".join(value for name, value in headers if name.lower() == b"keep-alive")
+    promised = _PROMISED.search(values)
+    return min(max(KEEP_ALIVE_SECONDS, float(promised[1]) if promised else 0), KEEP_ALIVE_MOST_SECONDS)
 
 
 def _answer_error(client: Client, status: int, message: str, kind: str, id: str | None = None) -> None:

@@ -23,17 +23,21 @@ from recorder.errors import CannotListen
 from recorder.plurals import counted
 from recorder.relay import local
 from recorder.relay.guard import Refusal
-from recorder.relay.sockets import Socket
+from recorder.relay.sockets import Socket, ask_for_times
 from recorder.relay.upstream import Connection
 
 HEAD_BYTES = 64 << 10
 HEAD_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 75.0
+KEEP_ALIVE_MOST_SECONDS = 600.0
+"""A connection without a request is kept for so long, and for this where its API server promises to keep its own."""
 BODY_PAUSE_SECONDS = 30.0
 """A request's body may pause for this long."""
 LINGER_SECONDS = 2.0
 """What a client still sends to a connection that was answered for the last time is read for so long: a reset on unread
 bytes would keep it from the answer."""
+LAST_SECONDS = 60.0
+"""What a client has not taken yet of the last response on its connection is kept for so long."""
 UPLOAD_BYTES = 256 << 10
 """Of a request's body so much may wait to go upstream; beyond it the client has to wait."""
 KEPT = 8
@@ -68,6 +72,9 @@ class Exchange(Protocol):
 
     def client_progressed(self) -> None:
         """The kernel has taken more of what the client is to get."""
+
+    def taker_failed(self, error: Exception) -> None:
+        """One of the above raised."""
 
 
 class App(Protocol):
@@ -124,7 +131,7 @@ class Client:
         self._rejection: Refusal | None = None
         self._is_held = False
         self._out: list[bytes] = []
-        self._is_answering = self._is_chunked = self._closes = self._is_lingering = False
+        self._is_answering = self._is_started = self._is_chunked = self._closes = self._is_lingering = False
         self._deadline: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
@@ -162,8 +169,7 @@ class Client:
 
     def write_failed(self, error: OSError) -> None:
         """End as if the client had closed the connection: it does not read what it is sent."""
-        if not self._socket.is_closed:
-            self.lost(error)
+        self.lost(error)
 
     def lost(self, error: Exception | None) -> None:
         """Close, and tell the exchange."""
@@ -174,8 +180,12 @@ class Client:
 
     def failed(self, error: Exception) -> None:
         """Report a fault of our own, and close."""
-        self._app.client_failed(error)
-        self.lost(error)
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            self._app.client_failed(error)
+        else:
+            exchange.taker_failed(error)
+        self.close()
 
     # httptools callbacks
 
@@ -259,7 +269,8 @@ class Client:
         if self._is_lingering:
             return
         if self._is_answering:
-            self._set_deadline(None if current is None or current.complete else BODY_PAUSE_SECONDS)
+            is_due = current is not None and not current.complete and not self._is_started
+            self._set_deadline(BODY_PAUSE_SECONDS if is_due else None)
         elif self._head_bytes:
             self._set_deadline(HEAD_SECONDS, only_sooner=True)
 
@@ -306,7 +317,8 @@ class Client:
 
     def start(self, status: int, reason: bytes, headers: Headers, *, chunked: bool, closes: bool) -> None:
         """Begin a response; `closes`: the connection ends with it."""
-        self._is_chunked = chunked
+        self._is_started, self._is_chunked = True, chunked
+        self._deadline = None  # a client may wait with the rest of its request for the end of the response
         self._closes = closes or self._closes or not self._requests[0].keeps
         lines = [b"HTTP/1.1 %d %s\r\n" % (status, reason or _REASONS.get(status, b""))]
         lines += [b"%s: %s\r\n" % pair for pair in headers]
@@ -358,7 +370,7 @@ class Client:
     def finish(self) -> None:
         """End a response: go on with the next request, or end the connection."""
         self._exchange = None
-        self._is_answering = False
+        self._is_answering = self._is_started = False
         request = self._requests.popleft()
         if self._socket.is_closed:
             return
@@ -381,7 +393,7 @@ class Client:
             self._set_deadline(LINGER_SECONDS)
         elif self._socket.unsent:
             self._drop_kept()
-            self._set_deadline(None)
+            self._set_deadline(LAST_SECONDS)
         else:
             self.close()
 
@@ -410,10 +422,16 @@ class Client:
             self.kept.pop(next(iter(self.kept))).close()
 
     def _kept_closed(self, connection: Connection) -> None:
-        """A server closed a connection between two exchanges: close this one, unless another server keeps its own."""
+        """A server closed a connection between two exchanges: close this one, unless another server keeps its own.
+
+        A request that has begun to come stays: it goes over a new connection, instead of being lost with this one.
+        """
         if self.kept.get(connection.upstream) is connection:
             del self.kept[connection.upstream]
-        if self.is_idle and not self.kept:
+        if self.kept or not self.is_idle:
+            return
+        self._socket.look()
+        if not (self._is_answering or self._head_bytes):
             self.close()
 
     def _drop_kept(self) -> None:
@@ -528,6 +546,7 @@ def listen(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
         sock.listen(_BACKLOG)
+        ask_for_times(sock)  # it lives as long as the recorder: no connection upstream is the first to ask
     except OSError as error:
         sock.close()
         reason = error.strerror or str(error)

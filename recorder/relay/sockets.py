@@ -16,6 +16,7 @@ import ssl
 import struct
 import sys
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from recorder.clock import Clock, KernelTime
@@ -30,6 +31,16 @@ _READ = memoryview(bytearray(READ_BYTES))
 _INTO = [_READ]
 _PLAIN = memoryview(bytearray(2 * READ_BYTES))
 _NOT_NOW = (BlockingIOError, InterruptedError)
+
+
+def ask_for_times(sock: socket.socket) -> None:
+    """Let the kernel tell when it received what is read, where it can.
+
+    It begins to note that a moment after the first socket of all asks, and ends with the last one.
+    """
+    if _SO_TIMESTAMPNS is not None:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
 
 
 class Handler(Protocol):
@@ -71,9 +82,8 @@ class Socket:
         self.stamp = 0
         with contextlib.suppress(OSError):  # of a peer that has left already
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # each read is passed on at once
-        if kernel_time is not None and _SO_TIMESTAMPNS is not None:
-            with contextlib.suppress(OSError):
-                sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        if kernel_time is not None:
+            ask_for_times(sock)
 
     def start(self, handler: Handler) -> None:
         """Tell `handler` from now on."""
@@ -91,6 +101,11 @@ class Socket:
         if not self._is_reading and not self.is_closed:
             self._is_reading = True
             self._loop.add_reader(self._sock, self.look)
+
+    @property
+    def holds_more(self) -> bool:
+        """Whether something has been read that the handler was not told yet."""
+        return False
 
     def look(self) -> bool:
         """Read once, if there is anything to read; return whether there was."""
@@ -120,8 +135,11 @@ class Socket:
         self.stamp = now if at is None else max(at, self.stamp)
 
     def _pass_on(self, data: memoryview) -> None:
+        self._tell(self._handler.received, self.stamp, data)
+
+    def _tell(self, told: Callable[..., None], *facts: object) -> None:
         try:
-            self._handler.received(self.stamp, data)
+            told(*facts)
         except Exception as error:  # noqa: BLE001 - the event loop would only print it
             self._handler.failed(error)
 
@@ -168,13 +186,7 @@ class Socket:
             if self._is_ending:
                 self._end_writing()
         if self.unsent < before:
-            self._tell_progress()
-
-    def _tell_progress(self) -> None:
-        try:
-            self._handler.progressed()
-        except Exception as error:  # noqa: BLE001 - as above
-            self._handler.failed(error)
+            self._tell(self._handler.progressed)
 
     def _drop_unsent(self) -> None:
         self._unsent.clear()
@@ -186,7 +198,11 @@ class Socket:
     def _stop_writing(self, error: OSError) -> None:
         self._drop_unsent()
         self._is_ending = True
-        self._loop.call_soon(self._handler.write_failed, error)
+        self._loop.call_soon(self._tell_write_failed, error)
+
+    def _tell_write_failed(self, error: OSError) -> None:
+        if not self.is_closed:
+            self._tell(self._handler.write_failed, error)
 
     def end(self) -> None:
         """Write nothing more: when all is sent, the peer is told so. What it still sends is read."""
@@ -210,10 +226,7 @@ class Socket:
     def _lose(self, error: Exception | None) -> None:
         self.stamp = self._clock.now()
         self.close()
-        try:
-            self._handler.lost(error)
-        except Exception as failure:  # noqa: BLE001 - as above
-            self._handler.failed(failure)
+        self._tell(self._handler.lost, error)
 
 
 class TlsSocket(Socket):
@@ -232,6 +245,7 @@ class TlsSocket(Socket):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname, session=session)
         self._secured: asyncio.Future[None] | None = None
+        self._is_over = False
 
     async def shake_hands(self) -> None:
         """Agree on keys with the peer, whose certificate must be good. Raises OSError (`ssl.SSLError` is one)."""
@@ -285,14 +299,19 @@ class TlsSocket(Socket):
             if not self._secured.done():
                 self._shake()
             return
-        size, is_over, error = self._decrypt()
+        size, self._is_over, error = self._decrypt()
         self._flush()
         if size:
             super()._pass_on(_PLAIN[:size])
-        if is_over and not self.is_closed:
+        if self._is_over and not self.is_closed:
             self._lose(error)
         elif size >= READ_BYTES:
             self._loop.call_soon(self._pass_on, _READ[:0])
+
+    @property
+    def holds_more(self) -> bool:
+        """Whether something has been read that the handler was not told yet: data, or the end."""
+        return self._is_over or bool(self._incoming.pending or self._tls.pending())
 
     def _decrypt(self) -> tuple[int, bool, Exception | None]:
         """Read what whole records hold into `_PLAIN`; return its size, whether it was the last, and why if it broke."""
@@ -323,6 +342,15 @@ class TlsSocket(Socket):
     def _flush(self) -> None:
         if self._outgoing.pending:
             super().write(self._outgoing.read())
+
+    def close(self) -> None:
+        """Close at once, and say so: servers do not let a session be resumed that just broke off."""
+        if not self.is_closed and not self._unsent:
+            with contextlib.suppress(ssl.SSLError):
+                self._tls.unwrap()
+            with contextlib.suppress(OSError):
+                self._sock.send(self._outgoing.read())
+        super().close()
 
 
 class _Shaking:

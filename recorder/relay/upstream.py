@@ -23,6 +23,8 @@ from recorder.relay.sockets import Socket, TlsSocket, connect
 
 HEAD_BYTES = 64 << 10
 """A response head, with all informational ones before it, may be this large; so may trailers and chunk extensions."""
+_LOOKS = 8
+"""A kept connection is read so often at most before it is used again."""
 _NO_BODY = frozenset({204, 304})
 _FORBIDDEN = bytes(range(0x09)) + bytes(range(0x0A, 0x20)) + b"\x7f"
 
@@ -74,7 +76,7 @@ class Taker(Protocol):
 
 
 class Connection:
-    """One connection to an API server."""
+    """One connection to an API server. `ended_at` is the instant in ns at which the response ended, or broke."""
 
     def __init__(self, sock: Socket, clock: Clock, upstream: Upstream) -> None:
         self._socket, self._clock, self.upstream = sock, clock, upstream
@@ -100,6 +102,7 @@ class Connection:
         self._active_at = 0
         self.head = Head()
         self.ended = False
+        self.ended_at = 0
         self.failure: UpstreamError | None = None
         self.surplus = False
         self.paused = 0
@@ -134,11 +137,6 @@ class Connection:
         """Bytes of the request that wait to be taken by the kernel."""
         return self._socket.unsent
 
-    @property
-    def ended_at(self) -> int:
-        """The instant in ns of the last thing that the socket told: at the end, that of the end."""
-        return self._active_at if self.failure is not None else self._socket.stamp
-
     def is_reusable(self) -> bool:
         """Return whether the connection may serve another exchange after this one."""
         return (
@@ -158,9 +156,10 @@ class Connection:
 
     def is_silent(self) -> bool:
         """Look whether a kept connection is still open, and nothing came that nobody asked for."""
-        while self._socket.look():  # it may have sent what only concerns TLS
-            pass
-        return not self._socket.is_closed
+        for _ in range(_LOOKS):  # it may have sent what only concerns TLS
+            if not self._socket.look():
+                return not (self._socket.is_closed or self._socket.holds_more)
+        return False
 
     def close(self) -> None:
         """Close at once."""
@@ -175,6 +174,7 @@ class Connection:
             return
         if self.ended:
             self.surplus = True
+            self._socket.close()  # and nothing of it is read
             return
         self._active_at = at
         began_final, was_told = self._final, self._is_told
@@ -185,6 +185,8 @@ class Connection:
         body = self._take_body(len(data))
         if self._is_told and not was_told:
             self._taker.told_to_continue()
+        if self.ended:
+            self.ended_at = at
         head = self.head if self._final and not began_final else None
         if body or head or self.ended:
             self._instants.clock = "kernel" if self._socket.has_kernel_time else "loop"
@@ -219,14 +221,15 @@ class Connection:
         if self._taker is None:
             self._leave_idle()
         elif not self.ended:
-            self._active_at = self._socket.stamp
+            self.ended_at = self._socket.stamp
             self._lost(error)
-            self._taker.came(self._active_at, None, b"", True)
+            self._taker.came(self.ended_at, None, b"", True)
 
     def failed(self, error: Exception) -> None:
         self.close()
-        if self._taker is not None:
-            self._taker.taker_failed(error)
+        if self._taker is None:
+            raise error
+        self._taker.taker_failed(error)
 
     def _leave_idle(self) -> None:
         self.close()
@@ -353,13 +356,13 @@ class Connection:
         if left > 1_000_000:
             self._timer = self._loop.call_later(left / 1e9, self._check_limit)
             return
-        self._active_at = self._clock.now()  # the end is the limit's, not the last read's
+        self.ended_at = self._clock.now()
         seconds = self._limit_ns / 1e9
         if self._final:
             self._fail("idle_timeout", f"nothing came for {seconds:g} s")
         else:
             self._fail("headers_timeout", f"no answer within {seconds:g} s")
-        self._taker.came(self._active_at, None, b"", True)
+        self._taker.came(self.ended_at, None, b"", True)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

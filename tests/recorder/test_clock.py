@@ -1,6 +1,8 @@
 """The clock: one that counts, one that is shown."""
 
-from recorder.clock import SYSTEM, Clock
+import pytest
+
+from recorder.clock import SYSTEM, Clock, KernelTime
 
 
 def test_wall_time_is_utc_with_microseconds() -> None:
@@ -19,3 +21,32 @@ def test_the_monotonic_clock_never_goes_back() -> None:
     instants = [SYSTEM.now() for _ in range(1000)]
     assert instants == sorted(instants)
     assert all(isinstance(instant, int) for instant in instants)
+
+
+class Stepped:
+    """Two clocks that run at the same rate; the wall clock can be set."""
+
+    def __init__(self) -> None:
+        self.elapsed, self.wall = 1_000_000_000, 1_772_366_400_000_000_000
+        self.clock = Clock(now=lambda: self.elapsed, wall_ns=lambda: self.wall + self.elapsed)
+
+
+def test_a_receive_time_is_put_on_the_monotonic_clock() -> None:
+    clocks = Stepped()
+    times = KernelTime(clocks.clock)
+    received = clocks.wall + clocks.elapsed
+    clocks.elapsed += 50_000_000
+    assert times.at(received, clocks.elapsed) == 1_000_000_000
+    assert times.at(received + 50_000_001, clocks.elapsed) == clocks.elapsed  # the clocks are not read at one moment
+
+
+@pytest.mark.parametrize("step", [3_600_000_000_000, 1_000_000, -1_000_000, -3_600_000_000_000])
+def test_no_receive_time_from_before_the_wall_clock_was_set_is_used(step: int) -> None:
+    clocks = Stepped()
+    times = KernelTime(clocks.clock)
+    received = clocks.wall + clocks.elapsed
+    clocks.elapsed += 100_000
+    clocks.wall += step
+    assert [times.at(received, clocks.elapsed) for _ in range(3)] == [None] * 3  # those of other sockets, too
+    clocks.elapsed += 100_000
+    assert times.at(clocks.wall + clocks.elapsed, clocks.elapsed + 5) == clocks.elapsed

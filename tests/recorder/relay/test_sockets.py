@@ -1,0 +1,381 @@
+"""Sockets by themselves: what is read and when, what waits to be sent, and how it ends; plain and over TLS."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from recorder.clock import SYSTEM, Clock, KernelTime
+from recorder.relay.sockets import Socket, TlsSocket, connect
+from tests.relay import LOOPS, on_loop, reset, run, serving, until
+
+Loop = Callable[[], asyncio.AbstractEventLoop]
+both_loops = pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
+plain_and_tls = pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+
+
+class Told:
+    """Notes what a socket tells; `on_received` is called with each read."""
+
+    def __init__(self, on_received: Callable[[], None] = lambda: None) -> None:
+        self.reads: list[tuple[int, bytes]] = []
+        self.progress = 0
+        self.events: list[object] = []
+        self._on_received = on_received
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(data for _, data in self.reads)
+
+    def received(self, at: int, data: memoryview) -> None:
+        self.reads.append((at, bytes(data)))
+        self._on_received()
+
+    def progressed(self) -> None:
+        self.progress += 1
+
+    def write_failed(self, error: OSError) -> None:
+        self.events.append(("write_failed", type(error)))
+
+    def lost(self, error: Exception | None) -> None:
+        self.events.append(("lost", error and type(error)))
+
+    def failed(self, error: Exception) -> None:
+        self.events.append(("failed", type(error)))
+
+
+Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@contextlib.asynccontextmanager
+async def dialled(authority: Path, tls: bool, clock: Clock = SYSTEM) -> AsyncIterator[tuple[Socket, Peer]]:
+    """Connect a socket to a peer on this loop."""
+    peers: asyncio.Queue[Peer] = asyncio.Queue()
+
+    async def arrive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peers.put_nowait((reader, writer))
+
+    context = serving(authority, "good") if tls else None
+    server = await asyncio.start_server(arrive, "127.0.0.1", 0, ssl=context)
+    sock = await connect("127.0.0.1", server.sockets[0].getsockname()[1])
+    made: Socket
+    if tls:
+        trusting = ssl.create_default_context(cafile=str(authority / "ca.pem"))
+        made = secured = TlsSocket(sock, clock, KernelTime(clock), trusting, "127.0.0.1", None)
+        await secured.shake_hands()
+    else:
+        made = Socket(sock, clock, KernelTime(clock))
+    peer = await peers.get()
+    try:
+        yield made, peer
+    finally:
+        made.close()
+        peer[1].transport.abort()
+        server.close()
+
+
+@both_loops
+@plain_and_tls
+@on_loop
+async def test_what_the_peer_sends_is_told_and_what_is_written_arrives(loop: Loop, authority: Path, tls: bool) -> None:
+    told = Told()
+    async with dialled(authority, tls) as (sock, (reader, writer)):
+        sock.start(told)
+        assert sock.write(b"ping")
+        assert await reader.readexactly(4) == b"ping"
+        writer.write(b"pong")
+        await until(lambda: told.reads)
+        await until(lambda: sock.has_kernel_time or writer.write(b"."))  # it begins to stamp with a delay
+    assert (told.data.rstrip(b"."), told.events) == (b"pong", [])
+
+
+@both_loops
+@plain_and_tls
+@on_loop
+async def test_what_the_kernel_does_not_take_waits_and_progress_is_told(loop: Loop, authority: Path, tls: bool) -> None:
+    told, data = Told(), bytes(range(256)) * 40_000
+    async with dialled(authority, tls) as (sock, (reader, _)):
+        sock.start(told)
+        assert not sock.write(data)
+        assert not sock.write(b"the end")
+        assert sock.unsent > 0
+        assert await reader.readexactly(len(data)) == data
+        assert await reader.readexactly(7) == b"the end"
+        await until(lambda: sock.unsent == 0)
+        assert (told.progress > 0, sock.written >= len(data) + 7) == (True, True)
+        assert sock.write(b"at once")
+
+
+@both_loops
+@plain_and_tls
+@on_loop
+async def test_a_large_answer_is_told_whole_and_in_order(loop: Loop, authority: Path, tls: bool) -> None:
+    told, data = Told(), b"".join(number.to_bytes(4, "big") for number in range(500_000))
+    async with dialled(authority, tls) as (sock, (_, writer)):
+        sock.start(told)
+        writer.write(data)
+        await until(lambda: len(told.data) == len(data))
+        assert told.data == data
+        assert not sock.holds_more
+        instants = [at for at, _ in told.reads]
+        assert instants == sorted(instants)
+
+
+@plain_and_tls
+@on_loop
+async def test_a_paused_socket_tells_nothing(authority: Path, tls: bool) -> None:
+    told = Told()
+    async with dialled(authority, tls) as (sock, (_, writer)):
+        sock.start(told)
+        writer.write(b"one")
+        await until(lambda: told.data == b"one")
+        sock.pause()
+        writer.write(b"two")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+        assert told.data == b"one"
+        sock.resume()
+        await until(lambda: told.data == b"onetwo")
+
+
+@both_loops
+@plain_and_tls
+@on_loop
+async def test_an_end_and_a_reset_are_told_apart(loop: Loop, authority: Path, tls: bool) -> None:
+    for leave, error in ((asyncio.StreamWriter.close, None), (reset, ConnectionResetError)):
+        told = Told()
+        async with dialled(authority, tls) as (sock, (_, writer)):
+            sock.start(told)
+            writer.write(b"last")
+            await until(lambda told=told: told.reads)
+            leave(writer)
+            await until(lambda told=told: told.events)
+            assert (told.data, told.events, sock.is_closed) == (b"last", [("lost", error)], True)
+            assert (sock.look(), sock.write(b"too late")) == (False, False)
+
+
+@plain_and_tls
+@on_loop
+async def test_a_socket_that_is_closed_in_a_callback_tells_nothing_more(authority: Path, tls: bool) -> None:
+    async with dialled(authority, tls) as (sock, (_, writer)):
+        told = Told(lambda: sock.close())
+        sock.start(told)
+        writer.write(b"x" * 200_000)
+        writer.close()
+        await until(lambda: told.reads)
+        await asyncio.sleep(0.02)
+        assert (len(told.reads), told.events) == (1, [])
+
+
+@plain_and_tls
+@on_loop
+async def test_a_handler_that_raises_is_told_so_and_not_the_event_loop(authority: Path, tls: bool) -> None:
+    unhandled: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+
+    def fail() -> None:
+        raise LookupError
+
+    async with dialled(authority, tls) as (sock, (_, writer)):
+        told = Told(fail)
+        sock.start(told)
+        writer.write(b"x")
+        await until(lambda: told.events)
+    assert (told.events, unhandled) == ([("failed", LookupError)], [])
+
+
+@on_loop
+async def test_a_write_to_a_peer_that_reset_fails_and_is_told_later(authority: Path) -> None:
+    told = Told()
+    async with dialled(authority, tls=False) as (sock, (_, writer)):
+        sock.start(told)
+        sock.pause()
+        reset(writer)
+        await until(lambda: not sock.write(b"x"))
+        assert told.events == []  # not from within `write`
+        await until(lambda: told.events)
+        assert told.events[0] in [("write_failed", BrokenPipeError), ("write_failed", ConnectionResetError)]
+
+
+@on_loop
+async def test_a_failed_write_on_a_socket_that_was_closed_is_not_told(authority: Path) -> None:
+    told = Told()
+    async with dialled(authority, tls=False) as (sock, (_, writer)):
+        sock.start(told)
+        sock.pause()
+        reset(writer)
+        await until(lambda: not sock.write(b"x"))
+        sock.close()
+        await asyncio.sleep(0.02)
+        assert told.events == []
+
+
+@on_loop
+async def test_after_the_end_of_writing_the_peer_is_still_read(authority: Path) -> None:
+    told, data = Told(), bytes(4 << 20)
+    async with dialled(authority, tls=False) as (sock, (reader, writer)):
+        sock.start(told)
+        sock.write(data)
+        sock.end()
+        assert not sock.write(b"too late")
+        assert await reader.read(-1) == data
+        writer.write(b"heard")
+        await until(lambda: told.reads)
+    assert told.data == b"heard"
+
+
+@plain_and_tls
+@on_loop
+async def test_a_look_finds_what_came_and_the_end(authority: Path, tls: bool) -> None:
+    told = Told()
+    async with dialled(authority, tls) as (sock, (_, writer)):
+        sock.start(told)
+        sock.pause()
+        if not tls:  # else tickets may have come
+            assert not sock.look()
+        writer.write(b"news")
+        await until(lambda: sock.look() and told.reads)
+        assert told.data == b"news"
+        writer.close()
+        await until(lambda: sock.look() and sock.is_closed)
+        assert told.events == [("lost", None)]
+
+
+# Instants
+
+
+@contextlib.contextmanager
+def loopback() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Connect two plain sockets over TCP."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        near = socket.create_connection(listener.getsockname())
+        far, _ = listener.accept()
+    near.setblocking(False)
+    with near, far:
+        yield near, far
+
+
+@both_loops
+@on_loop
+async def test_an_instant_is_the_kernels_however_late_the_loop_reads(loop: Loop) -> None:
+    told = Told()
+    with loopback() as (near, far):
+        sock = Socket(near, SYSTEM, KernelTime(SYSTEM))
+        sock.start(told)
+        await until(lambda: sock.has_kernel_time or not far.send(b"."))
+        for _ in range(3):
+            told.reads.clear()
+            sent = time.monotonic_ns()
+            far.send(b"x")
+            time.sleep(0.05)  # noqa: ASYNC251 - the loop is held up
+            await until(lambda: told.reads)
+            assert sock.has_kernel_time
+            assert sent - 100_000 <= told.reads[0][0] < sent + 25_000_000
+            assert time.monotonic_ns() - told.reads[0][0] > 25_000_000
+        sock.close()
+
+
+@on_loop
+async def test_without_the_kernels_time_an_instant_is_the_loops() -> None:
+    told = Told()
+    with loopback() as (near, far):
+        sock = Socket(near, SYSTEM)
+        sock.start(told)
+        sent = time.monotonic_ns()
+        far.send(b"x")
+        time.sleep(0.02)  # noqa: ASYNC251 - the loop is held up
+        await until(lambda: told.reads)
+        sock.close()
+    assert not sock.has_kernel_time
+    assert told.reads[0][0] - sent >= 20_000_000
+
+
+@on_loop
+async def test_after_the_wall_clock_was_set_an_instant_is_the_loops() -> None:
+    told, ahead = Told(), 0
+    clock = Clock(wall_ns=lambda: time.time_ns() + ahead)
+    with loopback() as (near, far):
+        sock = Socket(near, clock, KernelTime(clock))
+        sock.start(told)
+        far.send(b"x")
+        await until(lambda: told.reads)
+        for step in (3_600_000_000_000, 0, -3_600_000_000_000):
+            ahead = step
+            told.reads.clear()
+            far.send(b"x")
+            before = time.monotonic_ns()
+            await until(lambda: told.reads)
+            assert not sock.has_kernel_time
+            assert told.reads[0][0] >= before
+        sock.close()
+
+
+# TLS
+
+
+def spoken_to(authority: Path, take: Callable[[ssl.SSLSocket], None]) -> tuple[int, threading.Thread]:
+    """Serve one connection over TLS in a thread, with the reads that end without a word raising."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with listener, listener.accept()[0] as sock:
+            sock.settimeout(10)
+            context = serving(authority, "good")
+            with context.wrap_socket(sock, server_side=True, suppress_ragged_eofs=False) as secured:
+                take(secured)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return listener.getsockname()[1], thread
+
+
+def test_a_close_is_said_to_the_peer(authority: Path) -> None:
+    ends: list[bytes | type[Exception]] = []
+
+    def take(secured: ssl.SSLSocket) -> None:
+        try:
+            ends.append(secured.recv(100))
+        except OSError as error:
+            ends.append(type(error))
+
+    async def main() -> None:
+        trusting = ssl.create_default_context(cafile=str(authority / "ca.pem"))
+        sock = TlsSocket(await connect("127.0.0.1", port), SYSTEM, None, trusting, "127.0.0.1", None)
+        await sock.shake_hands()
+        sock.close()
+
+    port, thread = spoken_to(authority, take)
+    run(main())
+    thread.join(10)
+    assert ends == [b""]
+
+
+@on_loop
+async def test_an_end_that_came_with_data_is_known_when_the_data_is_told(authority: Path) -> None:
+    held: list[bool] = []
+    told = Told(lambda: held.append(sock.holds_more))
+    trusting = ssl.create_default_context(cafile=str(authority / "ca.pem"))
+    received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+    peer = serving(authority, "good").wrap_bio(received, to_send, server_side=True)
+    with loopback() as (near, far):
+        sock = TlsSocket(near, SYSTEM, None, trusting, "127.0.0.1", None)
+        shaking = asyncio.create_task(sock.shake_hands())
+        for _ in range(2):
+            received.write(await asyncio.to_thread(far.recv, 1 << 16))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                peer.do_handshake()
+            far.sendall(to_send.read())
+        await shaking
+        sock.start(told)
+        peer.write(b"last")
+        with contextlib.suppress(ssl.SSLWantReadError):
+            peer.unwrap()
+        far.sendall(to_send.read())
+        await until(lambda: told.events)
+    assert (told.data, held, told.events) == (b"last", [True], [("lost", None)])
