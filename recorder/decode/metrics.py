@@ -368,9 +368,12 @@ METRICS: Final = {
 """Every metric, by its name on the tape."""
 
 
+_FORMULAS: Final = [(one.name, one.metadata["formula"]) for one in dataclasses.fields(Timing)]
+
+
 def measured(timeline: Timeline) -> dict[str, Any]:
     """Return every field of `Timing`."""
-    return {one.name: one.metadata["formula"](timeline) for one in dataclasses.fields(Timing)}
+    return {name: formula(timeline) for name, formula in _FORMULAS}
 
 
 def longest_silence(exchange: Exchange, reads: Reads, end_ns: int | None) -> int | None:

@@ -319,9 +319,12 @@ def _engine(uri: str) -> Engine:
     )
 
 
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def compact_json(value: Any) -> str:
     """Return a value as JSON, as the tape has it."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _COMPACT.encode(value)
 
 
 def _check_writable(path: Path) -> None:

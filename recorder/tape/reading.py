@@ -19,7 +19,8 @@ from recorder.tape import cells, packing
 from recorder.tape.packing import Packed
 from recorder.tape.schema import bodies, exchanges, measures, segments, sessions
 
-REQUEST_NEEDED = case((exchanges.c.path.contains("/aigc/"), exchanges.c.request_body)).label("request_needed")
+_NEEDS_REQUEST = "/aigc/"
+REQUEST_NEEDED = case((exchanges.c.path.contains(_NEEDS_REQUEST), exchanges.c.request_body)).label("request_needed")
 """The body of a request where decoding needs it: DashScope's answers mean what the request asked for."""
 
 _NO_READS: Final = Reads((), (), (), (), ())
@@ -56,8 +57,13 @@ def row_of(connection: Connection, no: int) -> Row[Any]:
     return connection.execute(_FACTS, {"no": no}).one()
 
 
-def exchange_of(row: Row[Any]) -> Exchange:
-    """Return the facts in an exchange's row."""
+def needs_request(path: str) -> bool:
+    """Return whether decoding needs the body of a request to this path."""
+    return _NEEDS_REQUEST in path.lower()
+
+
+def exchange_of(row: Any) -> Exchange:
+    """Return the facts in an exchange's row, or in what has its columns as attributes."""
     headers = dict(reversed(row.response_headers or []))
     return Exchange(
         status=row.status,

@@ -55,6 +55,7 @@ _BEFORE_KEY = frozenset({"key", "api-key", "apikey", "token", "access-token", "s
 _SIMPLE = re.compile(r"[^=:%@+]*")
 _ENCODED_LEVELS = 3
 _CACHED_LENGTH = 64
+_KNOWN = 512
 
 
 class Redactor:
@@ -65,6 +66,9 @@ class Redactor:
 
     def __init__(self, salt: bytes | None) -> None:
         self._salt = salt
+        # A program sends the same headers again and again.
+        self._known_header = functools.lru_cache(_KNOWN)(self._header)
+        self._known_url = functools.lru_cache(_KNOWN)(self._url)
 
     def mark(self, secret: str) -> str:
         """Return the mark that stands for `secret`; equal secrets have equal marks on the same tape."""
@@ -75,17 +79,18 @@ class Redactor:
 
     def headers(self, pairs: Iterable[tuple[bytes, bytes]]) -> list[list[str]]:
         """Return header pairs as `[name, value]` text in the order they came, credentials replaced."""
-        return [self._header(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in pairs]
+        return [list(self._known_header(name, value)) for name, value in pairs]
 
-    def _header(self, name: str, value: str) -> list[str]:
+    def _header(self, raw_name: bytes, raw_value: bytes) -> tuple[str, str]:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         if name in _CHALLENGES:
-            return [name, value]
+            return name, value
         shown = self.mark(name) if _LOOKS_SECRET.search(name) else name
         if is_secret(name, value):
-            return [shown, self.mark(_bare(value))]
+            return shown, self.mark(_bare(value))
         if value.startswith("/") or _ORIGIN.match(value):
-            return [shown, self.url(value)]
-        return [shown, self.mark(_bare(value)) if shows_secret(value) else value]
+            return shown, self.url(value)
+        return shown, self.mark(_bare(value)) if shows_secret(value) else value
 
     def labels(self, labels: Mapping[str, str]) -> dict[str, str]:
         """Return labels with credentials replaced."""
@@ -99,6 +104,9 @@ class Redactor:
 
     def url(self, url: str) -> str:
         """Return a URL with its user info and its secret values replaced."""
+        return self._known_url(url)
+
+    def _url(self, url: str) -> str:
         origin = _ORIGIN.match(url)
         end = origin.end() if origin else 0
         return self._without_user_info(url[:end]) + self.path(url[end:])

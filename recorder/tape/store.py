@@ -16,6 +16,9 @@ import traceback
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -37,6 +40,9 @@ from recorder.tape.schema import AUTO_VACUUM, bodies, exchanges, measures, segme
 
 _MEASURES = ", ".join(measures.c.keys())
 _JSON_MEASURES = {column.name for column in measures.c if isinstance(cells.declared(column), JSON)}
+_MEASURED = measures.c.keys()[1:]
+_values_of = attrgetter(*_MEASURED)
+_INSERT_MEASURES = f"INSERT OR REPLACE INTO measures ({_MEASURES}) VALUES ({', '.join('?' * len(measures.c))})"
 _INSERT_SEGMENT = f"INSERT INTO segments ({', '.join(segments.c.keys())}) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _INSERT_BODY = f"INSERT INTO bodies ({', '.join(bodies.c.keys())}) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _UPLOADED = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM uploads WHERE exchange_no = no)
@@ -44,19 +50,76 @@ _UPLOADED = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM upload
 """How much is stored of a request body that is still coming; no row if it is not."""
 
 
+_KEPT_BYTES = 128 << 10
+"""Of an exchange whose body is no larger than this, what was written is kept until it is settled …"""
+_ALL_KEPT_BYTES = 64 << 20
+"""… if that of all of them is no more than this."""
+_RUN_COLUMNS = (attrgetter("at_ns"), attrgetter("relayed_ns"), attrgetter("sizes"))
+_FACTS = (
+    "id", "method", "path", "request_model", "status", "response_headers", "ended_by", "connected_ns", "headers_ns",
+    "end_ns", "gap_bytes", "paused", "surplus", "coarse_clock", "framing", "request_size", "request_stored",
+    "request_needed", "connection_reused", "clock_error_ns",
+)  # fmt: skip
+"""The columns that decoding needs."""
+
+
 class _Request(msgspec.Struct):
     model: str | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Facts:
+    """What was written of an exchange, to be settled without reading it back; `row`: what a decoder needs of it."""
+
+    row: dict[str, Any]
+    runs: tuple[tuple[journal.Run, bytes], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return sum(len(data) for _, data in self.runs)
+
+    def unsettled(self, no: int) -> "Unsettled":
+        """Return the exchange as it would be read from the tape."""
+        row = SimpleNamespace(**self.row)
+        at_ns, relayed_ns, sizes = ([value for run, _ in self.runs for value in column(run)] for column in _RUN_COLUMNS)
+        places = list(range(len(sizes)))
+        reads = Reads(places, at_ns, relayed_ns, list(accumulate(sizes, initial=0))[:-1], sizes)
+        body = b"".join(data for _, data in self.runs)
+        facts = (row.id, row.method, row.path, row.request_model)
+        return Unsettled(no, *facts, reading.exchange_of(row), reads, body, is_settled=False)
+
+
 @dataclasses.dataclass(slots=True)
 class _Open:
-    """How far an exchange has been written; `uploaded`: its request body is still coming, and so much is stored."""
+    """How far an exchange has been written; `uploaded`: its request body is still coming, and so much is stored.
 
-    no: int
+    `changes` and `segments` are what is about to be written of it: columns, and reads with their bytes.
+    """
+
+    no: int | None
     next_seq: int = 0
     stored: int = 0
     ended: bool = False
     uploaded: int | None = None
+    facts: _Facts | None = None
+    changes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    segments: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
+
+    def change(self, values: dict[str, Any], facts: dict[str, Any]) -> None:
+        """Enter columns; `facts` are those that a decoder needs."""
+        self.changes |= values
+        if self.facts is not None:
+            self.facts = dataclasses.replace(self.facts, row=self.facts.row | facts)
+
+    def add(self, run: journal.Run, data: bytes) -> None:
+        """Enter reads that follow what is there."""
+        self.segments.append((*packing.packed(run.seq, self.stored, run.at_ns, run.relayed_ns, run.sizes), data))
+        self.next_seq += len(run.sizes)
+        self.stored += len(data)
+        if self.facts is not None:
+            kept = dataclasses.replace(self.facts, runs=(*self.facts.runs, (run, data)))
+            self.facts = kept if self.stored <= _KEPT_BYTES else None
 
 
 @dataclasses.dataclass(slots=True)
@@ -128,6 +191,8 @@ class Store:
         self._redactor = Redactor(b"")
         self._open: dict[str, _Open] = {}
         self._touched: dict[str, _Open] = {}
+        self._ended: dict[int, _Facts] = {}
+        """What was written of exchanges that are not settled yet, by their numbers."""
         self._lost: dict[str, journal.Lost] = {}
 
     @property
@@ -203,8 +268,23 @@ class Store:
         self._touched, self._lost = {}, {}
         with self.connection.begin():
             ended = self._append(frames)
-        self._open = {id: known for id, known in (self._open | self._touched).items() if not known.ended}
+        for id, known in self._touched.items():
+            if not known.ended:
+                self._open[id] = known
+                continue
+            self._open.pop(id, None)
+            if known.facts is not None and known.no is not None:
+                self._ended[known.no] = known.facts
+        self._bound_memory()
         return ended
+
+    def _bound_memory(self) -> None:
+        """Keep nothing of what was written if it is too much: it can be read back."""
+        kept = sum(known.stored for known in self._open.values() if known.facts is not None)
+        if kept + sum(facts.size for facts in self._ended.values()) > _ALL_KEPT_BYTES:
+            self._ended.clear()
+            for known in self._open.values():
+                known.facts = None
 
     def settle(self, numbers: Iterable[int]) -> list[journal.Finished]:
         """Derive the measures of ended exchanges and pack their bodies; return what to show of them.
@@ -226,6 +306,8 @@ class Store:
         return taken
 
     def _unsettled(self, no: int) -> Unsettled:
+        if (facts := self._ended.pop(no, None)) is not None:
+            return facts.unsettled(no)
         row = reading.row_of(self.connection, no)
         is_settled = self._driver.execute("SELECT 1 FROM bodies WHERE exchange_no = ?", (no,)).fetchone() is not None
         return Unsettled(
@@ -259,9 +341,7 @@ class Store:
         if measured is None:
             return False
         try:
-            marks = ", ".join("?" * len(measures.c))
-            row = _measures_row(no, measured)
-            self._driver.execute(f"INSERT OR REPLACE INTO measures ({_MEASURES}) VALUES ({marks})", row)
+            self._driver.execute(_INSERT_MEASURES, _measures_row(no, measured))
         except Exception as error:  # a value that SQLite refuses must not cost the facts
             if isinstance(error, sqlite3.OperationalError) or sqlite_code(error) in DAMAGED:
                 raise
@@ -277,7 +357,6 @@ class Store:
             return list(self.connection.execute(statement).scalars())
 
     def _append(self, frames: Sequence[journal.Frame]) -> list[int]:
-        ends: list[journal.End] = []
         uploads = _uploads(frames)
         for frame in frames:
             match frame:
@@ -285,15 +364,37 @@ class Store:
                     self._begin(frame, uploads)
                 case journal.Head():
                     self._head(frame)
-                case journal.End():
-                    ends.append(frame)
                 case journal.Heartbeat(at=at):
                     self._update("sessions", self._session_no, {"heartbeat_at": at})
                 case journal.Close(at=at):
                     self._update("sessions", self._session_no, {"heartbeat_at": at, "ended_at": at})
-        self._append_uploads(uploads)
         self._append_reads(_runs(frames))
-        return [no for end in ends if (no := self._end(end)) is not None]
+        ends = [frame for frame in frames if isinstance(frame, journal.End)]
+        ended = [known for end in ends if (known := self._end(end)) is not None]
+        self._write()
+        self._append_uploads(uploads)
+        for known in ended:
+            self._cut_request(known)
+        return [known.no for known in ended if known.no is not None]
+
+    def _cut_request(self, known: _Open) -> None:
+        """End the request of an exchange that ended while its body was still coming."""
+        if known.uploaded is not None and known.no is not None:
+            self._end_request(known.no, b"", None)
+
+    def _write(self) -> None:
+        """Write what the batch changed: one row for each exchange, one segment for the reads of each."""
+        rows: list[tuple[Any, ...]] = []
+        for known in self._touched.values():
+            if known.no is None:
+                columns, values = ", ".join(known.changes), ", ".join(f":{name}" for name in known.changes)
+                statement = f"INSERT INTO exchanges ({columns}) VALUES ({values})"
+                known.no = self._driver.execute(statement, known.changes).lastrowid
+            elif known.changes:
+                self._update("exchanges", known.no, known.changes)
+            rows += [(known.no, *segment) for segment in known.segments]
+            known.changes, known.segments = {}, []
+        self._driver.executemany(_INSERT_SEGMENT, rows)
 
     def _begin(self, frame: journal.Begin, uploads: dict[str, _Upload]) -> None:
         """Enter an exchange; if all of its request body is in the same batch, that, too."""
@@ -321,17 +422,19 @@ class Store:
             "labels": compact_json(self._redactor.labels(frame.labels)),
             "coarse_clock": frame.coarse_clock,
         }
-        columns, values = ", ".join(row), ", ".join(f":{name}" for name in row)
-        no = self._driver.execute(f"INSERT INTO exchanges ({columns}) VALUES ({values})", row).lastrowid
-        assert no is not None
-        self._touched[frame.id] = _Open(no, uploaded=0 if is_coming else None)
+        known = self._touched[frame.id] = _Open(None, uploaded=0 if is_coming else None)
+        known.changes = row
+        if not is_coming:
+            needed = frame.body if reading.needs_request(path) else None
+            facts = dict.fromkeys(_FACTS) | {name: value for name, value in row.items() if name in _FACTS}
+            known.facts = _Facts(facts | {"request_stored": len(frame.body or b""), "request_needed": needed})
 
     def _append_uploads(self, uploads: dict[str, _Upload]) -> None:
         for id, upload in uploads.items():
             known = self._find(id)
             if known is None:
                 self._lose(id, 0, whole=True)
-            elif known.uploaded is not None and not known.ended:
+            elif known.uploaded is not None and known.no is not None:
                 data = upload.data(known.uploaded)
                 if upload.end is not None:
                     self._end_request(known.no, data, upload.end)
@@ -362,28 +465,26 @@ class Store:
         elif not known.ended:
             values = msgspec.structs.asdict(frame)
             del values["id"], values["headers"]
-            values["response_headers"] = compact_json(self._redactor.headers(frame.headers))
-            self._update("exchanges", known.no, values)
+            headers = self._redactor.headers(frame.headers)
+            known.change(
+                values | {"response_headers": compact_json(headers)}, _needed(values) | {"response_headers": headers}
+            )
 
     def _append_reads(self, batch: dict[str, list[tuple[journal.Run, bytes]]]) -> None:
-        rows: list[tuple[int | str | bytes, ...]] = []
         for id, runs in batch.items():
             known = self._find(id)
             if known is None:
                 self._lose(id, sum(len(data) for _, data in runs), whole=True)
                 continue
-            start = known.stored
             new, data = self._following(runs, known)
             if new.sizes:
-                packed = packing.packed(new.seq, start, new.at_ns, new.relayed_ns, new.sizes)
-                rows.append((known.no, *packed, data))
-        self._driver.executemany(_INSERT_SEGMENT, rows)
+                known.add(new, data)
 
     def _following(self, runs: list[tuple[journal.Run, bytes]], known: _Open) -> tuple[journal.Run, bytes]:
         """Return, as one, the runs that continue a stream; what is on the tape, or comes twice, is passed over."""
         whole, body = journal.Run(runs[0][0].id, known.next_seq, [], [], []), []
         for run, data in runs:
-            present = known.next_seq - run.seq
+            present = known.next_seq + len(whole.sizes) - run.seq
             if present < 0 or (known.ended and present < len(run.sizes)):  # one before them is missing
                 self._lose(run.id, len(data), whole=False)
             elif present < len(run.sizes):
@@ -391,26 +492,22 @@ class Store:
                 whole.relayed_ns.extend(run.relayed_ns[present:])
                 whole.sizes.extend(run.sizes[present:])
                 body.append(data[sum(run.sizes[:present]) :])
-                known.next_seq += len(run.sizes) - present
-                known.stored += len(body[-1])
         return whole, b"".join(body)
 
-    def _end(self, frame: journal.End) -> int | None:
-        """End an exchange and return its number; a relay that sends its end again has not heard of it."""
+    def _end(self, frame: journal.End) -> _Open | None:
+        """End an exchange and return it; a relay that sends its end again has not heard of it."""
         known = self._find(frame.id)
         if known is None:
             self._lose(frame.id, 0, whole=True)
             return None
         if not known.ended:
-            if known.uploaded is not None:
-                self._end_request(known.no, b"", None)
             values = msgspec.structs.asdict(frame)
             del values["id"]
             values["gap_bytes"] = max(frame.gap_bytes, frame.bytes - known.stored)
             values["ended_detail"] = frame.ended_detail and self._redactor.text(frame.ended_detail.replace("\0", ""))
-            self._update("exchanges", known.no, values)
+            known.change(values, _needed(values))
             known.ended = True
-        return known.no
+        return known
 
     def _update(self, table: str, no: int, values: dict[str, Any]) -> None:
         assigned = ", ".join(f"{name} = :{name}" for name in values)
@@ -426,7 +523,7 @@ class Store:
         if (known := self._touched.get(id)) is None:
             known = self._open.get(id) or self._find_stored(id)
             if known is not None:
-                known = self._touched[id] = dataclasses.replace(known)
+                known = self._touched[id] = dataclasses.replace(known, changes={}, segments=[])
         return known
 
     def _find_stored(self, id: str) -> _Open | None:
@@ -526,11 +623,15 @@ def _facts_relayed(relayed: Relayed, is_answered: bool) -> dict[str, Any]:
 
 
 def _measures_row(no: int, measured: Measures) -> tuple[Any, ...]:
-    row = {"exchange_no": no} | {name: getattr(measured, name) for name in measures.c.keys()[1:]}
+    row = dict(zip(_MEASURED, _values_of(measured), strict=True))
     row["flags"], row["icl"] = " ".join(measured.flags), packing.pack_gaps(measured.icl)
     for name in _JSON_MEASURES:
         row[name] = None if row[name] is None else compact_json(row[name])
-    return tuple(row.values())
+    return (no, *row.values())
+
+
+def _needed(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in _FACTS}
 
 
 def _uploads(frames: Iterable[journal.Frame]) -> dict[str, _Upload]:
