@@ -21,9 +21,9 @@ class Clock:
     now: Callable[[], int] = time.monotonic_ns
     wall_ns: Callable[[], int] = time.time_ns
 
-    def wall(self) -> str:
-        """Return the wall time as ISO 8601 in UTC with microseconds, such as `2026-03-01T12:00:00.000000Z`."""
-        seconds, nanoseconds = divmod(self.wall_ns(), 1_000_000_000)
+    def wall(self, at_ns: int | None = None) -> str:
+        """Return a wall time, now's or `at_ns`, as ISO 8601 in UTC, such as `2026-03-01T12:00:00.000000Z`."""
+        seconds, nanoseconds = divmod(self.wall_ns() if at_ns is None else at_ns, 1_000_000_000)
         moment = datetime.fromtimestamp(seconds, UTC)
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds // 1000:06d}Z"
 

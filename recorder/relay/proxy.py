@@ -152,53 +152,65 @@ class Exchange:
     # the request
 
     def begin(self, rest: bytes, labels: dict[str, str]) -> None:
-        """Record the request, and send it upstream."""
-        self._rest = rest
+        """Send the request upstream, and record it."""
+        self._rest, self._labels = rest, labels
+        body = self._request.take() if self._request.complete else None
+        kept = self._kept()
+        instants = self._recording.instants
+        instants.connection_reused = kept is not None
+        head = self._head()
+        self._recording.start()
+        if kept is not None:
+            self._send(kept, head, body)
+        else:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect(head, body))
+        self._enter(body)
+        if kept is not None:
+            self.body_came()
+
+    def _kept(self) -> Connection | None:
+        """Return the connection that an exchange before this one left open, if it still is, and silent."""
+        kept = self._client.kept.pop(self._upstream, None)
+        if kept is not None and not kept.is_silent():
+            kept.close()
+            return None
+        return kept
+
+    def _enter(self, body: bytes | None) -> None:
         request = self._request
-        body = request.take() if request.complete else None
         self._recording.begin(
             journal.Begin(
                 id=self._recording.id,
-                started_at=self._proxy.clock.wall(),
+                started_at=self._recording.started_at,
                 method=request.method,
-                path=rest.decode("ascii"),
+                path=self._rest.decode("ascii"),
                 upstream=self._upstream.url,
                 headers=request.headers,
                 body=body,
                 body_size=None if body is None else len(body),
                 body_sha256=None if body is None else hashlib.sha256(body).hexdigest(),
-                labels=labels,
+                labels=self._labels,
             )
         )
-        kept = self._client.kept.pop(self._upstream, None)
-        if kept is not None and kept.is_silent():
-            self._recording.instants.connection_reused = True
-            self._send(kept, body)
-            return
-        if kept is not None:
-            kept.close()
-        self._recording.instants.connection_reused = False
-        self._connecting = asyncio.get_running_loop().create_task(self._connect(body))
 
-    async def _connect(self, body: bytes | None) -> None:
+    async def _connect(self, head: bytes, body: bytes | None) -> None:
         try:
-            self._send(await self._proxy.transport.connect(self._upstream, self._recording.instants), body)
+            connection = await self._proxy.transport.connect(self._upstream, self._recording.instants)
         except UpstreamError as error:
             self._fail(error, self._now())
         except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the client and the user
             self.taker_failed(error)
+        else:
+            self._send(connection, head, body)
+            self.body_came()
 
-    def _send(self, connection: Connection, body: bytes | None) -> None:
-        """Send the request's head, and what there is of its body."""
+    def _send(self, connection: Connection, head: bytes, body: bytes | None) -> None:
+        """Send the request's head, with its body if that has come whole."""
         self._connection = connection
         connection.begin(self, self._recording.instants, bodiless=self._request.method == "HEAD")
-        head = self._head()
         connection.limit(self._proxy.transport.limits.headers)
-        if body is not None:
-            connection.send(head + self._framed(body, last=True), last=True)
-        else:
-            connection.send(head, last=False)
-            self.body_came()
+        is_whole = body is not None
+        connection.send(head + self._framed(body or b"", last=True) if is_whole else head, last=is_whole)
 
     def _head(self) -> bytes:
         request, upstream = self._request, self._upstream

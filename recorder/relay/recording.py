@@ -42,16 +42,27 @@ class Recording:
         self._unrecorded = False
         self._answer: tuple[int, str, int] | None = None
         self._end: journal.End | None = None
+        self._started_ns: int | None = None
         self.t0 = clock.now()
+
+    def start(self) -> None:
+        """Set T0: the request is about to be sent upstream."""
+        self._started_ns, self.t0 = self._clock.wall_ns(), self._clock.now()
+
+    @property
+    def started_at(self) -> str:
+        """The wall time at T0."""
+        return self._clock.wall(self._started_ns)
 
     def has_room_for_body(self, size: int) -> bool:
         """Return whether a request body of `size` bytes can be stored."""
         return self._tap.has_room_for_request(min(size, REQUEST_STORED_BYTES))
 
     def begin(self, frame: journal.Begin) -> None:
-        """Enter the request, and set T0; where there is no room, its body is left out, but not its size and hash.
+        """Enter the request, which may be on its way since `start`.
 
-        Without body and size, the body comes in pieces: `upload`, `uploaded`.
+        Where there is no room, its body is left out, but not its size and hash. Without body and size, the body comes
+        in pieces: `upload`, `uploaded`.
         """
         if frame.body and not self.has_room_for_body(len(frame.body)):
             frame = msgspec.structs.replace(frame, body=None)
@@ -65,7 +76,8 @@ class Recording:
             self._storable = -1
         self._tap.follow(self)
         self._put(frame)
-        self.t0 = self._clock.now()
+        if self._started_ns is None:
+            self.start()
 
     def upload(self, data: bytes) -> None:
         """Enter a piece of the request body; once one could not be kept, none after it is.

@@ -26,7 +26,7 @@ from recorder.tape.losses import LATE_NS, Counts, Keeper, LossReporter, Relayed,
 
 QUEUE_BYTES = 64 << 20
 """Unacknowledged bytes kept at most; reads beyond it become gaps, and request bodies are left out."""
-GATHER_SECONDS = 0.008
+GATHER_SECONDS = 0.03
 """Frames wait this long for company; well under the commit window, so a killed relay loses no more than that."""
 _PIPE_BYTES = 4 << 20
 _JOINED_BYTES = 256 << 10
