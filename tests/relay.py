@@ -30,6 +30,7 @@ from recorder.relay import providers, server
 from recorder.relay.guard import Refusal
 from recorder.relay.proxy import Proxy
 from recorder.relay.service import Observer, Options, Recorder
+from recorder.relay.sockets import Handler, Socket
 from recorder.relay.upstream import Transport
 from tests.forked import CLI, AsyncForked
 
@@ -273,6 +274,44 @@ async def serving_raw(relay: "Relay", upstream: Callable[..., Coroutine[Any, Any
         await asyncio.gather(*serving, return_exceptions=True)
 
 
+# A socket
+
+
+class ByHand(Socket):
+    """A socket of which a test tells what it reads, and what becomes of what is written."""
+
+    def __init__(self) -> None:
+        self.is_closed = self.is_paused = self.has_kernel_time = False
+        self.stamp = self.unsent = self.written = 0
+        self.sent: list[bytes] = []
+        self.takes_all = True
+        self.news: list[bytes] = []
+        self.handler: Handler
+
+    def start(self, handler: Handler) -> None:
+        self.handler = handler
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+
+    def look(self) -> bool:
+        if self.news and not self.is_closed:
+            self.handler.received(self.stamp, memoryview(self.news.pop(0)))
+            return True
+        return False
+
+    def write(self, data: bytes) -> bool:
+        self.sent.append(data)
+        self.unsent += 0 if self.takes_all else len(data)
+        return self.takes_all
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
 # The command
 
 
@@ -324,7 +363,7 @@ class Relay:
     def __init__(self, directory: Path, **options: Any) -> None:
         self.runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         self.tape = directory / "tape.db"
-        self.upstream = ScriptedUpstream(options.pop("choose", self._choose))
+        self.upstream = ScriptedUpstream(options.pop("choose", self._choose), options.pop("tls", None))
         self.refused: list[Refusal] = []
         self.troubles: list[str] = []
         self._options = options

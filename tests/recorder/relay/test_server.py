@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from recorder.clock import SYSTEM
 from recorder.demo.upstream import Scene, answer
 from recorder.errors import CannotListen
 from recorder.relay import local, server
-from tests.relay import DONE, Relay, address, chunk, dial, kept, on_loop, post, raw, take, until
+from recorder.relay.server import Client, Request
+from tests.relay import DONE, ByHand, Relay, address, chunk, dial, kept, on_loop, post, raw, take, until
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -190,6 +192,34 @@ def test_clients_beyond_the_limit_get_the_reason_and_are_closed_at_the_end(
     with Relay(tmp_path) as relay:
         relay.runner.run(main())
         assert [refusal.status for refusal in relay.refused] == [503]
+
+
+class Answering:
+    """An app that answers half of what it promises, and then ends the connection."""
+
+    def serve(self, client: Client, request: Request) -> None:
+        client.start(200, b"", [(b"content-length", b"9")], chunked=False, closes=False)
+        client.add(b"half")
+        client.cut()
+
+    def client_failed(self, error: Exception) -> None:
+        raise error
+
+
+@on_loop
+async def test_what_a_client_does_not_read_of_its_last_response_is_not_kept_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "LAST_SECONDS", 0.05)
+    closed: list[Client] = []
+    sock = ByHand()
+    sock.takes_all = False
+    client = Client(sock, Answering(), SYSTEM, closed.append)
+    client.received(0, memoryview(b"GET / HTTP/1.1\r\n\r\n"))
+    assert b"".join(sock.sent).endswith(b"\r\n\r\nhalf")
+    assert not closed
+    await until(lambda: closed)
+    assert sock.is_closed
 
 
 # The drain

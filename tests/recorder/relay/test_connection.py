@@ -1,0 +1,267 @@
+"""One connection upstream, fed by hand: bytes in, reads and endings out, on a clock that ticks with each read."""
+
+from typing import Any
+
+import pytest
+
+from recorder.clock import Clock
+from recorder.relay import providers
+from recorder.relay.upstream import HEAD_BYTES, Connection, Head, Instants
+from tests.relay import ByHand, run
+
+HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+UPSTREAM = providers.parse("http://upstream.test")
+
+
+class Exchange:
+    """Takes responses of a connection by hand, at 1, 2, 3 … ns; it is its clock, too."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.reads: list[tuple[int, bytes]] = []
+        self.heads: list[Head] = []
+        self.told: list[str] = []
+        self.instants = Instants()
+        self.socket = ByHand()
+        self.connection = Connection(self.socket, Clock(now=lambda: self.now), UPSTREAM)
+        self.connection.closed_by_peer = lambda: self.told.append("closed by peer")
+        self.socket.start(self.connection)
+        self.begin()
+
+    def begin(self, *, bodiless: bool = False) -> None:
+        self.instants = Instants()
+        self.connection.begin(self, self.instants, bodiless=bodiless)
+        self.connection.send(b"request", last=True)
+
+    def feed(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.now += 1
+            self.socket.stamp = self.now
+            self.connection.received(self.now, memoryview(piece))
+
+    def lose(self, error: Exception | None) -> None:
+        self.now += 1
+        self.socket.stamp = self.now
+        self.connection.lost(error)
+
+    def told_to_continue(self) -> None:
+        self.told.append("continue")
+
+    def came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
+        if head is not None:
+            self.heads.append(head)
+        if body:
+            self.reads.append((at, body))
+        if over:
+            self.told.append("over")
+
+    def request_progressed(self) -> None:
+        self.told.append("progressed")
+
+    def request_refused(self) -> None:
+        self.told.append("refused")
+
+    def taker_failed(self, error: Exception) -> None:
+        self.told.append(f"failed: {error}")
+
+
+def fed(*pieces: bytes, lost: Exception | None = None, ends: bool = False, bodiless: bool = False) -> Exchange:
+    """Give an exchange to which these pieces came, and whose connection was then perhaps lost."""
+
+    async def main() -> Exchange:
+        exchange = Exchange()
+        exchange.begin(bodiless=bodiless)
+        exchange.feed(*pieces)
+        if ends:
+            exchange.lose(lost)
+        return exchange
+
+    found: Exchange = run(main())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pieces", "reads"),
+    [
+        ((HEAD + b"2\r\nab\r\n",), [(1, b"ab")]),
+        ((HEAD, b"2\r\nab\r\n3\r\ncde\r\n"), [(2, b"abcde")]),
+        ((HEAD, b"4\r\na", b"b", b"cd\r\n0\r\n\r\n"), [(2, b"a"), (3, b"b"), (4, b"cd")]),
+        ((b"HTTP/1.1 103 Early Hints\r\n\r\n" + HEAD, b"1\r\na\r\n"), [(2, b"a")]),
+    ],
+)
+def test_a_read_is_what_came_at_once_and_has_its_instant(pieces: tuple[bytes, ...], reads: list[Any]) -> None:
+    assert fed(*pieces).reads == reads
+
+
+@pytest.mark.parametrize(
+    ("pieces", "ended_by"),
+    [
+        ((), "eof"),
+        ((HEAD, b"5\r\nab"), "eof"),
+        ((HEAD, b"zz\r\n"), "framing"),
+        ((b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nab",), "length"),
+        ((b"HTTP/1.1 200 OK\r\nx: \x1b[2J\r\n\r\n",), "protocol"),
+        ((b"HTTP/1.1 200 OK\r\nx: " + b"y" * HEAD_BYTES,), "protocol"),
+        (
+            (b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",),
+            "protocol",
+        ),
+    ],
+)
+def test_each_way_of_breaking_has_its_name_and_is_told_once(pieces: tuple[bytes, ...], ended_by: str) -> None:
+    exchange = fed(*pieces, ends=True)
+    failure = exchange.connection.failure
+    assert failure is not None
+    assert (failure.ended_by, exchange.told.count("over"), exchange.connection.is_reusable()) == (ended_by, 1, False)
+    assert exchange.socket.is_closed
+
+
+def test_a_reset_is_told_from_a_close() -> None:
+    failure = fed(HEAD, lost=ConnectionResetError(104, "reset"), ends=True).connection.failure
+    assert failure is not None
+    assert failure.ended_by == "reset"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "bodiless"),
+    [
+        ((HEAD, b"0\r\n\r\n"), False),
+        ((b"HTTP/1.1 200 OK\r\n\r\n", b"to the close"), False),
+        ((b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n",), True),
+        ((b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n",), False),
+    ],
+)
+def test_a_body_that_came_whole_is_no_failure(pieces: tuple[bytes, ...], bodiless: bool) -> None:
+    exchange = fed(*pieces, ends=True, bodiless=bodiless)
+    assert (exchange.connection.ended, exchange.connection.failure) == (True, None)
+    assert exchange.told == ["over"]
+
+
+@pytest.mark.parametrize(
+    ("response", "keeps"),
+    [
+        (OK, True),
+        (HEAD + b"0\r\n\r\n", True),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", True),
+        (b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n", True),
+        (b"HTTP/1.1 200 OK\r\nConnection: x, Close\r\ncontent-length: 0\r\n\r\n", False),
+        (b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n", False),
+        (b"HTTP/1.0 200 OK\r\nconnection: Keep-Alive\r\ncontent-length: 0\r\n\r\n", True),
+        (OK + b"x", False),
+        (OK + OK, False),
+    ],
+)
+def test_a_connection_is_kept_after_a_clean_end_only(response: bytes, keeps: bool) -> None:
+    exchange = fed(response)
+    assert (exchange.connection.ended, exchange.connection.is_reusable()) == (True, keeps)
+    assert exchange.connection.surplus == (response.startswith(OK) and response != OK)
+
+
+def test_a_connection_is_not_kept_before_the_whole_request_is_sent() -> None:
+    async def main() -> None:
+        exchange = Exchange()
+        exchange.connection.begin(exchange, Instants(), bodiless=False)
+        exchange.connection.send(b"half", last=False)
+        exchange.feed(OK)
+        assert not exchange.connection.is_reusable()
+
+    run(main())
+
+
+def test_a_request_is_sent_when_the_kernel_has_taken_its_last_byte() -> None:
+    async def main() -> None:
+        exchange = Exchange()
+        exchange.connection.begin(exchange, instants := Instants(), bodiless=False)
+        exchange.socket.takes_all, exchange.now = False, 5
+        exchange.connection.send(b"head", last=False)
+        exchange.connection.send(b"body", last=True)
+        for unsent, sent in ((3, None), (0, 7)):
+            exchange.socket.unsent = unsent
+            exchange.now += 1
+            exchange.connection.progressed()
+            assert instants.sent == sent
+
+    run(main())
+
+
+@pytest.mark.parametrize("after", [b"x", OK, None], ids=["surplus", "response", "close"])
+def test_the_end_is_the_responses_whatever_follows_it(after: bytes | None) -> None:
+    exchange = fed(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\no", b"k")
+    if after is None:
+        exchange.lose(None)
+    else:
+        exchange.feed(after)
+        assert exchange.connection.surplus
+        assert exchange.socket.is_closed  # nothing more is read of it
+    assert (exchange.connection.ended_at, exchange.told, exchange.reads) == (2, ["over"], [(1, b"o"), (2, b"k")])
+
+
+def test_the_next_exchange_knows_nothing_of_the_one_before() -> None:
+    async def main() -> None:
+        exchange = Exchange()
+        for number, length in enumerate((b"2", b"3"), 1):
+            exchange.feed(
+                b"HTTP/1.1 200 OK\r\ncontent-length: %b\r\nx-%d: 1\r\n\r\n" % (length, number), b"abc"[: int(length)]
+            )
+            assert exchange.connection.is_reusable()
+            exchange.connection.keep()
+            assert exchange.connection.is_silent()
+            exchange.begin()
+        assert [head.headers[1][0] for head in exchange.heads] == [b"x-1", b"x-2"]
+        assert [body for _, body in exchange.reads] == [b"ab", b"abc"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("news", [[b" "], [b"HTTP/1.1 408 Timeout\r\n\r\n"]])
+def test_a_kept_connection_on_which_something_came_is_not_silent(news: list[bytes]) -> None:
+    exchange = fed(OK)
+    exchange.connection.keep()
+    exchange.socket.news = news
+    assert not exchange.connection.is_silent()
+    assert (exchange.socket.is_closed, exchange.told) == (True, ["over", "closed by peer"])
+
+
+@pytest.mark.parametrize("how", ["bytes", "close", "reset"])
+def test_a_kept_connection_that_its_peer_closes_says_so(how: str) -> None:
+    exchange = fed(OK)
+    exchange.connection.keep()
+    if how == "bytes":
+        exchange.feed(b"unasked")
+    else:
+        exchange.lose(None if how == "close" else ConnectionResetError())
+    assert (exchange.socket.is_closed, exchange.told) == (True, ["over", "closed by peer"])
+
+
+def test_100_is_told_once_and_other_informational_responses_are_passed_over() -> None:
+    again = b"HTTP/1.1 100 Continue\r\n\r\n"
+    exchange = fed(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", again, again, OK)
+    assert exchange.told == ["continue", "over"]
+    assert exchange.heads[0].headers == [(b"content-length", b"2")]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"), [(b"200 All right", b"All right"), (b"200", b""), (b"200 \x1b[2J", b""), (b"200 a\tb", b"a\tb")]
+)
+def test_a_reason_passes_unless_it_holds_control_characters(line: bytes, reason: bytes) -> None:
+    exchange = fed(b"HTTP/1.1 " + line + b"\r\ncontent-length: 0\r\n\r\n")
+    assert [head.reason for head in exchange.heads] in ([reason], [])  # or llhttp takes it for no HTTP
+
+
+def test_a_trailer_is_no_header() -> None:
+    exchange = fed(HEAD + b"2\r\nok\r\n0\r\nx-trailer: 1\r\n\r\n")
+    assert (exchange.heads[0].headers, exchange.connection.is_reusable()) == (
+        [(b"transfer-encoding", b"chunked")],
+        True,
+    )
+
+
+def test_a_pause_is_counted_and_ends_with_the_exchange() -> None:
+    exchange = fed(HEAD)
+    exchange.connection.pause()
+    exchange.connection.pause()
+    assert (exchange.connection.paused, exchange.socket.is_paused) == (1, True)
+    exchange.feed(b"0\r\n\r\n")
+    exchange.connection.keep()
+    assert not exchange.socket.is_paused

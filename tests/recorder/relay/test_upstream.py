@@ -1,0 +1,330 @@
+"""Connecting to API servers, on both event loops: what is told of it, in time, over TLS, and how it fails."""
+
+import asyncio
+import dataclasses
+import errno
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recorder.demo.upstream import Scene, ScriptedUpstream, answer
+from recorder.errors import UpstreamError
+from recorder.relay import providers
+from recorder.relay.upstream import Connection, Head, Instants, Limits, Transport, why_not_connected
+from tests.relay import LOOPS, on_loop, serving, until
+
+Loop = Callable[[], asyncio.AbstractEventLoop]
+both_loops = pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+REQUEST = b"POST /v1/x HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
+
+
+class Taken:
+    """Takes one response."""
+
+    def __init__(self, connection: Connection, instants: Instants) -> None:
+        self.connection, self.instants = connection, instants
+        self.head: Head | None = None
+        self.reads: list[tuple[int, bytes]] = []
+        self.over = asyncio.Event()
+
+    def told_to_continue(self) -> None:
+        """Of no interest."""
+
+    def came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
+        self.head = self.head or head
+        if body:
+            self.reads.append((at, body))
+        if over:
+            self.over.set()
+
+    def request_progressed(self) -> None:
+        """Of no interest."""
+
+    def request_refused(self) -> None:
+        """Of no interest."""
+
+    def taker_failed(self, error: Exception) -> None:
+        raise error
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(data for _, data in self.reads)
+
+    @property
+    def ended_by(self) -> str | None:
+        return self.connection.failure and self.connection.failure.ended_by
+
+
+async def ask(
+    url: str, request: bytes = REQUEST, limit: float = 10, on: Connection | None = None, **options: Any
+) -> Taken:
+    """Send a request over a new connection, or over one; the response may still be coming."""
+    instants = Instants()
+    connection = on or await Transport(**options).connect(providers.parse(url), instants)
+    taken = Taken(connection, instants)
+    connection.begin(taken, instants, bodiless=False)
+    connection.limit(limit)
+    connection.send(request, last=True)
+    return taken
+
+
+async def fetch(url: str, **more: Any) -> Taken:
+    """Ask, and take the whole response."""
+    taken = await ask(url, **more)
+    async with asyncio.timeout(10):
+        await taken.over.wait()
+    if not taken.connection.is_reusable():
+        taken.connection.close()
+    return taken
+
+
+@both_loops
+@pytest.mark.parametrize(
+    ("scene", "body", "ended"),
+    [
+        pytest.param(Scene([(0, CHUNKED), (0.02, b"3\r\nabc\r\n"), (0.02, b"0\r\n\r\n")]), b"abc", None, id="whole"),
+        pytest.param(Scene([(0, CHUNKED + b"3\r\nabc\r\n"), (0.02, b"5\r\nde")], "fin"), b"abcde", "eof", id="fin"),
+        pytest.param(Scene([(0, CHUNKED + b"3\r\nabc\r\n"), (0.05, b"")], "reset"), b"abc", "reset", id="reset"),
+        pytest.param(Scene([(0, CHUNKED + b"3\r\nabc\r\nx")], "stall"), b"abc", "framing", id="framing"),
+        pytest.param(Scene([(0, CHUNKED + b"3\r\nabc\r\n")], "stall"), b"abc", "idle_timeout", id="silence"),
+        pytest.param(Scene([(0, OK[:-1])], "fin"), b"o", "length", id="length"),
+        pytest.param(Scene([(0, b"HTTP/1.1 200 OK\r\n\r\nab"), (0.02, b"c")], "fin"), b"abc", None, id="close"),
+        pytest.param(Scene([], "fin"), b"", "eof", id="no_answer"),
+        pytest.param(Scene([(0.02, b"")], "reset"), b"", "reset", id="no_answer_but_a_reset"),
+        pytest.param(Scene([], "stall"), b"", "headers_timeout", id="no_answer_at_all"),
+    ],
+)
+@on_loop
+async def test_an_ending_is_named(loop: Loop, scene: Scene, body: bytes, ended: str | None) -> None:
+    async with ScriptedUpstream(lambda _: scene) as upstream:
+        taken = await fetch(upstream.url, limit=0.2 if ended in ("idle_timeout", "headers_timeout") else 20)
+        assert (taken.body, taken.ended_by) == (body, ended)
+        taken.connection.close()
+
+
+@both_loops
+@on_loop
+async def test_a_reset_loses_nothing_that_came_before_it(loop: Loop) -> None:
+    pieces = [(0.0, b"400\r\n%s\r\n" % bytes(1024))] * 100
+    async with ScriptedUpstream(lambda _: Scene([(0, CHUNKED), *pieces, (0.1, b"")], "reset")) as upstream:
+        taken = await fetch(upstream.url)
+        assert (len(taken.body), taken.ended_by) == (102_400, "reset")
+
+
+@both_loops
+@on_loop
+async def test_the_instants_are_in_order_and_only_a_new_connection_has_been_connected(loop: Loop) -> None:
+    async with ScriptedUpstream(lambda _: answer([(0.0, b"a"), (0.02, b"b")])) as upstream:
+        first = await fetch(upstream.url)
+        first.connection.keep()
+        assert first.connection.is_silent()
+        second = await fetch(upstream.url, on=first.connection)
+        second.connection.close()
+        assert upstream.connections == 1
+    for taken in (first, second):
+        instants, reads = taken.instants, taken.reads
+        order = [instants.sent, instants.headers, reads[0][0], reads[-1][0], taken.connection.came_at]
+        assert None not in order
+        assert order == sorted(order)  # type: ignore[type-var]
+    assert first.instants.connected is not None
+    assert first.instants.sent is not None
+    assert first.instants.connected <= first.instants.sent
+    assert second.instants.connected is None
+
+
+@both_loops
+@on_loop
+async def test_a_request_is_sent_when_its_last_byte_has_gone_out(loop: Loop) -> None:
+    taking, size = asyncio.Event(), 20 << 20
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await taking.wait()
+        await reader.readexactly(size)
+        writer.write(OK)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20) as server:
+        taken = await ask(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", bytes(size))
+        await asyncio.sleep(0.05)
+        assert (taken.instants.sent, taken.connection.unsent > 0) == (None, True)
+        taking.set()
+        await until(taken.over.is_set)
+        instants = taken.instants
+        assert instants.connected is not None
+        assert instants.sent is not None
+        assert instants.headers is not None
+        assert instants.connected < instants.sent < instants.headers
+        taken.connection.close()
+
+
+@both_loops
+@on_loop
+async def test_an_answer_that_comes_while_the_request_is_uploaded_is_taken(loop: Loop) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK.replace(b"200 OK", b"401 No"))
+        await writer.drain()
+        writer.close()  # on bytes that were never read: a reset follows the answer
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        taken = await fetch(url, request=b"POST / HTTP/1.1\r\n\r\n" + bytes(20 << 20))
+    assert taken.head is not None
+    assert (taken.head.status, taken.body, taken.ended_by) == (401, b"ok", None)
+    assert not taken.connection.is_reusable()
+
+
+@both_loops
+@on_loop
+async def test_a_pause_lets_upstream_wait_and_is_no_silence_of_its(loop: Loop) -> None:
+    pieces = [(0.0, b"10000\r\n%s\r\n" % bytes(64 << 10))] * 400
+    async with ScriptedUpstream(lambda _: Scene([(0, CHUNKED), *pieces, (0, b"0\r\n\r\n")])) as upstream:
+        taken = await ask(upstream.url, limit=0.3)
+        await until(lambda: taken.reads)
+        taken.connection.pause()
+        held = len(taken.body)
+        await asyncio.sleep(0.5)  # longer than the limit
+        assert (len(taken.body), taken.over.is_set()) == (held, False)
+        taken.connection.resume()
+        await until(taken.over.is_set)
+        assert (len(taken.body), taken.ended_by) == (400 << 16, None)
+        taken.connection.close()
+
+
+@both_loops
+@on_loop
+async def test_to_give_up_closes_the_connection(loop: Loop) -> None:
+    async with ScriptedUpstream(lambda _: Scene([], "stall")) as upstream:
+        taken = await ask(upstream.url)
+        await until(lambda: upstream.requests)
+        taken.connection.close()
+        await until(lambda: upstream.requests[0].peer_left_ns)
+
+
+# Connecting
+
+
+async def refusal(upstream: providers.Upstream, **options: Any) -> str:
+    """Give why a connection to this upstream cannot be had."""
+    with pytest.raises(UpstreamError) as caught:
+        await Transport(**options).connect(upstream, Instants())
+    assert str(caught.value)
+    return caught.value.ended_by
+
+
+@both_loops
+@on_loop
+async def test_a_port_where_nobody_listens_refuses(loop: Loop) -> None:
+    async with ScriptedUpstream(lambda _: Scene([])) as upstream:
+        url = upstream.url
+    assert await refusal(providers.parse(url)) == "refused"
+
+
+@both_loops
+@on_loop
+async def test_a_name_that_does_not_resolve_is_dns(loop: Loop) -> None:
+    name = ".".join(["long" * 12] * 6)  # too long to be asked for anywhere
+    assert await refusal(dataclasses.replace(providers.parse("http://x.test"), host=name)) == "dns"
+
+
+def trusting(authority: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(authority / "ca.pem"))
+
+
+@both_loops
+@on_loop
+async def test_a_handshake_that_does_not_end_is_a_timeout_and_leaves_nothing(loop: Loop, authority: Path) -> None:
+    left = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(-1)
+        left.set()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
+        upstream = providers.parse(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        assert await refusal(upstream, limits=Limits(connect=0.1), tls=trusting(authority)) == "connect_timeout"
+        await until(left.is_set)
+
+
+@both_loops
+@on_loop
+async def test_an_upstream_of_a_trusted_authority_streams(loop: Loop, authority: Path) -> None:
+    scene = answer([(0.02, b"one"), (0.02, b"two")])
+    async with ScriptedUpstream(lambda _: scene, serving(authority, "good")) as upstream:
+        taken = await fetch(upstream.url, tls=trusting(authority))
+        assert (taken.body, taken.ended_by) == (b"onetwo", None)
+        order = [taken.instants.connected or 0, taken.instants.sent or 0, taken.instants.headers or 0]
+        assert 0 < order[0] <= order[1] < order[2]
+        taken.connection.close()
+
+
+@both_loops
+@on_loop
+async def test_a_large_request_and_answer_pass_tls_whole(loop: Loop, authority: Path) -> None:
+    data = bytes(range(256)) * 4096
+    scene = answer([(0.0, data)], framing="length")
+    async with ScriptedUpstream(lambda _: scene, serving(authority, "good")) as upstream:
+        head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(data)
+        taken = await fetch(upstream.url, request=head + data, tls=trusting(authority))
+        assert (taken.body == data, upstream.requests[0].body == data, taken.ended_by) == (True, True, None)
+        assert taken.instants.sent is not None
+        taken.connection.close()
+
+
+@both_loops
+@pytest.mark.parametrize("name", ["good", "wrong", "expired"])
+@on_loop
+async def test_tls_that_does_not_verify_is_never_spoken_over(loop: Loop, authority: Path, name: str) -> None:
+    tls = ssl.create_default_context() if name == "good" else trusting(authority)  # good, but of an unknown authority
+    async with ScriptedUpstream(lambda _: answer([(0, b"secret")]), serving(authority, name)) as upstream:
+        assert await refusal(providers.parse(upstream.url), tls=tls) == "tls"
+        assert upstream.requests == []
+
+
+@both_loops
+@on_loop
+async def test_a_plain_upstream_where_tls_was_expected_is_a_tls_error(loop: Loop, authority: Path) -> None:
+    async with ScriptedUpstream(lambda _: Scene([(0, OK)])) as upstream:
+        url = upstream.url.replace("http:", "https:")
+        assert await refusal(providers.parse(url), tls=trusting(authority)) in ("tls", "reset")
+        assert upstream.requests == []
+
+
+@both_loops
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["tls12", "tls13"])
+@on_loop
+async def test_the_second_connection_resumes_the_tls_session(
+    loop: Loop, authority: Path, version: ssl.TLSVersion
+) -> None:
+    resumed: list[bool] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        resumed.append(writer.get_extra_info("ssl_object").session_reused)
+        await reader.readuntil(b"{}")
+        writer.write(OK)
+        await reader.read(-1)
+        writer.close()
+
+    context = serving(authority, "good")
+    context.maximum_version = version
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
+        upstream = providers.parse(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        transport = Transport(trusting(authority))
+        for _ in range(3):
+            connection = await transport.connect(upstream, Instants())
+            await fetch(upstream.url, on=connection)
+            transport.remember(connection)
+            connection.close()
+    assert resumed == [False, True, True]
+
+
+def test_errors_of_connecting_are_told_apart() -> None:
+    assert why_not_connected(OSError(errno.ENETUNREACH, "unreachable")) == "refused"
+    assert why_not_connected(ConnectionAbortedError("handshake")) == "reset"
+    assert why_not_connected(ssl.SSLError("bad")) == "tls"
