@@ -4,6 +4,7 @@ Durations are differences of the monotonic clock, in integer nanoseconds; wall t
 ever shown. Everything else takes a `Clock`, so that a test can hand in its own.
 """
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,8 +25,12 @@ class Clock:
     def wall(self, at_ns: int | None = None) -> str:
         """Return a wall time, now's or `at_ns`, as ISO 8601 in UTC, such as `2026-03-01T12:00:00.000000Z`."""
         seconds, nanoseconds = divmod(self.wall_ns() if at_ns is None else at_ns, 1_000_000_000)
-        moment = datetime.fromtimestamp(seconds, UTC)
-        return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds // 1000:06d}Z"
+        return f"{_second(seconds)}.{nanoseconds // 1000:06d}Z"
+
+
+@functools.lru_cache(8)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 SYSTEM = Clock()

@@ -155,18 +155,18 @@ class Exchange:
         """Send the request upstream, and record it."""
         self._rest, self._labels = rest, labels
         body = self._request.take() if self._request.complete else None
-        kept = self._kept()
+        connection = self._kept()
         instants = self._recording.instants
-        instants.connection_reused = kept is not None
+        instants.connection_reused = connection is not None
         head = self._head()
         self._recording.start()
-        if kept is not None:
-            self._send(kept, head, body)
+        connection = connection or self._proxy.transport.connect_at_once(self._upstream, instants)
+        if connection is not None:
+            self._send(connection, head, body)
         else:
             self._connecting = asyncio.get_running_loop().create_task(self._connect(head, body))
         self._enter(body)
-        if kept is not None:
-            self.body_came()
+        self.body_came()
 
     def _kept(self) -> Connection | None:
         """Return the connection that an exchange before this one left open, if it still is, and silent."""

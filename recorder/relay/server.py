@@ -23,7 +23,7 @@ from recorder.errors import CannotListen
 from recorder.plurals import counted
 from recorder.relay import local
 from recorder.relay.guard import Refusal
-from recorder.relay.sockets import Socket, ask_for_times
+from recorder.relay.sockets import Socket, ask_for_times, send_at_once
 from recorder.relay.upstream import Connection
 
 HEAD_BYTES = 64 << 10
@@ -45,7 +45,8 @@ KEPT = 8
 _BACKLOG = 2048
 _RESERVED_DESCRIPTORS = 8
 """For the refused, for another writer, and for temporary files."""
-_ACCEPTED_AT_ONCE = 100
+_ACCEPTED_AT_ONCE = 4
+"""Few: whoever came first is served first."""
 _ACCEPT_AGAIN_SECONDS = 0.2
 _REFUSED_KEPT = 3
 _REFUSED_SECONDS = 1.0
@@ -139,8 +140,13 @@ class Client:
         """How long the connection is kept without a request."""
         self.kept: dict[object, Connection] = {}
         """Connections that wait for another exchange, by their API server; the one used last is the last."""
-        self._set_deadline(HEAD_SECONDS)
-        sock.start(self)
+
+    def open(self) -> None:
+        """Begin to read; what was sent with the connection at once."""
+        self._socket.start(self)
+        self._socket.look()
+        if not self._requests and not self._socket.is_closed:
+            self._set_deadline(HEAD_SECONDS, only_sooner=True)
 
     # sockets.Handler
 
@@ -486,7 +492,9 @@ class _Listener:
                 return
             connection.setblocking(False)
             if len(self.clients) < self._limit:
-                self.clients.add(Client(Socket(connection, self._clock), self._app, self._clock, self.clients.discard))
+                client = Client(Socket(connection, self._clock), self._app, self._clock, self.clients.discard)
+                self.clients.add(client)
+                client.open()
             else:
                 self._refuse(connection)
 
@@ -546,6 +554,7 @@ def listen(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
         sock.listen(_BACKLOG)
+        send_at_once(sock)  # as each connection that it accepts
         ask_for_times(sock)  # it lives as long as the recorder: no connection upstream is the first to ask
     except OSError as error:
         sock.close()

@@ -19,7 +19,7 @@ from recorder.errors import UpstreamError
 from recorder.relay import local
 from recorder.relay.guard import named_by_connection, transfer_codings
 from recorder.relay.providers import Upstream
-from recorder.relay.sockets import Socket, TlsSocket, connect
+from recorder.relay.sockets import Socket, TlsSocket, connect, connect_at_once
 
 HEAD_BYTES = 64 << 10
 """A response head, with all informational ones before it, may be this large; so may trailers and chunk extensions."""
@@ -409,6 +409,16 @@ class Transport:
             if local.is_local(error):
                 raise UpstreamError("local", local.cause(error)) from error
             raise UpstreamError(why_not_connected(error), words(error)) from error
+        return self._connected(sock, upstream, instants)
+
+    def connect_at_once(self, upstream: Upstream, instants: Instants) -> Connection | None:
+        """Open a connection to a server on this machine without waiting; None: `connect` has to."""
+        sock = None if upstream.scheme == "https" else connect_at_once(upstream.host, upstream.port)
+        if sock is None:
+            return None
+        return self._connected(Socket(sock, self._clock, self._kernel_time), upstream, instants)
+
+    def _connected(self, sock: Socket, upstream: Upstream, instants: Instants) -> Connection:
         instants.connected = self._clock.now()
         connection = Connection(sock, self._clock, upstream)
         sock.start(connection)
