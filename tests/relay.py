@@ -308,6 +308,9 @@ class ByHand(Socket):
         self.unsent += 0 if self.takes_all else len(data)
         return self.takes_all
 
+    def end(self) -> None:
+        """Of no interest."""
+
     def close(self) -> None:
         self.is_closed = True
 

@@ -161,11 +161,13 @@ class Exchange:
         head = self._head()
         self._recording.start()
         connection = connection or self._proxy.transport.connect_at_once(self._upstream, instants)
-        if connection is not None:
-            self._send(connection, head, body)
-        else:
-            self._connecting = asyncio.get_running_loop().create_task(self._connect(head, body))
-        self._enter(body)
+        try:
+            if connection is not None:
+                self._send(connection, head, body)
+            else:
+                self._connecting = asyncio.get_running_loop().create_task(self._connect(head, body))
+        finally:
+            self._enter(body)
         self.body_came()
 
     def _kept(self) -> Connection | None:
@@ -196,13 +198,12 @@ class Exchange:
     async def _connect(self, head: bytes, body: bytes | None) -> None:
         try:
             connection = await self._proxy.transport.connect(self._upstream, self._recording.instants)
+            self._send(connection, head, body)
+            self.body_came()
         except UpstreamError as error:
             self._fail(error, self._now())
         except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the client and the user
             self.taker_failed(error)
-        else:
-            self._send(connection, head, body)
-            self.body_came()
 
     def _send(self, connection: Connection, head: bytes, body: bytes | None) -> None:
         """Send the request's head, with its body if that has come whole."""

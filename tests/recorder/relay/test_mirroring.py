@@ -246,7 +246,8 @@ async def test_an_idle_connection_is_kept_for_a_bounded_time(relay: Relay, monke
 async def test_what_upstream_promises_of_its_connection_is_told_and_kept(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recorder.relay.proxy.KEEP_ALIVE_SECONDS", 0.1)
+    for module in ("proxy", "server"):
+        monkeypatch.setattr(f"recorder.relay.{module}.KEEP_ALIVE_SECONDS", 0.1)
 
     async def respond(server: Server, target: bytes, writer: asyncio.StreamWriter) -> bool:
         writer.write(OK.replace(b"\r\n\r\n", b"\r\nKeep-Alive: timeout=5, max=100\r\n\r\n"))
@@ -357,28 +358,39 @@ async def test_a_client_may_wait_with_its_upload_for_the_end_of_an_early_respons
         return True
 
     async with served(relay, respond) as (_, base), dial(base) as peer:
-        got = await ask(peer, target := next(fresh), body=b"", headers=[("content-length", "9000000")])
-        assert (got.body, got.complete) == (b":a\n", True)
+        peer[1].write(post(target := next(fresh), b"", [("content-length", "9000000")]))
+        await peer[0].readuntil(b"\r\n\r\n")
+        peer[1].write(b"a little more")
+        assert await peer[0].readuntil(b"0\r\n\r\n") == b"3\r\n:a\n\r\n0\r\n\r\n"
     assert (await relay.kept(target)).row["ended_by"] == "end"
 
 
 # Races
 
 
+def same_socket(writer: asyncio.StreamWriter) -> socket.socket:
+    """Give a socket whose calls do not wait for a turn of the event loop."""
+    return socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno()))
+
+
+@pytest.mark.parametrize("first", ["upstream", "client"])
 @on_loop
-async def test_a_request_that_comes_as_upstream_closes_goes_over_a_new_connection(relay: Relay) -> None:
+async def test_a_request_that_comes_as_upstream_closes_goes_over_a_new_connection(relay: Relay, first: str) -> None:
     async with served(relay) as (upstream, base):
-        targets = [next(fresh) for _ in range(20)]
+        targets = [next(fresh) for _ in range(10)]
         for target in targets:
             async with dial(base) as peer:
                 await ask(peer, next(fresh))
-                descriptor = upstream.writers[-1].get_extra_info("socket").fileno()
-                with socket.socket(fileno=os.dup(descriptor)) as same:
-                    same.shutdown(socket.SHUT_RDWR)
-                got = await ask(peer, target)  # no turn of the event loop lies between the two
+                with same_socket(peer[1]) as client, same_socket(upstream.writers[-1]) as api:
+                    if first == "client":
+                        client.send(post(target))
+                    api.shutdown(socket.SHUT_RDWR)
+                    if first == "upstream":
+                        client.send(post(target))
+                got = await take(peer[0])
                 assert (got.status, got.body) == (200, b"{}")
-        assert [upstream.targets.count(target.encode()) for target in targets] == [1] * 20
-        assert upstream.connections == 40
+        assert [upstream.targets.count(target.encode()) for target in targets] == [1] * 10
+        assert upstream.connections == 20
     assert (await relay.kept(targets[-1])).row["connection_reused"] == 0
 
 

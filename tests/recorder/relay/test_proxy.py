@@ -5,6 +5,8 @@ import gzip
 import hashlib
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -12,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from recorder.clock import Clock
+from recorder.clock import SYSTEM, Clock
 from recorder.demo.upstream import ReceivedRequest, Scene, answer
 from recorder.relay import providers, server
 from recorder.relay.proxy import Proxy
 from recorder.relay.upstream import Connection, Instants, Limits, Transport
-from tests.relay import DONE, Relay, chunk, dial, on_loop, post, raw, reset, serving_raw, take, until
+from tests.forked import ROOT
+from tests.relay import DONE, ByHand, Relay, chunk, dial, on_loop, post, raw, reset, serving_raw, take, until
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
@@ -295,6 +298,16 @@ async def test_an_upload_has_no_limit_and_takes_little_memory(relay: Relay) -> N
         assert (await take(reader)).status == 200
     row = (await relay.kept("/v1/large")).row
     assert (row["request_size"], len(row["request_body"])) == (size, 16 << 20)
+
+
+@pytest.mark.nightly
+def test_ten_large_uploads_at_a_time_stay_within_a_bound_of_memory() -> None:
+    """The relay and the writer together; with all bodies in memory they took 1.4 GiB."""
+    command = [sys.executable, str(ROOT / "tests" / "bench" / "uploads.py"), "--uploads", "10", "--mib", "60"]
+    report = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert "10 answered right" in report
+    together = next(line for line in report.splitlines() if line.startswith("together"))
+    assert int(together.split()[-5]) < 400, report
 
 
 @on_loop
@@ -605,31 +618,54 @@ def test_a_client_that_stops_reading_is_cut_after_a_minute(relay: Relay) -> None
 # Faults of our own
 
 
-def test_a_fault_of_our_own_is_answered_and_said(relay: Relay) -> None:
-    troubles: list[str] = []
+class Faulty(Connection):
+    """A connection that fails by a fault of our own."""
 
-    class Broken(Transport):
-        async def connect(self, upstream: providers.Upstream, instants: Instants) -> Connection:
+    def begin(self, *_: object, **more: object) -> None:
+        raise KeyError("what is not there")
+
+
+class Broken(Transport):
+    """Fails by a fault of our own, in connecting or, on a new or a kept connection, after it."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.fault = fault
+
+    async def connect(self, upstream: providers.Upstream, instants: Instants) -> Connection:
+        if self.fault == "connecting":
             raise KeyError("what is not there")
+        return Faulty(ByHand(), SYSTEM, upstream)
 
-    async def main() -> bytes:
-        upstreams = [providers.parse("http://upstream.test")]
-        proxy = Proxy(upstreams, Broken(), relay.recorder.tap, on_trouble=troubles.append)
-        listening = server.listen("127.0.0.1", 0)
-        base = server.base_url(listening)
-        own = server.Server(proxy, listening)
-        got = await raw(base, post("/v1/fault"))
-        tape = await relay.kept("/v1/fault")
-        own.close()
-        assert tape.outcome == ("interrupted", None)
-        assert "KeyError" in tape.row["ended_detail"]
-        return got
 
-    got = relay.runner.run(main())
+@pytest.mark.parametrize("fault", ["connecting", "a new connection", "a kept connection"])
+@on_loop
+async def test_a_fault_of_our_own_is_answered_and_said(relay: Relay, fault: str) -> None:
+    troubles: list[str] = []
+    upstream, target = providers.parse("http://upstream.test"), "/v1/fault-" + fault.replace(" ", "-")
+    proxy = Proxy([upstream], Broken(fault), relay.recorder.tap, on_trouble=troubles.append)
+    listening = server.listen("127.0.0.1", 0)
+    base = server.base_url(listening)
+    own = server.Server(proxy, listening)
+    if fault == "a kept connection":
+        closed: list[server.Client] = []
+        sock = ByHand()
+        client = server.Client(sock, proxy, SYSTEM, closed.append)
+        client.keep(Faulty(ByHand(), SYSTEM, upstream))
+        client.received(0, memoryview(post(target)))
+        assert closed
+        got = b"".join(sock.sent)
+    else:
+        got = await raw(base, post(target))
+    tape = await relay.kept(target)
+    own.close()
+    assert tape.outcome == ("interrupted", None)
+    assert "KeyError" in tape.row["ended_detail"]
     assert got.startswith(b"HTTP/1.1 500 ")
     assert b"wiretape_error" in got
     assert "KeyError" in troubles[0]
     assert "test_proxy.py" in troubles[0]
+    assert not proxy.live
 
 
 @on_loop

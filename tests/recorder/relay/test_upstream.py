@@ -1,6 +1,7 @@
 """Connecting to API servers, on both event loops: what is told of it, in time, over TLS, and how it fails."""
 
 import asyncio
+import contextlib
 import dataclasses
 import errno
 import ssl
@@ -322,6 +323,38 @@ async def test_the_second_connection_resumes_the_tls_session(
             transport.remember(connection)
             connection.close()
     assert resumed == [False, True, True]
+
+
+@both_loops
+@on_loop
+async def test_a_ticket_that_comes_late_is_no_news_on_a_kept_connection(loop: Loop, authority: Path) -> None:
+    held: list[bytes] = []
+    peers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = serving(authority, "good").wrap_bio(received, to_send, server_side=True)
+        for _ in range(2):
+            received.write(await reader.read(1 << 16))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                tls.do_handshake()
+            held.append(to_send.read())  # the second time, the tickets
+            if len(held) == 1:
+                writer.write(held[0])
+        peers.append(writer)
+        await reader.read(1 << 16)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        upstream = providers.parse(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        connection = await Transport(trusting(authority)).connect(upstream, Instants())
+        connection.keep()
+        await until(lambda: peers)
+        peers[0].write(held[1])
+        await until(lambda: connection.tls_session is not None and connection.tls_session.has_ticket)
+        assert connection.is_silent()
+        peers[0].close()
+        await until(lambda: not connection.is_silent())
 
 
 def test_errors_of_connecting_are_told_apart() -> None:
