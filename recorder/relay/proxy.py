@@ -42,6 +42,7 @@ _STALL_NS = 60_000_000_000
 _STALL_SECONDS = 5.0
 _NOT_PASSED = frozenset((b"host", b"content-length", b"expect", b"x-wiretape-label"))
 _PROMISED = re.compile(rb"\btimeout\s*=\s*(\d{1,6})", re.IGNORECASE)
+_CLOSED = ("eof", "reset")
 _STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504, "local": 503}
 
 
@@ -366,11 +367,14 @@ class Exchange:
         self._client.finish()
 
     def _fail(self, error: UpstreamError, at: int) -> None:
-        """End as upstream failed: with an answer of our own, or where one has begun, with a cut."""
+        """End as upstream failed: with an answer of our own; where one has begun, with a cut.
+
+        A kept connection that is closed on a request is mirrored: clients know that race, and many try again.
+        """
         if self._is_ended:
             return
         self._end(error.ended_by, str(error), at)
-        if self._is_started:
+        if self._is_started or (self._recording.instants.connection_reused and error.ended_by in _CLOSED):
             self._client.cut()
             return
         where = "" if error.ended_by == "local" else f"upstream {self._upstream.host}: "
