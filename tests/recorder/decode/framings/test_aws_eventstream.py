@@ -1,7 +1,6 @@
 import struct
 from zlib import crc32
 
-from botocore.eventstream import EventStreamBuffer, ParserError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -155,6 +154,8 @@ def test_no_bytes_are_an_error_and_records_follow_each_other(parts):
 
 @given(st.integers(0, len(STREAM) * 8 - 1), st.integers(0, len(STREAM)), st.booleans())
 def test_botocore_reads_the_same_messages(bit, size, is_whole):
+    from botocore.eventstream import EventStreamBuffer, ParserError  # heavy
+
     data = bytearray(STREAM)
     if not is_whole:
         data[bit // 8] ^= 1 << bit % 8
