@@ -55,8 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Run the whole suite in two processes per core, since tests also wait; files that are named, in one process."""
-    return 2 * len(os.sched_getaffinity(0)) if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
+    """Run the whole suite in a process more than there are cores, since tests also wait; named files in one process."""
+    return 1 + len(os.sched_getaffinity(0)) if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
 
 
 @pytest.fixture(scope="session")

@@ -57,6 +57,21 @@ _GC_THRESHOLD: Final = 20_000, 2, 2
 DEFAULTS: Final = Thresholds()
 
 
+class _ListPlaceholder(Screen[None]):
+    """Takes the place of the list under a screen that is opened first; the list is loaded on the way back to it."""
+
+    holds_keys = True
+
+    def __init__(self, streams: StreamsScreen) -> None:
+        super().__init__()
+        self._streams = streams
+
+    def on_screen_resume(self) -> None:
+        """Show the list, unless another screen has been pushed meanwhile."""
+        if self.app.screen is self:
+            self.app.switch_screen(self._streams)
+
+
 class ViewerApp(App[int]):
     """Shows a tape; its result is the exit code, or `failure` is why the tape could not be read."""
 
@@ -139,9 +154,11 @@ class ViewerApp(App[int]):
             with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread
                 asyncio.get_running_loop().add_signal_handler(number, self._end, number)
         self.set_keymap(keys.usable(self._settings.keys))
-        self.push_screen(self._streams)
-        if self._first is not None:
-            self.push_screen(self._first())
+        first = None if self._first is None else self._first()
+        is_covered = first is not None and not first.is_modal
+        self.push_screen(_ListPlaceholder(self._streams) if is_covered else self._streams)
+        if first is not None:
+            self.push_screen(first)
         self.call_after_refresh(lambda: self._warn(*self._settings.wrong, *keys.warnings(self._settings.keys)))
         self.call_after_refresh(_enable_gc)
         self.set_timer(_LOADED_S, self._freeze)

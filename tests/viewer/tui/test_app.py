@@ -100,6 +100,23 @@ def test_keys_typed_ahead_go_to_the_screens_that_they_are_meant_for(tape: Path) 
     journey(steps())
 
 
+def test_the_list_under_a_screen_that_is_opened_first_is_loaded_on_the_way_back_and_keys_wait_for_it(
+    tape: Path,
+) -> None:
+    async def steps() -> None:
+        app = ViewerApp(tape, Watch().clock, opened=lambda: StatsScreen(""))
+        async with app.run_test(size=(120, 40)) as pilot:
+            await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen))
+            assert not any(isinstance(screen, StreamsScreen) for screen in app.screen_stack)
+            post(app, "q", "slash", *"id:f0", "enter")
+            await shows(pilot, LIVE[:8], "1 / 7")
+            assert isinstance(app.screen, StreamsScreen)
+            await pilot.press("q")
+        assert app.return_value == 0
+
+    journey(steps())
+
+
 def test_lists_that_are_still_filling_can_be_paged(tape: Path) -> None:
     async def steps() -> None:
         app = ViewerApp(tape, Watch().clock)

@@ -134,7 +134,7 @@ def test_keys_are_found_by_what_people_call_what_they_do_and_by_their_names(tape
             assert found(app, "Speed") == ["replay.slower", "replay.faster", "replay.normal_speed"]
             assert found(app, "pause") == ["replay.play"]
             await press(pilot, "q")
-            await wait_for(pilot, lambda: isinstance(app.screen, StreamsScreen))
+            await wait_for(pilot, lambda: isinstance(app.screen, StreamsScreen) and app.focused)
             assert found(app, "sort") == ["streams.order", "streams.reverse"]
             assert found(app, "search") == ["streams.filter"]
             assert "list.half_page_up" in found(app, "^u")
