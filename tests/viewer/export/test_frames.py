@@ -14,7 +14,7 @@ from sqlalchemy import Connection, update
 from recorder.demo import synthetic
 from recorder.errors import ForeignFile, NotFound
 from recorder.tape import file, journal
-from recorder.tape.schema import exchanges, measures
+from recorder.tape.schema import exchanges
 from recorder.tape.store import Store
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, DONE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin, end, event, response
@@ -232,7 +232,7 @@ def test_a_damaged_instant_is_the_first_of_all_and_told(
 def test_gaps_that_are_damaged_are_left_out(tape: Path, tmp_path: Path) -> None:
     path = Path(shutil.copy(tape, tmp_path / "tape.db"))
     with file.writing(path, "a test") as connection, connection.begin():
-        connection.execute(update(measures).where(measures.c.exchange_no == 1).values(icl=bytes(8) + b"\x01"))
+        connection.exec_driver_sql("UPDATE measures SET icl = ? WHERE exchange_no = 1", (bytes(8) + b"\x01",))
     assert open_tape(path).gaps(f"id:{COMPLETE}")["icl_ms"].tolist() == []
     assert len(open_tape(path).gaps()) > 1
 
