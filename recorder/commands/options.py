@@ -8,6 +8,7 @@ import inspect
 import ipaddress
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -56,6 +57,13 @@ def read_age(text: str) -> timedelta:
         return timedelta(**{_AGE_UNITS[match[2]]: float(match[1])})
     except OverflowError:
         raise click.BadParameter(f"{text!r} is too long") from None
+
+
+def check_workers(_context: click.Context, _option: click.Parameter, workers: int) -> int:
+    """Refuse several workers where the system does not spread connections over sockets with one port."""
+    if workers > 1 and not sys.platform.startswith("linux"):
+        raise click.BadParameter("several workers need Linux, which spreads connections over them: use 1")
+    return workers
 
 
 def read_size(text: str) -> int:

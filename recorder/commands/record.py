@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from recorder.commands.status import Screen
     from recorder.relay.service import Options, Recorder
 
+_MOST_WORKERS = 64
 _NAMED = 3
 """At most this many upstreams are named in the line that says where to point SDKs."""
 
@@ -38,6 +39,9 @@ _NAMED = 3
               help="Delete exchanges when they are older than this: 12h, 30d, 8w.")  # fmt: skip
 @click.option("--max-db-size", type=options.read_size, metavar="SIZE", envvar="WIRETAPE_MAX_DB_SIZE",
               help="Delete the oldest exchanges when what is stored takes more than this: 500MB, 2GB.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(1, _MOST_WORKERS), default=1, show_default=True, metavar="N",
+              callback=options.check_workers,
+              help="Relay in so many processes, on as many cores; all write to one tape. Linux only.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
 def record(
     common: options.Recording,
@@ -46,11 +50,14 @@ def record(
     verbose: bool,
     keep: "timedelta | None",
     max_db_size: int | None,
+    workers: int,
 ) -> None:
     """Relay streams and record every socket read.
 
     When it is ready, three lines say where to point SDKs, where the tape is, and how to look at it. They go to standard
     error, as does all that follows; on a pipe, standard output gets the base URL for clients, and nothing else.
+
+    With --workers, the system spreads connections, not requests, over several processes: few connections may share one.
 
     Ctrl-c drains for up to 10 s, a second one cuts. The exit code is not 0 if anything could not be stored.
     """
@@ -62,7 +69,7 @@ def record(
     from recorder.tape.journal import Keep
 
     rule = Keep(keep.total_seconds() if keep else None, max_db_size) if keep or max_db_size else None
-    settings = common.settings(upstreams, host=host, port=port, allow_hosts=allowed, keep=rule)
+    settings = common.settings(upstreams, host=host, port=port, allow_hosts=allowed, keep=rule, workers=workers)
     sys.exit(run(lambda: serve(settings, verbose)))
 
 
@@ -166,21 +173,21 @@ async def _paint(screen: "Screen", recorder: "Recorder") -> None:
 
 
 def _status(recorder: "Recorder") -> str:
-    counts = recorder.tap.counts
+    counts = recorder.counts
     return (
         f"{recorder.live} live · {counts.recorded} recorded · {counts.failed} failed · "
-        f"write lag {recorder.tap.lag_ns() / 1e6:.0f} ms · dropped {counted(counts.dropped_bytes, 'byte')}"
+        f"write lag {recorder.lag_ns() / 1e6:.0f} ms · dropped {counted(counts.dropped_bytes, 'byte')}"
     )
 
 
 def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int) -> int:
     screen.status("")
-    totals = recorder.tap.totals()
+    totals = recorder.totals()
     for problem in totals.problems:
         screen.line(f"wiretape: {problem}")
     lost = {"byte": totals.missing_bytes, "frame": unstored, "exchange": totals.missing_exchanges + faults}
     missing = ", ".join(counted(count, thing) for thing, count in lost.items())
-    deleted = recorder.tap.counts.deleted
+    deleted = recorder.counts.deleted
     too_old = f"{counted(deleted, 'old exchange')} deleted, " if deleted else ""
     recorded = f"{counted(totals.recorded, 'exchange')} recorded, {totals.failed} failed"
     screen.line(f"{recorded}, {too_old}not stored: {missing}")

@@ -99,7 +99,7 @@ async def _run(settings: "Options", places: Mapping[str, Place], command: Sequen
     finally:
         unstored = await recorder.stop()
     _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""))
-    is_whole = recorder.tap.totals().is_whole and not unstored
+    is_whole = recorder.totals().is_whole and not unstored
     return code if code or is_whole else TAPE_FAILED
 
 
@@ -154,7 +154,7 @@ def _forward_signals(child: "asyncio.subprocess.Process") -> None:
 def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: int, trouble: str) -> None:
     from recorder.commands import status
 
-    totals = recorder.tap.totals()
+    totals = recorder.totals()
     parts = [counted(totals.recorded, "exchange"), f"{totals.failed} failed"]
     parts += status.latencies(finished)
     for problem in totals.problems:

@@ -546,13 +546,21 @@ class _Listener:
         self._sock.close()
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Bind a listening socket; port 0 takes a free one. Raises `CannotListen`."""
+def listen(host: str, port: int, *, shares: bool = False, joins: bool = False) -> socket.socket:
+    """Bind a listening socket; port 0 takes a free one. Raises `CannotListen`.
+
+    A socket that `shares` its port had it alone first, so that nobody else is there; later sockets of the same user
+    that have `joins` listen on it as well, and the system spreads connections over all of them.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if joins:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.bind((host, port))
+        if shares:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.listen(_BACKLOG)
         send_at_once(sock)  # as each connection that it accepts
         ask_for_times(sock)  # it lives as long as the recorder: no connection upstream is the first to ask

@@ -1,12 +1,16 @@
 """A recorder as a whole: a tape's writer, a proxy and a server, started together and stopped in order.
 
+With several workers, further processes relay beside this one: `recorder.relay.workers`. All are one session.
+
 What `record`, `run` and the demo have in common. Signals and screens are left to the commands.
 """
 
 import asyncio
 import contextlib
+import dataclasses
 import gc
 import os
+import socket
 import ssl
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
@@ -14,23 +18,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from recorder import __version__
 from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
+from recorder.plurals import counted
 from recorder.process import boot_id
-from recorder.relay import local, server
-from recorder.relay.guard import Policy, Refusal
+from recorder.relay import local, server, sharing
+from recorder.relay.guard import Policy
 from recorder.relay.providers import Upstream
 from recorder.relay.proxy import Proxy
+from recorder.relay.sharing import Place, Share
 from recorder.relay.tap import Tap
 from recorder.relay.upstream import Limits, Transport
-from recorder.tape import journal
+from recorder.relay.workers import Observer as Observer
+from recorder.relay.workers import Workers
+from recorder.tape import channels, journal
+from recorder.tape.losses import Counts, Totals
 
 DRAIN_SECONDS = 7
 """Running exchanges may take this long to end."""
 STOP_SECONDS = 9.0
 """A stop takes this long at most; what the drain leaves of it, but never less than 1.5 s, is for the last commits."""
-_WRITER_SECONDS = 1.5
+WRITER_SECONDS = 1.5
 _LAST_SECONDS = 1.0
 """So long may the last of what was answered take to be sent."""
 _LOOK_SECONDS = 0.02
@@ -53,62 +64,41 @@ class Options:
     ca_file: Path | None = None
     purpose: str = "wiretape record"
     keep: journal.Keep | None = None
+    workers: int = 1
 
 
-@dataclass(slots=True)
-class Observer:
-    """Whom a recorder tells what happens: exchanges, trouble with storing, refusals, failures of the relay itself."""
+class WorkerSettings(msgspec.Struct, frozen=True):
+    """What a further process is told: `writer` is the path of the socket by which it joins the writer."""
 
-    finished: Callable[[journal.Finished], None] = lambda _: None
-    trouble: Callable[[str], None] = lambda _: None
-    refused: Callable[[Refusal], None] = lambda _: None
-    failed: Callable[[str], None] = lambda _: None
+    options: Options
+    session: journal.Session
+    writer: Path
 
 
-class Recorder:
-    """Records from `start` to `stop`."""
+class Front:
+    """Relays for the clients of one socket, from `start` to `drain`; `stopping` is for whoever starts it."""
 
-    def __init__(self, options: Options, observer: Observer) -> None:
-        self._options, self._observer = options, observer
-        self._sock = server.listen(options.host, options.port)
-        self.base = server.base_url(self._sock)
-        self.tap = Tap(
-            options.tape,
-            self._session(),
-            f"{options.purpose} (pid {os.getpid()}) at {self.base}",
-            on_finished=observer.finished,
-            on_trouble=observer.trouble,
-            keep=options.keep,
-        )
+    def __init__(self, options: Options, sock: socket.socket, observer: Observer) -> None:
+        local.raise_descriptor_limit()
+        self._options, self._sock, self._observer = options, sock, observer
+        self._transport = Transport(tls_context(options.ca_file), options.limits)
         self._server: server.Server | None = None
         self._proxy: Proxy | None = None
         self._watching: asyncio.Task[None] | None = None
         self._is_cut = False
-
-    def _session(self) -> journal.Session:
-        upstreams = [(upstream.name, upstream.url) for upstream in self._options.upstreams]
-        return journal.Session(
-            str(uuid.uuid4()), __version__, os.getpid(), boot_id(), self.base, upstreams, SYSTEM.wall()
-        )
+        self.stopping = asyncio.Event()
 
     @property
     def live(self) -> int:
         """Exchanges running now."""
         return len(self._proxy.live) if self._proxy else 0
 
-    async def start(self) -> None:
-        """Open the tape, then accept connections; raises `WiretapeError` if either cannot be had."""
-        local.raise_descriptor_limit()
-        try:
-            transport = Transport(tls_context(self._options.ca_file), self._options.limits)
-            await self.tap.start()
-        except BaseException:
-            self._sock.close()
-            raise
+    def start(self, tap: Tap) -> None:
+        """Accept connections."""
         self._proxy = Proxy(
             upstreams=self._options.upstreams,
-            transport=transport,
-            tap=self.tap,
+            transport=self._transport,
+            tap=tap,
             policy=Policy(self._options.allow_hosts | {_bracketed(self._options.host)}),
             labels=self._options.labels,
             keep_encoding=self._options.keep_encoding,
@@ -118,17 +108,12 @@ class Recorder:
         self._server = server.Server(self._proxy, self._sock, self._observer.refused)
         self._watching = asyncio.create_task(self._proxy.watch())
 
-    async def stop(self) -> int:
-        """Drain, then close the tape; return the number of frames that could not be stored."""
-        deadline = SYSTEM.now() + int(STOP_SECONDS * 1e9)
-        await self._drain(SYSTEM.now() + int(DRAIN_SECONDS * 1e9))
-        return await self.tap.close(max(_WRITER_SECONDS, (deadline - SYSTEM.now()) / 1e9))
-
-    async def _drain(self, until: int) -> None:
-        """Accept nothing more, let running exchanges end, and cut those that last longer than that."""
+    async def drain(self) -> None:
+        """Accept nothing more, let running exchanges end, and cut those that last longer than the drain."""
         assert self._server is not None  # it has been started
         assert self._proxy is not None
         assert self._watching is not None
+        until = SYSTEM.now() + int(DRAIN_SECONDS * 1e9)
         self._server.close()
         while self._proxy.live and SYSTEM.now() < until and not self._is_cut:
             await asyncio.sleep(_LOOK_SECONDS)
@@ -138,9 +123,119 @@ class Recorder:
         self._watching.cancel()
 
     def cut(self) -> None:
-        """End a drain, and the wait for the writer, at once."""
+        """End a drain at once."""
         self._is_cut = True
+
+
+class Recorder:
+    """Records from `start` to `stop`."""
+
+    def __init__(self, options: Options, observer: Observer) -> None:
+        self._options, self._observer = options, observer
+        self._sock = server.listen(options.host, options.port, shares=options.workers > 1)
+        self.base = server.base_url(self._sock)
+        self._session = self._new_session()
+        self._workers = Workers(options.workers - 1, observer)
+        self._listener = sharing.listener() if options.workers > 1 else None
+        self._front: Front | None = None
+        self.tap = Tap(
+            options.tape,
+            self._session,
+            f"{options.purpose} (pid {os.getpid()}) at {self.base}",
+            on_finished=observer.finished,
+            on_trouble=observer.trouble,
+            keep=options.keep,
+            place=Place(self._listener, self._others),
+        )
+
+    def _new_session(self) -> journal.Session:
+        upstreams = [(upstream.name, upstream.url) for upstream in self._options.upstreams]
+        return journal.Session(
+            str(uuid.uuid4()), __version__, os.getpid(), boot_id(), self.base, upstreams, SYSTEM.wall()
+        )
+
+    def _others(self) -> Sequence[Share]:
+        """Return what the workers know; they cannot see by themselves that there will be no writer any more."""
+        if self.tap.gave_up:
+            self._workers.give_up()
+        return self._workers.shares()
+
+    @property
+    def live(self) -> int:
+        """Exchanges running now."""
+        return (self._front.live if self._front else 0) + sum(share.live for share in self._workers.shares())
+
+    @property
+    def counts(self) -> Counts:
+        """What has happened so far, in all processes."""
+        return sharing.total([self.tap.share(), *self._workers.shares()]).counts
+
+    def lag_ns(self) -> int:
+        """Return the time from a frame's queueing to its commit, the longest of all processes'."""
+        return max(self.tap.lag_ns(), *(max(one.counts.lag_ns, one.waiting_ns) for one in self._workers.shares()), 0)
+
+    def totals(self) -> Totals:
+        """Return how the recording ended, after `stop`."""
+        totals, counts, deaths = self.tap.totals(), self.counts, self._workers.deaths
+        if not deaths:
+            return totals
+        # What a process that died had stored last is not known, so what others lost cannot be set off against it.
+        return dataclasses.replace(
+            totals,
+            missing_bytes=max(totals.missing_bytes, counts.dropped_bytes),
+            missing_exchanges=max(totals.missing_exchanges, counts.unrecorded),
+            problems=[*totals.problems, f"a worker process died {counted(deaths, 'time')}: what it held is lost"],
+        )
+
+    async def start(self) -> None:
+        """Open the tape, then accept connections; raises `WiretapeError` if either cannot be had."""
+        try:
+            self._front = Front(self._options, self._sock, self._observer)
+            await self.tap.start()
+        except BaseException:
+            self._close_sockets()
+            raise
+        self._front.start(self.tap)
+        if self._listener is not None:
+            await self._start_workers(self._listener)
+
+    async def _start_workers(self, listener: socket.socket) -> None:
+        port = self._sock.getsockname()[1]
+        options = dataclasses.replace(self._options, port=port)
+        settings = WorkerSettings(options, self._session, Path(listener.getsockname()))
+        try:
+            await self._workers.start(msgspec.json.encode(settings, enc_hook=str))
+        except BaseException:
+            await self.stop()
+            raise
+
+    def _close_sockets(self) -> None:
+        self._sock.close()
+        if self._listener is not None:
+            channels.remove(self._listener)
+            self._listener.close()
+
+    async def stop(self) -> int:
+        """Drain, then close the tape; return the number of frames that could not be stored."""
+        assert self._front is not None
+        deadline = SYSTEM.now() + int(STOP_SECONDS * 1e9)
+        self._workers.send("drain")
+        await self._front.drain()
+        await self._workers.stop(_left(deadline))
+        lost = await self.tap.close(_left(deadline))
+        self._close_sockets()
+        return lost + self._workers.lost
+
+    def cut(self) -> None:
+        """End a drain, and the wait for the writer, at once."""
+        if self._front is not None:
+            self._front.cut()
+        self._workers.send("cut")
         self.tap.cut()
+
+
+def _left(deadline: int) -> float:
+    return max(WRITER_SECONDS, (deadline - SYSTEM.now()) / 1e9)
 
 
 def tls_context(ca_file: Path | None) -> ssl.SSLContext:

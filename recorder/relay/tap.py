@@ -2,7 +2,8 @@
 
 Frames are gathered for a few milliseconds and written to the writer's pipe; they are kept until acknowledged, up to a
 bound. If the writer dies, another is started and is sent again what was not acknowledged. Past the bound a stream is
-relayed but no longer stored, and its gap is counted: what is on a tape is always an exact prefix.
+relayed but no longer stored, and its gap is counted: what is on a tape is always an exact prefix. One relay of a
+recorder starts the writer; others, if it has any, join it.
 """
 
 import asyncio
@@ -19,7 +20,8 @@ from recorder.clock import SYSTEM, Clock
 from recorder.decode.outcome import FAILURES
 from recorder.errors import BY_EXIT_CODE, LASTING, TapeGone, WiretapeError, WriterFailed
 from recorder.plurals import counted
-from recorder.relay import local
+from recorder.relay import local, sharing
+from recorder.relay.sharing import Joined, Place, Share
 from recorder.tape import journal
 from recorder.tape.lock import Identity, identity
 from recorder.tape.losses import LATE_NS, Counts, Keeper, LossReporter, Relayed, Totals, Unstored, reconcile
@@ -89,8 +91,11 @@ class Followed(Protocol):
         """Return what was relayed of it so far."""
 
 
+Writer = asyncio.subprocess.Process | Joined
+
+
 class Tap:
-    """Owns the writer process of one tape."""
+    """Owns the writer process of one tape, or, as `place` has it, a connection to it."""
 
     def __init__(
         self,
@@ -103,27 +108,28 @@ class Tap:
         clock: Clock = SYSTEM,
         queue_bytes: int = QUEUE_BYTES,
         keep: journal.Keep | None = None,
+        place: Place | None = None,
     ) -> None:
         self.counts = Counts()
         self.warnings: list[str] = []
         self._path, self._session, self._purpose = path, session, purpose
         self._keep = keep
+        self._place = place or Place()
         self._announced: journal.Deleting | None = None
         self._on_finished, self._on_trouble = on_finished, on_trouble
         self._clock, self.queue_bytes = clock, queue_bytes
-        self._seq = 0
+        self._seq = self._lost = 0
         self._pending: deque[_Pending] = deque()
         self._pending_bytes = 0
         self._gathered: list[Gathered] = []
         self._gathered_bytes = 0
         self._outbox: deque[bytes] = deque()
         self._flush_at: asyncio.TimerHandle | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Writer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
         self._all_stored = asyncio.Event()
         self._starting = asyncio.Lock()
-        self._lost = 0
         self._unfinished: set[str] = set()
         self._verified: journal.Verified | None = None
         self._file: Identity | None = None
@@ -143,24 +149,16 @@ class Tap:
     async def start(self) -> None:
         """Start the writer and wait until it holds the tape. Raise `WiretapeError` if it cannot."""
         await self._launch()
-        self._tasks = [
-            asyncio.create_task(work())
-            for work in (self._keep_writer_running, self._watch_losses, self._send_heartbeats)
-        ]
+        works = [self._keep_writer_running, self._watch_losses]
+        if self._place.joins is None:
+            works.append(self._send_heartbeats)
+        self._tasks = [asyncio.create_task(work()) for work in works]
 
     async def _launch(self) -> None:
-        command = [sys.executable, "-P", "-m", "recorder.tape.writer", str(self._path), self._purpose]
-        if self._file is not None:
-            command += [str(self._file), self._session.uuid]
         try:
             async with self._starting:
-                process = self._process = await asyncio.create_subprocess_exec(
-                    *command,
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    limit=journal.ANSWER_BYTES,
-                    start_new_session=True,
-                )
+                joins = self._place.joins
+                process = self._process = await (self._spawn() if joins is None else sharing.join(joins))
         except OSError as error:
             raise WriterFailed(f"the writer process cannot be started: {local.cause(error)}") from error
         assert process.stdin is not None
@@ -179,15 +177,33 @@ class Tap:
             await _ended(process)
             raise
         self.warnings = answer.warnings
-        self._file = self._file or identity(self._path)
-        self._open_keeper()
+        if self._place.joins is None:
+            self._file = self._file or identity(self._path)
+            self._open_keeper()
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        command = [sys.executable, "-P", "-m", "recorder.tape.writer"]
+        passed = [self._place.listener.fileno()] if self._place.listener is not None else []
+        for descriptor in passed:
+            command += ["--listen", str(descriptor)]
+        command += [str(self._path), self._purpose]
+        if self._file is not None:
+            command += [str(self._file), self._session.uuid]
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=journal.ANSWER_BYTES,
+            start_new_session=True,
+            pass_fds=passed,
+        )
 
     def _preamble(self) -> Iterator[journal.Frame]:
         yield self._session
         if self._keep:
             yield msgspec.structs.replace(self._keep, announced=self._announced)
 
-    async def _read_last(self, process: asyncio.subprocess.Process, answer: journal.Answer | None) -> None:
+    async def _read_last(self, process: Writer, answer: journal.Answer | None) -> None:
         """Read what a writer that refuses the tape for good found on it: what earlier writers stored may be gone."""
         if isinstance(answer, journal.Fatal) and answer.final:
             last = await read_answer(process)
@@ -204,9 +220,9 @@ class Tap:
             if self._gave_up or (self._closing and not self._pending):
                 return
             self.counts.restarts += 1
-            self._report(
-                f"the writer ended; starting another (to be sent again: {counted(len(self._pending), 'frame')})"
-            )
+            if self._place.joins is None:  # else whoever started it reports that
+                again = counted(len(self._pending), "frame")
+                self._report(f"the writer ended; starting another (to be sent again: {again})")
             await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
             attempt += 1
             await self._relaunch()
@@ -215,11 +231,12 @@ class Tap:
         try:
             await self._launch()
         except WiretapeError as error:
-            self._report(str(error))
+            if self._place.joins is None:
+                self._report(str(error))
             if isinstance(error, LASTING):
-                self._give_up()
+                self.give_up()
 
-    async def _handle_answers(self, process: asyncio.subprocess.Process) -> bool:
+    async def _handle_answers(self, process: Writer) -> bool:
         """Handle answers until the writer ends; return whether it was of use.
 
         A failure to read one ends the writer, whatever the cause: its acknowledgements would not be read.
@@ -232,7 +249,7 @@ class Tap:
                 process.kill()
             return False
 
-    async def _read_answers(self, process: asyncio.subprocess.Process) -> bool:
+    async def _read_answers(self, process: Writer) -> bool:
         """Handle answers until the writer ends; return whether it ever acknowledged anything."""
         useful = False
         while answer := await read_answer(process):
@@ -245,7 +262,7 @@ class Tap:
                 case journal.Fatal(message=message, final=final):
                     self._report(message)
                     if final:
-                        self._give_up()
+                        self.give_up()
                 case journal.Deleting() | journal.Deleted():
                     self._count_deleted(answer)
                 case journal.Verified():
@@ -301,7 +318,12 @@ class Tap:
                 " comes of them is relayed, but not stored"
             )
 
-    def _give_up(self) -> None:
+    @property
+    def gave_up(self) -> bool:
+        """Whether nothing more is stored."""
+        return self._gave_up
+
+    def give_up(self) -> None:
         """Stop storing: streams go on, and what is not stored is counted."""
         self._put_reads()
         self._gave_up = True
@@ -343,16 +365,28 @@ class Tap:
         """Report losses, and keep beside the tape what it lacks."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
-            lacking = self._gave_up or any(exchange.lacks for exchange in self._followed.values())
-            now = self._clock.now()
-            if line := self._reporter.report(now, self.counts, self._waiting_ns(now), lacking=lacking):
-                self._on_trouble(line)
-            self._keep_beside()
+            self._watch()
 
-    def _keep_beside(self) -> None:
-        late = self._gave_up or self._closing or self._waiting_ns(self._clock.now()) > LATE_NS
-        lacking = [exchange.relayed() for exchange in self._followed.values() if late or exchange.lacks]
-        unstored = msgspec.structs.replace(self._forgotten, exchanges=lacking)
+    def _watch(self) -> None:
+        if self._place.joins is not None:
+            self._place.on_share(self.share())
+            return
+        whole = sharing.total([self.share(), *self._place.others()])
+        now = self._clock.now()
+        if line := self._reporter.report(now, whole.counts, whole.waiting_ns, lacking=whole.lacking):
+            self._on_trouble(line)
+        self._keep_beside(whole.unstored)
+
+    def share(self) -> Share:
+        """Return what this relay knows by itself."""
+        waiting_ns = self._waiting_ns(self._clock.now())
+        late = self._gave_up or self._closing or waiting_ns > LATE_NS
+        lacking = [exchange for exchange in self._followed.values() if exchange.lacks]
+        listed = self._followed.values() if late else lacking
+        unstored = msgspec.structs.replace(self._forgotten, exchanges=[exchange.relayed() for exchange in listed])
+        return Share(self.counts, unstored, waiting_ns, self._gave_up or bool(lacking))
+
+    def _keep_beside(self, unstored: Unstored) -> None:
         if self._keeper is not None and unstored != self._last_unstored:
             self._keeper.keep(unstored)
             self._last_unstored = unstored
@@ -447,7 +481,7 @@ class Tap:
 
     def totals(self) -> Totals:
         """Return how the recording ended, after `close`."""
-        return reconcile(self.counts, self._verified)
+        return reconcile(sharing.total([self.share(), *self._place.others()]).counts, self._verified)
 
     def cut(self) -> None:
         """Make `close` wait for at most one second."""
@@ -484,7 +518,8 @@ class Tap:
         self._closing = True
         for task in self._tasks[2:]:
             task.cancel()  # no heartbeat may come after the end
-        self.put(journal.Close(self._clock.wall()))
+        if self._place.joins is None:
+            self.put(journal.Close(self._clock.wall()))
         self._flush_now()
         self._deadline_ns = min(self._deadline_ns, self._clock.now() + int(grace * 1e9))
         while self._pending and self._clock.now() < self._deadline_ns:
@@ -493,7 +528,7 @@ class Tap:
                     await self._all_stored.wait()
         if self._pending:
             self._report(f"{counted(len(self._pending), 'frame')} could not be stored within {grace:.2g} s")
-            self._keep_beside()
+            self._watch()
         left = (self._deadline_ns - self._clock.now()) / 1e9
         await self._end_writer(max(left, _LAST_SECONDS))
         if self._keeper is not None:
@@ -508,7 +543,9 @@ class Tap:
 
     async def _end_writer(self, seconds: float) -> None:
         """Send the writer the end of file, and listen to what it still reports until it ends."""
-        if self._process is not None and self._process.stdin is not None:
+        if isinstance(self._process, Joined):
+            self._process.end()
+        elif self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         if self._tasks:
             await asyncio.wait(self._tasks[:1], timeout=seconds)
@@ -523,7 +560,7 @@ class Tap:
         await self._process.wait()
 
 
-async def read_answer(process: asyncio.subprocess.Process) -> journal.Answer | None:
+async def read_answer(process: Writer) -> journal.Answer | None:
     """Wait for the writer's next answer; None at its end, even if that came in the middle of a line.
 
     Raises `WriterFailed` for anything that is no answer; there is no telling then what is committed.
@@ -532,11 +569,13 @@ async def read_answer(process: asyncio.subprocess.Process) -> journal.Answer | N
     try:
         line = await process.stdout.readline()
         return journal.decode_answer(line) if line.endswith(b"\n") else None
+    except ConnectionError:  # a writer that others have started was killed
+        return None
     except (ValueError, msgspec.MsgspecError) as error:  # a line that is too long, or junk
         raise WriterFailed(f"the writer process sent what is not an answer: {error}") from error
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
+async def _ended(process: Writer) -> None:
     """Wait until a writer that answers no more has ended; kill it if it takes its time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_EXIT_SECONDS):

@@ -15,7 +15,7 @@ import sys
 import traceback
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from types import SimpleNamespace
@@ -226,14 +226,19 @@ class Store:
         values = msgspec.structs.asdict(session) | {"upstreams": upstreams, "salt": salt}
         self.connection.execute(insert(sessions).values(**values, heartbeat_at=session.started_at))
 
-    def recover(self, unstored: Unstored | None = None, besides: int | None = None) -> int:
+    def recover(
+        self, unstored: Unstored | None = None, besides: int | None = None, ids: Collection[str] | None = None
+    ) -> int:
         """End the open exchanges of recorders that died (those of session `besides` excepted); return how many.
 
+        `ids` are those of a relay that died while its recorder lives: only they are ended.
         Each ends as its recorder knew it to have ended, where that is in `unstored`.
         """
         statement = select(exchanges.c.no, exchanges.c.id, exchanges.c.status).where(exchanges.c.ended_by.is_(None))
         if besides is not None:
             statement = statement.where(exchanges.c.session_no != besides)
+        if ids is not None:
+            statement = statement.where(exchanges.c.id.in_(ids))
         known = {one.id: one for one in unstored.exchanges} if unstored else {}
         with self.connection.begin():
             dead = self.connection.execute(statement).all()
@@ -241,6 +246,7 @@ class Store:
                 if self._uploaded(no) is not None:
                     self._end_request(no, b"", None)
                 self._mark_died(no, known.get(id), is_answered=status is not None)
+                self._open.pop(id, None)
         return len(dead)
 
     def _mark_died(self, no: int, relayed: Relayed | None, *, is_answered: bool) -> None:

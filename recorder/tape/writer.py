@@ -1,6 +1,7 @@
 """A program: journal frames on standard input → group commits on the tape → answers on standard output.
 
-Run by `recorder.relay.tap` as `python -m recorder.tape.writer TAPE PURPOSE`. Everything that costs is here:
+Run by `recorder.relay.tap` as `python -m recorder.tape.writer TAPE PURPOSE`. Further relays may connect to a socket
+that it is given (`--listen FD`); it ends when all of them have. Everything that costs is here:
 fsync, JSON, compression, metrics. It ignores SIGINT and SIGTERM and ends at end of file, so that ctrl-c drains; if its
 relay was killed, it commits what the pipe still holds and marks the open exchanges as interrupted. A full disk or a
 lock is waited out; on any other failure it ends, and the relay starts another and sends what was not acknowledged
@@ -14,6 +15,7 @@ import gc
 import os
 import queue
 import signal
+import socket
 import sqlite3
 import sys
 import threading
@@ -28,7 +30,8 @@ from sqlalchemy.exc import OperationalError
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import DAMAGED, LASTING, TapeBusy, TapeDamaged, TapeError, TapeGone, WiretapeError, sqlite_code
 from recorder.plurals import counted
-from recorder.tape import checks, file, journal, losses
+from recorder.tape import channels, checks, file, journal, losses
+from recorder.tape.channels import Channel, Channels
 from recorder.tape.lock import LogGone, Watch, identity
 from recorder.tape.retention import Limits, Pruner
 from recorder.tape.store import Settled, Store, Unsettled, settle
@@ -42,7 +45,6 @@ SPACING_NS = 50_000_000
 WINDOW_BYTES = 1 << 20
 WINDOW_FRAMES = 2000
 """… or when it holds this much."""
-_PIPE_READ = 1 << 18
 _PIPE_PIECES = 16
 RETRY_SECONDS = 0.5
 _LAST_TRIES = 20
@@ -76,20 +78,23 @@ class Writer:
     """Collects frames into batches and commits them."""
 
     def __init__(
-        self, store: Store, path: Path, clock: Clock = SYSTEM, keep_lock: Callable[[], None] = lambda: None
+        self,
+        store: Store,
+        path: Path,
+        clock: Clock = SYSTEM,
+        keep_lock: Callable[[], None] = lambda: None,
+        relays: Channels | None = None,
     ) -> None:
         self._store = store
         self._path = path
         self._watch: Watch | None = None
         self._clock = clock
         self._keep_lock = keep_lock
-        self._buffer = bytearray()
+        self._relays = relays or Channels()
         self._batch: list[journal.Frame] = []
         self._size = 0
-        self._seq = 0
-        self._committed = 0
         self._due: int | None = None
-        self._pieces: queue.Queue[bytes | list[Settled]] = queue.Queue(_PIPE_PIECES)
+        self._pieces: queue.Queue[tuple[Channel, bytes] | list[Settled]] = queue.Queue(_PIPE_PIECES)
         self._to_settle: queue.Queue[list[Unsettled]] = queue.Queue()
         self._settling = False
         self._settle_at = 0
@@ -105,8 +110,8 @@ class Writer:
 
     def run(self) -> None:
         """Serve until end of file; raises what SQLite raises when a batch cannot be stored."""
-        for work in (self._read_pipe, self._settle):
-            threading.Thread(target=work, daemon=True).start()
+        threading.Thread(target=self._settle, daemon=True).start()
+        threading.Thread(target=self._relays.first.read, args=(self._pieces.put,), daemon=True).start()
         while not self._ended:
             self._take()
             if self._is_due():
@@ -115,11 +120,10 @@ class Writer:
             if not self._batch:
                 self._tidy()
         self._commit()
+        if not self._is_closed or self._relays.had_others:
+            self._recover(None)
         if self._is_closed:
             losses.remove(self._path)
-        else:
-            self._store.recover(losses.read(self._path))
-            self._leftover.extend(no for no in self._store.unsettled() if no not in self._unsettled)
         until = self._clock.now() + _LAST_SETTLING_NS
         self._hand_over()
         while self._settling and self._clock.now() < until:
@@ -136,10 +140,11 @@ class Writer:
         if self._pruner is not None and now >= self._pruner.due:
             self._prune()
 
-    def _read_pipe(self) -> None:
-        while piece := os.read(0, _PIPE_READ):
-            self._pieces.put(piece)
-        self._pieces.put(b"")
+    def _recover(self, open: set[str] | None) -> None:
+        """End the exchanges that a relay that is gone has left open; those of all relays, if `open` is None."""
+        if self._tried(lambda: self._store.recover(losses.read(self._path), ids=open)) or open is None:
+            waiting = {*self._unsettled, *self._leftover}
+            self._leftover.extend(no for no in self._store.unsettled() if no not in waiting)
 
     def _settle(self) -> None:
         """Decode beside the thread that commits: a body that takes long may not hold up the facts of others."""
@@ -162,10 +167,20 @@ class Writer:
     def _put(self, settled: list[Settled]) -> None:
         finished = self._tried(lambda: self._store.put(settled))
         if self._reported:  # what another recorder left behind is not this one's to report
-            answer(journal.Ack(self._committed, finished))
+            self._report(finished)
         self._settling = False
         self._settle_at = self._clock.now() + SPACING_NS
         self._hand_over()
+
+    def _report(self, finished: list[journal.Finished]) -> None:
+        """Report exchanges to the relays that they are of."""
+        by_relay: dict[Channel, list[journal.Finished]] = {}
+        for one in finished:
+            by_relay.setdefault(self._relays.owner(one.id), []).append(one)
+        for relay, its in by_relay.items():
+            relay.answer(journal.Ack(relay.committed, its))
+            relay.ended.difference_update(one.id for one in its)
+        self._relays.close_settled()
 
     def _take(self) -> None:
         """Wait for a piece of the pipe or something settled, or until a commit is due."""
@@ -177,21 +192,34 @@ class Writer:
         if isinstance(piece, list):
             self._put(piece)
             return
-        self._ended = self._ended or not piece
-        self._buffer += piece
-        self._size += len(piece)
+        relay, data = piece
+        relay.buffer += data
+        self._size += len(data)
         window = None
-        for seq, frame in journal.decode(self._buffer):
-            self._seq = seq
+        for seq, frame in journal.decode(relay.buffer):
+            relay.seq = seq
             if isinstance(frame, journal.Session | journal.Keep):
-                self._begin(frame)
+                self._begin(frame, relay)
                 continue
+            relay.note(frame)
             self._batch.append(frame)
             is_urgent = not isinstance(frame, _NOT_URGENT)
             window = PROMPT_NS if is_urgent else window or WINDOW_NS
+        if not data:
+            self._end_relay(relay)
         if window is not None:
             due = max(self._clock.now() + window, self._committed_at + SPACING_NS)
             self._due = due if self._due is None else min(self._due, due)
+
+    def _end_relay(self, relay: Channel) -> None:
+        """Commit the last of a relay; what it has left open is interrupted, while those of others go on."""
+        relay.is_over = True
+        self._ended = self._relays.is_over
+        if not self._ended:
+            self._commit()
+            self._recover(relay.open)
+            relay.open.clear()
+            self._relays.close_settled()
 
     def _seconds_until_due(self) -> float:
         due = self._pruner.due if self._due is None and self._pruner else self._due
@@ -199,7 +227,7 @@ class Writer:
             due = self._settle_at if due is None else min(due, self._settle_at)
         return _IDLE_SECONDS if due is None else min(_IDLE_SECONDS, max(0.0, (due - self._clock.now()) / 1e9))
 
-    def _begin(self, frame: journal.Session | journal.Keep) -> None:
+    def _begin(self, frame: journal.Session | journal.Keep, relay: Channel) -> None:
         """Enter what comes before all exchanges: the session, or what the tape keeps."""
         if isinstance(frame, journal.Keep):
             age = None if frame.age_seconds is None else timedelta(seconds=frame.age_seconds)
@@ -207,10 +235,21 @@ class Writer:
             if frame.announced and self._pruner.is_done(frame.announced):
                 answer(frame.announced.what)
             return
+        if relay is not self._relays.first:
+            self._admit(frame, relay)
+            return
         warnings = self._begin_session(frame)
         self._watch = Watch(self._path)
         self._leftover.extend(self._store.unsettled())
         answer(journal.Ready(str(self._path), warnings))
+        self._relays.listen(self._pieces.put)
+
+    def _admit(self, session: journal.Session, relay: Channel) -> None:
+        """Answer a relay that connects: it is to be a part of the recorder whose session is written."""
+        if session.uuid == self._store.session:
+            relay.answer(journal.Ready(str(self._path), []))
+        else:
+            relay.answer(journal.Fatal(TapeBusy.exit_code, f"{self._path} is being written for another recorder"))
 
     def _begin_session(self, session: journal.Session) -> list[str]:
         """Enter the session and what an earlier recorder could not store; return what the user should know."""
@@ -241,8 +280,7 @@ class Writer:
         self._unsettled.extend(ended)
         self._look_after_files()
         self._keep_lock()
-        self._committed = self._seq
-        answer(journal.Ack(self._committed, [], lost))
+        self._acknowledge(lost)
         self._batch, self._size, self._due = [], 0, None
         self._give_back_at = self._clock.now() + _IDLE_NS
         self._committed_at = self._clock.now()
@@ -260,6 +298,18 @@ class Writer:
             if not _passing(error):
                 raise
             return False
+
+    def _acknowledge(self, lost: list[journal.Lost]) -> None:
+        """Acknowledge to each relay what is committed of it."""
+        by_relay: dict[Channel, list[journal.Lost]] = {}
+        for one in lost:
+            by_relay.setdefault(self._relays.owner(one.id), []).append(one)
+        for relay in list(self._relays.live):
+            if relay.seq > relay.committed:
+                relay.committed = relay.seq
+                its = by_relay.get(relay, [])
+                relay.answer(journal.Ack(relay.committed, [], its))
+                relay.ended.difference_update(one.id for one in its)
 
     def _prune(self) -> bool:
         """Delete some of what is past the limits; return whether there was anything."""
@@ -345,7 +395,7 @@ def _passing(error: Exception) -> bool:
 
 
 def answer(what: journal.Answer) -> None:
-    """Write an answer to the relay; that it is gone is no reason to stop storing."""
+    """Write an answer to the relay that started this writer; that it is gone is no reason to stop storing."""
     try:
         os.write(1, journal.encode_answer(what))
     except BrokenPipeError:
@@ -377,12 +427,24 @@ def _yield_to_relay() -> None:
 def main(arguments: list[str]) -> int:
     """Hold the tape named in `arguments` and write it until end of file; return the exit code.
 
-    Where an earlier writer of this recorder wrote the tape, two more say which file that was (its `identity`) and name
-    the session (its uuid).
+    Before them may come `--listen FD`: a socket that other relays connect to. Where an earlier writer of this recorder
+    wrote the tape, two more say which file that was (its `identity`) and name the session (its uuid).
     """
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
     _yield_to_relay()
+    listener = None
+    if arguments[0] == "--listen":
+        listener, arguments = socket.socket(fileno=int(arguments[1])), arguments[2:]
+    parent = os.getppid()
+    try:
+        return _write(arguments, Channels(listener))
+    finally:
+        if listener is not None and os.getppid() != parent:  # the relay whose socket it is was killed
+            channels.remove(listener)
+
+
+def _write(arguments: list[str], relays: Channels) -> int:
     path, purpose = Path(arguments[0]), arguments[1]
     store: Store | None = None
     try:
@@ -391,11 +453,11 @@ def main(arguments: list[str]) -> int:
         with file.writing(path, purpose, create=not arguments[2:]) as connection:
             _refuse_damaged(path)
             store = Store(connection)
-            Writer(store, path, keep_lock=lambda: file.keep_lock(connection)).run()
+            Writer(store, path, keep_lock=lambda: file.keep_lock(connection), relays=relays).run()
             answer(checks.verify(path, store.session, _CHECK_SECONDS))
     except WiretapeError as error:
         final = isinstance(error, LASTING)
-        answer(journal.Fatal(error.exit_code, str(error), final))
+        relays.answer(journal.Fatal(error.exit_code, str(error), final))
         if final and (store is not None or arguments[3:]):
             answer(checks.verify(path, store.session if store else arguments[3], _CHECK_SECONDS))
         return error.exit_code

@@ -247,7 +247,7 @@ def test_reads_that_come_together_travel_in_one_frame_and_before_what_follows_th
         for place in range(100):
             for one in both:
                 one.read(SYSTEM.now(), None, b"%02d" % place)
-        both[0].end("end", None, SYSTEM.now(), None)
+        both[0].end("end", None, SYSTEM.now())
         both[1].read(SYSTEM.now(), None, b"more")
         assert await running.close(grace=0.05) == 2 + 1 + 1 + 1 + 1  # begun, read, ended, read, closed
 

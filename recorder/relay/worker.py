@@ -1,0 +1,150 @@
+"""A program: a further process of a recorder, which relays beside the one that started it.
+
+Run by `recorder.relay.workers` as `python -m recorder.relay.worker`. Like the writer it ignores SIGINT, SIGTERM and
+SIGHUP: the recorder says when it is to end, and if the recorder is gone, its exchanges are cut.
+"""
+
+import asyncio
+import contextlib
+import signal
+import sys
+
+import msgspec
+
+from recorder.clock import SYSTEM
+from recorder.errors import WiretapeError
+from recorder.relay import server, service
+from recorder.relay.service import Front, WorkerSettings
+from recorder.relay.sharing import Place, Share
+from recorder.relay.tap import Tap
+from recorder.relay.workers import LINE_BYTES, Command, Observer, Report
+
+_UNREAD_BYTES = 8 << 20
+"""What a recorder that does not read is not told any more."""
+
+
+class _Pipe(asyncio.Protocol):
+    """The pipe to the recorder."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let whoever waits for that go on."""
+        self.closed.set()
+
+
+class _Reporter:
+    """Sends reports to the recorder, never waiting for it."""
+
+    def __init__(self, transport: asyncio.WriteTransport, pipe: _Pipe) -> None:
+        self._transport, self._pipe = transport, pipe
+        self._last_share = b""
+
+    async def close(self) -> None:
+        """Wait until the recorder has been told everything, or is gone."""
+        self._transport.close()
+        await self._pipe.closed.wait()
+
+    def send(self, report: Report) -> None:
+        if self._transport.get_write_buffer_size() < _UNREAD_BYTES and not self._transport.is_closing():
+            self._transport.write(msgspec.json.encode(report) + b"\n")
+
+    def share(self, share: Share) -> None:
+        """Send what has changed since the last time."""
+        encoded = msgspec.json.encode(share)
+        if encoded != self._last_share:
+            self._last_share = encoded
+            self.send(Report(share=share))
+
+    def observer(self) -> Observer:
+        return Observer(
+            finished=lambda one: self.send(Report(finished=one)),
+            trouble=lambda message: self.send(Report(trouble=message)),
+            refused=lambda refusal: self.send(Report(refused=(refusal.status, refusal.message))),
+            failed=lambda message: self.send(Report(fault=message)),
+        )
+
+
+class _Worker:
+    """Relays until it is told to end."""
+
+    def __init__(self, settings: WorkerSettings, reporter: _Reporter) -> None:
+        self._reporter = reporter
+        observer = reporter.observer()
+        options = settings.options
+        sock = server.listen(options.host, options.port, joins=True)
+        self._front = Front(options, sock, observer)
+        self._tap = Tap(
+            options.tape,
+            settings.session,
+            options.purpose,
+            on_finished=observer.finished,
+            on_trouble=observer.trouble,
+            place=Place(joins=settings.writer, on_share=lambda share: reporter.share(self._with_live(share))),
+        )
+
+    def _with_live(self, share: Share) -> Share:
+        return msgspec.structs.replace(share, live=self._front.live)
+
+    async def run(self, commands: asyncio.StreamReader) -> None:
+        await self._tap.start()
+        self._front.start(self._tap)
+        self._reporter.send(Report(is_ready=True))
+        self._reporter.share(self._tap.share())
+        obeying = asyncio.create_task(self._obey(commands))
+        await self._front.stopping.wait()
+        deadline = SYSTEM.now() + int(service.STOP_SECONDS * 1e9)
+        await self._front.drain()
+        lost = await self._tap.close(max(service.WRITER_SECONDS, (deadline - SYSTEM.now()) / 1e9))
+        obeying.cancel()
+        self._reporter.send(Report(share=self._with_live(self._tap.share()), lost=lost))
+
+    async def _obey(self, commands: asyncio.StreamReader) -> None:
+        while line := await commands.readline():
+            self._take(msgspec.json.decode(line, type=Command))
+        self._take("cut")
+
+    def _take(self, command: Command) -> None:
+        match command:
+            case "give_up":
+                self._tap.give_up()
+            case "drain":
+                self._front.stopping.set()
+            case "cut":
+                self._front.cut()
+                self._tap.cut()
+                self._front.stopping.set()
+
+
+async def _main() -> int:
+    loop = asyncio.get_running_loop()
+    commands = asyncio.StreamReader(limit=LINE_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    reporter = _Reporter(*await loop.connect_write_pipe(_Pipe, sys.stdout))
+    code = 0
+    try:
+        settings = msgspec.json.decode(await commands.readline(), type=WorkerSettings, dec_hook=_decode)
+        await _Worker(settings, reporter).run(commands)
+    except WiretapeError as error:
+        reporter.send(Report(failure=(error.exit_code, str(error))))
+        code = error.exit_code
+    await reporter.close()
+    return code
+
+
+def _decode(kind: type, value: object) -> object:
+    return kind(value)
+
+
+def main() -> int:
+    """Relay until the recorder says that it is enough; return the exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(KeyboardInterrupt):
+        return service.run(_main)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""The further processes of a recorder that relay, too: started, heard, started again, and stopped.
+
+Each listens on the recorder's port and has a channel of its own to the recorder's writer. Settings go to its standard
+input, commands follow, and the end of that input means that the recorder is gone; reports come from its standard
+output. Both are lines of JSON.
+"""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from recorder.errors import BY_EXIT_CODE, WiretapeError, WriterFailed
+from recorder.relay import local
+from recorder.relay.guard import Refusal
+from recorder.relay.sharing import Share
+from recorder.tape import journal
+
+LINE_BYTES = 16 << 20
+_BACKOFF_SECONDS = (0.05, 0.5, 2.0, 5.0)
+
+Command = Literal["drain", "cut", "give_up"]
+
+
+class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a worker reports: one of these at a time, but for `lost`, which comes last and with the last `share`.
+
+    `failure` is an exit code and a message; `refused` is a status and a message; `lost` counts frames.
+    """
+
+    is_ready: bool = False
+    failure: tuple[int, str] | None = None
+    share: Share | None = None
+    finished: journal.Finished | None = None
+    trouble: str | None = None
+    refused: tuple[int, str] | None = None
+    fault: str | None = None
+    lost: int | None = None
+
+
+@dataclass(slots=True)
+class Observer:
+    """Whom a recorder tells what happens: exchanges, trouble with storing, refusals, failures of the relay itself."""
+
+    finished: Callable[[journal.Finished], None] = lambda _: None
+    trouble: Callable[[str], None] = lambda _: None
+    refused: Callable[[Refusal], None] = lambda _: None
+    failed: Callable[[str], None] = lambda _: None
+
+
+class _Worker:
+    """One place among the workers: its process, and the next if that dies."""
+
+    def __init__(self, settings: bytes, observer: Observer) -> None:
+        self._settings, self._observer = settings, observer
+        self._process: asyncio.subprocess.Process | None = None
+        self._is_stopping = False
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.share: Share | None = None
+        self.gone: list[Share] = []
+        self.deaths = 0
+        self.lost: int | None = None
+
+    async def run(self) -> None:
+        attempt = 0
+        while not self._is_stopping:
+            try:
+                await self._run_once()
+            except OSError as error:
+                self._fail(WriterFailed(f"a worker process cannot be started: {local.cause(error)}"))
+            if not self.ready.done() or self.ready.exception():
+                return
+            await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
+            attempt += 1
+
+    async def _run_once(self) -> None:
+        self._process = process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "recorder.relay.worker"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=LINE_BYTES,
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(self._settings + b"\n")
+        if self._is_stopping:
+            self.send("cut")
+        with contextlib.suppress(ValueError, msgspec.MsgspecError, ConnectionError):  # then it is of no more use
+            while (line := await process.stdout.readline()).endswith(b"\n"):
+                self._take(msgspec.json.decode(line, type=Report))
+        self.kill()
+        code = await process.wait()
+        if self.lost is None:
+            self._note_death(process.pid, code)
+
+    def _take(self, report: Report) -> None:
+        if report.share is not None:
+            self.share = report.share
+            self.lost = report.lost
+        elif report.finished is not None:
+            self._observer.finished(report.finished)
+        elif report.trouble is not None:
+            self._observer.trouble(report.trouble)
+        elif report.refused is not None:
+            self._observer.refused(Refusal(*report.refused))
+        elif report.fault is not None:
+            self._observer.failed(report.fault)
+        elif report.failure is not None:
+            code, message = report.failure
+            self._fail(BY_EXIT_CODE.get(code, WiretapeError)(message))
+        elif report.is_ready and not self.ready.done():
+            self.ready.set_result(None)
+
+    def _fail(self, error: WiretapeError) -> None:
+        if self.ready.done():
+            self._observer.trouble(str(error))
+        else:
+            self.ready.set_exception(error)
+
+    def _note_death(self, pid: int, code: int) -> None:
+        """Keep what was known of a process that ended by itself, and report it."""
+        cause = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+        if not self.ready.done():
+            self._fail(WriterFailed(f"a worker process ended before it was ready ({cause})"))
+            return
+        self.deaths += 1
+        if self.share is not None:
+            self.gone.append(msgspec.structs.replace(self.share, waiting_ns=0, lacking=False, live=0))
+            self.share = None
+        again = "" if self._is_stopping else "; starting another"
+        self._observer.trouble(f"worker process {pid} died ({cause}): its exchanges are interrupted{again}")
+
+    def send(self, command: Command) -> None:
+        """Send a command; `drain` and `cut` end the process."""
+        self._is_stopping = self._is_stopping or command != "give_up"
+        if self._process is not None and self._process.stdin is not None and not self._process.stdin.is_closing():
+            self._process.stdin.write(msgspec.json.encode(command) + b"\n")
+
+    def kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+
+class Workers:
+    """All further processes of a recorder."""
+
+    def __init__(self, count: int, observer: Observer) -> None:
+        self._count, self._observer = count, observer
+        self._workers: list[_Worker] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._gave_up = False
+
+    async def start(self, settings: bytes) -> None:
+        """Start them with these settings, and wait until each is ready. Raises `WiretapeError` if one cannot be."""
+        self._workers = [_Worker(settings, self._observer) for _ in range(self._count)]
+        self._tasks = [asyncio.create_task(worker.run()) for worker in self._workers]
+        try:
+            await asyncio.gather(*(worker.ready for worker in self._workers))
+        except BaseException:
+            await self.stop(0)
+            raise
+
+    def shares(self) -> list[Share]:
+        """Return what each knows, or knew when it died."""
+        own = [worker.share for worker in self._workers if worker.share is not None]
+        return [*own, *(share for worker in self._workers for share in worker.gone)]
+
+    @property
+    def lost(self) -> int:
+        """Frames that those that have ended could not store."""
+        return sum(worker.lost or 0 for worker in self._workers)
+
+    @property
+    def deaths(self) -> int:
+        """How many processes ended by themselves."""
+        return sum(worker.deaths for worker in self._workers)
+
+    def send(self, command: Command) -> None:
+        """Send each a command."""
+        for worker in self._workers:
+            worker.send(command)
+
+    def give_up(self) -> None:
+        """Have them store nothing more; that holds for good."""
+        if not self._gave_up:
+            self._gave_up = True
+            self.send("give_up")
+
+    async def stop(self, seconds: float) -> None:
+        """Wait until they have ended; kill them after so long."""
+        self.send("drain")
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        for worker in self._workers:
+            worker.kill()
+        for task in self._tasks:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(task, 1.0)

@@ -1,0 +1,152 @@
+"""`wiretape record --workers N`: several processes relay on one port, to one tape."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
+from recorder.errors import CannotListen
+from recorder.relay import server
+from tests.relay import DONE, chunk, dial, fetch, finish, on_loop, post, recording, select, until, wiretape
+
+STREAM = [(0.0, chunk("a")), (0.03, chunk("b", finish="stop")), (0.0, DONE)]
+LONG = [*((0.02, chunk(str(number))) for number in range(40)), (0.0, DONE)]
+HELD = Scene([(0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")], "stall")
+CLIENTS = 24
+"""That all of their connections come to the same of two processes is as likely as 1 in 8 million."""
+
+
+def choose(asked: ReceivedRequest) -> Scene:
+    return {b"/held": HELD, b"/long": answer(LONG)}.get(asked.target) or answer(STREAM)
+
+
+def children(pid: int, program: str) -> list[int]:
+    """Return the processes that `pid` started and that run `program`."""
+    started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in started if program in Path(f"/proc/{child}/cmdline").read_text().split("\0")]
+
+
+@contextlib.asynccontextmanager
+async def streaming(base: str, target: str) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """Ask for a stream over many connections, and wait until each has begun."""
+    async with contextlib.AsyncExitStack() as connections:
+        readers = []
+        for _ in range(CLIENTS):
+            reader, writer = await connections.enter_async_context(dial(base))
+            writer.write(post(target))
+            readers.append(reader)
+        for reader in readers:
+            await reader.readuntil(b"abc\r\n" if target == "/held" else b"\r\n\r\n")
+        yield readers
+
+
+async def broken(readers: Sequence[asyncio.StreamReader]) -> list[bool]:
+    """Return which of the connections have ended by now."""
+
+    async def is_broken(reader: asyncio.StreamReader) -> bool:
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(0.2):
+                return not await reader.read(1)
+            return False
+        return reader.at_eof() or reader.exception() is not None
+
+    return list(await asyncio.gather(*map(is_broken, readers)))
+
+
+@on_loop
+async def test_a_killed_worker_breaks_its_own_streams_and_is_replaced(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    died, running = (f"SELECT id FROM exchanges WHERE ended_by {how}" for how in ("= 'died'", "IS NULL"))
+    async with (
+        ScriptedUpstream(choose) as upstream,
+        recording(tape, upstream.url, "--workers", "2") as (process, base),
+        streaming(base, "/held") as readers,
+    ):
+        await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] == CLIENTS)
+        (worker,) = children(process.pid, "recorder.relay.worker")
+        os.kill(worker, signal.SIGKILL)
+        await until(lambda: select(tape, died))
+        count = sum(await broken(readers))
+        assert 0 < count < CLIENTS
+        assert (len(select(tape, died)), len(select(tape, running))) == (count, CLIENTS - count)
+        await until(lambda: children(process.pid, "recorder.relay.worker"))
+        answers = await asyncio.gather(*(fetch(base, post("/x")) for _ in range(CLIENTS)))
+        assert all(got.complete for got in answers)
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        err = (await process.stderr.readuntil(b"draining")).decode()
+        code, _, rest = await finish(process, signal.SIGTERM)
+    cause = "died (signal SIGKILL): its exchanges are interrupted; starting another"
+    assert f"wiretape: storing: worker process {worker} {cause}\n" in err
+    assert rest.splitlines()[-2:] == [
+        "wiretape: a worker process died 1 time: what it held is lost",
+        f"{2 * CLIENTS} exchanges recorded, {CLIENTS} failed, not stored: 0 bytes, 0 frames, 0 exchanges",
+    ]
+    assert code == 1
+    found = select(tape, "SELECT outcome, count(*) FROM exchanges JOIN measures ON exchange_no = no GROUP BY 1")
+    assert {row[0]: row[1] for row in found} == {"complete": CLIENTS, "interrupted": CLIENTS}
+    assert len(select(tape, "SELECT * FROM sessions")) == 1
+
+
+@on_loop
+async def test_a_killed_writer_loses_nothing_of_any_worker_and_a_signal_drains_all(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url, "--workers", "3") as (process, base):
+        assert len(children(process.pid, "recorder.relay.worker")) == 2
+        async with streaming(base, "/long") as readers:
+            (writing,) = children(process.pid, "recorder.tape.writer")
+            os.kill(writing, signal.SIGKILL)
+            code, _, err = await finish(process, signal.SIGTERM)
+            bodies = [await reader.read() for reader in readers]
+    assert code == 0
+    assert "draining " in err
+    assert all(body.endswith(b"0\r\n\r\n") for body in bodies)
+    assert err.count("the writer ended; starting another") == 1
+    closing = f"{CLIENTS} exchanges recorded, 0 failed, not stored: 0 bytes, 0 frames, 0 exchanges"
+    assert err.splitlines()[-1] == closing
+    statement = "SELECT outcome, count(*), count(DISTINCT sha256) FROM measures JOIN bodies USING (exchange_no)"
+    assert [tuple(row) for row in select(tape, statement)] == [("complete", CLIENTS, 1)]
+    assert not (tmp_path / "tape.db.unstored").exists()
+
+
+@on_loop
+async def test_a_killed_recorder_takes_its_workers_along(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with (
+        ScriptedUpstream(choose) as upstream,
+        recording(tape, upstream.url, "--workers", "2") as (process, base),
+        streaming(base, "/held"),
+    ):
+        await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] == CLIENTS)
+        left = children(process.pid, "recorder.relay.worker") + children(process.pid, "recorder.tape.writer")
+        process.kill()
+        await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
+    found = select(tape, "SELECT outcome, count(*) FROM exchanges LEFT JOIN measures ON exchange_no = no GROUP BY 1")
+    assert [tuple(row) for row in found] == [("interrupted", CLIENTS)]
+
+
+@on_loop
+async def test_a_number_of_workers_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    for given in ("0", "65", "many"):
+        async with wiretape("record", "--db", tmp_path / "tape.db", "--workers", given) as process:
+            code, _, err = await finish(process)
+        assert code == 2
+        assert "--workers" in err
+
+
+def test_a_port_that_others_share_is_taken() -> None:
+    with server.listen("127.0.0.1", 0, shares=True) as first:
+        port = first.getsockname()[1]
+        for shares in (False, True):
+            with pytest.raises(CannotListen):
+                server.listen("127.0.0.1", port, shares=shares)
+        with server.listen("127.0.0.1", port, joins=True) as second:
+            assert second.getsockname() == first.getsockname()
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", port))
