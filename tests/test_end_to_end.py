@@ -16,7 +16,7 @@ import pytest
 
 from recorder.demo import scenes
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
-from tests.relay import DONE, chunk, finish, kept, on_loop, recording, until, wiretape
+from tests.relay import DONE, chunk, fetch, finish, kept, on_loop, post, recording, until, wiretape
 
 COMPLETION = {
     "id": "c1", "object": "chat.completion", "created": 1, "model": "m",
@@ -180,3 +180,21 @@ async def test_curl_gets_every_byte(tmp_path: Path) -> None:
             found = await until(lambda: kept(tape, f"/quick?{name}"))  # noqa: B023 - called at once
             assert (process.returncode, found.outcome) == (0, ("complete", None))
             assert out == found.body == b"".join(piece for _, piece in QUICK)
+
+
+@on_loop
+async def test_a_recorder_that_did_not_run_says_that_its_timestamps_are_suspect(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    scene = answer([(0.02, chunk(str(number))) for number in range(20)] + [(0.0, DONE)])
+    async with ScriptedUpstream(lambda _: scene) as upstream, recording(tape, upstream.url) as (process, base):
+        asked = asyncio.create_task(fetch(base, post("/held")))
+        await until(lambda: upstream.requests and len(upstream.requests[0].sent) > 3)
+        process.send_signal(signal.SIGSTOP)
+        sent = len(upstream.requests[0].sent)
+        await until(lambda: len(upstream.requests[0].sent) > sent + 4)
+        process.send_signal(signal.SIGCONT)
+        assert (await asked).complete
+        row = (await until(lambda: kept(tape, "/held"))).row
+        assert row["clock_error_ns"] > 50_000_000
+        assert "clock_suspect" in row["flags"]
+        await finish(process, signal.SIGTERM)

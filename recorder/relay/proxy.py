@@ -63,6 +63,8 @@ class Proxy:
     on_refused: Callable[[Refusal], None] = lambda _: None
     on_trouble: Callable[[str], None] = lambda _: None
     live: set["Exchange"] = field(default_factory=set)
+    lag: tuple[int, int] = 0, 0
+    """When the event loop was last to look after the exchanges, and was late, and by how much; ns."""
 
     def serve(self, client: Client, request: Request) -> "Exchange | None":
         """Relay a request, unless it may not pass."""
@@ -110,15 +112,16 @@ class Proxy:
             await asyncio.sleep(LAG_SECONDS if self.live else _STALL_SECONDS / 20)
             now = self.clock.now()
             if self.live and now - due - LATE_NS > LATE_NS:
-                asyncio.get_running_loop().call_soon(self._note_lag, due, now - due - LATE_NS)
+                self.lag = due, now - due - LATE_NS
+                asyncio.get_running_loop().call_soon(self._note_lag)  # when what came meanwhile has been read
             if now > look:
                 look = now + int(_STALL_SECONDS * 1e9)
                 self.end_stalled()
 
-    def _note_lag(self, due: int, lag: int) -> None:
+    def _note_lag(self) -> None:
         """Note that the event loop was late, in the exchanges whose timestamps may be so, too."""
         for exchange in self.live:
-            exchange.note_lag(due, lag)
+            exchange.note_lag()
 
     def end_stalled(self) -> None:
         """End the exchanges whose client has not taken anything for a minute."""
@@ -387,6 +390,7 @@ class Exchange:
             return
         self._is_ended = True
         self._proxy.live.discard(self)
+        self.note_lag()
         if self._continue is not None:
             self._continue.cancel()
         if self._connecting is not None:
@@ -444,10 +448,13 @@ class Exchange:
         else:
             _answer_error(self._client, 500, f"a fault of its own: {_described(error)}", "internal", self._recording.id)
 
-    def note_lag(self, due: int, lag: int) -> None:
-        """Note that reads may be stamped so late: what came while the loop was late may have come in one read."""
+    def note_lag(self) -> None:
+        """Note that reads may be stamped late: what came apart while the loop was late may have been one read."""
         instants, connection = self._recording.instants, self._connection
-        if connection is not None and (instants.clock == "loop" or connection.came_at >= due):
+        due, lag = self._proxy.lag
+        if connection is None or due < self._recording.t0:
+            return
+        if instants.clock == "loop" or connection.merged_at >= due:
             instants.clock_error_ns = max(instants.clock_error_ns or 0, lag)
 
 

@@ -103,6 +103,8 @@ class Connection:
         self.head = Head()
         self.ended = False
         self.ended_at = 0
+        self.merged_at = 0
+        """The instant in ns of the last read that may have brought what came apart."""
         self.failure: UpstreamError | None = None
         self.surplus = False
         self.paused = 0
@@ -121,11 +123,6 @@ class Connection:
         self._active_at = self._clock.now()
         if self._socket.write(data) and last:
             self._instants.sent = self._clock.now()
-
-    @property
-    def came_at(self) -> int:
-        """The instant in ns of the last read."""
-        return self._socket.stamp
 
     @property
     def tls_session(self) -> ssl.SSLSession | None:
@@ -195,6 +192,8 @@ class Connection:
     def _take_body(self, size: int) -> bytes:
         """Return what a read of `size` bytes held of the body; much without any of it is a failure."""
         if self._body:
+            if len(self._body) > 1 or self.head.framing != "chunked":
+                self.merged_at = self._active_at
             body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
             self._body.clear()
             self._overhead = 0
