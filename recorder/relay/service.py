@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -258,8 +258,18 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     with contextlib.suppress(ImportError):
         from uvloop import new_event_loop as factory
-    # Looking for cycles among all that was imported would hold up every stream for milliseconds, again and again.
+    with _seldom_collecting(), asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(main())
+
+
+@contextlib.contextmanager
+def _seldom_collecting() -> Iterator[None]:
+    """Keep the collector of garbage from what was imported: to go through it would hold up every stream."""
+    thresholds = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 50, 100)
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(main())
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
