@@ -129,7 +129,7 @@ async def test_the_instants_are_in_order_and_only_a_new_connection_has_been_conn
         assert upstream.connections == 1
     for taken in (first, second):
         instants, reads = taken.instants, taken.reads
-        order = [instants.sent, instants.headers, reads[0][0], reads[-1][0], taken.connection.came_at]
+        order = [instants.sent, instants.headers, reads[0][0], reads[-1][0], taken.connection.ended_at]
         assert None not in order
         assert order == sorted(order)  # type: ignore[type-var]
     assert first.instants.connected is not None
