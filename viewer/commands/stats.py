@@ -413,6 +413,8 @@ def check(
         with outfile.replacing(junit, tape_path(db)) as report:
             report.write(check.junit(judged))
     out.put_rounded(check.FIELDS, judged, check.IMPORTANT)
+    if sample.suspect:
+        click.echo(f"wiretape: {sample.suspect} of {sample.size}: {summary.WARNINGS['clock_suspect']}", err=True)
     if code := check.exit_code(judged):
         raise click.exceptions.Exit(code)
 

@@ -32,3 +32,4 @@ def test_a_kept_connection_and_a_suspect_clock_are_shown_filtered_by_and_reporte
     assert '"connection_reused":true' in run(tape, "show", "eeee", "--format", "json").replace(" ", "")
     assert run(tape, "ls", "-f", "connection_reused:yes clock:loop", "--format", "ids") == "eeee\n"
     assert "timestamps of 1 of 1 exchange may be late by more than 1 ms" in run(tape, "db", "check")
+    assert "wiretape: 1 of 1: exchanges whose timestamps may be late" in run(tape, "check", "--max", "ttft.p50=9s")
