@@ -259,15 +259,19 @@ class Tap:
                     self._handle_ack(answer)
                 case journal.Trouble(message=message):
                     self._report(message)
-                case journal.Fatal(message=message, final=final):
-                    self._report(message)
-                    if final:
-                        self.give_up()
+                case journal.Fatal():
+                    self._handle_fatal(answer)
                 case journal.Deleting() | journal.Deleted():
                     self._count_deleted(answer)
                 case journal.Verified():
                     self._verified = answer
         return useful
+
+    def _handle_fatal(self, fatal: journal.Fatal) -> None:
+        if self._place.joins is None:  # else whoever started it reports that
+            self._report(fatal.message)
+        if fatal.final:
+            self.give_up()
 
     def _handle_ack(self, ack: journal.Ack) -> None:
         self._acknowledge(ack.seq)
