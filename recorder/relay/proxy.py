@@ -337,6 +337,8 @@ class Exchange:
 
     def _relayed(self, at: int, body: bytes, taken: bool) -> None:
         """Record a read, or wait with it until the client has taken it."""
+        if self._connection is not None and self._connection.merged_at == at:
+            self.note_lag()
         if taken and not self._waiting:
             self._recording.read(at, self._now(), body)
             return
@@ -454,7 +456,7 @@ class Exchange:
         due, lag = self._proxy.lag
         if connection is None or due < self._recording.t0:
             return
-        if instants.clock == "loop" or connection.merged_at >= due:
+        if instants.clock == "loop" or due <= connection.merged_at <= due + lag + LATE_NS:
             instants.clock_error_ns = max(instants.clock_error_ns or 0, lag)
 
 
