@@ -83,6 +83,8 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._taker: Taker | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.is_remembered = False
+        """Whether what its server offers to resume its TLS session by is known."""
         self.closed_by_peer = _nothing
         """Called when the peer closes the connection, or breaks it, while no exchange is on it."""
         self._reset(Instants(), False)
@@ -433,8 +435,11 @@ class Transport:
         return secured
 
     def remember(self, connection: Connection) -> None:
-        """Keep what the server offered to resume the TLS session of a connection by."""
+        """Keep what the server offered to resume the TLS session of a connection by; once, for it is copied."""
+        if connection.is_remembered:
+            return
         session = connection.tls_session
+        connection.is_remembered = session is None or session.has_ticket
         if session is not None and session.has_ticket:
             self._sessions[connection.upstream.host, connection.upstream.port] = session
 
