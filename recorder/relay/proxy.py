@@ -213,9 +213,9 @@ class Exchange:
         """Send the request's head, with its body if that has come whole."""
         self._connection = connection
         connection.begin(self, self._recording.instants, bodiless=self._request.method == "HEAD")
-        connection.limit(self._proxy.transport.limits.headers)
         is_whole = body is not None
         connection.send(head + self._framed(body or b"", last=True) if is_whole else head, last=is_whole)
+        connection.limit(self._proxy.transport.limits.headers)
 
     def _head(self) -> bytes:
         request, upstream = self._request, self._upstream
@@ -312,35 +312,38 @@ class Exchange:
         if over and connection.failure is None:
             client.add_end()
         if self._is_started:
-            taken = client.flush()
+            taken, relayed = client.flush(), self._now()
+            if head is not None:
+                self._enter_head(head, over)
             if body:
-                self._relayed(at, body, taken)
-        if over:
-            if self._waiting and connection.failure is None:
-                self._is_over = True  # but for the client, who has still to take it
-            else:
-                self._finish()
+                self._relayed(at, relayed if taken else None, body)
+        self._is_over = over and bool(self._waiting) and connection.failure is None
+        if over and not self._is_over:  # else the client has still to take it
+            self._finish()
 
     def _start(self, head: Head) -> None:
         """Begin the response."""
-        assert self._connection is not None
         self._is_started = True
         if self._continue is not None:
             self._continue.cancel()
             self._continue = None
-        self._recording.head(head.status, head.headers, head.framing)
-        self._connection.limit(self._proxy.transport.limits.idle)
         chunked = head.framing in ("chunked", "close")
         headers = _passed(head, self._recording.id)
         self._client.keep_seconds = _keep_seconds(headers)
         self._client.start(head.status, head.reason, headers, chunked=chunked, closes=not head.keeps)
 
-    def _relayed(self, at: int, body: bytes, taken: bool) -> None:
+    def _enter_head(self, head: Head, over: bool) -> None:
+        """Record the response's head, which is on its way to the client."""
+        self._recording.head(head.status, head.headers, head.framing)
+        if not over and self._connection is not None:
+            self._connection.limit(self._proxy.transport.limits.idle)
+
+    def _relayed(self, at: int, relayed: int | None, body: bytes) -> None:
         """Record a read, or wait with it until the client has taken it."""
         if self._connection is not None and self._connection.merged_at == at:
             self.note_lag()
-        if taken and not self._waiting:
-            self._recording.read(at, self._now(), body)
+        if relayed is not None and not self._waiting:
+            self._recording.read(at, relayed, body)
             return
         if not self._waiting:
             self._waits_since = self._now()
