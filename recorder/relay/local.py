@@ -41,12 +41,6 @@ def no_descriptors() -> str:
     return f"no file descriptors are left ({limit}): raise the limit with 'ulimit -n' and start wiretape again"
 
 
-def spool_cause(error: OSError) -> str:
-    """Return why a temporary file cannot be written, and what to do about it."""
-    known = error.errno in _DISK | _DESCRIPTORS
-    return cause(error) if known else f"{cause(error)} (a temporary file in {tempfile.gettempdir()}): set TMPDIR"
-
-
 def has_descriptors() -> bool:
     """Return whether this process can open a few more files, as a name lookup or a new process needs."""
     opened: list[int] = []
