@@ -108,8 +108,9 @@ class Proxy:
         """Look after the exchanges, beside the server: whose client stalls, and how late the event loop is."""
         look = self.clock.now() + int(_STALL_SECONDS * 1e9)
         while True:
-            due = self.clock.now() + int(LAG_SECONDS * 1e9)
-            await asyncio.sleep(LAG_SECONDS if self.live else _STALL_SECONDS / 20)
+            seconds = LAG_SECONDS if self.live else _STALL_SECONDS / 20
+            due = self.clock.now() + int(seconds * 1e9)
+            await asyncio.sleep(seconds)
             now = self.clock.now()
             if self.live and now - due - LATE_NS > LATE_NS:
                 self.lag = due, now - due - LATE_NS
@@ -297,12 +298,6 @@ class Exchange:
 
     def came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
         """Send what a read brought to the client at once, then to the tap."""
-        try:
-            self._came(at, head, body, over)
-        except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the client and the user
-            self.taker_failed(error)
-
-    def _came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
         connection, client = self._connection, self._client
         assert connection is not None
         if head is not None:

@@ -505,7 +505,7 @@ class _Listener:
             b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nconnection: close\r\nretry-after: 1\r\n"
             b"x-wiretape-error: local\r\ncontent-length: %d\r\n\r\n"
         )
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the client has left
             connection.send(head % len(reason) + reason)
             connection.shutdown(socket.SHUT_WR)
         self._refused.append(connection)
@@ -517,7 +517,7 @@ class _Listener:
     def _close_refused(self) -> None:
         if self._refused:
             connection = self._refused.popleft()
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # nothing came, or the client has left
                 connection.recv(HEAD_BYTES)
             connection.close()
 
@@ -602,7 +602,7 @@ class Server:
 
     async def wait_closed(self, seconds: float) -> None:
         """Let what was answered be sent, for so long at most; then close all connections."""
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError):  # what is left is closed below
             async with asyncio.timeout(seconds):
                 while self._listener.clients:
                     await asyncio.sleep(_STOP_LOOK_SECONDS)

@@ -256,7 +256,7 @@ def _bracketed(host: str) -> str:
 def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run a command's main coroutine on uvloop where there is one."""
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-    with contextlib.suppress(ImportError):
+    with contextlib.suppress(ImportError):  # then on asyncio's own
         from uvloop import new_event_loop as factory
     with _seldom_collecting(), asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main())

@@ -108,7 +108,7 @@ class Joined:
 
     def end(self) -> None:
         """Send the end of file; answers still come."""
-        with contextlib.suppress(OSError, RuntimeError):
+        with contextlib.suppress(OSError, RuntimeError):  # the writer has closed it, or died
             self.stdin.write_eof()
 
     def kill(self) -> None:
@@ -119,7 +119,7 @@ class Joined:
         """Close the connection: once no more answers come, nothing else does."""
         self.stdin.close()
         self.returncode = 0
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the writer has died: closed all the same
             await self.stdin.wait_closed()
         return self.returncode
 

@@ -39,7 +39,7 @@ def ask_for_times(sock: socket.socket) -> None:
     It begins to note that a moment after the first socket of all asks, and ends with the last one.
     """
     if _SO_TIMESTAMPNS is not None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # a system without them: the event loop's time is taken
             sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
 
 
@@ -210,7 +210,7 @@ class Socket:
                 self._end_writing()
 
     def _end_writing(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the peer has left: reading tells
             self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
@@ -344,9 +344,9 @@ class TlsSocket(Socket):
     def close(self) -> None:
         """Close at once, and say so: servers do not let a session be resumed that just broke off."""
         if not self.is_closed and not self._unsent:
-            with contextlib.suppress(ssl.SSLError):
+            with contextlib.suppress(ssl.SSLError):  # that the peer has not closed yet, which is not waited for
                 self._tls.unwrap()
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the peer has left, or takes nothing now
                 self._sock.send(self._outgoing.read())
         super().close()
 

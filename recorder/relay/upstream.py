@@ -363,7 +363,10 @@ class Connection:
             self._fail("idle_timeout", f"nothing came for {seconds:g} s")
         else:
             self._fail("headers_timeout", f"no answer within {seconds:g} s")
-        self._taker.came(self.ended_at, None, b"", True)
+        try:
+            self._taker.came(self.ended_at, None, b"", True)
+        except Exception as error:  # noqa: BLE001 - the event loop would only print it
+            self.failed(error)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -5,7 +5,6 @@ SIGHUP: the recorder says when it is to end, and if the recorder is gone, its ex
 """
 
 import asyncio
-import contextlib
 import signal
 import sys
 
@@ -141,9 +140,7 @@ def main() -> int:
     """Relay until the recorder says that it is enough; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    with contextlib.suppress(KeyboardInterrupt):
-        return service.run(_main)
-    return 1
+    return service.run(_main)
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ class _Worker:
 
     def kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
                 self._process.kill()
 
 
@@ -201,5 +201,5 @@ class Workers:
         for worker in self._workers:
             worker.kill()
         for task in self._tasks:
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError):  # it was killed: nothing more of it is waited for
                 await asyncio.wait_for(task, 1.0)

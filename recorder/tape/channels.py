@@ -55,7 +55,7 @@ class Channel:
         except OSError:
             is_sent = False
         if not is_sent and self._connection is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the relay has left
                 self._connection.shutdown(socket.SHUT_RDWR)
 
     def read(self, take: Taker) -> None:
@@ -133,6 +133,6 @@ def _is_ours(connection: socket.socket) -> bool:
 def remove(listener: socket.socket) -> None:
     """Remove a listening socket's name and its directory, which nobody else will."""
     path = Path(listener.getsockname())
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # the other of relay and writer has removed it
         path.unlink()
         path.parent.rmdir()

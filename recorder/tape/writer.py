@@ -418,6 +418,7 @@ def _yield_to_relay() -> None:
     """Take the CPU only where the relay does not need it, and do not look for garbage in what stays."""
     os.nice(_NICENESS)
     if os.getsid(0) == os.getpid():  # Linux may share the CPU among sessions first, and this is one of its own
+        # A system without such groups needs no niceness of one.
         with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:
             group.write(str(_NICENESS))
     gc.freeze()
