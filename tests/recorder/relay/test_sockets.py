@@ -190,14 +190,21 @@ async def test_a_handler_that_raises_is_told_so_and_not_the_event_loop(authority
     assert (told.events, unhandled) == ([("failed", LookupError)], [])
 
 
-@on_loop
-async def test_a_write_to_a_peer_that_reset_fails_and_is_told_later(authority: Path) -> None:
-    told = Told()
+@contextlib.asynccontextmanager
+async def unwritable(authority: Path) -> AsyncIterator[tuple[Socket, Told]]:
+    """A socket whose last write failed, and who will be told."""
     async with dialled(authority, tls=False) as (sock, (_, writer)):
+        told = Told()
         sock.start(told)
         sock.pause()
         reset(writer)
         await until(lambda: not sock.write(b"x"))
+        yield sock, told
+
+
+@on_loop
+async def test_a_write_to_a_peer_that_reset_fails_and_is_told_later(authority: Path) -> None:
+    async with unwritable(authority) as (_, told):
         assert told.events == []  # not from within `write`
         await until(lambda: told.events)
         assert told.events[0] in [("write_failed", BrokenPipeError), ("write_failed", ConnectionResetError)]
@@ -205,12 +212,7 @@ async def test_a_write_to_a_peer_that_reset_fails_and_is_told_later(authority: P
 
 @on_loop
 async def test_a_failed_write_on_a_socket_that_was_closed_is_not_told(authority: Path) -> None:
-    told = Told()
-    async with dialled(authority, tls=False) as (sock, (_, writer)):
-        sock.start(told)
-        sock.pause()
-        reset(writer)
-        await until(lambda: not sock.write(b"x"))
+    async with unwritable(authority) as (sock, told):
         sock.close()
         await asyncio.sleep(0.02)
         assert told.events == []

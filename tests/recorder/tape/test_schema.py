@@ -72,6 +72,17 @@ def test_the_view_has_a_row_for_each_exchange_with_times_in_ms(tape: Path) -> No
     assert not any(isinstance(value, bytes) for value in ended)
 
 
+def test_the_views_of_reads_go_to_the_exchange_that_is_asked_for(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, exchange("e1"))
+    with closing(sqlite3.connect(tape)) as connection:
+        for view in ("reads", "read_gaps"):
+            plan = connection.execute(f"EXPLAIN QUERY PLAN SELECT * FROM {view} WHERE exchange_no = 1").fetchall()
+            steps = [step[3] for step in plan if "bodies" in step[3] or "segments" in step[3]]
+            assert steps
+            assert all(step.startswith("SEARCH ") for step in steps), steps
+
+
 def test_the_view_withholds_what_lists_and_statistics_withhold(tape: Path) -> None:
     with opened(tape) as store:
         for number in range(3):

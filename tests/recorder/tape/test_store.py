@@ -1,5 +1,6 @@
 import gc
 import hashlib
+import os
 import random
 import tracemalloc
 import zlib
@@ -410,3 +411,18 @@ def test_facts_about_the_connection_and_the_clock_are_on_the_tape(tape: Path) ->
         assert {name: rows(tape, exchanges)[0][name] for name in facts} == facts
         store.append([msgspec.structs.replace(end("e1", []), **facts, clock_error_ns=7)])
     assert rows(tape, exchanges)[0] | facts | {"clock_error_ns": 7} == rows(tape, exchanges)[0]
+
+
+def test_free_pages_go_back_to_the_file_system_a_few_at_a_time(tape: Path) -> None:
+    with opened(tape) as store:
+        numbers = store.append([frame for k in range(40) for frame in exchange(f"e{k}", [os.urandom(8192)])])
+        full = store.size()
+        store.settle(numbers)
+        with store.connection.begin():
+            for table in ("measures", "bodies", "exchanges"):
+                store.connection.exec_driver_sql(f"DELETE FROM {table}")
+        assert store.give_back(10)  # more are left
+        assert full - 20 * 4096 <= store.size()
+        while store.give_back(50):
+            pass
+        assert store.size() < full / 3
