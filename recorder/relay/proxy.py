@@ -63,6 +63,7 @@ class Proxy:
     on_refused: Callable[[Refusal], None] = lambda _: None
     on_trouble: Callable[[str], None] = lambda _: None
     live: set["Exchange"] = field(default_factory=set)
+    _begun: asyncio.Event = field(default_factory=asyncio.Event)
     lag: tuple[int, int] = 0, 0
     """When the event loop was last to look after the exchanges, and was late, and by how much; ns."""
 
@@ -76,6 +77,7 @@ class Proxy:
         upstream, rest, labels = admitted
         exchange = Exchange(self, client, request, upstream)
         self.live.add(exchange)
+        self._begun.set()
         try:
             exchange.begin(rest, labels)
         except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the client and the user
@@ -108,9 +110,11 @@ class Proxy:
         """Look after the exchanges, beside the server: whose client stalls, and how late the event loop is."""
         look = self.clock.now() + int(_STALL_SECONDS * 1e9)
         while True:
-            seconds = LAG_SECONDS if self.live else _STALL_SECONDS / 20
-            due = self.clock.now() + int(seconds * 1e9)
-            await asyncio.sleep(seconds)
+            if not self.live:
+                self._begun.clear()
+                await self._begun.wait()
+            due = self.clock.now() + int(LAG_SECONDS * 1e9)
+            await asyncio.sleep(LAG_SECONDS)
             now = self.clock.now()
             if self.live and now - due - LATE_NS > LATE_NS:
                 self.lag = due, now - due - LATE_NS
